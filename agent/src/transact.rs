@@ -20,6 +20,7 @@ pub(crate) mod recovery;
 pub(crate) mod report;
 pub(crate) mod revert;
 pub(crate) mod services;
+pub(crate) mod stack;
 pub(crate) mod store;
 pub(crate) mod transaction;
 pub(crate) mod undo;

@@ -122,6 +122,7 @@ fn make_device(context: &mut Context, algorithm: &str, size_bytes: u64) -> Resul
         lease: Lease::WhileSession,
         keep_going: false,
         sources: None,
+        stacks: false,
         steps: vec![Step::Zram(step)],
     };
     let report = apply::apply(context, &plan)?;

@@ -77,7 +77,10 @@ fn refuse_unfinished(transactions: &[Transaction], plan: &Plan) -> Result<()> {
         if transaction.lease() == Lease::Keep {
             continue;
         }
-        if let Some(path) = transaction.touches().into_iter().find(|path| mine.contains(path)) {
+        let is_stacked =
+            |path: &String| transaction.stacks() && transaction.is_knob(path) && plan.is_knob(path);
+        let shared = |path: &String| mine.contains(path) && !is_stacked(path);
+        if let Some(path) = transaction.touches().into_iter().find(shared) {
             let message = format!(
                 "transaction {} has a lease and also changes {path}",
                 transaction.id

@@ -78,6 +78,13 @@ pub enum Entry {
         #[serde(default)]
         left: Vec<usize>,
     },
+    /// An older transaction is over: this one restores its old value instead of its own.
+    Inherited {
+        /// Number of the older transaction.
+        from: u64,
+        /// The old value; the step is that of the older transaction.
+        old: Old,
+    },
     /// A step was restored, or could not be.
     Restored {
         /// Index of the step.

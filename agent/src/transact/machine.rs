@@ -52,6 +52,8 @@ pub enum Outcome {
     Unchanged,
     /// Others have changed it since; not restored.
     ChangedByOthers,
+    /// A newer transaction has changed it too, and restores the old value when it ends.
+    HandedOver,
     /// The journal doesn't prove that the transaction changed it; not restored.
     LeftAlone,
     /// The machine was rebooted since.

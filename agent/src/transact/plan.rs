@@ -38,6 +38,9 @@ pub struct Plan {
     /// Where the settings come from, in the head's own words: recorded, never acted on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sources: Option<Map<String, Value>>,
+    /// Whether newer transactions may change the same knobs in spite of the lease.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stacks: bool,
     /// The steps.
     pub steps: Vec<Step>,
 }
@@ -266,6 +269,14 @@ impl Plan {
         let value: Value = serde_json::from_slice(text)
             .map_err(|error| Error::new(Kind::BadRequest, format!("plan: not JSON: {error}")))?;
         Self::from_value(value)
+    }
+
+    /// Whether every step that may change this path writes a knob, and there is one.
+    #[must_use]
+    pub fn is_knob(&self, path: &str) -> bool {
+        let touches = |step: &&Step| step.touches().iter().any(|touched| touched == path);
+        let mut steps = self.steps.iter().filter(touches).peekable();
+        steps.peek().is_some() && steps.all(|step| matches!(step, Step::Write(_)))
     }
 
     fn check(&self) -> Result<()> {

@@ -8,12 +8,16 @@ use crate::transact::context::{boot_ms, unix_ms, Context};
 use crate::transact::journal::{Entry, Writer};
 use crate::transact::machine::Outcome;
 use crate::transact::plan::Lease;
+use crate::transact::stack::{Stack, Unwritten};
 use crate::transact::transaction::{State, Transaction};
 use crate::transact::undo::{path_of, StepReport, Undo};
 use crate::transact::unfinished;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
+
+/// The next step if a journal cannot be written.
+const UNWRITABLE: &str = "nothing was changed; free space on the disk or make it writable";
 
 /// Which transactions to revert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -136,10 +140,10 @@ fn missing(id: u64) -> Error {
     Error::new(Kind::NotFound, format!("no such transaction: {id}")).hint("status lists all transactions")
 }
 
+/// Refuses if a newer transaction changes the same file or device: only knobs are stacked.
 fn refuse_covered<'a>(found: &Transaction, open: impl Iterator<Item = &'a Transaction>) -> Result<()> {
-    let mine: BTreeSet<String> = found.touches();
     for newer in open.filter(|newer| newer.id > found.id) {
-        if let Some(path) = newer.touches().into_iter().find(|path| mine.contains(path)) {
+        if let Some(path) = found.shared_but_for_knobs(newer) {
             let message = format!("transaction {} is newer and also changes {path}", newer.id);
             let hint = format!(
                 "nothing was changed; revert transaction {} first, or all newer than {}",
@@ -215,22 +219,28 @@ pub fn confirm(context: &mut Context, id: u64) -> Result<()> {
 
 /// Undoes one transaction. The caller holds the machine's lock.
 pub fn undo(context: &Context, transaction: &Transaction, ask: Ask) -> Result<Report> {
-    let scope = Scope::of(context, transaction, ask);
+    let stack = Stack::above(&context.store, transaction)?;
+    let scope = Scope::of(context, transaction, ask, &stack);
     if transaction.state() == State::Unfinished && transaction.is_end_damaged() && !ask.is_named {
         return Ok(untouched(context, transaction, &scope));
     }
     let is_unfinished_apply = transaction.applied.is_none() && transaction.reverting.is_none();
     let is_due = ask.is_due || transaction.state() == State::Unfinished;
     let mut log = Log::open(transaction, is_due)?;
+    let gifts = stack.gifts(transaction, &scope.steps);
+    if let Some(unwritten) = gifts.unwritten().filter(|_| !is_due) {
+        return Err(unwritten_before(unwritten));
+    }
     let is_nothing_here = scope.steps.is_empty() && scope.left.is_empty();
     if (!is_unfinished_apply && !is_nothing_here) || !scope.left.is_empty() {
         let left = scope.left.clone();
         log.append(&Entry::Reverting { left }, true);
         if !is_due {
-            log.check("nothing was changed; free space on the disk or make it writable")?;
+            log.check(UNWRITABLE)?;
         }
     }
-    let done = Undo::new(&context.root, transaction).carry_out(&scope.steps);
+    let unwritten = stack.hand_over(gifts);
+    let done = carry_out(context, transaction, &scope, &stack);
     for StepReport { step, outcome, .. } in &done {
         let (step, outcome) = (*step, *outcome);
         log.append(&Entry::Restored { step, outcome }, false);
@@ -243,17 +253,17 @@ pub fn undo(context: &Context, transaction: &Transaction, ask: Ask) -> Result<Re
         (State::Reverted, Entry::Reverted)
     };
     let mut unfinished = scope.open_end(transaction, &done, ask);
-    if unfinished.is_none() {
+    if unfinished.is_none() && unwritten.is_none() {
         log.append(&last, true);
     }
     if let Err(error) = context.store.clear_holder(transaction.id) {
         let id = transaction.id;
         eprintln!("ktrial-agent: cannot remove the lease file of transaction {id}: {error}");
     }
-    if let Some(error) = &log.failure {
-        let path = transaction.file.display();
+    if let Some(Unwritten { file, error }) = unwritten.or_else(|| log.unwritten()) {
         let why = format!(
-            "the journal could not be updated (cannot write {path}: {error}). run recover once the disk is writable"
+            "the journal could not be updated (cannot write {}: {error}). run recover once the disk is writable",
+            file.display()
         );
         unfinished = Some(match unfinished {
             Some(open) => format!("{open}; {why}"),
@@ -274,6 +284,29 @@ pub fn undo(context: &Context, transaction: &Transaction, ask: Ask) -> Result<Re
     })
 }
 
+/// Restores the steps that no newer transaction covers, and reports all that are in scope.
+fn carry_out(context: &Context, transaction: &Transaction, scope: &Scope, stack: &Stack) -> Vec<StepReport> {
+    let (covered, bare): (Vec<usize>, Vec<usize>) = scope
+        .steps
+        .iter()
+        .partition(|step| stack.covers(transaction, **step));
+    let target = stack.leaving_covered(&context.root, transaction);
+    let mut done = Undo::new(&context.root, &target).carry_out(&bare);
+    let undo = Undo::new(&context.root, transaction);
+    done.extend(covered.into_iter().map(|step| {
+        let path = path_of(transaction, step);
+        let heir = stack.heir(&path).map_or(0, |(heir, _)| heir.id);
+        StepReport {
+            step,
+            path,
+            outcome: Outcome::HandedOver,
+            now: undo.now(step),
+            message: format!("transaction {heir} also changed it and restores the old value when it ends"),
+        }
+    }));
+    done
+}
+
 /// Reports a transaction that may or may not be over: nothing is changed until somebody names it.
 fn untouched(context: &Context, transaction: &Transaction, scope: &Scope) -> Report {
     let undo = Undo::new(&context.root, transaction);
@@ -288,6 +321,12 @@ fn untouched(context: &Context, transaction: &Transaction, scope: &Scope) -> Rep
         unfinished: unfinished::reason(transaction),
         steps: looked.reports(&context.root, transaction, Vec::new()),
     }
+}
+
+/// Reports a journal that cannot be written before anything was changed.
+fn unwritten_before(unwritten: &Unwritten) -> Error {
+    let message = format!("cannot write {}: {}", unwritten.file.display(), unwritten.error);
+    Error::new(Kind::Journal, message).hint(UNWRITABLE)
 }
 
 /// A journal that is written for as long as that works.
@@ -312,7 +351,7 @@ impl<'a> Log<'a> {
             failure,
         };
         if !is_due {
-            log.check("nothing was changed; free space on the disk or make it writable")?;
+            log.check(UNWRITABLE)?;
         }
         Ok(log)
     }
@@ -322,6 +361,14 @@ impl<'a> Log<'a> {
         self.failure.as_ref().map_or(Ok(()), |error| {
             let message = format!("cannot write {}: {error}", self.file.display());
             Err(Error::new(Kind::Journal, message).hint(hint))
+        })
+    }
+
+    /// Takes the failure.
+    fn unwritten(&mut self) -> Option<Unwritten> {
+        self.failure.take().map(|error| Unwritten {
+            file: self.file.to_owned(),
+            error,
         })
     }
 
@@ -351,10 +398,13 @@ struct Scope {
 }
 
 impl Scope {
-    fn of(context: &Context, transaction: &Transaction, ask: Ask) -> Self {
+    fn of(context: &Context, transaction: &Transaction, ask: Ask, stack: &Stack) -> Self {
         let (here, gone): (Vec<usize>, Vec<usize>) = (0..transaction.step_count())
             .partition(|step| transaction.this_boot || transaction.survives_boot(*step));
-        let undo = Undo::new(&context.root, transaction);
+        // Whether others changed a value that a newer transaction changed since is shown by what that
+        // one found.
+        let found = stack.found_above(transaction);
+        let undo = Undo::new(&context.root, transaction).finding(found);
         // According to the journal nothing was written; but a journal that lost its end may omit
         // entries.
         let untold = if transaction.armed {
@@ -366,7 +416,7 @@ impl Scope {
             .iter()
             .copied()
             .filter(|step| {
-                let is_known = transaction.armed && is_in_force(transaction, *step);
+                let is_known = transaction.armed && transaction.is_in_force(*step);
                 is_known || (ask.is_forced && untold.contains(step))
             })
             .collect();
@@ -435,12 +485,6 @@ impl Scope {
             .map(|step| done.remove(&step).unwrap_or_else(|| other(step)))
             .collect()
     }
-}
-
-/// Whether a step changed something, or may have if the apply was not finished.
-fn is_in_force(transaction: &Transaction, step: usize) -> bool {
-    let in_doubt = transaction.applied.is_none() || !transaction.damage.is_empty();
-    in_doubt || transaction.is_in_place(step)
 }
 
 /// Ends the leases that last until the end of the session, newest first.

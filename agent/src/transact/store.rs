@@ -269,6 +269,20 @@ impl Store {
         Ok(found)
     }
 
+    /// Returns the transactions that are newer than this one, oldest first.
+    pub fn newer(&self, id: u64) -> Result<Vec<Transaction>> {
+        let names = self.names()?;
+        let mut numbers: Vec<u64> = names.iter().filter_map(|name| number_of(name)).collect();
+        numbers.sort_unstable();
+        let mut found = Vec::new();
+        for number in numbers.into_iter().filter(|number| *number > id) {
+            if let JournalFile::Transaction(transaction) = self.read(number)? {
+                found.push(*transaction);
+            }
+        }
+        Ok(found)
+    }
+
     /// Loads one transaction.
     pub fn load(&self, id: u64) -> Result<Transaction> {
         match self.read(id)? {

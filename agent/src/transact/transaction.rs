@@ -156,6 +156,13 @@ impl Transaction {
                 self.restored.clear();
                 self.ended = None;
             }
+            Entry::Inherited { old, .. } => {
+                for own in self.olds.iter_mut().filter(|own| own.path == old.path) {
+                    let step = own.step;
+                    own.clone_from(&old);
+                    own.step = step;
+                }
+            }
             Entry::Restored { step, outcome } => {
                 self.restored.insert(step, outcome);
             }
@@ -309,6 +316,36 @@ impl Transaction {
         let mut paths: BTreeSet<String> = self.olds.iter().map(|old| old.path.clone()).collect();
         paths.extend(self.steps().iter().flat_map(Step::touches));
         paths
+    }
+
+    /// Whether a step changed something, or may have if the apply was not finished.
+    #[must_use]
+    pub fn is_in_force(&self, step: usize) -> bool {
+        let in_doubt = self.applied.is_none() || !self.damage.is_empty();
+        in_doubt || self.is_in_place(step)
+    }
+
+    /// Whether newer transactions may change its knobs in spite of its lease.
+    #[must_use]
+    pub fn stacks(&self) -> bool {
+        self.begin.as_ref().is_some_and(|begin| begin.plan.stacks)
+    }
+
+    /// Whether every step that may change this path writes a knob.
+    #[must_use]
+    pub fn is_knob(&self, path: &str) -> bool {
+        self.begin.as_ref().is_some_and(|begin| begin.plan.is_knob(path))
+    }
+
+    /// Returns a path that both transactions may change and that is not a knob for both.
+    #[must_use]
+    pub fn shared_but_for_knobs(&self, other: &Self) -> Option<String> {
+        let mine = self.touches();
+        let is_stacked = |path: &String| self.is_knob(path) && other.is_knob(path);
+        other
+            .touches()
+            .into_iter()
+            .find(|path| mine.contains(path) && !is_stacked(path))
     }
 
     /// Returns the old values of a step, its own path first.

@@ -8,7 +8,7 @@ use crate::transact::after;
 use crate::transact::allow::Purpose;
 use crate::transact::files::{self, Rights};
 use crate::transact::journal::Old;
-use crate::transact::machine::{self, Outcome, Refusal};
+use crate::transact::machine::{self, Content, Outcome, Refusal};
 use crate::transact::plan::Step;
 use crate::transact::programs;
 use crate::transact::transaction::Transaction;
@@ -69,6 +69,7 @@ pub struct Undo<'a> {
     programs: BTreeMap<usize, Outcome>,
     /// Steps whose file a program has made anew from the restored configuration.
     made: BTreeSet<usize>,
+    found: BTreeMap<String, Bytes>,
 }
 
 impl<'a> Undo<'a> {
@@ -81,7 +82,23 @@ impl<'a> Undo<'a> {
             errors: BTreeMap::new(),
             programs: BTreeMap::new(),
             made: BTreeSet::new(),
+            found: BTreeMap::new(),
         }
+    }
+
+    /// Judges these paths by the given values instead of the present ones.
+    #[must_use]
+    pub fn finding(mut self, found: BTreeMap<String, Bytes>) -> Self {
+        self.found = found;
+        self
+    }
+
+    fn read(&self, path: &str, purpose: Purpose) -> Result<Content, Refusal> {
+        let mut content = machine::read(self.root, path, purpose)?;
+        if let Some(found) = self.found.get(path) {
+            content.bytes.clone_from(found);
+        }
+        Ok(content)
     }
 
     /// Returns the steps whose value is neither the old one nor one that the journal proves to be
@@ -143,7 +160,7 @@ impl<'a> Undo<'a> {
         };
         let applied = self.transaction.applied.as_ref();
         let applied_value = applied.and_then(|values| values.get(&old.path));
-        match (machine::read(self.root, &old.path, purpose), applied_value, how) {
+        match (self.read(&old.path, purpose), applied_value, how) {
             (Ok(now), Some(applied_value), How::Knob { rule, new }) => {
                 now.bytes == *applied_value || rule.same_state(new, applied_value, &now.bytes)
             }
@@ -293,7 +310,7 @@ impl<'a> Undo<'a> {
         let Some(bytes) = &old.bytes else {
             return Found::Equal;
         };
-        match machine::read(self.root, &old.path, Purpose::Undo) {
+        match self.read(&old.path, Purpose::Undo) {
             Ok(now) if now.bytes == *bytes => Found::Equal,
             Ok(now) => {
                 let kernel = machine::is_made_up(self.root, &old.path);

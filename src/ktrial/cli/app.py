@@ -461,6 +461,10 @@ class App:
                 self.say(f"disturbs: {disturbance.found}; {disturbance.advice}")
         self.lock_runs()
 
+    def share_machine(self) -> None:
+        """Block trials on this machine until this command ends. Raises Refused while one runs."""
+        self.measuring_place.machine.share()
+
     def lock_runs(self) -> None:
         """Block other measurements until this command ends, and remove what a killed one left behind."""
         from ktrial.agent.run_folder import remove_leftovers

@@ -19,7 +19,7 @@ from ktrial.cli.options import (
     write_json,
     yes_option,
 )
-from ktrial.kit.errors import BadInput, Refused
+from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
     from ktrial.agent.session import AgentSession
@@ -60,14 +60,14 @@ def command(
     """
     from ktrial.kit.tables import columns
     from ktrial.tuning.plans.plan_text import plan_text
-    from ktrial.tuning.plans.resolve import check_words, make_plan
+    from ktrial.tuning.plans.resolve import check_words, make_plan, refuse_dangerous
 
     lease = _lease(for_, confirm)
     catalog, names = app.catalog_for(words)
     check_words(names, catalog)
     root = app.root_session(f"applying {' '.join(words)}")
     plan, facts = make_plan(root, catalog, names, allow_dangerous=yes_dangerous)
-    _refuse_dangerous(plan, yes_dangerous)
+    refuse_dangerous(plan, yes_dangerous)
     if not as_json:
         text = plan_text(plan, catalog.knobs, facts, width=columns())
         sys.stdout.write(text.replace("; nothing was written", ""))
@@ -127,13 +127,3 @@ def _nothing(app: App, plan: Plan, as_json: bool) -> int:
         return 0
     app.say("nothing was applied" if as_json else "nothing was applied; the reasons are above")
     return 1
-
-
-def _refuse_dangerous(plan: Plan, allowed: bool) -> None:
-    from ktrial.tuning.plans.model import Why
-
-    dangerous = [refusal.address for refusal in plan.refusals if refusal.kind is Why.DANGEROUS]
-    if dangerous and not allowed and plan.empty:
-        raise Refused(
-            f"dangerous: {', '.join(dangerous)}", hint=f"read `ktrial explain {dangerous[0]}`, then add --yes-dangerous"
-        )

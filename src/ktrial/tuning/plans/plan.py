@@ -71,6 +71,11 @@ def resolve(
     )
 
 
+def with_same(plan: Plan, knobs: Mapping[str, Knob]) -> Plan:
+    """Return the plan with what is set already among its changes, so that it stays set when somebody else's ends."""
+    return msgspec.structs.replace(plan, changes=tuple(_ordered([*plan.changes, *plan.same], knobs)), same=())
+
+
 def _with_relevance(change: Change, context: Context, together: Collection[str]) -> Change:
     why = inert_here(context.knobs[change.knob], context.facts, context.kinds, together)
     return change if why is None else msgspec.structs.replace(change, inert=why)

@@ -20,7 +20,7 @@ from ktrial.tuning.knobs.knob import Knob, clear_each_other
 from ktrial.tuning.knobs.observe import observe, with_couples
 from ktrial.tuning.knobs.profile import Setting, flatten, requirements
 from ktrial.tuning.knobs.value import kernel_text
-from ktrial.tuning.plans.model import Context, Plan, Request
+from ktrial.tuning.plans.model import Context, Plan, Request, Why
 from ktrial.tuning.plans.plan import resolve
 from ktrial.tuning.plans.wire import wire_plan
 
@@ -65,6 +65,15 @@ def make_plan(
     context = context_for(machine, catalog, requests, facts)
     found = resolve(" ".join(words), requests, context, allow_dangerous=allow_dangerous, later_wins=later_wins)
     return found, facts
+
+
+def refuse_dangerous(plan: Plan, allowed: bool) -> None:
+    """Raise Refused if a plan has nothing but dangerous settings and nobody has allowed them."""
+    dangerous = [refusal.address for refusal in plan.refusals if refusal.kind is Why.DANGEROUS]
+    if dangerous and not allowed and plan.empty:
+        raise Refused(
+            f"dangerous: {', '.join(dangerous)}", hint=f"read `ktrial explain {dangerous[0]}`, then add --yes-dangerous"
+        )
 
 
 def context_for(machine: Machine, catalog: Catalog, requests: Sequence[Request], facts: FactBook) -> Context:

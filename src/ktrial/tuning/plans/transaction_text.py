@@ -45,9 +45,11 @@ _NEXT = {
 _AS_BEFORE = {"restored", "unchanged"}
 _LEFT = {"changed-by-others", "left-alone"}
 _SAID = {"absent", "refused", "invalid", "vanished", "failed"}
+_HANDED = "handed-over"
 _REVERT = {
     "restored": "restored",
     "unchanged": "already had its old value",
+    _HANDED: "stays until a newer transaction ends",
     "changed-by-others": "changed by somebody else since: left alone",
     "vanished": "the device is gone",
     "gone-with-boot": "gone with the reboot",
@@ -86,8 +88,7 @@ def revert_text(transactions: Sequence[Reverted], *, width: int) -> str:
     parts = []
     for transaction in transactions:
         steps, number = transaction.steps, transaction.transaction
-        restored = sum(step.outcome in _AS_BEFORE for step in steps)
-        done = f"{restored} of {len(steps)} restored." if steps else "the journal contains no known change."
+        done = f"{_restored(steps)}." if steps else "the journal contains no known change."
         head = f"Transaction {number}: {done}"
         others = [step for step in steps if step.outcome not in _AS_BEFORE]
         rows = [(_name(step, ()), _sentence(step, _REVERT)) for step in others]
@@ -97,6 +98,40 @@ def revert_text(transactions: Sequence[Reverted], *, width: int) -> str:
         elif has_left_some([transaction]):
             parts.append(f"next: `ktrial revert --only {number} --force` restores what was left alone")
     return "\n".join(parts) + "\n"
+
+
+def _restored(steps: Sequence[RevertedStep]) -> str:
+    restored = sum(step.outcome in _AS_BEFORE for step in steps)
+    return f"{restored} of {len(steps)} restored"
+
+
+def not_applied(applied: Applied) -> str:
+    """Say in one line why a plan was not applied."""
+    if applied.unfinished is not None:
+        return unfinished(applied)
+    failed = [step for step in applied.steps if step.outcome not in {"rolled-back", "not-tried", *IN_FORCE}]
+    return "; ".join(step.message or f"{step.path}: {_APPLY.get(step.outcome, step.outcome)}" for step in failed)
+
+
+def held_text(applied: Applied, skipped: Sequence[str]) -> str:
+    """Describe in one line what is in force while a command runs."""
+    count = sum(step.outcome in IN_FORCE for step in applied.steps)
+    text = f"{count} {'setting is' if count == 1 else 'settings are'} in force until the command ends"
+    return f"{text}; skipped: {', '.join(skipped)}" if skipped else text
+
+
+def released_text(reverted: Reverted, *, width: int) -> str:
+    """Describe what became of the settings of a command that has ended: one line, and one for each that is different."""
+    steps = reverted.steps
+    stays = sum(step.outcome == _HANDED for step in steps)
+    more = f"; {stays} {'stays' if stays == 1 else 'stay'} until another command or transaction ends" if stays else ""
+    head = f"the command ended; {_restored(steps)}{more}"
+    rows = [
+        (_name(step, ()), _sentence(step, _REVERT)) for step in steps if step.outcome not in {*_AS_BEFORE, _HANDED}
+    ]
+    table_of_rows = "\n" + table(("knob", "outcome"), rows, width=width) if rows else ""
+    why = f"\n{paragraph(unfinished(reverted), width=width)}" if reverted.state == UNFINISHED else ""
+    return head + table_of_rows + why
 
 
 def verify_text(transactions: Sequence[TransactionCheck], *, width: int) -> str:

@@ -10,7 +10,10 @@ from ktrial.kit.json_bytes import wire_bytes
 from ktrial.tuning.plans.model import Plan
 
 
-def wire_plan(plan: Plan, lease: Mapping[str, Any], *, keep_going: bool = False) -> dict[str, Any]:
+def wire_plan(
+    plan: Plan, lease: Mapping[str, Any], *, keep_going: bool = False, stacks: bool = False
+) -> dict[str, Any]:
+    """Return the plan as the agent reads it; with `stacks` newer transactions may change its knobs despite the lease."""
     steps: list[dict[str, Any]] = []
     for change in plan.changes:
         step: dict[str, Any] = {
@@ -45,5 +48,6 @@ def wire_plan(plan: Plan, lease: Mapping[str, Any], *, keep_going: bool = False)
         "title": plan.title,
         "lease": dict(lease),
         "keep_going": keep_going,
+        **({"stacks": True} if stacks else {}),
         "steps": steps,
     }

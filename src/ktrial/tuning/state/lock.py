@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Allow one trial at a time on a machine, whoever starts it and whatever its store (docs/decisions/0025).
 
-Trials and kernel builds can see each other; neither excludes the other.
+Commands of `ktrial with` and trials exclude each other (docs/decisions/0063). Trials and kernel builds can see each
+other; neither excludes the other.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ktrial.kit.errors import Busy, KtrialError
-from ktrial.tuning.state.lock_holder import LockedFile, Process, holders, told_process
+from ktrial.kit.errors import Busy, KtrialError, Refused
+from ktrial.tuning.state.lock_holder import LockedFile, LockKind, Process, holders, told_process
 
 #: A kernel object that all processes with the same clock share, even in containers; a folder before Linux 5.6.
 PLACES = (Path("/proc/self/ns/time"), Path("/sys/kernel"))
@@ -43,9 +44,14 @@ class MachineLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            found = os.fstat(descriptor)
-            os.close(descriptor)
-            file = LockedFile(os.major(found.st_dev), os.minor(found.st_dev), found.st_ino)
+            file = _closed(descriptor)
+            sharing = holders(_text(_PROC / "locks"), file, "READ")
+            if sharing:
+                raise Busy(
+                    "busy",
+                    f"a command of `ktrial with` runs on this machine: {told_process(look(sharing[0]))}",
+                    hint="wait for it: the settings that it needs would be part of what the trial measures",
+                ) from None
             raise Busy(
                 "busy",
                 f"another trial runs on this machine: {_holder(file)}",
@@ -53,6 +59,18 @@ class MachineLock:
             ) from None
         self._descriptor = descriptor
         return True
+
+    def share(self) -> None:
+        """Exclude trials, but not other commands of `ktrial with`, until `close`. Raises Refused."""
+        descriptor = self._open()
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Refused(
+                f"a trial runs on this machine: {_holder(_closed(descriptor))}",
+                hint="wait for it: other settings would change what it measures",
+            ) from None
+        self._descriptor = descriptor
 
     def build(self) -> None:
         """Let trials see, until `close`, that a kernel build is running, if the machine has a place for this."""
@@ -62,10 +80,10 @@ class MachineLock:
                 fcntl.flock(self._build, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def others_building(self) -> tuple[str, ...]:
-        return _others(self._build_places)
+        return _others(self._build_places, "READ")
 
     def others_trying(self) -> tuple[str, ...]:
-        return _others(self._places)
+        return _others(self._places, "WRITE")
 
     def close(self) -> None:
         for descriptor in (self._descriptor, self._build):
@@ -90,16 +108,21 @@ def _opened(places: Sequence[Path]) -> int:
     return os.open(places[-1], os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _others(places: Sequence[Path]) -> tuple[str, ...]:
-    """Describe the other processes that hold a lock on one of these places."""
+def _others(places: Sequence[Path], kind: LockKind) -> tuple[str, ...]:
+    """Describe the other processes that hold a lock of this kind on one of these places."""
     try:
         descriptor = _opened(places)
     except OSError:
         return ()
+    file = _closed(descriptor)
+    return tuple(told_process(look(pid)) for pid in holders(_text(_PROC / "locks"), file, kind) if pid != os.getpid())
+
+
+def _closed(descriptor: int) -> LockedFile:
+    """Close a file and return how the kernel numbers it."""
     found = os.fstat(descriptor)
     os.close(descriptor)
-    file = LockedFile(os.major(found.st_dev), os.minor(found.st_dev), found.st_ino)
-    return tuple(told_process(look(pid)) for pid in holders(_text(_PROC / "locks"), file) if pid != os.getpid())
+    return LockedFile(os.major(found.st_dev), os.minor(found.st_dev), found.st_ino)
 
 
 def _holder(file: LockedFile) -> str:

@@ -6,16 +6,21 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
 #: A held lock in /proc/locks; waiting ones have an arrow before their kind.
-_HELD = re.compile(r"\d+: FLOCK +\w+ +\w+ +(\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) ", re.ASCII)
+_HELD = re.compile(r"\d+: FLOCK +\w+ +(?P<kind>\w+) +(\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) ", re.ASCII)
 _SECRETS = re.compile(r"(://[^\s/@:]*:)[^\s@]+(?=@)|(password=)[^\s&]+", re.IGNORECASE)
 _STARTERS = ("/ktrial/__main__.py", "/bin/ktrial")
 _MODULE = ("-m", "ktrial")
 _MOST_CHARACTERS = 120
 _MOST_LOOKED_AT = 4096
+
+
+#: A lock that several may hold, or only one.
+LockKind = Literal["READ", "WRITE"]
 
 
 class LockedFile(msgspec.Struct, frozen=True):
@@ -36,13 +41,13 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     started: str | None = None
 
 
-def holders(locks: str, file: LockedFile) -> tuple[int, ...]:
+def holders(locks: str, file: LockedFile, kind: LockKind | None = None) -> tuple[int, ...]:
     """Return the visible processes that hold a lock on the file, according to the text of `/proc/locks`."""
     found = []
     for line in locks.splitlines():
         match = _HELD.match(line)
-        if match and LockedFile(int(match[2], 16), int(match[3], 16), int(match[4])) == file:
-            found.append(int(match[1]))
+        if match and LockedFile(int(match[3], 16), int(match[4], 16), int(match[5])) == file:
+            found += [int(match[2])] if kind in {None, match["kind"]} else []
     return tuple(found)
 
 
