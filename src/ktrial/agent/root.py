@@ -8,6 +8,7 @@ import os
 import pwd
 import shutil
 import stat
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def root_transport(
             hint="omit --no-sudo, or run  sudo ./ktrial …; plan, explain, why and doctor work without root",
         )
     check_trusted(agent, os.getuid())
-    for name, options in _ASKERS:
+    for name, options in _askers(agent):
         program = shutil.which(name, path=_SYSTEM_PATH)
         if program is not None:
             say(f"{purpose} needs root: asking {name}")
@@ -71,6 +72,31 @@ def root_transport(
         f"{purpose} needs root, and neither sudo, doas nor pkexec is installed",
         hint="run ktrial as root; plan, explain, why and doctor work without it",
     )
+
+
+def _askers(agent: Path) -> Sequence[tuple[str, tuple[str, ...]]]:
+    """Return the programs to ask, in order: without a terminal pkexec first, whose question is a window.
+
+    sudo stays first if it starts this agent without a password.
+    """
+    is_graphical = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    if _has_terminal() or not is_graphical or shutil.which("pkexec", path=_SYSTEM_PATH) is None:
+        return _ASKERS
+    sudo = shutil.which("sudo", path=_SYSTEM_PATH)
+    if sudo is not None:
+        probe = [sudo, "-n", "--", str(agent), "--version"]
+        asked = subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        if asked.returncode == 0:
+            return _ASKERS
+    return sorted(_ASKERS, key=lambda asker: asker[0] != "pkexec")
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def check_trusted(agent: Path, uid: int) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ktrial.kit.errors import PrivilegeMissing, Refused
-from ktrial.agent.root import check_trusted, invoking_user
+from ktrial.agent.root import check_trusted, invoking_user, root_transport
 
 NOBODY = pwd.getpwnam("nobody")
 
@@ -128,3 +128,34 @@ def test_a_link_to_a_place_of_others_is_not_trusted(tmp_path: Path) -> None:
     link.symlink_to(open_folder / "agent")
     with pytest.raises(Refused):
         check_trusted(link, os.getuid())
+
+
+@pytest.mark.parametrize(
+    "terminal,display,sudo,asked",
+    [
+        (True, ":0", "exit 1", "sudo"),
+        (False, "", "exit 1", "sudo"),
+        (False, ":0", "exit 1", "pkexec"),
+        (False, ":0", '[ "$*" = "-n -- $AGENT --version" ]', "sudo"),
+    ],
+)
+def test_without_a_terminal_a_window_asks_unless_sudo_needs_no_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool, display: str, sudo: str, asked: str
+) -> None:
+    """As when Steam starts `ktrial with` for a game."""
+    for name, script in {"sudo": sudo, "pkexec": "exit 0"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    agent = tmp_path / "ktrial-agent"
+    agent.touch(mode=0o755)
+    monkeypatch.setenv("AGENT", str(agent))
+    monkeypatch.setenv("DISPLAY", display)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("ktrial.agent.root._SYSTEM_PATH", str(tmp_path))
+    monkeypatch.setattr("ktrial.agent.root._has_terminal", lambda: terminal)
+    said: list[str] = []
+    transport = root_transport(agent, (), "playing", may_ask=True, say=said.append)
+    assert transport.asker == asked
+    assert said == [f"playing needs root: asking {asked}"]
+    transport.close()

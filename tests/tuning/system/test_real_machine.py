@@ -90,6 +90,36 @@ def test_dirty_bytes_and_dirty_ratio_come_back_together(state: Path) -> None:
     assert (cat(Path("/proc/sys/vm/dirty_ratio")), cat(Path("/proc/sys/vm/dirty_bytes"))) == before
 
 
+def test_halves_of_a_pair_of_two_transactions_come_apart_in_either_order(state: Path) -> None:
+    """The kernel clears one half when the other is written."""
+    paths = [Path("/proc/sys/vm/dirty_ratio"), Path("/proc/sys/vm/dirty_bytes")]
+    before = [cat(path) for path in paths]
+    for number, lower_first in enumerate((True, False)):
+        lower, upper = 2 * number + 1, 2 * number + 2
+        assert ktrial(state, "apply", "vm.dirty_ratio=15", "--yes")[0] == 0
+        assert ktrial(state, "apply", "vm.dirty_bytes=256MiB", "--yes")[0] == 0
+        assert ktrial(state, "revert", "--only", str(lower if lower_first else upper))[0] == 0
+        assert [cat(path) for path in paths] == (["0\n", f"{2**28}\n"] if lower_first else ["15\n", "0\n"])
+        assert ktrial(state, "revert")[0] == 0
+        assert [cat(path) for path in paths] == before
+
+
+def test_a_value_that_the_kernel_resets_with_another_one_stays_that_of_the_newer_transaction(state: Path) -> None:
+    """A queue's scheduler resets `nr_requests`, also when the scheduler of the older transaction goes."""
+    queue = next(
+        path for path in sorted(Path("/sys/block").glob("loop*/queue")) if "mq-deadline" in str(cat(path / "scheduler"))
+    )
+    device, files = queue.parent.name, [queue / "scheduler", queue / "nr_requests"]
+    before = [cat(path) for path in files]
+    assert ktrial(state, "apply", f"queue:scheduler@{device}=mq-deadline", "--yes")[0] == 0
+    assert ktrial(state, "apply", f"queue:nr_requests@{device}=64", "--yes")[0] == 0
+    status, said = ktrial(state, "revert", "--only", "1")
+    assert (status, "1 of 1 restored" in said) == (0, True)
+    assert [cat(path) for path in files] == [before[0], "64\n"]
+    assert ktrial(state, "revert")[0] == 0
+    assert [cat(path) for path in files] == before
+
+
 def test_a_clamped_value_is_named_and_put_back(state: Path) -> None:
     """A queue takes no read-ahead that is not a whole number of pages."""
     disk = next(path for path in sorted(Path("/sys/block").glob("*/queue/read_ahead_kb")) if "loop" in str(path))

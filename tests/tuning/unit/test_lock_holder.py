@@ -33,6 +33,12 @@ def test_who_holds_a_lock_is_what_the_kernel_says(file: LockedFile, found: tuple
     assert holders(LOCKS, file) == found
 
 
+def test_a_shared_lock_is_told_from_one_that_excludes() -> None:
+    file = LockedFile(0xFE, 0, 13034502)
+    assert holders(LOCKS, file, "WRITE") == (16803,)
+    assert holders(LOCKS, file, "READ") == (16804,)
+
+
 @given(st.text(alphabet="0123456789abcdef: FLOCKWRITEDVSY->\n", max_size=200) | st.text(max_size=100))
 def test_lines_of_any_kind_are_passed_over(text: str) -> None:
     assert holders(f"{text}\n{LOCKS}", LockedFile(0, 4, 4026531834))[-1] == 21982

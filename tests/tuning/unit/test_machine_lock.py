@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.kit.errors import Busy, KtrialError
+from ktrial.kit.errors import Busy, KtrialError, Refused
 from ktrial.tuning.state.lock import BUILD_PLACES, PLACES, MachineLock, look
 
 
@@ -29,6 +29,21 @@ def test_a_machine_has_one_trial_and_another_machine_its_own(tmp_path: Path) -> 
     second.take()
     for lock in (first, second, other):
         lock.close()
+
+
+def test_commands_share_the_machine_and_exclude_trials(tmp_path: Path) -> None:
+    first, second, trial = MachineLock(tmp_path), MachineLock(tmp_path), MachineLock(tmp_path)
+    first.share()
+    second.share()
+    with pytest.raises(Busy, match=rf"a command of `ktrial with` runs on this machine: process {os.getpid()}\b"):
+        trial.take()
+    assert trial.others_trying() == (), "a command is no trial"
+    first.close()
+    second.close()
+    trial.take()
+    with pytest.raises(Refused, match=rf"a trial runs on this machine: process {os.getpid()}\b"):
+        first.share()
+    trial.close()
 
 
 def test_the_lock_needs_no_file_of_ours(tmp_path: Path) -> None:

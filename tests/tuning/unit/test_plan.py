@@ -13,6 +13,7 @@ from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.observe import observe
 from ktrial.tuning.knobs.profile import Requirement
 from ktrial.tuning.plans.model import Plan, Why
+from ktrial.tuning.plans.plan import with_same
 from ktrial.tuning.plans.resolve import make_plan
 from ktrial.tuning.plans.wire import wire_plan
 from tests.support.knobs import KNOBS, catalog, knob, profile
@@ -73,10 +74,26 @@ def test_wire_form() -> None:
     ]
 
 
+def test_a_plan_upon_which_others_may_stack_says_so() -> None:
+    found = plan("vm.swappiness=10")
+    assert "stacks" not in wire_plan(found, {"kind": "keep"})
+    assert wire_plan(found, {"kind": "keep"}, stacks=True)["stacks"] is True
+
+
 def test_a_value_already_in_force_is_no_change() -> None:
     resolved = plan("vm.swappiness=60")
     assert resolved.empty
     assert [change.knob for change in resolved.same] == ["vm.swappiness"]
+
+
+def test_what_is_set_already_can_be_among_the_changes_in_its_order() -> None:
+    found = plan("queue:nr_requests@sda=64", "queue:scheduler@sda=none", "vm.swappiness=60")
+    whole = with_same(found, KNOBS)
+    assert found.same
+    assert not whole.same
+    assert {one.address for one in whole.changes} == {one.address for one in (*found.changes, *found.same)}
+    names = [one.knob for one in whole.changes]
+    assert names.index("queue:scheduler") < names.index("queue:nr_requests")
 
 
 def test_instances_by_name_pattern_and_fact() -> None:

@@ -14,7 +14,14 @@ from ktrial.machine.transactions import (
     RevertedStep,
     Status,
 )
-from ktrial.tuning.plans.transaction_text import apply_text, revert_text, status_text
+from ktrial.tuning.plans.transaction_text import (
+    apply_text,
+    held_text,
+    not_applied,
+    released_text,
+    revert_text,
+    status_text,
+)
 
 KEPT = Journaled(
     transaction=7, title="", state="applied", lease=Lease("keep"), began_unix_ms=0, this_boot=True, steps=()
@@ -78,3 +85,40 @@ def test_a_lease_ends_by_the_agents_own_clock() -> None:
     lease = Lease("until-confirmed", seconds=600)
     leased = msgspec.structs.replace(KEPT, lease=lease, left_ms=61_500, deadline_unix_ms=0)
     assert "reverts in 61 s" in status_text(Status(transactions=(leased,)), width=100)
+
+
+def _applied(*outcomes: str, **more: str) -> Applied:
+    steps = [AppliedStep(step=n, path=f"/p{n}", outcome=one, now=None, message="") for n, one in enumerate(outcomes)]
+    return Applied(transaction=1, state="applied", steps=tuple(steps), **more)
+
+
+def _reverted(*outcomes: str) -> Reverted:
+    steps = [RevertedStep(step=n, path=f"/p{n}", outcome=one, now="9", message="") for n, one in enumerate(outcomes)]
+    return Reverted(transaction=1, state="reverted", steps=tuple(steps))
+
+
+def test_what_a_command_has_and_leaves_is_one_line_each() -> None:
+    assert held_text(_applied("accepted"), ()) == "1 setting is in force until the command ends"
+    assert held_text(_applied("accepted", "clamped"), ("a", "b")) == (
+        "2 settings are in force until the command ends; skipped: a, b"
+    )
+    assert released_text(_reverted("restored", "unchanged"), width=80) == "the command ended; 2 of 2 restored"
+    assert released_text(_reverted("restored", "handed-over"), width=80) == (
+        "the command ended; 1 of 2 restored; 1 stays until another command or transaction ends"
+    )
+    left = released_text(_reverted("handed-over", "handed-over", "changed-by-others"), width=80)
+    assert left.startswith("the command ended; 0 of 3 restored; 2 stay until another command or transaction ends\n")
+    assert "/p2" in left
+    assert "/p1" not in left
+
+
+def test_why_nothing_was_applied_is_one_line() -> None:
+    assert not_applied(_applied("rolled-back", "refused", "not-tried")) == "/p1: the kernel refused"
+    assert not_applied(_applied("failed", unfinished="run recover")) == "transaction 1 is unfinished: run recover"
+
+
+def test_what_a_newer_transaction_restores_is_no_failure() -> None:
+    text = revert_text([_reverted("handed-over")], width=80)
+    assert text.startswith("Transaction 1: 0 of 1 restored.\n")
+    assert "stays until a newer transaction ends (now 9)" in text
+    assert "--force" not in text

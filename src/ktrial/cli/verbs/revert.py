@@ -15,9 +15,7 @@ from ktrial.kit.errors import BadInput
 @click.command(short_help="Undo the last `ktrial apply`, or all of them.")
 @click.option("--to", "to", type=int, metavar="N", help="Undo every transaction newer than N.")
 @click.option("--all", "all_", is_flag=True, help="Undo every transaction.")
-@click.option(
-    "--only", type=int, metavar="N", help="Undo only transaction N, unless a newer one changed the same knob."
-)
+@click.option("--only", type=int, metavar="N", help="Undo only transaction N; values of newer ones stay.")
 @click.option("--force", is_flag=True, help="Also restore values that another program has changed since.")
 @json_option
 @click.pass_obj

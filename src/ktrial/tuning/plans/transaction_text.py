@@ -126,9 +126,7 @@ def released_text(reverted: Reverted, *, width: int) -> str:
     stays = sum(step.outcome == _HANDED for step in steps)
     more = f"; {stays} {'stays' if stays == 1 else 'stay'} until another command or transaction ends" if stays else ""
     head = f"the command ended; {_restored(steps)}{more}"
-    rows = [
-        (_name(step, ()), _sentence(step, _REVERT)) for step in steps if step.outcome not in {*_AS_BEFORE, _HANDED}
-    ]
+    rows = [(_name(step, ()), _sentence(step, _REVERT)) for step in steps if step.outcome not in {*_AS_BEFORE, _HANDED}]
     table_of_rows = "\n" + table(("knob", "outcome"), rows, width=width) if rows else ""
     why = f"\n{paragraph(unfinished(reverted), width=width)}" if reverted.state == UNFINISHED else ""
     return head + table_of_rows + why
