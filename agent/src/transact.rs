@@ -24,6 +24,7 @@ pub(crate) mod stack;
 pub(crate) mod store;
 pub(crate) mod transaction;
 pub(crate) mod undo;
+pub(crate) mod undo_log;
 pub(crate) mod unfinished;
 pub(crate) mod verify;
 pub(crate) mod zram;

@@ -196,7 +196,7 @@ fn end(context: &Context, id: u64) -> Result<()> {
     if !is_needed(context, id) {
         return Ok(());
     }
-    revert::undo(context, &context.store.load(id)?, revert::Ask::DUE).map(|_| ())
+    revert::undo(context, id, revert::Ask::DUE).map(|_| ())
 }
 
 #[cfg(test)]

@@ -8,16 +8,13 @@ use crate::transact::context::{boot_ms, unix_ms, Context};
 use crate::transact::journal::{Entry, Writer};
 use crate::transact::machine::Outcome;
 use crate::transact::plan::Lease;
-use crate::transact::stack::{Stack, Unwritten};
+use crate::transact::stack::Stack;
 use crate::transact::transaction::{State, Transaction};
 use crate::transact::undo::{path_of, StepReport, Undo};
+use crate::transact::undo_log::{UndoLog, Unwritten};
 use crate::transact::unfinished;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::Path;
-
-/// The next step if a journal cannot be written.
-const UNWRITABLE: &str = "nothing was changed; free space on the disk or make it writable";
 
 /// Which transactions to revert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -73,7 +70,8 @@ pub fn revert(context: &mut Context, select: Select, force: bool) -> Result<Vec<
     context.store.prepare()?;
     let _lock = context.store.lock()?;
     let transactions = context.store.transactions()?;
-    let chosen = choose(&context.root, &transactions, select, force)?;
+    let mut chosen = choose(&context.root, &transactions, select, force)?;
+    chosen.sort_by_key(|transaction| transaction.state() != State::Unfinished);
     let _uninterrupted = sys::Uninterrupted::begin();
     let ask = Ask {
         is_due: false,
@@ -82,7 +80,7 @@ pub fn revert(context: &mut Context, select: Select, force: bool) -> Result<Vec<
     };
     chosen
         .into_iter()
-        .map(|transaction| undo(context, transaction, ask))
+        .map(|transaction| undo(context, transaction.id, ask))
         .collect()
 }
 
@@ -164,15 +162,20 @@ pub fn recover(context: &mut Context) -> Result<Vec<Report>> {
     let _lock = context.store.lock()?;
     let mut reports = Vec::new();
     let mut failure = None;
+    let mut due = Vec::new();
     let transactions = context.store.transactions()?;
     let _uninterrupted = sys::Uninterrupted::begin();
     for transaction in transactions.iter().rev() {
         let gone = transaction.ended.is_none() && transaction.state() == State::GoneWithBoot;
         if gone || transaction.state() == State::Unfinished || is_lease_over(context, transaction) {
-            match undo(context, transaction, Ask::DUE) {
-                Ok(report) => reports.push(report),
-                Err(error) => failure = Some(error),
-            }
+            due.push(transaction);
+        }
+    }
+    due.sort_by_key(|transaction| transaction.state() != State::Unfinished);
+    for transaction in due {
+        match undo(context, transaction.id, Ask::DUE) {
+            Ok(report) => reports.push(report),
+            Err(error) => failure = Some(error),
         }
     }
     failure.map_or(Ok(reports), Err)
@@ -218,7 +221,26 @@ pub fn confirm(context: &mut Context, id: u64) -> Result<()> {
 }
 
 /// Undoes one transaction. The caller holds the machine's lock.
-pub fn undo(context: &Context, transaction: &Transaction, ask: Ask) -> Result<Report> {
+///
+/// First it finishes whatever was interrupted at the same knobs: only while the others are as they
+/// were then can it be known which values the interrupted undo has written, and which are somebody
+/// else's.
+pub fn undo(context: &Context, id: u64, ask: Ask) -> Result<Report> {
+    let transaction = context.store.load(id)?;
+    if transaction.state() != State::Unfinished {
+        for other in context.store.journals()?.transactions.iter().rev() {
+            let is_interrupted = other.state() == State::Unfinished && !other.proves_little();
+            if is_interrupted && other.id != id && other.shares_knob(&transaction) {
+                undo_alone(context, other, Ask::DUE)?;
+                let other = other.id;
+                eprintln!("ktrial-agent: finished transaction {other} first, which was interrupted");
+            }
+        }
+    }
+    undo_alone(context, &context.store.load(id)?, ask)
+}
+
+fn undo_alone(context: &Context, transaction: &Transaction, ask: Ask) -> Result<Report> {
     let stack = Stack::above(&context.store, transaction)?;
     let scope = Scope::of(context, transaction, ask, &stack);
     if transaction.state() == State::Unfinished && transaction.is_end_damaged() && !ask.is_named {
@@ -226,17 +248,17 @@ pub fn undo(context: &Context, transaction: &Transaction, ask: Ask) -> Result<Re
     }
     let is_unfinished_apply = transaction.applied.is_none() && transaction.reverting.is_none();
     let is_due = ask.is_due || transaction.state() == State::Unfinished;
-    let mut log = Log::open(transaction, is_due)?;
+    let mut log = UndoLog::open(transaction, is_due)?;
     let gifts = stack.gifts(transaction, &scope.steps);
     if let Some(unwritten) = gifts.unwritten().filter(|_| !is_due) {
-        return Err(unwritten_before(unwritten));
+        return Err(unwritten.refusal());
     }
     let is_nothing_here = scope.steps.is_empty() && scope.left.is_empty();
     if (!is_unfinished_apply && !is_nothing_here) || !scope.left.is_empty() {
         let left = scope.left.clone();
         log.append(&Entry::Reverting { left }, true);
         if !is_due {
-            log.check(UNWRITABLE)?;
+            log.check()?;
         }
     }
     let unwritten = stack.hand_over(gifts);
@@ -260,7 +282,7 @@ pub fn undo(context: &Context, transaction: &Transaction, ask: Ask) -> Result<Re
         let id = transaction.id;
         eprintln!("ktrial-agent: cannot remove the lease file of transaction {id}: {error}");
     }
-    if let Some(Unwritten { file, error }) = unwritten.or_else(|| log.unwritten()) {
+    if let Some(Unwritten { file, error }) = unwritten.or_else(|| log.failure()) {
         let why = format!(
             "the journal could not be updated (cannot write {}: {error}). run recover once the disk is writable",
             file.display()
@@ -320,67 +342,6 @@ fn untouched(context: &Context, transaction: &Transaction, scope: &Scope) -> Rep
         state: State::Unfinished,
         unfinished: unfinished::reason(transaction),
         steps: looked.reports(&context.root, transaction, Vec::new()),
-    }
-}
-
-/// Reports a journal that cannot be written before anything was changed.
-fn unwritten_before(unwritten: &Unwritten) -> Error {
-    let message = format!("cannot write {}: {}", unwritten.file.display(), unwritten.error);
-    Error::new(Kind::Journal, message).hint(UNWRITABLE)
-}
-
-/// A journal that is written for as long as that works.
-struct Log<'a> {
-    file: &'a Path,
-    writer: Option<Writer>,
-    failure: Option<std::io::Error>,
-}
-
-impl<'a> Log<'a> {
-    /// Opens a transaction's journal. If it cannot be written, an undo that is due continues: the
-    /// old values are on disk and must be restored even if nothing more can be recorded.
-    fn open(transaction: &'a Transaction, is_due: bool) -> Result<Self> {
-        let file = transaction.file.as_path();
-        let (writer, failure) = match Writer::open(file, transaction.valid_bytes) {
-            Ok(writer) => (Some(writer), None),
-            Err(error) => (None, Some(error)),
-        };
-        let log = Self {
-            file,
-            writer,
-            failure,
-        };
-        if !is_due {
-            log.check(UNWRITABLE)?;
-        }
-        Ok(log)
-    }
-
-    /// Fails if something could not be written.
-    fn check(&self, hint: &str) -> Result<()> {
-        self.failure.as_ref().map_or(Ok(()), |error| {
-            let message = format!("cannot write {}: {error}", self.file.display());
-            Err(Error::new(Kind::Journal, message).hint(hint))
-        })
-    }
-
-    /// Takes the failure.
-    fn unwritten(&mut self) -> Option<Unwritten> {
-        self.failure.take().map(|error| Unwritten {
-            file: self.file.to_owned(),
-            error,
-        })
-    }
-
-    fn append(&mut self, entry: &Entry, sync: bool) {
-        let Some(writer) = &mut self.writer else { return };
-        let result = writer
-            .append(entry)
-            .and_then(|()| if sync { writer.sync() } else { Ok(()) });
-        if let Err(error) = result {
-            self.failure = Some(error);
-            self.writer = None;
-        }
     }
 }
 
@@ -504,7 +465,7 @@ pub fn end_session(context: &mut Context) -> Result<Vec<Report>> {
     for id in ids.into_iter().rev() {
         let transaction = context.store.load(id)?;
         if transaction.is_open() && transaction.lease() == Lease::WhileSession {
-            reports.push(undo(context, &transaction, Ask::DUE)?);
+            reports.push(undo(context, id, Ask::DUE)?);
         }
     }
     Ok(reports)

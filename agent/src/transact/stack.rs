@@ -12,23 +12,15 @@ use crate::transact::machine;
 use crate::transact::plan::Step;
 use crate::transact::store::Store;
 use crate::transact::transaction::{State, Transaction};
+use crate::transact::undo_log::Unwritten;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 
 /// The open transactions that are newer than one, oldest first.
 #[derive(Debug, Default)]
 pub struct Stack {
     newer: Vec<Transaction>,
-}
-
-/// A journal that cannot be written.
-#[derive(Debug)]
-pub struct Unwritten {
-    /// The journal's file.
-    pub file: PathBuf,
-    /// Why.
-    pub error: io::Error,
 }
 
 /// What the journal of a newer transaction receives.
@@ -42,7 +34,7 @@ struct Gift {
 #[derive(Default)]
 pub struct Gifts {
     from: u64,
-    gifts: Vec<Gift>,
+    open: Vec<Gift>,
     unwritten: Option<Unwritten>,
 }
 
@@ -136,7 +128,7 @@ impl Stack {
                 continue;
             }
             match Writer::open(&newer.file, newer.valid_bytes) {
-                Ok(writer) => gifts.gifts.push(Gift {
+                Ok(writer) => gifts.open.push(Gift {
                     heir: index,
                     writer,
                     olds: olds.into_values().cloned().collect(),
@@ -151,7 +143,7 @@ impl Stack {
     #[must_use]
     pub fn hand_over(&self, mut gifts: Gifts) -> Option<Unwritten> {
         let from = gifts.from;
-        for mut gift in std::mem::take(&mut gifts.gifts) {
+        for mut gift in std::mem::take(&mut gifts.open) {
             let writer = &mut gift.writer;
             let mut olds = gift.olds.into_iter();
             let written = olds.try_for_each(|old| writer.append(&Entry::Inherited { from, old }));
@@ -164,11 +156,8 @@ impl Stack {
 }
 
 impl Gifts {
-    fn fail(&mut self, file: &std::path::Path, error: io::Error) {
-        self.unwritten.get_or_insert(Unwritten {
-            file: file.to_owned(),
-            error,
-        });
+    fn fail(&mut self, file: &Path, error: io::Error) {
+        self.unwritten.get_or_insert(Unwritten::of(file, error));
     }
 
     /// Returns the journal that cannot be written, if there is one.
@@ -181,7 +170,14 @@ impl Gifts {
 /// Returns the old value of a knob that a transaction changed, or may have.
 fn knob_old<'a>(transaction: &'a Transaction, path: &str) -> Option<&'a Old> {
     let mut olds = transaction.olds.iter().filter(|old| old.path == path);
-    olds.find(|old| is_knob(transaction, old) && transaction.is_in_force(old.step))
+    // What an interrupted revert leaves alone it does not restore.
+    let is_left = |step| {
+        transaction
+            .reverting
+            .as_ref()
+            .is_some_and(|left| left.contains(&step))
+    };
+    olds.find(|old| is_knob(transaction, old) && transaction.is_in_force(old.step) && !is_left(old.step))
 }
 
 /// Whether an old value is that of a knob, in the present boot.
@@ -458,15 +454,52 @@ mod tests {
         let mut place = Place::new();
         place.begin(SWAPPINESS, "10");
         place.begin(SWAPPINESS, "20");
-        let upper = place.context.store.load(2).unwrap();
-        let mut writer = Writer::open(&upper.file, upper.valid_bytes).unwrap();
-        writer.append(&Entry::Reverting { left: vec![] }).unwrap();
-        writer.sync().unwrap();
+        interrupt(&place, 2, &[]);
+        let lower = place.context.store.load(1).unwrap();
+        let stack = Stack::above(&place.context.store, &lower).unwrap();
+        assert!(stack.heir(SWAPPINESS).is_some() && !stack.covers(&lower, 0));
         assert_eq!(place.end(1), [Outcome::Restored]);
         assert_eq!(place.get(SWAPPINESS), "60");
         revert::recover(&mut place.context).unwrap();
         assert_eq!(place.get(SWAPPINESS), "60");
         assert_eq!(place.context.store.load(2).unwrap().state(), State::Reverted);
+    }
+
+    /// Records in a transaction's journal that a revert began, and no more.
+    fn interrupt(place: &Place, id: u64, left: &[usize]) {
+        let transaction = place.context.store.load(id).unwrap();
+        let mut writer = Writer::open(&transaction.file, transaction.valid_bytes).unwrap();
+        let left = left.to_vec();
+        writer.append(&Entry::Reverting { left }).unwrap();
+        writer.sync().unwrap();
+    }
+
+    #[test]
+    fn what_was_interrupted_below_is_finished_first_so_that_an_edit_above_stays() {
+        let mut place = Place::new();
+        place.begin(SWAPPINESS, "10");
+        place.begin(SWAPPINESS, "20");
+        place.set(SWAPPINESS, "33");
+        interrupt(&place, 1, &[]);
+        assert_eq!(place.end(2), [Outcome::ChangedByOthers]);
+        assert_eq!(place.context.store.load(1).unwrap().state(), State::Reverted);
+        revert::recover(&mut place.context).unwrap();
+        assert_eq!(place.get(SWAPPINESS), "33");
+    }
+
+    #[test]
+    fn what_was_interrupted_above_and_left_alone_stays_when_the_lower_one_ends() {
+        let mut place = Place::new();
+        place.begin(SWAPPINESS, "10");
+        place.begin(SWAPPINESS, "20");
+        place.set(SWAPPINESS, "33");
+        interrupt(&place, 2, &[0]);
+        let lower = place.context.store.load(1).unwrap();
+        let stack = Stack::above(&place.context.store, &lower).unwrap();
+        assert!(stack.heir(SWAPPINESS).is_none());
+        assert_eq!(place.end(1), [Outcome::ChangedByOthers]);
+        revert::recover(&mut place.context).unwrap();
+        assert_eq!(place.get(SWAPPINESS), "33");
     }
 
     #[test]

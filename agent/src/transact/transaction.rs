@@ -337,6 +337,14 @@ impl Transaction {
         self.begin.as_ref().is_some_and(|begin| begin.plan.is_knob(path))
     }
 
+    /// Whether both transactions may change the same knob.
+    #[must_use]
+    pub fn shares_knob(&self, other: &Self) -> bool {
+        let theirs = other.touches();
+        let mut mine = self.touches().into_iter();
+        mine.any(|path| theirs.contains(&path) && self.is_knob(&path) && other.is_knob(&path))
+    }
+
     /// Returns a path that both transactions may change and that is not a knob for both.
     #[must_use]
     pub fn shared_but_for_knobs(&self, other: &Self) -> Option<String> {

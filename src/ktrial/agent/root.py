@@ -12,8 +12,8 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ktrial.kit.errors import PrivilegeMissing, Refused
 from ktrial.agent.transport import ProcessTransport, Transport
+from ktrial.kit.errors import PrivilegeMissing, Refused
 
 _SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/run/wrappers/bin"
 _ASKERS = (("sudo", ("--",)), ("doas", ("--",)), ("pkexec", ()))

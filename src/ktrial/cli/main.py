@@ -26,7 +26,19 @@ from ktrial.kit.streams import plain_stream
 #: Verbs by purpose; the first group is for newcomers.
 _GROUPS = {
     "Start here": ("demo", "doctor", "try", "apply", "revert", "compare"),
-    "Tune": ("explain", "why", "knobs", "profiles", "profile", "plan", "with", "verify", "status", "confirm", "recover"),
+    "Tune": (
+        "explain",
+        "why",
+        "knobs",
+        "profiles",
+        "profile",
+        "plan",
+        "with",
+        "verify",
+        "status",
+        "confirm",
+        "recover",
+    ),
     "Make it last": ("keep", "export", "drift"),
     "Try": ("trial", "ladder", "blame", "tune", "suggest", "power", "retest", "ledger"),
     "Measure": ("bench", "frames", "runs", "show", "import", "export-runs", "history", "facts", "state"),

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.kit.errors import PrivilegeMissing, Refused
 from ktrial.agent.root import check_trusted, invoking_user, root_transport
+from ktrial.kit.errors import PrivilegeMissing, Refused
 
 NOBODY = pwd.getpwnam("nobody")
 
