@@ -228,7 +228,7 @@ class StackedTransactions(RuleBasedStateMachine):
 def test_live_values_are_always_those_of_the_layers(fault_agent: Path) -> None:
     StackedTransactions.agent = fault_agent
     quiet = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         StackedTransactions,
         settings=settings(
             max_examples=300 if IS_LONG else 6, stateful_step_count=25, deadline=None, suppress_health_check=quiet

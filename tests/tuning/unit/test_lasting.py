@@ -236,7 +236,13 @@ def test_a_scheduler_stands_before_what_it_resets(old: str) -> None:
     wbt = change("queue:wbt_lat_usec@sda", f"{queue}/wbt_lat_usec", "0", "2000")
     scheduler = change("queue:scheduler@sda", f"{queue}/scheduler", "none", old)
     (first,) = plan_keep(plan_of(wbt), {}, {}, Grounds(), knobs).files
-    for kept, changes in (({}, (scheduler, wbt)), ({"udev": KeptFile("udev", first.after, first.after)}, (scheduler,))):
+    text = str(first.after)
+    kept_already: dict[Form, KeptFile] = {"udev": KeptFile("udev", text, text)}
+    cases: list[tuple[dict[Form, KeptFile], tuple[Change, ...]]] = [
+        ({}, (scheduler, wbt)),
+        (kept_already, (scheduler,)),
+    ]
+    for kept, changes in cases:
         (file,) = plan_keep(plan_of(*changes), kept, {}, Grounds(), knobs).files
         assert [list(entry.values) for entry in file.entries] == [["queue:scheduler@sda"], ["queue:wbt_lat_usec@sda"]]
 

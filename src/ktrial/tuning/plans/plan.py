@@ -73,7 +73,8 @@ def resolve(
 
 def with_same(plan: Plan, knobs: Mapping[str, Knob]) -> Plan:
     """Return the plan with what is set already among its changes, so that it stays set when somebody else's ends."""
-    return msgspec.structs.replace(plan, changes=tuple(_ordered([*plan.changes, *plan.same], knobs)), same=())
+    changes = in_write_order([*plan.changes, *plan.same], lambda one: (one.knob,), knobs)
+    return msgspec.structs.replace(plan, changes=tuple(changes), same=())
 
 
 def _with_relevance(change: Change, context: Context, together: Collection[str]) -> Change:
