@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start an installed ktrial as root the way a checkout's launcher does it.
+"""Start an installed ktrial as root, the way a checkout's launcher does it.
 
-The agent checks that only root can change the files involved, gives up root if the command was started on behalf of
-another user, and then starts the same command line again.
+The agent checks that only root can change the files involved. It gives up root if the command was started on behalf of
+another user. It then starts the same command line again.
 """
 
 from __future__ import annotations

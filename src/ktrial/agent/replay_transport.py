@@ -38,7 +38,10 @@ _GO_ON = frozenset({"watch"})
 
 
 class ReplayedTransport:
-    """Implement `Detached`: nothing runs between two answers, so there is nothing to wait for or to kill."""
+    """The transport of an exact guest's session; implements `Detached`.
+
+    Nothing runs between two answers, so there is nothing to wait for or to kill.
+    """
 
     asker: str | None = None
 

@@ -25,9 +25,9 @@ def can_ask() -> bool:
 
 
 def invoking_user() -> int | None:
-    """Return the user who ran sudo, pkexec or doas if this process is root on behalf of another user.
+    """Return the user who ran sudo, pkexec or doas, if this process is root on behalf of another user.
 
-    Raises PrivilegeMissing if that user is unknown or ambiguous; root is never assumed in this case.
+    Raises PrivilegeMissing if that user is unknown or ambiguous, instead of assuming root.
     """
     if os.geteuid() != 0:
         return None
@@ -52,7 +52,7 @@ def invoking_user() -> int | None:
 def root_transport(
     agent: Path, arguments: Sequence[str], purpose: str, *, may_ask: bool, say: Callable[[str], None]
 ) -> Transport:
-    """Start the agent as root, through sudo, doas or pkexec if needed; tell the user the `purpose` with `say`."""
+    """Start the agent as root, if needed through sudo, doas or pkexec; `say` tells the user the `purpose`."""
     argv = [str(agent), *arguments]
     if os.geteuid() == 0:
         check_trusted(agent, 0)

@@ -26,7 +26,10 @@ _SPECIAL: dict[str, type[AgentError]] = {"bad-request": BadRequest, "busy": Busy
 
 
 class AgentSession:
-    """Implement `machine.ports.Machine` over a transport; `hello_limit_s` limits the wait for the first answer."""
+    """An agent reached through a transport; implements `machine.ports.Machine`.
+
+    `hello_limit_s` limits the wait for the first answer.
+    """
 
     def __init__(self, transport: Transport, *, hello_limit_s: float = _HELLO_LIMIT_S) -> None:
         self._transport = transport
@@ -167,7 +170,7 @@ class AgentSession:
             self._transport.close()
 
     def _lost(self, do: str, why: str, *, hangs: bool = False) -> AgentError:
-        """End the session and return the error to raise; do not wait for an agent that `hangs`."""
+        """End the session and return the error to raise. With `hangs`, do not wait for the agent to end."""
         self._open = False
         status = None
         if hangs:
@@ -202,7 +205,7 @@ class _Reply(msgspec.Struct):
 
 
 class Progress(msgspec.Struct):
-    """A progress line of a running request: bytes to store, or what the agent sees now."""
+    """A progress line of a running request: bytes to store, or what the agent sees at the moment."""
 
     chunk: str | Base64 | None = None
     seen: dict[str, Any] | None = None

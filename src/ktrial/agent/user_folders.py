@@ -15,7 +15,7 @@ def _folder(variable: str, fallback: str) -> Path:
 
 
 def _home() -> Path:
-    """Return HOME or, without it, the home in the user database; never a folder relative to the working directory."""
+    """Return HOME, or the home in the user database; never a folder relative to the working directory."""
     home = os.environ.get("HOME", "")
     if home.startswith("/"):
         return Path(home)
@@ -39,7 +39,7 @@ def state_folder() -> Path:
 
 
 def reports_folder() -> Path:
-    """Return the folder for reports that the user did not name."""
+    """Return the folder for reports for which the user named no file."""
     return _folder("XDG_DATA_HOME", ".local/share") / "reports"
 
 

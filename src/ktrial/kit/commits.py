@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bisection: find the first bad commit in a history that may contain merges. Pure.
+"""Find the first bad commit in a history that may contain merges.
 
-A commit is bad if it is the first bad commit or has that commit as an ancestor.
+A commit is bad if it is the first bad commit or descends from it. This module runs nothing: the caller tests the
+commits that it names.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Search:
-    """Bisects `commits`, parents first: the bad commit and its ancestors, except the good commit and its ancestors."""
+    """A bisection of `commits`, which lists parents before their children.
+
+    `commits` holds the bad commit and its ancestors, but not the good commit and its ancestors.
+    """
 
     def __init__(self, commits: Sequence[Commit]) -> None:
         if not commits:
@@ -69,7 +73,7 @@ class Search:
 
     @property
     def steps_left(self) -> int:
-        """About how many more commits must be judged."""
+        """Estimate of how many more commits the caller must judge."""
         return (self._suspects.bit_count() - 1).bit_length()
 
     def tell(self, commit: str, side: Side) -> None:

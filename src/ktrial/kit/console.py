@@ -21,7 +21,7 @@ def is_live(stream: TextIO, environment: Mapping[str, str]) -> bool:
 
 
 class LiveLines:
-    """Redraws lines in place with `write`; `size` returns the terminal's current columns and rows."""
+    """Lines that `write` redraws in place; `size` returns the terminal's current columns and rows."""
 
     def __init__(self, write: Callable[[str], None], size: Callable[[], os.terminal_size]) -> None:
         self._write = write
@@ -29,7 +29,7 @@ class LiveLines:
         self._drawn: list[str] = []
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Replace the lines drawn before: as many as the terminal has room for, each cut to its width."""
+        """Replace the lines drawn before, and show as many as fit, each cut to the terminal's width."""
         columns, rows = self._size()
         shown = [plain(line)[: max(1, columns - 1)] for line in lines[: max(1, rows - 1)]]
         self._write(self._back() + _over(shown))
@@ -41,14 +41,14 @@ class LiveLines:
 
     @property
     def columns(self) -> int:
-        """The longest line allowed. The last column stays free, because some terminals wrap the line there."""
+        """The longest line allowed. The last column stays free, because some terminals wrap a line there."""
         return self._size().columns - 1
 
     def _back(self) -> str:
         """Return the codes that move the cursor to the first drawn line.
 
-        Once the terminal is narrower than a drawn line, that place is unknown: some terminals wrap the line, others cut
-        it. The old lines then stay, and the new ones go below.
+        If the terminal has become narrower than a drawn line, that place is unknown, because terminals wrap or
+        cut such a line. The old lines then stay, and the new ones appear below them.
         """
         size = self._size()
         if not self._drawn or any(len(line) >= size.columns for line in self._drawn) or len(self._drawn) >= size.lines:

@@ -72,7 +72,7 @@ class Contradiction(BadInput):
 
 
 class GuardTripped(KtrialError):
-    """A condition that the user asked to fail on."""
+    """A result that the user asked to fail on, with a guard or --fail-on."""
 
     exit_status = 3
 
@@ -82,13 +82,13 @@ class LimitPassed(GuardTripped):
 
 
 class Refused(KtrialError):
-    """ktrial refuses to do this."""
+    """An action that ktrial refuses: a gate is closed, or a dangerous setting lacks consent."""
 
     exit_status = 4
 
 
 class PrivilegeMissing(KtrialError):
-    """The step needs root."""
+    """A step needs root, and ktrial may not or cannot ask for it."""
 
     exit_status = 5
 
@@ -126,7 +126,10 @@ class BadRun(KtrialError):
 
 
 class UnreadableOutput(BadRun):
-    """A tool's output that its parser cannot read: stream or file, line, the text there, what was expected."""
+    """A tool's output that its parser cannot read.
+
+    The error names the stream or file, the line, the text there and what was expected.
+    """
 
     def __init__(self, source: str, line: int | None, item: str, wanted: str) -> None:
         where = source if line is None else f"{source}:{line}"
@@ -144,7 +147,10 @@ class Interrupted(KtrialError):
 
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return up to three known names that resemble `name`; ignores case, and `_` equals `-`, `/` equals `.`."""
+    """Return up to three known names that resemble `name`.
+
+    Case does not matter; `_` and `-` are equal, as are `/` and `.`.
+    """
     import difflib
 
     folded: dict[str, str] = {}

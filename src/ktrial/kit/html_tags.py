@@ -10,7 +10,7 @@ from ktrial.kit.tables import clean
 
 
 class Markup(str):
-    """Text that already is HTML."""
+    """Text that is HTML already; `render` inserts it unchanged."""
 
     __slots__ = ()
 

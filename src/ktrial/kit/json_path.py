@@ -48,7 +48,7 @@ def parse_path(text: str) -> tuple[Step, ...]:
 
 
 def select(document: Any, text: str) -> int | float:
-    """Return the number at a path. Raises BadRun that names the last place that exists."""
+    """Return the number at a path. Raises BadRun that names the last existing place on the path."""
     place, value = "$", document
     for step in parse_path(text):
         value = _inside(value, step, place, text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse when a run in a foreign file took place. Only a time of day, not a date alone, puts runs in order."""
+"""Find out when a run in a foreign file took place. A date without a time of day does not order runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _FIRST_S, _LAST_S = 978_307_200, 4_102_444_800
 
 
 def moment_of(texts: Mapping[str, str]) -> tuple[str, float] | None:
-    """Return the clock of a run and its milliseconds; None if no text holds a time. `texts` has lower-case names."""
+    """Return when a run took place, as the clock used and milliseconds; None if no text holds a time.
+
+    `texts` maps lower-case names of columns to their texts.
+    """
     for name in NAMES:
         text = texts.get(name, "").strip()
         if name == "date" and _CLOCK.fullmatch(beside := texts.get("time", "").strip()):

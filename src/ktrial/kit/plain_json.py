@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON for people: characters that a terminal or editor would obey or hide are written as escapes.
+"""JSON for people: it escapes characters that a terminal or editor would obey or hide.
 
-All JSON that ktrial prints or writes to a user's file goes through this module. Escaping does not change its meaning.
+All JSON that ktrial prints or writes to a user's file goes through this module. The escapes do not change its meaning.
 """
 
 from __future__ import annotations

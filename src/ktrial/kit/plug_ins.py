@@ -120,7 +120,7 @@ def of_others(contract: Contract, warn: Callable[[str], None]) -> Iterator[tuple
 
 
 def _are_there() -> bool:
-    """Return whether any package registers a plug-in, without importlib.metadata, which is slow to load."""
+    """Return whether any package registers a plug-in. This avoids importlib.metadata, which is slow to load."""
     try:
         return any(
             b"[ktrial." in entry.read_bytes()

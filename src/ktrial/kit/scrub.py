@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remove what identifies a machine or its users from results: host and user names, serial numbers, MAC addresses.
 
-Each is replaced by a placeholder made of letters; equal names get equal placeholders. If the context marks a name
-(`/home/NAME`, `hostname: NAME`), it is always replaced; elsewhere only as a whole word that is neither a number nor a
-common word. In keys of JSON only names marked by context or form are replaced. Names of benchmarks, outcomes and raw
-files, and numbers stay as they are.
+A placeholder made of letters replaces each name; equal names get equal placeholders. ktrial always replaces a name that
+the context marks (`/home/NAME`, `hostname: NAME`). Elsewhere it replaces the name only as a whole word, and only if
+that is neither a number nor a common word. In keys of JSON it replaces only names that context or form mark. Names of
+benchmarks, outcomes and raw files, and numbers, stay as they are.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 class Scrubber:
     """Replaces identifying names in the results of one session.
 
-    First pass everything that the session holds to `learn`: it replaces a name everywhere that the context marks in one
-    place. `left` holds the names that are too ambiguous to be replaced everywhere.
+    First pass everything that the session holds to `learn`: a name that the context marks in one place is then
+    replaced everywhere. `left` holds names that are too ambiguous for that.
     """
 
     def __init__(self, identity: Identity, salt: bytes, names_of_results: Iterable[str] = ()) -> None:
@@ -129,7 +129,7 @@ class Scrubber:
         self._learn_table(text)
 
     def _learn_table(self, text: str) -> None:
-        """Collect the names in those columns of a table with a header that identify a host, a user or a device."""
+        """Collect the names in those columns of a table whose header names a host, a user or a device."""
         lines = text.removeprefix("\xef\xbb\xbf").lstrip("\r\n").split("\n")
         if not any(key in lines[0].lower() for key in _KEYS):
             return
@@ -220,7 +220,7 @@ class Scrubber:
             self.left.add(found)
 
     def _spare(self, word: str) -> None:
-        """Never replace this word of the format, even if a host has the same name."""
+        """Never replace this word, because it belongs to the format, even if a host has the same name."""
         self._results.add(word)
         if self._known.pop(word, None) is not None:
             self.left.add(word)

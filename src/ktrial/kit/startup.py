@@ -17,9 +17,9 @@ def collect_nothing() -> None:
 
 
 def load_msgspec() -> None:
-    """Load msgspec without typing_extensions: since Python 3.11, typing has all that msgspec takes from it.
+    """Load msgspec without typing_extensions; saves a fifteenth of the time of a short command.
 
-    This saves a fifteenth of the time of a short command.
+    Since Python 3.11, `typing` has everything that msgspec takes from it.
     """
     if "typing_extensions" in sys.modules:
         return

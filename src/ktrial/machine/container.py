@@ -23,10 +23,10 @@ _USAGE = "write container, container=IMAGE, container=docker:IMAGE or container=
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
-    """The environment of a run's programs apart from the kernel; it is part of a run's identity.
+    """What a run's programs see apart from the kernel; it is part of a run's identity.
 
-    `image_id` is the SHA-256 of the image's content. `argv` is the command that started the container. The distrobox
-    `box_id` contains that image and later changes, which no digest covers.
+    `image_id` is the SHA-256 of the image's content, `argv` the command that started the container. `box_id`
+    identifies a distrobox: its image and later changes, which no digest covers.
     """
 
     runtime: Runtime

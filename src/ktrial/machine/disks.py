@@ -17,7 +17,7 @@ def disk_of(folder: Path, system: Path = _SYSTEM) -> str | None:
 
 
 def disks_of(path: Path, system: Path = _SYSTEM) -> frozenset[str]:
-    """Return all physical disks that hold a folder, file or block device, even if encrypted or striped."""
+    """Return all physical disks below a folder, file or block device, also through encryption or striping."""
     device = _device(path, system)
     return frozenset() if device is None else _below(_whole(device))
 

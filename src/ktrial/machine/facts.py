@@ -52,7 +52,7 @@ class FactBook(Mapping[str, Fact]):
         return len(self._facts)
 
     def value(self, name: str) -> Any:
-        """Return the fact's value; None if it is absent, unknown or was not requested."""
+        """Return the fact's value; None if the fact is absent, unknown or was not requested."""
         fact = self._facts.get(name)
         return fact.value if fact is not None and fact.known else None
 
@@ -81,6 +81,6 @@ class FactBook(Mapping[str, Fact]):
 
 
 def machine_of(facts: FactBook) -> str:
-    """Return text that identifies machines of the same speed, for noise profiles."""
+    """Return a text that is the same for machines of the same speed. Noise profiles use it."""
     names = ("cpu.model", "cpu.threads", "memory.total", "virtualisation.kind")
     return ", ".join(f"{name.partition('.')[2]} {facts.value(name)}" for name in names)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readings that gates judge, derived from samples and facts.
+"""Readings for gates, the conditions that must hold before a run. They come from samples and facts.
 
 None means that a reading failed, ABSENT that this machine does not have the thing to read.
 """
@@ -46,9 +46,9 @@ def readings_at(
     thermometers: Thermometers | None = None,
     others: Reading = ABSENT,
 ) -> dict[str, Reading]:
-    """Return the readings of one moment from the last sample and the facts. `folder` holds the runs.
+    """Return the readings of one moment, from the last sample and the facts.
 
-    `others` is the share of CPU time that other programs used while ktrial waited.
+    `folder` holds the runs. `others` is the share of CPU time that other programs used while ktrial waited.
     """
     return {
         **({} if samples is None else _sampled(samples, thermometers)),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gates: rules that judge the conditions under which groups of runs were measured.
+"""Gates: rules that judge the conditions under which runs were measured.
 
-A gate checks one reading, with the result pass, suspect or refuse. A pass gives no finding; a failed reading gives a
+A gate checks one reading; its result is pass, suspect or refuse. A pass gives no finding. A reading that failed gives a
 finding of its own.
 """
 
@@ -47,7 +47,7 @@ class GateFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GateLimits(msgspec.Struct, frozen=True):
-    """The limits above which a gate suspects or refuses; None for never. `same` is the level of a `same` gate."""
+    """The limits above which a gate suspects or refuses; None means never. `same` is the level of a `same` gate."""
 
     suspect: float | None = None
     refuse: float | None = None
@@ -124,7 +124,7 @@ DEFAULTS: Mapping[str, GateLimits] = {name: gate.default for name, gate in GATES
 
 
 def parse_gates(table: Mapping[str, Any]) -> dict[str, GateLimits]:
-    """Return the default limits with those in the `[gates]` table of a protocol. Raise BadInput."""
+    """Return the limits of all gates: those of a `[gates]` table, and defaults for the others. Raises BadInput."""
     limits = dict(DEFAULTS)
     for name, value in table.items():
         if name not in GATES:
@@ -203,7 +203,7 @@ def judge_groups(groups: Groups, limits: Mapping[str, GateLimits] = DEFAULTS) ->
 def judge_start(
     reference: Readings, now: Readings, limits: Mapping[str, GateLimits] = DEFAULTS
 ) -> tuple[GateFinding, ...]:
-    """Judge the readings before a run, most of them against the first run's; a refusal makes the run void."""
+    """Judge the readings before a run, most of them by comparison with the first run. A refusal makes the run void."""
     at_start = {name: GateLimits() if name in OF_THE_RUN else limits.get(name, DEFAULTS[name]) for name in GATES}
     alone = {name for name in GATES if GATES[name].rule == "above"}
     against = {name: GateLimits() if name in alone else limit for name, limit in at_start.items()}
@@ -217,10 +217,10 @@ def judge_start(
 def why_void(
     before: Iterable[GateFinding] = (), *, suspended_s: float = 0.0, misread: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Return why a run is void; no other reasons exist.
+    """Return the reasons why a run is void, which means that it does not count.
 
-    `before` are findings of gates from before the run, `misread` are knobs that no longer have the value that ktrial
-    set.
+    `before` are findings of gates from before the run. `misread` are knobs that no longer have the value that
+    ktrial set.
     """
     if not math.isfinite(suspended_s) or suspended_s < 0:
         raise BadInput(f"expected seconds of suspend, 0 or more, got {suspended_s}")
@@ -399,7 +399,7 @@ def finding_of(found: GateFinding) -> Finding:
 
 
 def group_findings(groups: Groups, limits: Mapping[str, GateLimits]) -> tuple[Finding, ...]:
-    """Return the findings of all gates about groups of runs; other code must not judge readings itself."""
+    """Return the findings of all gates about groups of runs. No other code judges readings."""
     return tuple(finding_of(one) for one in judge_groups(groups, limits))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads `loginctl list-sessions --no-legend`, and `loginctl show-session` with the properties in PROPERTIES."""
+"""Readers of `loginctl list-sessions --no-legend`, and of `loginctl show-session` with the properties in PROPERTIES."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LAST_US = 1 << 63
 
 
 class LoginSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A user's login session.
+    """A user's login session. `since_unix_us` is the last sign of activity that logind knows; None if unknown.
 
-    For a text session, `since_unix_us` is when its terminal was last read from; for a graphical one, when the desktop
-    last changed `idle`. None if unknown.
+    For a text session, this is when its terminal was last read from; for a graphical one, when the desktop last
+    changed `idle`.
     """
 
     id: str
@@ -45,7 +45,7 @@ def read_session_ids(data: bytes, source: str) -> tuple[str, ...]:
 
 
 def read_sessions(data: bytes, source: str) -> tuple[LoginSession, ...]:
-    """Return users' sessions, but not greeters, services and closing sessions. Raise UnreadableOutput."""
+    """Return users' sessions, without greeters, services and closing sessions. Raises UnreadableOutput."""
     text = decode_output(data, source)
     sessions = [_fields(block, source) for block in re.split(r"\n\s*\n", text.strip()) if block.strip()]
     if not sessions:

@@ -40,7 +40,7 @@ class Sampling(Protocol):
         """Take a sample now and return, then take one per period (0.1 to 60 seconds)."""
 
     def stop(self) -> Samples:
-        """Take a last sample and return all samples. Raise AgentError if they were lost."""
+        """Take a last sample and return all samples. Raises AgentError if they were lost."""
 
 
 class Clock(Protocol):
@@ -56,7 +56,7 @@ class Clock(Protocol):
 
 
 class SleepClock(Protocol):
-    """A clock for suspends of the machine."""
+    """A clock that measures how long the machine was suspended."""
 
     def slept_s(self) -> float:
         """Return for how many seconds the machine has been suspended since boot."""

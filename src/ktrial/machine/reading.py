@@ -7,9 +7,10 @@ import msgspec
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """The content of a file, or why it has none: it is `unreadable`, or reading it fails always (`invalid`).
+    """The content of a file, or the reason why there is none.
 
-    `locked` marks an invalid file that the system withholds even from root.
+    `unreadable` is the reason why this read failed, `invalid` why every read fails. `locked` marks an invalid file
+    that the system withholds even from root.
     """
 
     data: bytes | None = None
@@ -40,7 +41,7 @@ class Barred(msgspec.Struct, frozen=True):
 
 
 class InstanceState(msgspec.Struct, frozen=True):
-    """One instance of a knob: its label (empty if the knob has no instances), its file and the file's content.
+    """One instance of a knob: its label, its file and the file's content. A knob without instances has an empty label.
 
     `read_only` is the read-only mount that contains the file; `barred` says why the agent would not write the file.
     """

@@ -28,7 +28,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run was sampled, and the cost: fields of `Samples`, with a summary of each column."""
+    """How a run was sampled and what that cost: the fields of `Samples`, with a summary of each column."""
 
     period_s: float
     taken: int
@@ -50,10 +50,10 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
-    """The conditions around one run; `before` and `after` lack unreadable ones.
+    """The conditions around one run. `before` and `after` lack what could not be read.
 
-    The readings are for gates: `readings_before` decided whether the run was void, `readings_during` became known after
-    it. `lost` says why the samples of the run are missing.
+    The readings are for gates. `readings_before` decided whether the run was void; `readings_during` became known
+    after it. `lost` says why the samples of the run are missing.
     """
 
     before: tuple[Condition, ...]

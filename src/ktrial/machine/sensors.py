@@ -24,7 +24,7 @@ class Sensor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True):
-    """When a file vanished during sampling, and the kernel's error."""
+    """The moment at which a file vanished during sampling, and the kernel's error."""
 
     at_ns: int
     why: str

@@ -34,7 +34,7 @@ AIMS = (
 
 
 class Settling(msgspec.Struct, frozen=True, kw_only=True):
-    """`waiting` names what is still too high, `untold` what is unknown and does not delay the run."""
+    """What a run still waits for: `waiting` is too high, `untold` is unknown and does not delay the run."""
 
     waiting: tuple[str, ...]
     untold: tuple[str, ...]
@@ -57,7 +57,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settling(reference: Readings, now: Readings) -> Settling:
-    """Find readings above those of the first run; waiting would not help lower ones, which gates judge."""
+    """Return the readings above those of the first run. Gates judge lower ones, because waiting would not help."""
     waiting, untold = [], []
     for aim in AIMS:
         level, value = _number(reference, aim), _number(now, aim)

@@ -22,7 +22,7 @@ SHORTEST_S = 0.1
 
 
 def suspended_s(before_s: float, after_s: float) -> float:
-    """Return the suspend time between two readings of `slept_s`; differences below SHORTEST_S count as 0."""
+    """Return how long the machine was suspended between two readings of `slept_s`. Less than SHORTEST_S counts as 0."""
     slept = after_s - before_s
     if not math.isfinite(slept) or slept <= -SHORTEST_S:
         raise BadInput(
@@ -36,7 +36,7 @@ TELEMETRY = "telemetry.parquet"
 
 
 class ConditionWatch:
-    """Reads the conditions of a machine; runs use `folder`, and `pack` converts samples to a file.
+    """Reads the conditions of a machine around runs in `folder`; `pack` converts samples to a file.
 
     With `period_s` None, it takes no samples during runs.
     """
@@ -64,7 +64,7 @@ class ConditionWatch:
         return self.readings(self.once())
 
     def rest(self, wait: Callable[[], None]) -> None:
-        """Wait, and measure meanwhile the CPU time of other programs, for the next readings."""
+        """Wait, and measure how much CPU time other programs use meanwhile. The next readings contain it."""
         before = self.once()
         wait()
         self._others = others_share(before, self.once())
@@ -83,7 +83,7 @@ class ConditionWatch:
         return readings_at(samples, self.machine.facts(FACTS), self._folder, self._thermometers, self._others)
 
     def misread(self) -> tuple[str, ...]:
-        """Return paths of transactions whose value was in force at the first call and no longer is."""
+        """Return paths whose value, set by a transaction, was in force at the first call and no longer is."""
         try:
             verified = verify(self.machine)
         except AgentError as error:
@@ -98,7 +98,7 @@ class ConditionWatch:
         return tuple(sorted(self._in_force - now))
 
     def forget_settings(self) -> None:
-        """Make the settings at the next call of `misread` the ones to compare with."""
+        """Let the next call of `misread` record anew which settings are in force."""
         self._in_force = None
 
     def beside(self) -> RunWatch:

@@ -41,7 +41,7 @@ class Section(NamedTuple):
 
 
 class Elf:
-    """An ELF file in memory. Raises BadInput if it is not one, or is truncated."""
+    """An ELF file in memory. Raises BadInput if the data are not one, or are truncated."""
 
     def __init__(self, data: bytes | mmap, name: str) -> None:
         self._data, self._name = data, name
@@ -76,7 +76,7 @@ class Elf:
             yield Section(self._data[begin : max(begin, end)].decode("latin-1"), head[1], head[4], head[5])
 
     def section(self, name: str) -> bytes | None:
-        """Return the bytes of the first section of that name; None if the file holds none."""
+        """Return the bytes of the first section of that name; None if there is none."""
         for section in self.sections:
             if section.name == name and section.type != _NO_BITS:
                 return self._data[section.offset : section.offset + section.size]
@@ -101,7 +101,7 @@ class Elf:
 
 
 def note_in(data: bytes, owner: str, kind: int, order: str) -> bytes | None:
-    """Return the content of a note among notes in this byte order (`<` or `>`); None if it is absent."""
+    """Return the content of one note in a section's data; None if it is absent. `order` is `<` or `>`."""
     at = 0
     while at + 12 <= len(data):
         names, size, found = struct.unpack_from(order + "III", data, at)

@@ -58,7 +58,7 @@ def _length(data: bytes, at: int, length: int) -> tuple[int, int]:
 
 
 def _repeat(content: bytearray, back: int, length: int) -> None:
-    """Copy from `back` bytes before the end; the copy may overlap itself."""
+    """Append a copy of the bytes that begin `back` bytes before the end; the copy may overlap itself."""
     begin = len(content) - back
     if not 0 <= begin < len(content) or len(content) + length > _BLOCK_BYTES:
         raise BadInput("cannot unpack lz4 data: a block refers to data outside itself")

@@ -57,8 +57,8 @@ def first_stream(data: bytes) -> bytes:
 def streamed(read: Callable[[int], bytes], packing: str | None = None) -> Iterator[bytes]:
     """Yield the decompressed content of what `read` returns, a small piece at a time.
 
-    The first bytes identify the compression and must agree with `packing` if that is given; raw lzma has no such mark.
-    Data without a mark are passed through, unless `packing` is given.
+    The first bytes tell the compression. They must agree with `packing` if that is given, except for raw lzma,
+    which has no such mark. Without `packing`, data without a mark pass unchanged.
     """
     head = read(_PIECE_BYTES)
     by_mark = ((name, machine) for mark, (name, machine, _) in _OPEN.items() if head.startswith(mark))

@@ -77,7 +77,7 @@ def numbered(data: bytes, source: str) -> Iterator[tuple[int, str]]:
 
 
 def ended_lines(data: bytes, source: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines like `numbered`. Raises UnreadableOutput for an unfinished last line: digits may be missing."""
+    """Yield the lines like `numbered`. Raises UnreadableOutput if the last line is cut off, which may hide digits."""
     text = decode_output(data, source)
     if not text.endswith("\n"):
         raise unreadable(source, text.count("\n") + 1, "the end", "a whole last line: the output is cut off")

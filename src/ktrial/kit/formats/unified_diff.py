@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of unified diffs: the files that a patch touches, and its hunks. Applying is left to `patch`."""
+"""Reader of unified diffs: the files that a patch touches, and its hunks. The program `patch` applies them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Hunk(msgspec.Struct, frozen=True):
 
 
 class FilePatch(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes that a patch makes to one file. `link`: the patch makes it a symbolic link.
+    """The changes that a patch makes to one file.
 
-    `names` are all names of the file as the patch writes them. `mentioned` are names without a prefix, from lines such
-    as `rename from`.
+    `link` means that the patch makes the file a symbolic link. `names` are all names of the file in the patch.
+    `mentioned` are names without a prefix, from lines such as `rename from`.
     """
 
     names: tuple[str, ...]
@@ -44,7 +44,7 @@ class FilePatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Open:
-    """Collects the changes of one file while the patch is being read."""
+    """The changes of one file while the patch is being read."""
 
     def __init__(self) -> None:
         self.names: list[str] = []

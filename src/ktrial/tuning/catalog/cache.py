@@ -39,7 +39,7 @@ class _Compiled(msgspec.Struct):
 
 
 class _Packed(Mapping[str, T]):
-    """Values that are decoded on access: explaining one knob needs only one."""
+    """A mapping whose values are decoded on access, because explaining one knob needs only one of them."""
 
     def __init__(self, packed: Mapping[str, msgspec.Raw], shape: type[T]) -> None:
         self._packed = packed
@@ -66,7 +66,7 @@ def _pack(values: Mapping[str, object]) -> dict[str, msgspec.Raw]:
 
 
 def compiled_catalog(cache: Path | None, folders: Iterable[Path] = ()) -> Catalog:
-    """Return the catalog: from `cache` if no file has changed since, otherwise from its files, and write the cache."""
+    """Return the catalog from the file `cache`. If a catalog file has changed, read all files and write the cache."""
     folders = tuple(folders)
     if cache is None:
         from ktrial.tuning.catalog.loader import load_catalog
@@ -106,7 +106,7 @@ def _stamp(files: Iterable[Path]) -> list[tuple[str, int, int]]:
 
 
 def _write(cache: Path, data: bytes) -> None:
-    """Replace the cache atomically. Failure is ignored: without a cache ktrial is only slower."""
+    """Replace the cache atomically. A failure is ignored, because ktrial is only slower without a cache."""
     part = cache.with_name(f"{cache.name}.{os.getpid()}.part")
     with contextlib.suppress(OSError):
         cache.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find current conditions that may explain a difference between two measurements."""
+"""Find confounders: current conditions that may explain a difference between two measurements."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _clock(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
 
 
 def _steal(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
-    """Yield the CPU time that went to other guests, and the fact that this machine is a guest."""
+    """Yield the CPU time that the hypervisor gave to other guests, and the fact that this machine is a guest."""
     text = _text(readings, "/proc/stat")
     found = re.match(r"cpu\s+(.*)", text) if text else None
     ticks = [int(word) for word in found[1].split() if word.isdigit()] if found else []

@@ -41,10 +41,10 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
-    """All findings.
+    """The result of examining a machine.
 
-    `machine` holds (label, text) lines. `named` are knobs that were set explicitly and whose default is unknown.
-    `unsettled` are transactions in ktrial's own journals that need a decision.
+    `machine` holds (label, text) lines. `named` are knobs that somebody set explicitly and whose default is
+    unknown. `unsettled` are transactions in ktrial's own journals that need a decision.
     """
 
     machine: tuple[tuple[str, str], ...]

@@ -51,7 +51,7 @@ def _differences(examination: Examination, width: int) -> str:
 
 
 def _short_who(origin: Origin) -> str:
-    """Return who set the value, in a form short enough for a column: mostly the place without its source."""
+    """Return who set the value in a form short enough for a column, in most cases the place alone."""
     if origin.set_by is None:
         return "unknown writer" if origin.verdict == "unknown-writer" else who(origin)
     return {"command-line": "kernel command line", "ktrial": f"ktrial, {origin.set_by.place}"}.get(

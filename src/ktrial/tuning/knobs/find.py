@@ -27,7 +27,7 @@ def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
 
 
 def absence(knob: Knob, state: KnobState, facts: FactBook) -> str:
-    """Return why a knob is missing here. If the kernel has dropped it, that is the reason, even for non-root users."""
+    """Return why a knob is missing here. If the kernel has dropped it, say so even if only root could see it."""
     if knob.gone and (state.blocked is None or not _may_be_in(knob, str(facts.value("kernel.release") or ""))):
         return f"not on this kernel: {knob.gone}"
     if state.blocked is not None:
@@ -38,7 +38,7 @@ def absence(knob: Knob, state: KnobState, facts: FactBook) -> str:
 
 
 def _may_be_in(knob: Knob, release: str) -> bool:
-    """Return whether `release` is no newer than the last kernel with the knob."""
+    """Return whether `release` is not newer than the last kernel with the knob."""
     last, here = (re.match(r"(\d+)\.(\d+)", text) for text in (knob.until or "", release))
     return last is not None and here is not None and [*map(int, here.groups())] <= [*map(int, last.groups())]
 

@@ -92,7 +92,7 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class Inert(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Facts under which a knob has no effect, unless the plan also sets one of the knobs in `unless`."""
+    """A condition on facts under which a knob has no effect, unless the plan also sets a knob in `unless`."""
 
     when: Any
     why: str
@@ -240,7 +240,7 @@ def in_write_order(
 
 
 def place_pattern(place: str, group: str | None = None) -> str:
-    """Return a pattern for the agent's `list`: a placeholder becomes `*`, one for a control group becomes `group`."""
+    """Return a pattern for the agent's `list`: `*` replaces a placeholder, `group` replaces that of a control group."""
     return re.sub(_PLACEHOLDER, lambda found: group if group and found[1] == _NESTED else "*", place)
 
 

@@ -29,7 +29,7 @@ def kernel_text(knob: Knob, value: Any) -> str:
 
 
 def show_value(value: Any) -> str:
-    """Return a value as a person would write it; a computed one as its recipe."""
+    """Return a value as a person would write it. A computed value is shown as its recipe."""
     if isinstance(value, dict):
         rest = ", ".join(f"{key} {show_value(item)}" for key, item in value.items() if key != "compute")
         return f"{value.get('compute')} ({rest})" if rest else str(value.get("compute"))

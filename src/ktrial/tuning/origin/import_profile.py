@@ -53,8 +53,9 @@ _ZRAM_SHARE = re.compile(r"ram\s*(?:/\s*(?P<part>\d+(?:\.\d+)?)|\*\s*(?P<factor>
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """A profile and everything that did not become part of it.
 
-    `unread` are lines that nobody understood, `unknown` settings without a knob in the catalog (with similar names in
-    the reason), `notes` decisions such as for a value given twice or a pair that excludes each other.
+    `unread` are lines that no reader understood. `unknown` are settings without a knob in the catalog; their reason
+    names similar knobs. `notes` tell decisions, such as for a value given twice or for a pair that excludes each
+    other.
     """
 
     profile: Profile

@@ -20,7 +20,7 @@ unknown.
 
 
 class Word(msgspec.Struct, frozen=True, kw_only=True):
-    """What one source says about a knob. `place` is `file:line`; `in_force` is whether its value is in force."""
+    """What one source says about a knob. `place` is `file:line`; `in_force` tells whether the knob has this value."""
 
     source: Source
     place: str
@@ -33,8 +33,8 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """One instance of a knob: its value in force, the kernel's default, and who set it.
 
-    `overrode` are words of lower rank or of earlier lines. `not_in_force` are words that should have won but did not.
-    Both are sorted oldest first.
+    `overrode` are words of lower rank or of earlier lines. `not_in_force` are words that should have won but did
+    not. Both list the oldest first.
     """
 
     knob: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find who set a knob: the file and line, daemon or transaction whose value is in force, and what it overrode."""
+"""Find who set a knob: the file and line, service or transaction whose value is in force, and what it overrode."""
 
 from __future__ import annotations
 
@@ -99,7 +99,10 @@ def origins(
     facts: FactBook | None = None,
     meant: Iterable[str | None] = (),
 ) -> tuple[Origin, ...]:
-    """Return who set each knob per instance, limited to the selectors in `meant`; missing knobs are `absent`."""
+    """Return who set each knob, per instance; missing knobs are `absent`.
+
+    `meant` limits a knob to the instances that its selector matches.
+    """
     knobs = list(knobs)
     claims = claims if claims is not None else gather(machine)
     facts = facts if facts is not None else machine.facts(FACTS)

@@ -23,7 +23,7 @@ _TURN_S = 0.2
 
 
 class Presses:
-    """Count how often Ctrl-C or another request to end arrived; `number` is the last signal."""
+    """Counts how often Ctrl-C or another request to end arrived; `number` is the last signal."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -68,7 +68,7 @@ def apply_whole(root: AgentSession, apply: Callable[[], dict[str, Any]]) -> tupl
 def must_agree(question: str) -> None:
     """Ask once and raise Interrupted for any answer but yes.
 
-    The waits are short because Python would hold back a Ctrl-C just before a blocking read until a key is pressed.
+    The waits are short, because Python would delay a Ctrl-C that comes just before a blocking read.
     """
     sys.stderr.write(f"{question} [y/N]: ")
     sys.stderr.flush()

@@ -15,7 +15,7 @@ from ktrial.tuning.knobs.profile import Setting
 
 
 class Why(Enum):
-    """The kind of reason why a setting is skipped."""
+    """The kind of reason for skipping a setting."""
 
     ABSENT = "absent"
     CONDITION = "condition"
@@ -31,7 +31,7 @@ class Why(Enum):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One value to write; the old one is None if unreadable. `inert` says why it has no effect here, if so."""
+    """One value to write. The old value is None if it is unreadable; `inert` says why the change has no effect here."""
 
     knob: str
     address: str
@@ -66,7 +66,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class ZramStep(msgspec.Struct, frozen=True):
-    """A zram swap device to set up in one step; `usual_size`: ktrial chose the size, because no setting names one."""
+    """A zram swap device to set up in one step. With `usual_size`, ktrial chose the size because no setting names one."""
 
     device: str | None
     size_bytes: int
@@ -106,7 +106,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """Everything that settings are resolved with: the catalog's knobs, and this machine's facts and states."""
+    """The knobs, facts and states that settings are resolved with."""
 
     knobs: Mapping[str, Knob]
     kinds: Mapping[str, FactKind]

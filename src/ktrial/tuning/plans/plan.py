@@ -37,7 +37,8 @@ def resolve(
 ) -> Plan:
     """Turn settings into a plan. Raises BadInput for settings that are wrong on every machine.
 
-    Contradicting requests raise Contradiction; with `later_wins` the later one overrides, as for stacked layers.
+    Raises Contradiction for requests that contradict each other. With `later_wins` the later one overrides instead,
+    as for stacked layers.
     """
     outcomes: dict[str, Change | Refusal] = {}
     zram: list[tuple[Knob, Setting, str]] = []

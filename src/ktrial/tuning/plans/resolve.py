@@ -77,7 +77,7 @@ def refuse_dangerous(plan: Plan, allowed: bool) -> None:
 
 
 def context_for(machine: Machine, catalog: Catalog, requests: Sequence[Request], facts: FactBook) -> Context:
-    """Return what these requests are resolved with on this machine."""
+    """Return the knobs, facts and states with which to resolve these requests on this machine."""
     names = [setting.knob for request in requests for setting in request.settings]
     knobs = [find_knob(name, catalog.knobs) for name in names]
     meant = [parse_address(name).selector for name in names]
@@ -104,7 +104,7 @@ def _check_requirements(words: Sequence[str], catalog: Catalog, facts: FactBook)
 
 
 def _generated(request: Request, machine: Machine, catalog: Catalog, facts: FactBook) -> Request:
-    """Return the request; if its profile is generated, with the settings computed on this machine."""
+    """Return the request. If its profile is generated, the request has the settings computed on this machine."""
     name = request.origin.removeprefix("profile ")
     profile = catalog.profiles.get(name)
     if profile is None or profile.generated is None:

@@ -16,7 +16,10 @@ LIMIT_S, _PAUSE_S = 60.0, 0.2
 
 
 class PatientMachine:
-    """Implement `machine.ports.Machine`; call `tell` once for each transaction that a request has to wait for."""
+    """A machine whose requests wait while another transaction holds the lock; implements `machine.ports.Machine`.
+
+    It calls `tell` once for each transaction that a request has to wait for.
+    """
 
     def __init__(self, machine: Machine, clock: Clock, tell: Callable[[str], None], limit_s: float = LIMIT_S) -> None:
         self._machine = machine
@@ -39,7 +42,7 @@ class PatientMachine:
         return self._machine.read(paths)
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
-        """Send any other request; repeat it until the limit if the agent is busy, because then it has done nothing."""
+        """Send any other request. A busy agent has done nothing, so the request is repeated until the limit."""
         end_ns = self._clock.monotonic_ns() + int(self._limit_s * 1e9)
         told: str | None = None
         while True:

@@ -24,7 +24,8 @@ _THERE = "there"
 class ValueDifference(msgspec.Struct, frozen=True, kw_only=True):
     """One difference; None stands for a side without a value.
 
-    `declared` names what declares it. `note` is what is known about a value that the kernel may change itself.
+    `declared` names what declares the difference. `note` is what is known about a value that the kernel may change
+    itself.
     """
 
     name: str

@@ -35,9 +35,9 @@ class StateStore(Protocol):
 
 
 def stored_state(store: StateStore, which: str, saved: Sequence[str]) -> tuple[bytes, str]:
-    """Return the state's document and where it was found. `saved` are the names of saved states, for suggestions.
+    """Return the state's document, and where it was found. `saved` are the names of saved states, for suggestions.
 
-    A label means its newest session with states and, without a place, the newest of these.
+    A label means its newest session with states. Without a place, it means the newest state of that session.
     """
     name, _, place = which.partition(":")
     sessions = store.sessions()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allow one trial at a time on a machine, whoever starts it and whatever its store (docs/decisions/0025).
+"""Allow one trial at a time on a machine, whoever starts it and whichever store it uses (docs/decisions/0025).
 
 Commands of `ktrial with` and trials exclude each other (docs/decisions/0063). Trials and kernel builds can see each
 other; neither excludes the other.

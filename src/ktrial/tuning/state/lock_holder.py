@@ -74,7 +74,7 @@ def _without_interpreter(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _store(words: Sequence[str], environment: Mapping[str, str] | None) -> str | None:
-    """Return the store of a ktrial process; None if it is unknown or the process is not ktrial."""
+    """Return the store of a ktrial process; None if the store is unknown or the process is not ktrial."""
     if not words or words[0] != "ktrial":
         return None
     for place, word in enumerate(words):

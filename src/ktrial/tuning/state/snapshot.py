@@ -26,9 +26,10 @@ from ktrial.tuning.state.state import FACTS, MachineState, StateValue, fact_valu
 
 
 class MovingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Files that a state leaves out, and why. It keeps `compared` ones; a comparison shows their `why` as a note.
+    """A file, or a pattern of files, whose content changes by itself, and why. States leave it out.
 
-    The agent does not even list `hidden` files, so a state always names them as left out.
+    A state keeps a `compared` file; a comparison then shows `why` as a note. The agent does not even list `hidden`
+    files, so a state always names them as left out.
     """
 
     path: str

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole tunable state of a machine at one moment: `ktrial.state/1`.
 
-Equal states have equal documents and so equal digests: a state contains no time, host, boot or changing counter.
+Equal states have equal documents and thus equal digests, because a state contains no time, host, boot or changing
+counter.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FACTS = (
 
 
 class StateValue(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A text, words, the reason for an absence, or the reason why it is unreadable; exactly one is set."""
+    """One value of a state: a text, words, or the reason why it is absent or unreadable. Exactly one field is set."""
 
     text: str | None = None
     words: tuple[str, ...] | None = None
@@ -38,9 +39,10 @@ class StateValue(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MachineState(msgspec.Struct, frozen=True, kw_only=True):
-    """`knobs` maps addresses to paths, `files` paths to their values, `left_out` paths to the reason.
+    """The tunable state of one machine.
 
-    `hidden` maps folders that this session could not read to the reason.
+    `knobs` maps addresses to paths, `files` paths to their values, and `left_out` paths to the reason. `hidden`
+    maps folders that this session could not read to the reason.
     """
 
     facts: Mapping[str, StateValue]

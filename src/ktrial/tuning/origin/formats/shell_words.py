@@ -51,7 +51,7 @@ class NotClosed(ValueError):
 
 
 def tokenise(text: str) -> tuple[list[Token], list[tuple[int, str]]]:
-    """Return a script's tokens, and (line, reason) for text that could not be split; the next line is read then."""
+    """Return a script's tokens, and (line, reason) for text that could not be split. Reading goes on at the next line."""
     tokens: list[Token] = []
     failures: list[tuple[int, str]] = []
     documents: list[str] = []
@@ -156,7 +156,7 @@ def _until(text: str, start: int, skip: int, close: str, depth: int) -> int:
 
 
 def expand(word: str, variables: Mapping[str, list[str] | Unknown]) -> list[str] | Unknown:
-    """Return all values that a word may have. Globs stay patterns; what only running the script shows is `Unknown`."""
+    """Return all values that a word may have. Globs stay patterns; a value known only at run time is `Unknown`."""
     results = [""]
     parts: list[str] = []
     offset = 0

@@ -196,7 +196,7 @@ def _matches(tokens: list[_Token]) -> tuple[Match, ...]:
 
 
 def _substituted(value: str) -> str:
-    """Return a value as udev writes it, if it substitutes no name: `%%` and `$$` stand for one character."""
+    """Return a value as udev writes it, with `%` for `%%` and `$` for `$$`, if it substitutes no name."""
     return re.sub(r"%%|\$\$", lambda found: found[0][0], value)
 
 

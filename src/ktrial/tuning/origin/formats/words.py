@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Split command lines with quotes and backslashes into words, and match name patterns.
 
-The words are those of `shlex.split`, but in time linear in the length of the line; `shlex.split` needs four times as
-long for a word that is twice as long.
+The words are those of `shlex.split`, whose time grows with the square of a word's length. Here it grows linearly.
 """
 
 from __future__ import annotations
