@@ -44,7 +44,7 @@ class Availability(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_program(benchmark: Benchmark) -> bool:
-    """Return whether a guest can have the benchmark: it needs only programs and their libraries."""
+    """Return whether a guest can run the benchmark, because it needs only programs and their libraries."""
     return bool(getattr(benchmark, "standalone", False))
 
 

@@ -88,10 +88,10 @@ class ParsedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """A load that the agent runs itself (request `load`).
+    """A load that the agent runs itself (request `load`). A load with `as_root` needs a root session.
 
-    A load with `as_root` needs a root session. It works on the first `parameters["bytes"]` bytes of the regular file
-    `data`, which ktrial reads with the user's rights.
+    It works on the first `parameters["bytes"]` bytes of the regular file `data`. ktrial reads that file with the
+    user's rights.
     """
 
     name: str
@@ -114,10 +114,11 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that must succeed before a run, with the run's directory, environment and user.
+    """A command that must succeed before a run. It has the run's directory, environment and user.
 
-    A step with `ready` is a server that stays until the run has ended. After starting it, ktrial repeats the command
-    `ready` for up to `limit_s` seconds until it exits with status 0. A server that ends early fails the run.
+    A step with `ready` is a server, which stays until the run has ended. After starting it, ktrial repeats the
+    command `ready` for up to `limit_s` seconds until it exits with status 0. A server that ends early fails the
+    run.
     """
 
     argv: tuple[str, ...]
@@ -248,7 +249,7 @@ class Benchmark(Protocol):
 
 
 def check_exit(raw: RawOutput) -> None:
-    """Raise BadRun, quoting the output, unless the run ended with status 0 and its output is complete."""
+    """Raise BadRun unless the run ended with status 0 and its output is complete. The message quotes the output."""
     if raw.interrupted:
         began = "before it began" if raw.wall_ns is None else f"after {raw.wall_ns / 1e9:.1f} s"
         raise BadRun(f"interrupted {began}")
@@ -268,7 +269,7 @@ def check_exit(raw: RawOutput) -> None:
 
 
 def why_failed(raw: RawOutput) -> str | None:
-    """Return why a command failed, or None; its output may be incomplete, because nobody parses it."""
+    """Return why a command failed; None if it succeeded. Nothing parses its output, so that may be incomplete."""
     try:
         check_exit(msgspec.structs.replace(raw, cut=False))
     except BadRun as error:
@@ -303,9 +304,9 @@ def _check_value(outcome: Outcome, measurement: Measurement) -> None:
 
 
 def quoted(raw: RawOutput) -> str:
-    """Return what a failed run printed, to end a message with.
+    """Return what a failed run printed, as the end of a message.
 
-    The first line names the fault if a usage text follows, so it is always included. Some tools report failures on
+    If a usage text follows, the first line names the fault, so it is always included. Some tools report failures on
     stdout: if stderr is empty, the message quotes the end of stdout.
     """
     said = raw.stderr if raw.stderr.strip() or not raw.exit_status else raw.stdout[-QUOTED_BYTES:]

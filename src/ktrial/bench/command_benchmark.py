@@ -52,7 +52,7 @@ _USAGE = (
 
 
 class PrintedNumber:
-    """The output of a command, as text and as a JSON document."""
+    """The output in which a metric finds its number, as text or as a JSON document."""
 
     def __init__(self, raw: RawOutput) -> None:
         self._raw = raw
@@ -206,7 +206,7 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """The metrics and the resource usage; the first metric is the headline, or the time if there is none."""
+        """The metrics and the resource usage. The main outcome is the first metric, or the time if there is none."""
         metrics = tuple(metric.outcome()[0] for metric in self.metric)
         all_of = (*metrics, *_USED)
         return (msgspec.structs.replace(all_of[0], headline=True), *all_of[1:])
@@ -252,7 +252,7 @@ def check_run(benchmark: Benchmark, raw: RawOutput) -> None:
 
 
 def _whole(found: re.Match[str]) -> str:
-    """Return the number with adjacent digits outside the match: in `1,5`, an expression may have matched only 1."""
+    """Return the number with adjacent digits outside the match. In `1,5`, an expression may have matched only 1."""
     begin, end = found.span(1)
     before, after = found.string[max(0, begin - _BESIDE) : begin], found.string[end : end + _BESIDE]
     began = (_BEGAN_OUTSIDE if begin == found.start() else _BEGAN).search(before)

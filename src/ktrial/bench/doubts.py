@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Doubts about a session or an arm that the conditions of its runs raise, as findings for its results."""
+"""Doubts about a session or an arm, from the conditions of its runs, as findings for its results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AGAINST_FIRST = frozenset(("distance", "ratio"))
 
 
 def void_finding(group: str, void: int, runs: int, last: str | None = None) -> Finding | None:
-    """Return a finding about the void runs of a group, with the `last` one's reason; None without void runs."""
+    """Return a finding about the void runs of a group, with the `last` one's reason; None if no run is void."""
     if not void:
         return None
     level: FindingLevel = "suspect" if void > MOST_VOID * runs else "note"
@@ -34,7 +34,7 @@ def readings_of(record: RunRecord) -> Readings:
 
 
 def session_findings(records: Iterable[RunRecord], limits: Mapping[str, GateLimits], group: str) -> tuple[Finding, ...]:
-    """Return doubts about the runs of a session, which the findings call `group`."""
+    """Return doubts about the runs of a session. The findings call the session `group`."""
     runs = [one for one in records if not one.is_warm_up and not one.exit.interrupted]
     good = [one for one in runs if one.ok and one.conditions is not None]
     void = [one for one in runs if one.void]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environment of the user's own commands: what they get from the shell, and what the record shows of it."""
+"""The environment of the user's own commands: what they get from the shell, and what records show of it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest, which is a kernel booted in an emulator: its programs, and the result of a boot."""
+"""What a benchmark needs to know about a guest, which is a kernel booted in a virtual machine."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ class Ends(NamedTuple):
 
 
 class KeptProgram(msgspec.Struct, frozen=True, kw_only=True):
-    """A guest that keeps running after the command; `tools` are the paths of its programs, by name.
+    """A guest that keeps running after the command. `tools` are the paths of its programs, by name.
 
-    An exact guest boots from `place` for each answer.
+    An exact guest instead boots from `place` again for each answer.
     """
 
     kernel: str
@@ -142,7 +142,7 @@ def guest_path(path: str) -> str:
 
 
 class GuestStart(msgspec.Struct, frozen=True, kw_only=True):
-    """The guest's report when its first process ran; `uptime_s` is guest time since the boot began."""
+    """What the guest reports when its first process runs; `uptime_s` is guest time since the boot began."""
 
     release: str
     version: str

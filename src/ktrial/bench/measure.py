@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the benchmarks of a suite in rounds, in random order, and records each run as soon as it ends."""
+"""Run the benchmarks of a suite in rounds, in random order, and record each run as soon as it ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def measure(
     listen: Listener,
     around: Around | None = None,
 ) -> tuple[Result, tuple[RunRecord, ...]]:
-    """Make the runs of an order. After an interruption, store and summarise those that are finished."""
+    """Make all runs of an order. After an interruption, store and summarise the finished ones."""
     missing = _missing(order, executor)
     tasks = tuple(task for task in order.tasks if task.label not in missing)
     if not tasks:
@@ -111,7 +111,7 @@ class _Rounds:
         self._session = session_of(order, facts, executor.agent_version, store.new_name())
 
     def _take_up(self) -> bool:
-        """Continue an earlier measurement of the same plan if its tools are the same; return whether there is one."""
+        """Continue an earlier measurement of the same plan if its tools are the same. Return whether there is one."""
         programs = self._executor.programs([name for task in self._tasks.values() for name in task.benchmark.needs])
         container = self._executor.container
         tools = {"programs": programs, "versions": self._versions, "container": container and container.image_id}

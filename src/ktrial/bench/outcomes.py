@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declarations of outcomes: a sentence with `[better|worse]` words describes both directions."""
+"""Declarations of outcomes. One sentence with `[better|worse]` words describes both directions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw output that a tool or a person has compressed: how to open it, and to scrub its content."""
+"""Raw output that a tool or a person has compressed: open it, and scrub its content."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def layers(data: bytes) -> Iterator[bytes]:
 
 
 def scrubbed(data: bytes, scrubber: Scrubber, *, places_only: bool = False) -> bytes:
-    """Return the bytes without names; if compressed content changed, compress it again in the same format."""
+    """Return the bytes without identifying names. Compressed content that changed is compressed again the same way."""
     found = opened(data)
     if found is None:
         return scrubber.raw(data, places_only=places_only)

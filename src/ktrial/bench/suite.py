@@ -45,7 +45,7 @@ class SuiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SuiteLoad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A background load: one worker for each CPU in `share` (0.5: half of the CPUs), at least one.
+    """A background load: one worker for each CPU in `share` (0.5 means half of the CPUs), at least one.
 
     `use` is `stress-ng` (with a `stressor`; `method` is for the stressor `cpu`) or `spin`, a load of the agent.
     """

@@ -29,9 +29,9 @@ class Faulty(msgspec.Struct, frozen=True):
 def load_benchmarks(
     folders: Iterable[Path], known: Mapping[str, Benchmark], faults: list[Faulty] | None = None
 ) -> dict[str, Benchmark]:
-    """Return `known` and the users' own benchmarks of `benchmarks/*.toml` in each folder, one per file.
+    """Return `known` and the users' own benchmarks from `benchmarks/*.toml` in each folder, one per file.
 
-    Add each unusable file to `faults` and continue; without `faults`, raise the error.
+    Each unusable file goes to `faults`. Without `faults`, its error is raised.
     """
     found = dict(known)
     for path in _files("benchmarks", folders):
@@ -47,7 +47,7 @@ def load_benchmarks(
 def load_suites(
     folders: Iterable[Path], benchmarks: Mapping[str, Benchmark], faults: list[Faulty] | None = None
 ) -> dict[str, Suite]:
-    """Return the built-in suites and those of `suites/*.toml` in each folder; `faults` as in `load_benchmarks`."""
+    """Return the built-in suites and those of `suites/*.toml` in each folder. `faults`: as in `load_benchmarks`."""
     unusable = {one.name: one.error for one in faults or ()}
     suites: dict[str, Suite] = {}
     for path in _files("suites", (BUILT_IN, *folders)):

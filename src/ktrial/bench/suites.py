@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts command line arguments to a list of benchmarks to measure."""
+"""Turn the words of a command line into the benchmarks to measure."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ def tasks_of(
 ) -> tuple[Task, ...]:
     """Return the suite's benchmarks with all parameters; `cpus` overrides the CPUs that the suite chooses.
 
-    Add benchmarks that cannot run on these CPUs to `unplaced`; raise the error if none can run, or without `unplaced`.
+    A benchmark that cannot run on these CPUs goes to `unplaced`. Raises its error if none can run, or without
+    `unplaced`.
     """
     kinds = {"little": facts.value("cpu.efficiency_cores"), "big": facts.value("cpu.performance_cores")}
     online = facts.value("cpu.online")

@@ -72,7 +72,7 @@ def circumstances(session: Session, *, width: int) -> str:
 
 
 def run_begins(run: int, runs: int, benchmark: str, left_s: float | None, *, least: bool = False) -> str:
-    """Return the first half of a run's line: the benchmark and the time left, a minimum with `least`."""
+    """Return the first half of a run's line: the benchmark and the time left. With `least`, that time is a minimum."""
     left = "" if left_s is None else f" ({'more than ' if least else ''}{duration(left_s)} left)"
     return f"[{run:>{len(str(runs))}}/{runs}] {benchmark}{left}:"
 
@@ -99,7 +99,7 @@ def run_ends(record: RunRecord, so_far: Sequence[SessionSummary]) -> str:
 
 
 def _conditions(conditions: Conditions | None) -> str:
-    """Return `; 48 to 63 C, 3.1 GHz`: the values before and after the run, or one if they look the same."""
+    """Return `; 48 to 63 C, 3.1 GHz`, the values before and after the run. Values that look the same appear once."""
     if conditions is None:
         return ""
     shown = []
@@ -138,7 +138,7 @@ def summary_text(summaries: Sequence[SessionSummary], *, width: int) -> str:
 
 
 def findings_text(findings: Sequence[Finding], *, width: int) -> str:
-    """Return a line for each doubt, the gravest first."""
+    """Return a line for each doubt, the most serious first."""
     ordered = sorted(findings, key=lambda one: ("refuse", "suspect", "note").index(one.level))
     return "".join(f"{paragraph(f'{one.level}: {one.sentence}', width=width)}\n" for one in ordered)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads recipes of tools from `tools/*.toml`."""
+"""Load recipes of tools from `tools/*.toml`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel counters before and after a run, for benchmarks that need them."""
+"""Kernel counters before and after a run, for benchmarks that ask for them."""
 
 from __future__ import annotations
 

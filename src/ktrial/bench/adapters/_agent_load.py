@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the adapters of loads that the agent runs itself."""
+"""Helpers for the adapters of loads that the agent runs itself."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     """A benchmark that the agent runs itself.
 
     A suite may set `parameters`; `fixed` are the other parameters of the load. `reader` converts a reply to
-    measurements; a None in its result is an outcome for which the run has too few values. The agent kills the load
-    `spare_s` after its duration. An `until_told` load runs until its time limit, which is the parameter `duration_s`.
-    `expected` estimates the time of a load that may take longer than its duration. `beyond_exact` says why a guest
-    whose clock counts instructions cannot measure it.
+    measurements; a None among them is an outcome for which the run has too few values. The agent kills the load
+    `spare_s` after its duration. An `until_told` load runs until its time limit, which is the parameter
+    `duration_s`. `expected` estimates the time of a load that may take longer than its duration. `beyond_exact`
+    says why a guest whose clock counts instructions cannot measure it.
     """
 
     name: str
@@ -62,7 +62,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """Return how to run the load once; the agent checks what this does not."""
+        """Return how to run the load once. The agent checks the values that this method does not."""
         complete = self._complete(parameters)
         for name, value in complete.items():
             if isinstance(value, int | float) and not 0 <= value < math.inf:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers that benchmarks send requests to: the steps that start them in the run's private folder."""
+"""Steps that start servers in a run's private folder, for benchmarks that send requests to them."""
 
 from __future__ import annotations
 

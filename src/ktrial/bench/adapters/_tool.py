@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the adapters of tools: a benchmark built from two functions, and checks of parameters."""
+"""Helpers for the adapters of tools: a benchmark made from two functions, and checks of parameters."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _LEAST_OF_TIME = 0.9
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """The programs that a tool `needs`, the `packages` with them, and how to ask for the tool's version.
+    """The programs that a tool needs, the packages that contain them, and how to ask for the tool's version.
 
-    `version` is the command line that prints the version; empty if there is none. `version_pattern` matches stdout or
-    stderr, with one group for each program.
+    `version` is the command line that prints the version; empty if there is none. `version_pattern` matches stdout
+    or stderr, with one group for each program.
     """
 
     needs: tuple[str, ...]

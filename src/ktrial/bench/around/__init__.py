@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Preparations, checks and readings around a run."""
+"""What ktrial prepares, checks and reads around each run."""

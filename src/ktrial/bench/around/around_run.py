@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions around each run: resets, conditions, energy, counters, and the recording with its phases."""
+"""What happens around each run: resets, readings of conditions and counters, and the recording."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ktrial.tuning.state.snapshot import take_state
 def surroundings(
     world: RunWorld, suite: Suite, order: Order, *, when_idle: bool = False, settle_s: float | None = None
 ) -> Around:
-    """Return the actions around the suite's runs; get root if a reset needs it."""
+    """Return the actions around the suite's runs. Gets root now if a reset needs it."""
     purpose = suite.between.needs_root
     root = world.root_session(purpose) if purpose is not None else None
     machine = world.looking_session
@@ -144,7 +144,10 @@ class Around:
             self._idle.wait(tell)
 
     def disturbed(self, began_ns: int) -> str | None:
-        """Return what was used since `began_ns`; None if nothing was, or if the user accepts a machine in use."""
+        """Return which session or terminal was used since `began_ns`.
+
+        None means that nobody used one, or that the user accepts a machine in use.
+        """
         return self._idle.disturbed((self.now_ns() - began_ns) / 1e9) if self._idle is not None else None
 
     def prepare(self) -> tuple[PreparedRun, ...]:
@@ -172,7 +175,7 @@ class Around:
         return self.gates.judge(counts=counts) if self.gates is not None else Start()
 
     def forget_settings(self) -> None:
-        """Accept the settings at the next run as the ones to check from then on."""
+        """Accept the present settings: the next run records the ones to check from then on."""
         if self.gates is not None:
             self.gates.watch.forget_settings()
 
@@ -207,7 +210,7 @@ class Around:
 
 
 class RunWatching:
-    """The readings around one run, and its recording; implements `bench.record.Watch`."""
+    """The readings and the recording around one run; implements `bench.record.Watch`."""
 
     def __init__(
         self, around: Around, watched: tuple[str, ...], beside: RunWatch | None, recorded: RunRecording | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether somebody uses the machine, according to logind's sessions or else the access times of terminals.
+"""Find out whether somebody uses the machine, from logind's sessions or from the access times of terminals.
 
 `find /dev … -printf '%A@ %p'` prints when each terminal was last read from.
 """

@@ -29,7 +29,7 @@ class LoadEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _SpinResults(msgspec.Struct):
-    """The counts of `spin`: `slices` are the rounds in each `slice_ns` from `start_ns` (monotonic) on."""
+    """The counts of `spin`. `slices` are the rounds in each `slice_ns`, from `start_ns` on the monotonic clock."""
 
     rounds: int
     elapsed_ns: int
@@ -54,7 +54,7 @@ class _SpinReply(msgspec.Struct):
 
 
 class Background:
-    """A load to start anew for each run."""
+    """The background load of a suite, which starts anew for each run."""
 
     def __init__(self, load: SuiteLoad, cpus: int, executor: Executor, clock: Clock) -> None:
         self._workers = load.workers(cpus)

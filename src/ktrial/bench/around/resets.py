@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resets caches, swap and unwritten files to the same state before each run, if the suite wants that."""
+"""Bring caches, swap and unwritten files into the same state before each run, if the suite asks for that."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Resets:
 
 
 def _off_and_on(area: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a step for a swap area; undoing steps in reverse order restores the ranks that the kernel gave."""
+    """Return a step for a swap area. Undoing all steps in reverse order restores the kernel's ranks of the areas."""
     ranked = ["-p", str(area["priority"])] if area["priority"] >= 0 else []
     return {"kind": "run", "do": ["swapoff", area["name"]], "undo": ["swapon", *ranked, area["name"]]}
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the desktop over D-Bus's session bus not to blank or lock the screen.
+"""Ask the desktop over the D-Bus session bus not to blank or lock the screen.
 
-GNOME and other desktops ignore the `idle` inhibitor of systemd-inhibit, but honour `org.freedesktop.ScreenSaver`. The
+GNOME and other desktops ignore the `idle` inhibitor of systemd-inhibit, but respect `org.freedesktop.ScreenSaver`. The
 request ends with the connection, even if ktrial crashes.
 """
 

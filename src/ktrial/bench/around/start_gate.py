@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the start of each run with the first one: waits until both are alike, and judges what differs."""
+"""Compare the machine before each run with its state before the first run.
+
+ktrial waits until they are alike, or judges the difference.
+"""
 
 from __future__ import annotations
 
@@ -53,9 +56,10 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartGates:
-    """Remembers how the first run of a session began; `settle_s` limits the wait before each other run.
+    """The gates at the start of each run; they remember how the first run of a session began.
 
-    `others_s` is how long to observe other programs if there is no wait before a run.
+    `settle_s` limits the wait before each other run. `others_s` is how long to observe other programs if there is
+    no wait before a run.
     """
 
     def __init__(
@@ -88,7 +92,10 @@ class StartGates:
         self._rested_ns = self._clock.monotonic_ns()
 
     def settle(self, tell: Callable[[str], None]) -> Settled | None:
-        """Wait until the machine is as before the first run; without `settle_s`, only if heat would void the run."""
+        """Wait until the machine is as cool and idle as before the first run.
+
+        Without `settle_s`, wait only if the heat would make the run void.
+        """
         if self._reference is None:
             return None
         if self._settle_s is not None:
@@ -101,7 +108,7 @@ class StartGates:
         return msgspec.structs.replace(waited, untold=())
 
     def judge(self, *, counts: bool) -> Start:
-        """Judge the state directly before a run by the first run that `counts`; do not judge warm-ups."""
+        """Judge the state directly before a run by the first run that `counts`. Warm-ups are not judged."""
         if self._others_s and not self._has_rested():
             self.rest(self._others_s)
         now = self.watch.look()

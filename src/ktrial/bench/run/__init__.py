@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How ktrial makes one run, on this machine or in a guest."""
+"""Making one run, on this machine or in a guest."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that the user's builds write: their digests, and whether a build has replaced them."""
+"""Files that the user's builds write: their digests, and whether a build has replaced them since."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Journal of arms' commands that are not undone: `FOLDER/commands.jsonl`, on disk before each command starts."""
+"""Journal of commands that ktrial must undo: `FOLDER/commands.jsonl`, on disk before each command starts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DECODER: msgspec.json.Decoder[_Entry] = msgspec.json.Decoder(_Entry)
 
 
 class CommandJournalFile:
-    """The journal. Use it with the measuring lock; the file exists only while a command is not undone."""
+    """The journal. Use it with the measuring lock; the file exists only while a command is still to be undone."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "commands.jsonl"

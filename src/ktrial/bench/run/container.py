@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs programs in a container of an image, through an agent inside the container.
+"""Run programs in a container of an image, through an agent inside the container.
 
 One container lives as long as the measurement. Its first process is an agent that exits when its input ends, so the
 container ends even if ktrial crashes. Each session is another agent inside. The agents see the work folder under its
@@ -163,7 +163,7 @@ class Runtimes:
 
 
 class Box(msgspec.Struct, frozen=True, kw_only=True):
-    """The commands for a container: `hold` runs it until its input ends, `enter` starts an agent inside."""
+    """The commands for a container: `hold` runs it until its input ends, `enter` starts an agent in it."""
 
     container: Container
     hold: tuple[str, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs benchmarks through the agent, in fresh private directories with a pinned environment."""
+"""Run benchmarks through the agent, in fresh private directories with a pinned environment."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ class AgentExecutor:
         return self._session
 
     def _cut_short(self, invocation: Invocation | None) -> RawOutput:
-        """End all that runs; return what `invocation` printed until now, or nothing if it is None."""
+        """End everything that runs. Return what `invocation` printed until now; nothing if it is None."""
         raw = RawOutput()
         try:
             if invocation is not None and self._asked is not None:

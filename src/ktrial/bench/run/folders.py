@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The private directory of a run, here or in a guest: ktrial makes it before the run and removes it after."""
+"""The private directory of a run, here or in a guest. ktrial makes it before the run and removes it afterwards."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class FoldersHere:
 
 
 class FoldersInGuest:
-    """Directories in a guest; three programs there make, read and remove them in the user's `session`.
+    """Directories in a guest. Three programs there make, read and remove them in the user's `session`.
 
     An exact guest boots anew for each answer, so directories stay in it until the end.
     """

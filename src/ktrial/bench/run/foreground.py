@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the user's program like a shell: in the same folder and session, on the same terminal."""
+"""Run the user's program as a shell does: in the same folder and session, on the same terminal."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes one run and its record: the preparations, the run itself, and the measurements in its output."""
+"""Make one run and its record: the preparations, the run itself, and the measurements in its output."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RunRequest(NamedTuple):
 
 
 class _Course(NamedTuple):
-    """What happened in a run, and before it."""
+    """What has happened so far in a run, and before it."""
 
     prepared: tuple[PreparedRun, ...]
     start: Start
@@ -60,7 +60,7 @@ class _Course(NamedTuple):
 
 
 class Carries(Port):
-    """Carries out an invocation."""
+    """Something that carries out an invocation, such as an executor."""
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution: ...
 

@@ -94,7 +94,7 @@ class Executor(Protocol):
         """Return the path of each program, or None; look up bare names in the fixed folders."""
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
-        """Run a program or load until it ends, reaches its limit or is interrupted; the output says which.
+        """Run a program or load until it ends, reaches its limit or is interrupted. The output says which.
 
         Every interruption also ends the children of the run. `watch` observes directly before and after it.
         """

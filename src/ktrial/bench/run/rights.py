@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rights that a run needs from root: a real-time priority for its process, or a load that runs as root."""
+"""Rights that a run needs from root: a real-time priority for its process, or a load that runs as root."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Rights:
         return self._realtime_session(priority)
 
     def abandon(self) -> None:
-        """End everything that runs; the end of the root session removes what root has made."""
+        """End everything that runs. When the root session ends, it removes what root has made."""
         if self._realtime is not None:
             self._realtime[0].finish()
             self._realtime = None

@@ -42,7 +42,7 @@ class Running:
         return self._ended
 
     def wait(self, limit_s: float, clock: SystemClock, ask: Callable[[], RawOutput]) -> str | None:
-        """Repeat `ask` until it succeeds; return None, or why it never did."""
+        """Repeat `ask` until it succeeds. Return None, or why it never succeeded."""
         end_ns = clock.monotonic_ns() + int(limit_s * 1e9)
         while True:
             said = why_failed(ask())
@@ -56,7 +56,7 @@ class Running:
 
 
 class Course:
-    """Keeps the steps of one run and their output; at its end, it stops all servers."""
+    """The steps of one run and their output. At the run's end, it stops all servers."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[str, ...]] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines written to a file or pipe, each with the time at which ktrial saw it."""
+"""Follow lines that are written to a file or pipe, with the time at which ktrial saw each."""
 
 from __future__ import annotations
 

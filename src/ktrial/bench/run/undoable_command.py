@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of an arm, resolved: the full paths of programs, with directories and environments."""
+"""The commands of an arm, with the full paths of their programs, their directories and environments."""
 
 from __future__ import annotations
 

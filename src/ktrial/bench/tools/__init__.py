@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Downloading and building the programs that benchmarks use."""
+"""Download and build the programs that benchmarks use."""

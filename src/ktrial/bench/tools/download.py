@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Downloads one file over https, with limits on size and time."""
+"""Download one file over https, with limits on size and time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tools built for this user: `FOLDER/NAME/BUILD/{bin/PROGRAM,tool.json}` and `FOLDER/NAME/current`."""
+"""Tools built for this user, in `FOLDER/NAME/BUILD/{bin/PROGRAM,tool.json}`; `FOLDER/NAME/current` links to BUILD."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds tools without a shell in a private folder of the user, one build at a time."""
+"""Build tools without a shell in a private folder of the user, one build at a time."""
 
 from __future__ import annotations
 

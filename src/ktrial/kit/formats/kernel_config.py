@@ -26,7 +26,7 @@ class KernelConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_kernel_config(data: bytes, source: str = ".config") -> KernelConfig:
-    """Read a configuration of Linux 4.18 or later. Raises UnreadableOutput unless it names version and compiler once."""
+    """Read a configuration of Linux 4.18 or later. Raises UnreadableOutput unless it has one heading, one compiler."""
     head: tuple[str, str] | None = None
     compiler: str | None = None
     symbols = 0

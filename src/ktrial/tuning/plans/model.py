@@ -66,7 +66,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class ZramStep(msgspec.Struct, frozen=True):
-    """A zram swap device to set up in one step. With `usual_size`, ktrial chose the size because no setting names one."""
+    """A zram swap device to set up in one step; `usual_size` means that ktrial chose its size."""
 
     device: str | None
     size_bytes: int

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of the agent's load contextswitch."""
+"""Benchmarks with the agent's load `contextswitch`, which measures how fast threads switch."""

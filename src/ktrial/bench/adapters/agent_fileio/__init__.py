@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of the agent's load fileio."""
+"""Benchmarks with the agent's load `fileio`, which measures reading and writing a file."""

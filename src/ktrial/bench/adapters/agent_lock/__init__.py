@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of the agent's load lock."""
+"""Benchmarks with the agent's load `lock`, which measures contended locks."""

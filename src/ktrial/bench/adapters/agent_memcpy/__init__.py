@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of the agent's load memcpy."""
+"""Benchmarks with the agent's load `memcpy`, which measures copying memory."""

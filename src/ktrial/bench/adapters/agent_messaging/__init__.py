@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of the agent's load messaging."""
+"""Benchmarks with the agent's load `messaging`, which measures passing messages between tasks."""

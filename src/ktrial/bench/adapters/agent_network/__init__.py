@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of the agent's load tcp."""
+"""Benchmarks with the agent's load `tcp`, which measures TCP over a simulated link."""

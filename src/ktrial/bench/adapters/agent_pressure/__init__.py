@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of the agent's load pressure."""
+"""Benchmarks with the agent's load `pressure`, which measures frames under memory pressure."""

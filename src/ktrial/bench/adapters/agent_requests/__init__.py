@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of the agent's load `requests`."""
+"""Benchmarks with the agent's load `requests`, which measures requests to servers at a fixed rate."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of the agent's load spin."""
+"""Benchmarks with the agent's load `spin`, which measures computing without pause."""

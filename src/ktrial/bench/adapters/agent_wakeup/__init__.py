@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of the agent's load wakeup."""
+"""Benchmarks with the agent's load `wakeup`, which measures how late threads wake up."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of systemd-analyze."""
+"""Benchmark `boot-time`: `adapter` runs systemd-analyze, `output` parses what it prints."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loop of pure Python, and its adapter."""
+"""Benchmark `cpython-loop`: `adapter` runs a loop of pure Python, `output` parses what it prints."""

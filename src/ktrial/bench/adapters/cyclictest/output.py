@@ -34,7 +34,7 @@ _SUMMARY = re.compile(r"# (Total|Min Latencies|Avg Latencies|Max Latencies|Histo
 
 
 class CyclicThread(msgspec.Struct, frozen=True, kw_only=True):
-    """One measuring thread; `histogram_us` may be empty, and `beyond` counts latencies that it is too short for."""
+    """One measuring thread. `histogram_us` may be empty; `beyond` counts latencies larger than its largest bin."""
 
     cycles: int
     minimum: Quantity
@@ -63,7 +63,7 @@ class CyclictestRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def beyond(self) -> int:
-        """Number of all threads' latencies that are beyond the histogram."""
+        """Number of latencies of all threads that are larger than the histogram's largest bin."""
         return sum(thread.beyond for thread in self.threads)
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of fio."""
+"""Benchmarks with fio: `adapter` runs the tool, `output` and `terse` parse what it prints."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON of fio (`--output-format=json` or `json+`): throughput, operations and completion latencies per direction.
 
-ktrial reads `bw_bytes` (bytes per second) and not `bw` (KiB per second). It stores the bins of json+ (nanoseconds ->
+ktrial reads `bw_bytes` (bytes per second), not `bw` (KiB per second). It stores the bins of json+ (nanoseconds ->
 count), because bins can be merged and percentiles cannot.
 """
 

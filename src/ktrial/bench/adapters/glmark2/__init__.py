@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of glmark2."""
+"""Benchmarks with glmark2: `adapter` runs the tool, `output` parses what it prints."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter for the machine at rest."""
+"""Benchmarks of a machine at rest: power, and how deeply the CPUs sleep."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of iperf3."""
+"""Benchmark with iperf3: `adapter` runs the tool, `output` parses what it prints."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of kernel builds."""
+"""Benchmarks that build a kernel."""

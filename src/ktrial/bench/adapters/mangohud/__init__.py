@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of MangoHud."""
+"""Benchmark of a program's frames, which MangoHud logs."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of perf-bench."""
+"""Benchmarks with `perf bench`: `adapter` runs the tool, `output` parses what it prints."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of pgbench."""
+"""Benchmark of PostgreSQL with pgbench: `adapter` runs the tool, `output` parses what it prints."""

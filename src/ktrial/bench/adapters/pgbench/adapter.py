@@ -176,7 +176,7 @@ def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
 
 
 def _doubts(run: PgbenchRun, parameters: Parameters) -> tuple[str, ...]:
-    """Return notes on a rate that the server did not reach, and on missing fsync; the run counts anyway."""
+    """Return notes on a rate that the server did not reach, and on missing fsync. The run counts in both cases."""
     rate, seconds = whole(parameters, "rate"), whole(parameters, "seconds")
     notes: tuple[str, ...] = ()
     expected = rate * seconds

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of redis-benchmark."""
+"""Benchmarks of redis with redis-benchmark: `adapter` runs the tool, `output` parses what it prints."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter that records sessions like `ktrial watch`."""
+"""Benchmark that records sessions like `ktrial watch`."""

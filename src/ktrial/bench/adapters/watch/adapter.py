@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session of a program, or of the machine for a given time, recorded like those of `ktrial watch`."""
+"""Sessions of a program, or of the machine for a given time, recorded like those of `ktrial watch`."""
 
 from __future__ import annotations
 

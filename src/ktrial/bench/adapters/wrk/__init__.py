@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of wrk."""
+"""Benchmark of nginx with wrk: `adapter` runs the tool, `output` parses what it prints."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of X-Plane."""
+"""Benchmarks with X-Plane: `adapter` runs the tool, `output` parses what it prints."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Log.txt of X-Plane after `--fps_test=N`: the result of each stage of its own frame rate test.
 
-`FRAMERATE TEST: time=30.0, frames=1500, fps=50.00`, followed by `GPU LOAD: time=…, wait=…, load=…%` on the same or the
-next line. A replay of a flight recorder file (.fdr) has one stage. A movie (.smo) and the built-in test have three of
-30 seconds: with panel, without it, and paused.
+A stage is a line `FRAMERATE TEST: time=30.0, frames=1500, fps=50.00`, followed by `GPU LOAD: time=…, wait=…, load=…%`
+on the same or the next line. A replay of a flight recorder file (.fdr) has one stage. A movie (.smo) and the built-in
+test have three of 30 seconds: with panel, without it, and paused.
 """
 
 from __future__ import annotations

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapter of the agent's load zram."""
+"""Benchmarks with the agent's load `zram`, which measures compressing memory."""

@@ -51,7 +51,7 @@ class NotClosed(ValueError):
 
 
 def tokenise(text: str) -> tuple[list[Token], list[tuple[int, str]]]:
-    """Return a script's tokens, and (line, reason) for text that could not be split. Reading goes on at the next line."""
+    """Return a script's tokens, and (line, reason) for each line that it cannot split."""
     tokens: list[Token] = []
     failures: list[tuple[int, str]] = []
     documents: list[str] = []
