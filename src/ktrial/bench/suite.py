@@ -134,7 +134,7 @@ def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
         if isinstance(value, float) and not math.isfinite(value):
             raise BadInput(f"{entry.use}: {name} = {value!r} is not a finite number")
         if default is not None and not _same_kind(value, default) and not _grows(value, default):
-            raise BadInput(f"{entry.use}: {name} = {value!r} does not have the type of its default {default!r}")
+            raise BadInput(f"{entry.use}: expected {name} of the same type as its default {default!r}, got {value!r}")
 
 
 def sized(parameters: Mapping[str, Any], defaults: Mapping[str, Any], cpus: int | None) -> dict[str, Any]:

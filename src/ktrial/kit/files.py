@@ -19,7 +19,7 @@ def read_file(path: Path, limit_bytes: int) -> bytes:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             os.close(descriptor)
-            raise BadInput("not a regular file", file=shown, hint="name a regular file")
+            raise BadInput("not a regular file", file=shown, hint="name a file, not a folder, pipe or device")
         with os.fdopen(descriptor, "rb") as file:
             data = b"" if about.st_size > limit_bytes else file.read(limit_bytes + 1)
     except OSError as error:
@@ -27,7 +27,7 @@ def read_file(path: Path, limit_bytes: int) -> bytes:
     size = max(about.st_size, len(data))
     if size > limit_bytes:
         raise BadInput(
-            f"{size} bytes are more than the limit of {limit_bytes}",
+            f"too large: {size} bytes (maximum {limit_bytes})",
             file=shown,
             hint="if this is a results file, split it or export fewer columns",
         )

@@ -49,13 +49,13 @@ def decode(text: str, repeated: Container[str] = ()) -> Any:
         return document
     except json.JSONDecodeError as error:
         item = text[max(0, error.pos - _AROUND) : error.pos + _AROUND]
-        raise NotStrictJson(error.lineno, item, f"whole JSON ({error.msg})") from None
+        raise NotStrictJson(error.lineno, item, f"complete JSON ({error.msg})") from None
     except NotStrictJson as error:
         if found := _CONSTANT.search(text) if error.item in _CONSTANTS else None:
             error.line = text.count("\n", 0, found.start()) + 1
         raise
     except (ValueError, RecursionError) as error:
-        raise NotStrictJson(None, str(error), "JSON that can be read") from None
+        raise NotStrictJson(None, str(error), "readable JSON") from None
 
 
 def decode_as(data: bytes | str, shape: type[T] | msgspec.json.Decoder[T]) -> T:
@@ -73,7 +73,7 @@ def _check_characters(text: str) -> None:
     for found in _ESCAPE.finditer(text) if _HALF in text.lower() else ():
         if found["half"] is not None:
             line = text.count("\n", 0, found.start()) + 1
-            raise NotStrictJson(line, found["half"], "a whole character: one half of a pair stands alone")
+            raise NotStrictJson(line, found["half"], "a complete character, only half of a surrogate pair")
 
 
 def fault(text: str) -> str | None:
@@ -103,7 +103,7 @@ def _table(repeated: Container[str], pairs: list[tuple[str, Any]]) -> dict[str, 
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen and key not in repeated:
-                raise NotStrictJson(None, key, "a key that stands once in its JSON object")
+                raise NotStrictJson(None, key, "a key that occurs once in its JSON object")
             seen.add(key)
     return result
 

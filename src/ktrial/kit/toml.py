@@ -49,9 +49,7 @@ def parse_bytes(data: bytes, file: str, shape: type[T], hint: str) -> T:
     except UnicodeDecodeError as error:
         begin = data.rfind(b"\n", 0, error.start) + 1
         line, column = data.count(b"\n", 0, error.start) + 1, len(data[begin : error.start].decode()) + 1
-        raise BadInput(
-            f"is not UTF-8 text (byte {error.start})", file=file, line=line, column=column, hint=hint
-        ) from None
+        raise BadInput(f"not UTF-8 text (byte {error.start})", file=file, line=line, column=column, hint=hint) from None
     return parse(text, file, shape, hint)
 
 

@@ -27,7 +27,7 @@ def read_toml(path: Path, shape: type[T]) -> T:
 def read_listed(path: Path, shape: type[T]) -> T:
     """Decode a file found in a folder. Raises BadInput for named pipes and the like, which would block."""
     if path.exists() and not path.is_file():
-        raise BadInput("is not a regular file", file=str(path), hint="move it out of the folder, or rename it")
+        raise BadInput("not a regular file", file=str(path), hint="move it out of the folder, or rename it")
     return read_toml(path, shape)
 
 

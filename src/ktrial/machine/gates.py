@@ -223,7 +223,7 @@ def why_void(
     ktrial set.
     """
     if not math.isfinite(suspended_s) or suspended_s < 0:
-        raise BadInput(f"expected seconds of suspend, 0 or more, got {suspended_s}")
+        raise BadInput(f"expected a suspend time of 0 seconds or more, got {suspended_s}")
     reasons = [one.sentence for one in before if one.level == "refuse"]
     if suspended_s > 0:
         reasons.append(f"the machine slept for {show_seconds(suspended_s)} during the run")

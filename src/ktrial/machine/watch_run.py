@@ -26,7 +26,8 @@ def suspended_s(before_s: float, after_s: float) -> float:
     slept = after_s - before_s
     if not math.isfinite(slept) or slept <= -SHORTEST_S:
         raise BadInput(
-            f"time in suspend went from {before_s} s to {after_s} s", hint="give two readings of the same boot in order"
+            f"suspend time cannot go from {before_s} s to {after_s} s",
+            hint="give two readings of the same boot in order",
         )
     return slept if slept >= SHORTEST_S else 0.0
 

@@ -122,7 +122,7 @@ def load_suites_of(folder: Path, text: str) -> dict[str, Suite]:
     [
         ('use = "a"', 'use = "zzz"', 5, "unknown benchmark: 'zzz'"),
         ("loops = 3", "lops = 3", 10, "a has no parameter 'lops'"),
-        ("loops = 3", 'loops = "3"', 10, "loops = '3' does not have the type of its default 10"),
+        ("loops = 3", 'loops = "3"', 10, "expected loops of the same type as its default 10, got '3'"),
         ("loops = 3", "loops = nan", 10, "loops = nan is not a finite number"),
         ("loops = 3", "loops = -inf", 10, "loops = -inf is not a finite number"),
         ('name = "own"', 'name = "quick"', 1, "suite quick already exists"),
@@ -205,7 +205,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, kind: str) -> None:
     faults: list[Faulty] = []
     load_suites([tmp_path], load_benchmarks([tmp_path], all_benchmarks(), faults), faults)
     assert [(one.name, one.error.message.rpartition(".toml: ")[2]) for one in faults] == [
-        ("folder", "is not a regular file"),
+        ("folder", "not a regular file"),
         ("nowhere", "no such file"),
-        ("pipe", "is not a regular file"),
+        ("pipe", "not a regular file"),
     ]

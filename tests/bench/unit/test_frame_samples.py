@@ -72,7 +72,7 @@ def test_logs_that_ended_before_their_first_sample_are_none() -> None:
         (afterburner("60", names="GPU usage ,Frametime "), "a.hml:3: no column Framerate"),
         (afterburner("60") + afterburner("60"), "a.hml:6: a second log begins here"),
         (afterburner("60", clock="noon"), "is not a record with a time of day"),
-        (afterburner("60,1"[:2], "x"), "a.hml:6: 'x' is not frames per second"),
+        (afterburner("60,1"[:2], "x"), "a.hml:6: 'x' is not a decimal number (frames per second)"),
         (afterburner("60", names="A ,B ,Framerate "), "is not 3 values"),
         (b"00, x, Hardware monitoring log v1.6\n80, 10:00:00, 1\n", "its columns are not named yet"),
         (b"00, x, Hardware monitoring log v1.6\n", "no line 02 names its columns"),

@@ -116,11 +116,11 @@ def test_microseconds_and_milliseconds_are_told_apart_by_fps() -> None:
 @pytest.mark.parametrize(
     "content, error",
     [
-        (log(*ROWS[:2], "nan,10,5,30000000"), r"log:6: 'nan' is not frames per second"),
-        (log(*ROWS[:2], "100,inf,5,30000000"), r"log:6: 'inf' is not a frame time"),
-        (log(*ROWS[:2], "100,-10,5,30000000"), r"log:6: '-10' is not a frame time"),
+        (log(*ROWS[:2], "nan,10,5,30000000"), r"log:6: 'nan' is not a decimal number \(frames per second\)"),
+        (log(*ROWS[:2], "100,inf,5,30000000"), r"log:6: 'inf' is not a decimal number \(a frame time\)"),
+        (log(*ROWS[:2], "100,-10,5,30000000"), r"log:6: '-10' is not a finite number of 0 or more \(a frame time\)"),
         (log(*ROWS[:2], "100,0,5,30000000"), r"log:6: .* its frame time or fps is 0"),
-        (log(*ROWS[:2], "100,10,5,-3"), r"log:6: '-3' is not elapsed nanoseconds"),
+        (log(*ROWS[:2], "100,10,5,-3"), r"log:6: '-3' is not a whole number \(elapsed nanoseconds\)"),
         (log(*ROWS[:2], "100,10,5,15000000"), r"log:6: .* elapsed goes backwards"),
         (log(*ROWS[:2], "100,10,5"), r"log:6: .* it has 3"),
         (log(*ROWS[:2], "100,0,10,0,5,30000000"), r"log:6: 6 values for 4 columns, probably because of decimal commas"),

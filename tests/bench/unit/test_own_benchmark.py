@@ -135,10 +135,10 @@ def test_a_number_in_a_json_document() -> None:
     "printed, why",
     [
         (b"", "p99_ms: stdout is empty"),
-        (b"warming up\n{}", "p99_ms: stdout:1: .* is not whole JSON"),
+        (b"warming up\n{}", "p99_ms: stdout:1: .* is not complete JSON"),
         (b'{"p99": 1}\n{"p99": 2}', "p99_ms: stdout:2: .* one JSON document"),
-        (b'{"p99": 1', "is not whole JSON"),
-        (b'{"p99": 1, "p99": 2}', "'p99' is not a key that stands once"),
+        (b'{"p99": 1', "is not complete JSON"),
+        (b'{"p99": 1, "p99": 2}', "'p99' is not a key that occurs once"),
         (b'{"p99": NaN}', "'NaN' is not a finite number"),
         (b'{"p99": "1"}', "p99_ms: .* is the text '1', not a number"),
         (b'{"p98": 1}', "has no 'p99', only: p98"),

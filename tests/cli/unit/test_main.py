@@ -24,7 +24,7 @@ def run(*argv: str) -> tuple[int, str, str]:
     "argv, status, words",
     [
         (("plan",), 2, "nothing to plan"),
-        (("plan", "vm.swappiness="), 2, "gives no value"),
+        (("plan", "vm.swappiness="), 2, "has no value"),
         (("plan", "=1"), 2, "is not a knob's name"),
         (("plan", ""), 2, "unknown profile: ''"),
         (("plan", "./nofile.toml"), 2, "nofile.toml: no such file"),

@@ -151,7 +151,7 @@ def test_no_text_breaks_the_reader(text: str) -> None:
 @pytest.mark.parametrize(
     "text, said",
     [
-        (b"\xff", "is not UTF-8 text (byte 0)"),
+        (b"\xff", "not UTF-8 text (byte 0)"),
         (b"x = [", ":1: TOML: "),
         (b"", "the file has no claims"),
         (b"[[change]]\nwhat='a'\nfrom='1'\nto='2'\n", "says"),

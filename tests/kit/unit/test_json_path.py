@@ -142,15 +142,15 @@ def test_every_place_of_a_document_is_reached(document: Any) -> None:
 @pytest.mark.parametrize(
     "text, why",
     [
-        ("", "whole JSON"),
-        ("{", "whole JSON"),
-        ('{"a": 1} {"a": 2}', "whole JSON"),
-        ('{"a": 1, "b": 2, "a": 3}', "'a' is not a key that stands once"),
+        ("", "complete JSON"),
+        ("{", "complete JSON"),
+        ('{"a": 1} {"a": 2}', "complete JSON"),
+        ('{"a": 1, "b": 2, "a": 3}', "'a' is not a key that occurs once"),
         ('{"a": NaN}', "'NaN' is not a finite number"),
         ("[-Infinity]", "'-Infinity' is not a finite number"),
         ("[1e999]", "'1e999' is not a finite number"),
-        ("[" * 100_000, "JSON that can be read"),
-        ("1" * 10_000, "JSON that can be read"),
+        ("[" * 100_000, "readable JSON"),
+        ("1" * 10_000, "readable JSON"),
     ],
 )
 def test_json_that_is_not_strict_is_refused(text: str, why: str) -> None:

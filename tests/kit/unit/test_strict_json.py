@@ -25,7 +25,7 @@ from ktrial.kit.json_strict import NotStrictJson, decode, decode_as
     ],
 )
 def test_half_a_character_is_refused_with_its_line(text: str, item: str) -> None:
-    with pytest.raises(NotStrictJson, match="one half of a pair") as caught:
+    with pytest.raises(NotStrictJson, match="half of a surrogate pair") as caught:
         decode("\n\n" + text)
     assert (caught.value.line, caught.value.item) == (3, item)
 

@@ -40,5 +40,5 @@ def test_the_place_is_told(text: str, told: str) -> None:
 
 def test_what_is_right_is_read_and_what_is_no_text_is_refused() -> None:
     assert parse_bytes(b"design.cap = 7", "f.toml", File, "") == File(design=Design(cap=7))
-    with pytest.raises(BadInput, match=r"f\.toml:1:2: is not UTF-8 text \(byte 1\)"):
+    with pytest.raises(BadInput, match=r"f\.toml:1:2: not UTF-8 text \(byte 1\)"):
         parse_bytes(b"c\xff", "f.toml", File, "")

@@ -213,7 +213,7 @@ def test_a_text_that_is_set_in_is_no_table() -> None:
 def test_a_table_without_a_header_is_refused() -> None:
     """Its first row would be lost as one."""
     named = ImportRequest(options=ImportOptions(values=("232.10",)))
-    with pytest.raises(BadInput, match=r"t\.csv:1: 10,232\.10,a is not a header: it has numbers") as caught:
+    with pytest.raises(BadInput, match=r"t\.csv:1: 10,232\.10,a is not a header: the next row has numbers") as caught:
         read_results(ForeignFile("t.csv", b"10,232.10,a\n20,232.20,b\n"), named, IMPORTERS)
     assert caught.value.hint == "add a first line that names the columns"
     wide = ImportRequest(options=ImportOptions(values=("2",)))
@@ -366,7 +366,7 @@ def test_json_that_breaks_off_is_told_as_such(data: bytes, words: str) -> None:
 def test_a_file_of_a_tool_that_was_cut(share: float) -> None:
     """Whether or not enough is left to tell the format."""
     cut = GOOD[: int(len(GOOD) * share)]
-    with pytest.raises(BadInput, match=r"breaks off after line|whole JSON"):
+    with pytest.raises(BadInput, match=r"breaks off after line|complete JSON"):
         read_results(ForeignFile("cut.json", cut), PLAIN, IMPORTERS)
 
 

@@ -28,22 +28,26 @@ class Sign(NamedTuple):
 #: Of every format.
 MEASURED = {
     "csv": Sign("made-units-in-cells", "11.25 ms", "input.csv:3: '-11.25' is not a value of column 'p99': a time"),
-    "fio": Sign("3.33-rand-read", "91094057", "'-91094057' is not bw_bytes"),
-    "frame-samples": Sign("made-telemetry", "26.21", "'-26.21' is not frame_time_ms"),
+    "fio": Sign("3.33-rand-read", "91094057", "'-91094057' is not a finite number of 0 or more (bw_bytes)"),
+    "frame-samples": Sign("made-telemetry", "26.21", "'-26.21' is not a finite number of 0 or more (frame_time_ms)"),
     "go-bench": Sign("1.26-five-units", "26.20 ns/op", "input.txt:6: '-26.20' is not a value in ns/op: a time"),
     "google-benchmark": Sign(
-        "1.7.1-repetitions", "17.666019827512923", "'-17.666019827512923' is not benchmarks[0].real_time"
+        "1.7.1-repetitions",
+        "17.666019827512923",
+        "'-17.666019827512923' is not a finite number of 0 or more (benchmarks[0].real_time)",
     ),
-    "hyperfine": Sign("1.15-failing", "0.010740298", "'-0.010740298' is not results[0].times[0]"),
+    "hyperfine": Sign(
+        "1.15-failing", "0.010740298", "'-0.010740298' is not a finite number of 0 or more (results[0].times[0])"
+    ),
     "ktrial-bench": Sign("two-runs", '0.000678,\n     "unit"', "'-0.000678' is not runs[1]: a value of user: a time"),
     "ktrial-csv": Sign("made-two-sessions", "900.0", "input.csv:4: '-900.0' is not a value of rate: a rate"),
     "lkp": Sign("made-two-commits", "260", "'-260' is not hackbench.latency_99_us of /lkp/result/hackbench/"),
-    "mangohud": Sign("0.8.4-capped", "16.7087", "csv:5: '-16.7087' is not a frame time"),
+    "mangohud": Sign("0.8.4-capped", "16.7087", "csv:5: '-16.7087' is not a finite number of 0 or more (a frame time)"),
     "margine": Sign("made-partial", "12000", "'-12000' is not schbench_p99_us: a time"),
     "mmtests": Sign(
         "made-one-extract", "1250", "'-1250' is not the document._ResultData.Lat-99.00th-qrtle[0].Values[1]"
     ),
-    "pgbench": Sign("15-loop", "4.827 ms", "'-4.827' is not latency average"),
+    "pgbench": Sign("15-loop", "4.827 ms", "'-4.827' is not a finite number of 0 or more (latency average)"),
     "phoronix": Sign(
         "made-two-systems", "120.0", "input.xml:44: '-120.0' is not run 1 of Timed Linux Kernel Compilation"
     ),
@@ -124,7 +128,7 @@ def test_half_a_character_in_a_result_file_is_named_with_its_line() -> None:
     for field in fields:
         begin = text.index(f'"{field}": "') + len(field) + 5
         broken = text[:begin] + "\\ud800" + text[begin:]
-        with pytest.raises(BadInput, match=r"input\.json:\d+: 'ud800' is not a whole character") as caught:
+        with pytest.raises(BadInput, match=r"input\.json:\d+: 'ud800' is not a complete character") as caught:
             read_results(ForeignFile("input.json", broken.encode()), wanted, IMPORTERS)
         assert f"input.json:{text.count(chr(10), 0, begin) + 1}:" in caught.value.message
 

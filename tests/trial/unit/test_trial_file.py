@@ -140,7 +140,7 @@ def test_one_arm_is_no_trial_and_two_alike_are_a_placebo() -> None:
 
 
 def test_bytes_that_are_no_text_are_told() -> None:
-    with pytest.raises(BadInput, match=r"trial\.toml:1:1: is not UTF-8 text"):
+    with pytest.raises(BadInput, match=r"trial\.toml:1:1: not UTF-8 text"):
         parse_trial_file(b"\xff\xfe", "trial.toml")
 
 

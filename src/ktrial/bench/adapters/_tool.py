@@ -152,7 +152,7 @@ def collected(raw: RawOutput, name: str) -> bytes:
     """Return the content of a file written by the tool. Raises BadRun if there is none."""
     data = raw.files.get(name)
     if data is None:
-        raise BadRun(f"ended well but did not write {name}{quoted(raw)}")
+        raise BadRun(f"exited with status 0 but did not write {name}{quoted(raw)}")
     return data
 
 

@@ -60,7 +60,9 @@ def download(address: str, into: Path, *, most_bytes: int = ARCHIVE_BYTES) -> No
                     )
                 file.write(chunk)
             if answer.length:
-                raise KtrialError(f"cannot download {address}: it ended {answer.length} bytes early", hint="try again")
+                raise KtrialError(
+                    f"cannot download {address}: the transfer ended {answer.length} bytes early", hint="try again"
+                )
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
         reason = getattr(error, "reason", None) or error
         raise KtrialError(

@@ -60,7 +60,7 @@ class Elf:
         try:
             return struct.unpack_from(self._order + shape, self._data, offset)
         except (struct.error, OverflowError):
-            raise BadInput(f"truncated ELF file: its headers continue at byte {offset}", file=self._name) from None
+            raise BadInput(f"truncated ELF file: headers are missing from byte {offset} on", file=self._name) from None
 
     def _sections(self, offset: int, size: int, count: int, names_at: int) -> Iterator[Section]:
         if not count or not offset:
@@ -68,7 +68,9 @@ class Elf:
         shape = "IIQQQQ" if self._wide else "IIIIII"
         heads = [self._words(shape, offset + index * size) for index in range(count)]
         if names_at >= count:
-            raise BadInput(f"invalid ELF file: section {names_at} with the section names is missing", file=self._name)
+            raise BadInput(
+                f"invalid ELF file: no section {names_at}, which must hold the section names", file=self._name
+            )
         start = heads[names_at][4]
         for head in heads:
             begin = min(start + head[0], len(self._data))

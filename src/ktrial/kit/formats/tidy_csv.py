@@ -81,7 +81,7 @@ def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
         raise unreadable(source, head.line, first, "a table of results: no row follows its header")
     if (like := _numbers(head.cells)) and like == _numbers(kept[0].cells):
         raise BadRun(
-            f"{source}:{head.line}: {for_message(first)} is not a header: it has numbers where the next row has them",
+            f"{source}:{head.line}: {for_message(first)} is not a header: the next row has numbers in the same columns",
             hint="add a first line that names the columns",
         )
     return TidyTable(delimiter=delimiter, columns=columns, rows=tuple(kept))

@@ -80,7 +80,7 @@ def ended_lines(data: bytes, source: str) -> Iterator[tuple[int, str]]:
     """Yield the lines like `numbered`. Raises UnreadableOutput if the last line is cut off, which may hide digits."""
     text = decode_output(data, source)
     if not text.endswith("\n"):
-        raise unreadable(source, text.count("\n") + 1, "the end", "a whole last line: the output is cut off")
+        raise unreadable(source, text.count("\n") + 1, "the end", "a complete last line: the output is cut off")
     return _lines(text)
 
 
@@ -99,17 +99,17 @@ def number(text: str, source: str, line: int | None, wanted: str) -> float:
     stripped = text.strip()
     if not _DECIMAL.fullmatch(stripped):
         hint = " with a decimal point, as the C locale prints it" if _COMMA.fullmatch(stripped) else ""
-        raise unreadable(source, line, text, f"{wanted}: a decimal number{hint}")
+        raise unreadable(source, line, text, f"a decimal number{hint} ({wanted})")
     value = float(stripped)
     if not 0 <= value <= LARGEST:
-        raise unreadable(source, line, text, f"{wanted}: a finite number that is not negative")
+        raise unreadable(source, line, text, f"a finite number of 0 or more ({wanted})")
     return value
 
 
 def whole(text: str, source: str, line: int | None, wanted: str) -> int:
     stripped = text.strip()
     if not (stripped.isascii() and stripped.isdigit()) or len(stripped) > 30:
-        raise unreadable(source, line, text, f"{wanted}: a whole number")
+        raise unreadable(source, line, text, f"a whole number ({wanted})")
     return int(stripped)
 
 
@@ -128,27 +128,27 @@ def quantity(text: str, unit: str, source: str, line: int | None, wanted: str) -
 def json_quantity(value: object, unit: str, source: str, wanted: str) -> Quantity:
     """Return a number of a JSON document in the base unit and as printed."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise unreadable(source, None, repr(value), f"{wanted}: a number")
+        raise unreadable(source, None, repr(value), f"a number ({wanted})")
     if not 0 <= value <= LARGEST:
-        raise unreadable(source, None, repr(value), f"{wanted}: a finite number that is not negative")
+        raise unreadable(source, None, repr(value), f"a finite number of 0 or more ({wanted})")
     return Quantity(in_base(value, unit), f"{value} {unit}")
 
 
 def json_whole(value: object, source: str, wanted: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
-        raise unreadable(source, None, repr(value), f"{wanted}: a whole number")
+        raise unreadable(source, None, repr(value), f"a whole number ({wanted})")
     return value
 
 
 def json_table(value: object, source: str, wanted: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise unreadable(source, None, repr(value), f"{wanted}: a JSON object")
+        raise unreadable(source, None, repr(value), f"a JSON object ({wanted})")
     return value
 
 
 def json_list(value: object, source: str, wanted: str) -> list[Any]:
     if not isinstance(value, list):
-        raise unreadable(source, None, repr(value), f"{wanted}: a JSON array")
+        raise unreadable(source, None, repr(value), f"a JSON array ({wanted})")
     return value
 
 

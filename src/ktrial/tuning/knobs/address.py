@@ -44,7 +44,7 @@ def parse_assignment(text: str) -> tuple[Address, str]:
         if character == "=" and depth == 0:
             value = text[position + 1 :].strip()
             if not value:
-                raise BadInput(f"{text!r} gives no value", hint="write KNOB=VALUE, for example vm.swappiness=10")
+                raise BadInput(f"{text!r} has no value", hint="write KNOB=VALUE, for example vm.swappiness=10")
             return parse_address(text[:position].strip()), value
     if depth > 0:
         raise BadInput(
@@ -66,7 +66,7 @@ def selector_conditions(selector: str) -> dict[str, str]:
         field, equals, wanted = part.partition("=")
         if not equals or not field.strip() or not wanted.strip():
             raise BadInput(
-                f"{part!r} is not FIELD=VALUE in the selector {selector!r}",
+                f"expected FIELD=VALUE in the selector {selector!r}, got {part!r}",
                 hint="for example queue:scheduler@[rotational=false]=none",
             )
         conditions[field.strip()] = wanted.strip()

@@ -175,7 +175,7 @@ def check_knob(knob: Knob) -> None:
     if low is not None and high is not None and low > high:
         raise BadInput(f"{knob.id}: min {low} is larger than max {high}")
     if knob.kind in WITHOUT_FILE and knob.places:
-        raise BadInput(f"{knob.id}: a {knob.kind} knob has no places")
+        raise BadInput(f"{knob.id}: `places` is not allowed for a {knob.kind} knob")
     if knob.kind not in WITHOUT_FILE and not knob.files:
         raise BadInput(f"{knob.id}: a {knob.kind} knob needs `places`", hint='for example places = ["/sys/…"]')
     for place in (*knob.files, knob.effective, knob.offers):

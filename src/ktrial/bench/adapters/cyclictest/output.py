@@ -85,7 +85,7 @@ def read_json(data: bytes, source: str) -> CyclictestRun:
     threads = json_table(document["thread"], source, "'thread'")
     status = document.get("return_code", 0)
     if status != 0:
-        raise unreadable(source, None, f"return_code {status!r}", "0, a run that ended well")
+        raise unreadable(source, None, f"return_code {status!r}", "0, the status of a successful run")
     declared = document.get("num_threads", len(threads))
     if declared != len(threads) or not threads:
         raise unreadable(source, None, f"{len(threads)} threads", f"the {declared!r} threads that it declares")

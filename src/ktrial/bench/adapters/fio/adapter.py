@@ -114,7 +114,7 @@ def _read(raw: RawOutput, parameters: Parameters, pattern: str, directions: tupl
         raise BadRun(f"fio's job ended with error {job.error}", hint="if it is 28 (no space left), free some space")
     missing = [direction for direction in directions if direction not in job.directions]
     if missing:
-        raise BadRun(f"fio ended well but did no {' and no '.join(missing)}")
+        raise BadRun(f"fio exited with status 0 but did no {' and no '.join(missing)}")
     _agree_options(pattern, parameters, job.options)
     measurements: tuple[Measurement, ...] = ()
     notes = tuple(f"fio warns: {line}" for line in run.preamble)

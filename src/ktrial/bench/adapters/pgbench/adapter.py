@@ -171,7 +171,9 @@ def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
     whole_log = PgbenchLog(histogram_us=histogram, skipped=sum(log.skipped for log in logs))
     reported, logged = (run.transactions, run.skipped or 0), (sum(histogram.values()), whole_log.skipped)
     if reported != logged:
-        raise BadRun(f"report and log differ in (transactions, skipped transactions): {reported} and {logged}")
+        raise BadRun(
+            f"pgbench's report and log disagree about (transactions, skipped transactions): {reported} and {logged}"
+        )
     return whole_log
 
 

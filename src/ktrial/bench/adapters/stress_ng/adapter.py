@@ -52,7 +52,7 @@ def _read(stressor: str, raw: RawOutput, parameters: Parameters) -> ParsedRun:
         raise BadRun(f"asked stress-ng for {stressor} alone, but {_FILE} reports {names}")
     entry = found[0]
     if entry.bogo_ops == 0:
-        raise BadRun(f"stress-ng ended well but did no {stressor} operation: this kernel may not support it")
+        raise BadRun(f"stress-ng exited with status 0 but did no {stressor} operation: this kernel may not support it")
     instances = whole(parameters, "instances", 0, 4096)
     if instances and entry.instances:
         agree({"instances": instances}, {"instances": len(entry.instances)})

@@ -58,7 +58,8 @@ def _command(parameters: Parameters, *, replays: bool) -> Invocation:
 def _read(raw: RawOutput, _: Parameters, *, stages: int) -> ParsedRun:
     if _LOG not in raw.files:
         raise BadRun(
-            "X-Plane ended well but wrote no Log.txt", hint="set program to the path at which X-Plane is installed"
+            "X-Plane exited with status 0 but wrote no Log.txt",
+            hint="set program to the path at which X-Plane is installed",
         )
     log = read_xplane(collected(raw, _LOG), _LOG)
     if len(log.stages) != stages:
