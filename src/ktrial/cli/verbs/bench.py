@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 EXIT_PARTIAL = 1
 
 
-@click.command(cls=TakesSettle, short_help="Measure a suite or any command; --list shows all.")
+@click.command(cls=TakesSettle, short_help="Measure a suite of benchmarks or any command.")
 @click.argument("suite", shell_complete=measurable_names, required=False, metavar="[SUITE|BENCHMARK|-- CMD…]")
 @click.option(
     "-n",
@@ -52,7 +52,12 @@ EXIT_PARTIAL = 1
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--cpus", metavar="LIST", help="Pin runs to these CPUs: 0,2-3, little or big.")
 @click.option(
-    "-p", "--parameter", "given", multiple=True, metavar="[BENCHMARK:]NAME=VALUE", help="Set a parameter. Repeatable."
+    "-p",
+    "--parameter",
+    "given",
+    multiple=True,
+    metavar="[BENCHMARK:]NAME=VALUE",
+    help="Set a parameter of a benchmark. Repeatable.",
 )
 @metric_option
 @prepare_option
@@ -77,16 +82,18 @@ EXIT_PARTIAL = 1
 @click.option(
     "--settle",
     metavar="[=LIMIT]",
-    help="Before each run, wait until the machine is as cool and idle as at the first, at most LIMIT.  [10m]",
+    help="Before each run, wait until the machine is as cool and idle as before the first, at most LIMIT.  [10m]",
 )
 @click.option(
     "--gate",
     "gates",
     multiple=True,
     metavar="NAME=LIMIT",
-    help="Machine condition that a run needs, such as start_temperature=8C. Repeatable.",
+    help="Condition that must hold before a run starts, such as start_temperature=8C. Repeatable.",
 )
-@click.option("--tools", metavar="container[=IMAGE]", help="Run benchmark tools from a container image.")
+@click.option(
+    "--tools", metavar="container[=IMAGE]", help="Take benchmark tools from a container image instead of this system."
+)
 @click.option("--list", "listing", is_flag=True, help="List benchmarks and suites, and whether they can run here.")
 @json_option
 @click.pass_context
@@ -109,13 +116,16 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Run benchmarks in rounds, in random order, and store each run as soon as it ends.
+    """Run a suite of benchmarks, one benchmark or any command several times, and store every run.
 
     \b
     ktrial bench quick
     ktrial bench margine -n 10 --label stock -o stock.json
     ktrial bench -n 20 -- make -B -j4
     ktrial bench --metric 'p99_ms:lower=p99: ([0-9.]+)' -- ./my-test
+
+    A suite runs in rounds. Each round runs every benchmark once, in a new random order. ktrial stores a run as soon as
+    it ends; `ktrial show` shows it.
     """
     from ktrial.bench.around.around_run import surroundings
     from ktrial.bench.measure import measure

@@ -30,7 +30,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
 @click.option(
     "--known",
     type=click.Choice(["better", "worse", "either"]),
-    help="Known effect of all settings together.  [measured first]",
+    help="Known effect of all settings together.  [a trial measures it first]",
 )
 @click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Smallest effect worth finding.")
 @click.option("--margin", metavar="SHARE", help="Differences below this do not matter.  [2 %; p95 5 %, p99 10 %]")
@@ -46,7 +46,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     type=click.IntRange(12, 72),
     default=72,
     show_default=True,
-    help="Maximum number of blocks (rounds) to find suspects.",
+    help="Maximum number of blocks (rounds) in the search for suspects.",
 )
 @click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.")
 @click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]")

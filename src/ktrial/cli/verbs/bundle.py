@@ -21,7 +21,7 @@ from ktrial.kit.errors import BadInput
     "--comparison",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Comparison to pack with its data, for `ktrial recheck`.",
+    help="Comparison to add with its data, for `ktrial recheck`.",
 )
 @click.option("--keep-identity", is_flag=True, help="Keep names of hosts and users, serial numbers and MAC addresses.")
 @click.option("--force", is_flag=True, help="Overwrite the file.")
@@ -36,14 +36,15 @@ def command(
     force: bool,
     as_json: bool,
 ) -> int:
-    """Pack all sessions, or those that you name, into OUT.tar.zst: records, run order, raw output, states, versions.
+    """Pack sessions with all their data into one file, OUT.tar.zst, that others can check.
 
-    Each session includes its trials (protocol, log, noise profile). Name a trial to pack its session.
+    Without names ktrial packs every session. A session includes its records, raw output, machine states and trials.
+    Name a trial to pack its session.
 
     ktrial replaces names of hosts and users, serial numbers and MAC addresses with placeholders, in raw output too.
     It does not change numbers. `ktrial import OUT.tar.zst` adds the sessions to another store.
 
-    With --comparison ktrial packs a comparison with its data, after computing it again from the packed data.
+    With --comparison ktrial also packs a comparison, after recomputing it from the packed data.
     """
     from ktrial.cli.shared.evidence import pack_comparison, scrubbing_of, sessions_named, tell
     from ktrial.evidence.pack import make_bundle

@@ -33,7 +33,7 @@ _LIMIT_BYTES = 1 << 20
     "--declared", multiple=True, metavar="KNOB|CONDITION", help="Condition or knob that is meant to differ. Repeatable."
 )
 @click.option(
-    "--accept", "accepted", metavar="REASON", help="Compare although ktrial refuses; print REASON in the report."
+    "--accept", "accepted", metavar="REASON", help="Compare even if conditions differ; the report prints REASON."
 )
 @click.option("--fail-on", type=click.Choice(["refuted"]), help="Exit with 3 if a claim is refuted.")
 @table_options
@@ -59,8 +59,8 @@ def command(
     ktrial claim 'throughput 1.8x' stock=before.json bore=after.json
     ktrial claim claims.toml stock bore
 
-    The answer for each claim is supported, refuted, not supported, at odds with the data, or undecided. A claim file
-    may also contain published figures ([[change]], [[tukey]]), which ktrial checks without data.
+    For each claim ktrial answers: supported, refuted, not supported, at odds with the data, or undecided. It checks
+    published figures in a claim file ([[change]], [[tukey]]) without data.
     """
     from ktrial.compare.claims.text import claims_text
     from ktrial.compare.compare import CompareQuery

@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 @click.option("--tiers", is_flag=True, help="Also compare each configuration with the one before it.")
 @click.option("--pool", is_flag=True, help="Compare on each machine, then across all machines.")
 @click.option("--margin", metavar="2%", help="Differences below this do not matter.  [2 %; p95 5 %, p99 10 %]")
-@click.option("--primary", metavar="OUTCOME", help="Outcome that you chose before measuring.")
+@click.option("--primary", metavar="OUTCOME", help="Outcome that decides, which you chose before measuring.")
 @click.option(
     "--declared", multiple=True, metavar="KNOB|CONDITION", help="Condition or knob that is meant to differ. Repeatable."
 )
 @click.option(
-    "--accept", "accepted", metavar="REASON", help="Compare although ktrial refuses; print REASON in the report."
+    "--accept", "accepted", metavar="REASON", help="Compare even if conditions differ; the report prints REASON."
 )
 @click.option(
     "--exclude",
     "excluded",
     multiple=True,
     metavar="RUN:REASON",
-    help="Show the result without and with this run. Repeatable.",
+    help="Leave out this run; show the result with and without it. Repeatable.",
 )
 @fail_on_option
 @click.option(
@@ -70,7 +70,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Compare stored results, or result files of ktrial, hyperfine, Go and other tools, or CSV tables.
+    """Compare stored results, result files of ktrial and other tools (hyperfine, Go, …), or CSV tables.
 
     \b
     ktrial compare stock tuned --declared vm.swappiness

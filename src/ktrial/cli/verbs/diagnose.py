@@ -16,7 +16,9 @@ from ktrial.kit.errors import BadInput
 
 @click.command(short_help="Find causes of stutters in a recording; propose settings.")
 @click.argument("recordings", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORDING…")
-@click.option("--limit", metavar="TIME", help="Count frames slower than this as late, such as 50ms.  [outliers]")
+@click.option(
+    "--limit", metavar="TIME", help="Count every frame slower than this as a stutter, such as 50ms.  [outliers only]"
+)
 @click.option("--format", "as_format", metavar="FORMAT", help="Input format.  [detected]")
 @click.option("--interval", metavar="TIME", help="Time between rows, for vmstat output without -t.")
 @click.option("--utc-offset", metavar="±HH:MM", help="Time zone of files that contain only the time of day.")
@@ -53,7 +55,7 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Find stutters, what coincides with them more often than chance explains, and settings to try.
+    """Find what the kernel did during stutters more often than by chance, and propose settings to try.
 
     \b
     ktrial diagnose flight/            # all files of a folder are one recording
@@ -61,8 +63,8 @@ def command(
     ktrial diagnose vmstat.log         # of `vmstat -t 1`; without -t, add --interval 1s
     ktrial diagnose --runs stock.csv monday/ tuesday/      # then: ktrial compare stock.csv tuned.csv
 
-    Make a recording with `ktrial watch -o DIR`. ktrial also reads vmstat -t, sadf -j, atop's raw logs, MangoHud
-    logs, and the tables and reclaim lines of the micro-stutter suite.
+    Make a recording with `ktrial watch -o DIR`. ktrial also reads logs of vmstat -t, sadf -j, atop and MangoHud, and the
+    tables and reclaim lines of the micro-stutter suite.
     """
     from ktrial.cli.shared.diagnose import check, offset, recording, report
     from ktrial.compare.files import write_file

@@ -13,9 +13,10 @@ from ktrial.cli.options import json_option, write_answer
 @json_option
 @click.pass_obj
 def command(app: App, as_json: bool) -> None:
-    """Show what differs from kernel defaults and who set it, what would disturb a measurement, and what is unavailable.
+    """Show which settings were changed and by whom, and what would disturb or prevent a measurement.
 
-    It needs no root. As root it also reads debugfs and ktrial's journal of changes.
+    It compares all settings with the kernel's defaults, and needs no root. As root it also reads debugfs and ktrial's
+    journal of changes.
     """
     from ktrial.tuning.doctor.examine import examine
     from ktrial.tuning.doctor.text import doctor_json, doctor_text

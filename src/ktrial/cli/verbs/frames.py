@@ -37,13 +37,13 @@ EXIT_BY_SIGNAL = 128
 @output_option("Also write the run as JSON to FILE.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--duration", metavar="TIME", help="Stop logging after TIME; needed before MangoHud 0.7.")
-@click.option("--program", metavar="NAME", help="Process whose log to use if there are several.")
+@click.option("--program", metavar="NAME", help="Name of the process whose log to use, if there are several logs.")
 @click.option(
     "--captures",
     multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Folder in which to look for the log too. Repeatable.",
+    help="Also look for the log in FOLDER. Repeatable.",
 )
 @env_option
 @clean_env_option
@@ -66,15 +66,15 @@ def command(
 ) -> int:
     """Show frame time statistics of MangoHud and X-Plane logs, with the definition of each figure.
 
-    For logs that only sample the frame rate (MangoHud, MSI Afterburner, X-Plane telemetry) it shows the mean.
-
-    As a launch option of Steam, Lutris or Flatpak it runs the game under MangoHud, logs every frame, and stores the
-    run. For a command with --fps_test=N (X-Plane's own test) it reads Log.txt instead.
-
     \b
     ktrial frames capture.csv
     ktrial frames --label stock -- %command%
     ktrial frames -- ./X-Plane-x86_64 --fps_test=3
+
+    With a command, ktrial runs the game under MangoHud, logs every frame, and stores the run. Use it as a launch option
+    of Steam, Lutris or Flatpak. For a command with --fps_test=N (X-Plane's own test) ktrial reads Log.txt instead.
+
+    If a log only samples the frame rate (MangoHud, MSI Afterburner, X-Plane telemetry), ktrial shows only the mean.
     """
     words = own_words(ctx)
     if bool(files) == (words is not None):

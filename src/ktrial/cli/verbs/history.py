@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def command(app: App, outcome: str, label: str | None, by: Any, output: Path | None, force: bool, as_json: bool) -> int:
-    """Show the median of OUTCOME in each session, the oldest first, and where its level changed.
+    """Show how the median of OUTCOME developed from session to session, and where its level changed.
 
     \b
     ktrial history wakeup.p99 --label nightly

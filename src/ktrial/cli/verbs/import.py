@@ -33,14 +33,14 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Import result files of other tools as sessions, one for each group in a file.
+    """Store result files of other tools as sessions, one for each group of runs in a file.
 
     \b
     ktrial import --label stock before.json
     ktrial import results.csv --value 'time(sec)' --by march --block hostname --direction lower
 
-    Formats: hyperfine, Go benchmarks, Google Benchmark, pyperf, fio, pgbench, schbench, MangoHud, Phoronix,
-    mmtests, lkp, margine, CSV, and bundles of ktrial. ktrial detects the format from the content. Files may be
+    ktrial reads hyperfine, Go benchmarks, Google Benchmark, pyperf, fio, pgbench, schbench, MangoHud, Phoronix,
+    mmtests, lkp, margine, CSV, and bundles of ktrial. It detects the format from the content. Files may be
     compressed with gzip.
     """
     from ktrial.cli.shared.evidence import import_bundle, is_bundle
