@@ -124,8 +124,7 @@ def command(
     ktrial bench -n 20 -- make -B -j4
     ktrial bench --metric 'p99_ms:lower=p99: ([0-9.]+)' -- ./my-test
 
-    A suite runs in rounds. Each round runs every benchmark once, in a new random order. ktrial stores a run as soon as
-    it ends; `ktrial show` shows it.
+    A suite runs in rounds. Each round runs every benchmark once, in a new random order.
     """
     from ktrial.bench.around.around_run import surroundings
     from ktrial.bench.measure import measure
