@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text about tools built from source."""
+"""Tables about tools that ktrial builds from source."""
 
 from __future__ import annotations
 

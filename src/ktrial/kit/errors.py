@@ -25,7 +25,7 @@ from collections.abc import Iterable
 
 
 class KtrialError(Exception):
-    """An error for the user: what happened, why, and what to do next (`hint`)."""
+    """An error for the user. It says what happened, why, and what to do next (`hint`)."""
 
     exit_status = 1
 
@@ -141,7 +141,7 @@ class UnreadableOutput(BadRun):
 
 
 class Interrupted(KtrialError):
-    """The user stopped the command."""
+    """The user stopped the command, with Ctrl-C or a signal."""
 
     exit_status = 130
 

@@ -10,7 +10,7 @@ _EXIT_SIGNAL = 128
 
 
 def words(number: int) -> str:
-    """Return `interrupted`, with the signal's name unless it was Ctrl-C."""
+    """Return `interrupted`, and the signal's name unless it was Ctrl-C."""
     return "interrupted" if number == signal.SIGINT else f"interrupted by {signal.Signals(number).name}"
 
 

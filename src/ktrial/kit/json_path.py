@@ -64,7 +64,7 @@ def _inside(value: Any, step: Step, place: str, text: str) -> Any:
         if not isinstance(value, list):
             raise BadRun(f"{nowhere} is {_kind(value)}, not a list")
         if not -len(value) <= step < len(value):
-            raise BadRun(f"{nowhere} has {len(value)} elements, no {step}")
+            raise BadRun(f"{nowhere} has {len(value)} elements, so [{step}] does not exist")
         return value[step]
     if not isinstance(value, dict):
         raise BadRun(f"{nowhere} is {_kind(value)}, not an object")

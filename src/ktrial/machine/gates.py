@@ -144,7 +144,9 @@ def _parsed(gate: Gate, value: Any) -> GateLimits:
             return GateLimits(same=_same_level(gate, value))
         suspect, refuse = (None if key not in value else _limit(gate, value[key]) for key in _LEVELS)
         if suspect is not None and refuse is not None and suspect > refuse:
-            raise BadInput(f"gate {gate.name}: suspect exceeds refuse", hint="make suspect the lower limit")
+            raise BadInput(
+                f"gate {gate.name}: the limit `suspect` is above `refuse`", hint="make suspect the lower limit"
+            )
         return GateLimits(suspect, refuse)
     if gate.rule == "same":
         if value != SAME:

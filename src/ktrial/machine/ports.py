@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interfaces of the head to a machine."""
+"""Interfaces through which the head reaches a machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Machine(Protocol):
-    """A session on the machine under test."""
+    """A session on the machine under test, through which the head reads it and sends requests."""
 
     @property
     def is_root(self) -> bool:

@@ -169,7 +169,7 @@ def decode_reply(do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
     try:
         return msgspec.convert(answer, shape)
     except msgspec.ValidationError as error:
-        raise AgentError("lost", f"malformed reply of the agent to {do!r}: {error}") from None
+        raise AgentError("lost", f"cannot read the agent's reply to {do!r}: {error}") from None
 
 
 def status(machine: Machine) -> Status:

@@ -38,8 +38,8 @@ def test_a_path_names_one_number(path: str, value: float) -> None:
 @pytest.mark.parametrize(
     "path, why",
     [
-        ("$.jobs[2].name", r"\$\['jobs'\] has 2 elements, no 2"),
-        ("$.jobs[-3].name", "has 2 elements, no -3"),
+        ("$.jobs[2].name", r"\$\['jobs'\] has 2 elements, so \[2\] does not exist"),
+        ("$.jobs[-3].name", r"has 2 elements, so \[-3\] does not exist"),
         ("$.jobs.name", r"\$\['jobs'\] is a list, not an object"),
         ("$.jobs[0][0]", r"\$\['jobs'\]\[0\] is an object, not a list"),
         ("$.jobs[0].write.iops", "has no 'write', only: name, read"),

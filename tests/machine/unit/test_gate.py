@@ -303,7 +303,7 @@ def test_limits_of_a_protocol() -> None:
         ({"uptime": "0.5x"}, "not a limit"),
         ({"on_ac": "8C"}, "not a limit"),
         ({"on_ac": {"refuse": "other"}}, "not a limit"),
-        ({"steal": {"suspect": "5%", "refuse": "1%"}}, "suspect exceeds refuse"),
+        ({"steal": {"suspect": "5%", "refuse": "1%"}}, "the limit `suspect` is above `refuse`"),
         ({"steal": {"warn": "5%"}}, "unknown level of gate steal: 'warn'"),
     ],
 )

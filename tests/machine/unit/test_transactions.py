@@ -71,7 +71,7 @@ def keys(value: Any, below: str | None = None) -> set[str]:
 def test_an_answer_of_another_shape_is_refused() -> None:
     machine = FakeMachine({})
     machine.answers["status"] = {"transactions": [{"transaction": "seven"}]}
-    with pytest.raises(AgentError, match=r"malformed reply of the agent to 'status': .*\$\.transactions"):
+    with pytest.raises(AgentError, match=r"cannot read the agent's reply to 'status': .*\$\.transactions"):
         status(machine)
 
 

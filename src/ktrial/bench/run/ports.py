@@ -43,7 +43,7 @@ class Desktop(Protocol):
 
 
 class Watching(Protocol):
-    """Watches a machine over a long time."""
+    """Something that records a machine over a long time."""
 
     def watch(
         self, fields: dict[str, Any], begun: Callable[[], None]
@@ -52,7 +52,7 @@ class Watching(Protocol):
 
 
 class RunRecorder(Protocol):
-    """Records the machine during a run, especially the processes of the run."""
+    """Something that records the machine during a run, especially the processes of the run."""
 
     def start(self) -> None:
         """Start to record; return once the recording has begun. Raises AgentError."""
@@ -62,7 +62,7 @@ class RunRecorder(Protocol):
 
 
 class Executor(Protocol):
-    """Runs benchmarks as the user, each in a fresh private directory."""
+    """Something that runs benchmarks as the user, each in a fresh private directory."""
 
     @property
     def agent_version(self) -> str: ...
@@ -112,7 +112,7 @@ def run_or_stop(executor: Executor, invocation: Invocation) -> RawOutput:
 
 
 class RunStore(Protocol):
-    """Stores run records."""
+    """Storage of runs and sessions."""
 
     def new_name(self) -> str: ...
 
@@ -138,14 +138,14 @@ class RunStore(Protocol):
 
 
 class Launcher(Protocol):
-    """Runs the user's program in the user's folder and terminal."""
+    """Something that runs the user's program in the user's folder and terminal."""
 
     def run(self, argv: Sequence[str], environment: Mapping[str, str], *, quiet: bool) -> Exit:
         """Run a program to its end and pass signals on; `quiet` sends its stdout to stderr."""
 
 
 class CaptureFolder(Protocol):
-    """Finds logs of frame times."""
+    """A folder in which logs of frame times appear."""
 
     @property
     def folder(self) -> str: ...
@@ -168,7 +168,7 @@ class TrialExecutor(Executor, Protocol):
 
 
 class WorkPlace(Protocol):
-    """The places that runs use."""
+    """The folder, locks and journal that runs use."""
 
     @property
     def work(self) -> PurePath: ...

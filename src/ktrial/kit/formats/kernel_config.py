@@ -26,7 +26,10 @@ class KernelConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_kernel_config(data: bytes, source: str = ".config") -> KernelConfig:
-    """Read a configuration of Linux 4.18 or later. Raises UnreadableOutput unless it has one heading, one compiler."""
+    """Read a configuration of Linux 4.18 or later.
+
+    Raises UnreadableOutput unless it has exactly one heading and one line with the compiler.
+    """
     head: tuple[str, str] | None = None
     compiler: str | None = None
     symbols = 0

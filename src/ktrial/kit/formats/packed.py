@@ -24,7 +24,7 @@ _ZSTD_LEVEL = 9
 
 
 class OpenedFile(NamedTuple):
-    """The decompressed content and the function that compresses it again.
+    """The decompressed content, and the function that compresses it again.
 
     `bare` is true if the header holds no names or comments, which could identify someone.
     """

@@ -34,7 +34,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class TidyTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table with its delimiter."""
+    """A parsed table: its columns, its rows, and the delimiter between their cells."""
 
     delimiter: str
     columns: tuple[str, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert plans to the agent's format."""
+"""Convert plans to the JSON that the agent reads."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Unclear(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """All differences, undeclared ones first."""
+    """All differences between two states, undeclared ones first, and what could not be compared."""
 
     undeclared: tuple[ValueDifference, ...]
     declared: tuple[ValueDifference, ...]
