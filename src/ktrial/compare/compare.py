@@ -71,7 +71,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A comparison in progress."""
+    """A comparison that `compare` is working on."""
 
     control: Arm
     arms: Sequence[Arm]
@@ -289,7 +289,7 @@ def _other_way(one: OutcomeComparison, other: OutcomeComparison) -> Finding:
 
 
 def _mixed(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
-    """Yield a contrast without a verdict for each arm, if the units or directions of the values are mixed."""
+    """Yield a contrast without a verdict for each arm if its values have mixed units or directions."""
     if series.mixed is not None and case.control.name in series.runs:
         for arm in case.arms:
             if arm.name in series.runs:
@@ -338,7 +338,7 @@ def _bare(series: ComparedSeries, case: _Case, arm: str, verdict: Verdict, why: 
 
 
 def _doubted(contrast: Contrast, benchmark: str, case: _Case) -> Contrast:
-    """Return the contrast with the doubts applied: refused, or changed by failures in one arm."""
+    """Return the contrast with the doubts applied: refused, or changed because runs of one arm failed."""
     every = case.doubts if contrast.control == case.control.name else case.step_doubts
     concerned = [doubt.finding for doubt in every if doubt.concerns(contrast.arm, benchmark)]
     refused = [finding for finding in concerned if finding.level == "refuse"]
@@ -371,7 +371,7 @@ def _of_benchmark(case: _Case, arm: str, benchmark: str) -> tuple[int, int]:
 def _with_failures(contrast: Contrast, failed: Finding, runs: tuple[int, int]) -> Contrast:
     """Return the contrast corrected for failures in only one arm, which then cannot be better.
 
-    It is worse if it fails often, chance is unlikely to put all failures there, and nothing else may be the cause.
+    The arm is worse if it fails often, chance hardly puts all failures there, and there is no other possible cause.
     """
     mine, theirs = (int(failed.values[name]) for name in (contrast.arm, contrast.control))
     findings = (*contrast.findings, failed)

@@ -50,7 +50,7 @@ def _effect(contrast: Contrast | None) -> Effect | None:
 
 
 def _moves(one: Effect | None, other: Effect | None) -> bool:
-    """Return whether two intervals differ clearly: by their ends, or because only one exists or contains zero."""
+    """Return whether two intervals differ clearly: their ends differ, or only one exists or contains zero."""
     ends, others = _ends(one), _ends(other)
     if ends is None or others is None:
         return (ends is None) != (others is None)

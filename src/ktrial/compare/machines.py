@@ -18,9 +18,9 @@ _HARDWARE: Mapping[str, str] = {"cpu": "{}", "threads": "{} CPUs", "memory": "{}
 
 
 def on_machines(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Finding, ...]]:
-    """Return the arms with machines named and no block across machines, and findings on how blocks were made.
+    """Return the arms with their machines named and no block across machines, and findings on how blocks were made.
 
-    Raises BadInput if a run's machine is unknown, or all runs are from one machine.
+    Raise BadInput if a run's machine is unknown, or all runs are from one machine.
     """
     names = _names(arms)
     named = [_replaced(arm, [_with_machine_name(run, names) for run in arm.runs]) for arm in arms]

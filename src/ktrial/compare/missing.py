@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a comparison without a value in one of their arms, shown between the other rows."""
+"""The rows of a comparison in which an arm has no value, shown between the other rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _NAMED = 3
 
 
 class HoleRow(NamedTuple):
-    """A missing row. For a benchmark without any value `outcome` is None and `arm` names all arms that requested it."""
+    """A row without a value in some arm.
+
+    For a benchmark without any value, `outcome` is None and `arm` names all arms that requested it.
+    """
 
     benchmark: str
     outcome: str | None

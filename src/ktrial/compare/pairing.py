@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions that a user measured in turns, paired into blocks in order of time; a block has each arm at most once."""
+"""Sessions that a user measured alternately, paired into blocks in order of time; a block has each arm at most once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MOST_LONELY = 0.2
 
 
 def pair_sessions(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], Finding | None]:
-    """Return the arms, control first, with blocks if their sessions took turns, and a finding on what was done.
+    """Return the arms, control first, with blocks if their sessions alternated, and a finding on what was done.
 
-    It looks at no values. There is no finding if each arm has one session or a run already has a block.
+    No value matters for this. There is no finding if each arm has one session or a run already has a block.
     """
     control, *others = arms
     runs = [(run, arm.name) for arm in arms for run in arm.runs]

@@ -101,7 +101,7 @@ def gather_again(sources: Sequence[AskedSource], results: ReadResults, reading: 
 
 
 def _of_one_benchmark(arms: Iterable[Arm], reading: ReadingOptions) -> tuple[Arm, ...]:
-    """Give tables that name no benchmark a common name, unless two arms already share one taken from their files."""
+    """Give tables that name no benchmark a common name, unless two arms already share a name from their files."""
     made = tuple(arms)
     held = [{run.benchmark for run in arm.runs if _is_of_table(run, reading)} for arm in made]
     count = Counter(name for names in held for name in names)

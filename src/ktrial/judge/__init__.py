@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a trial's log to its verdicts, and from foreign data to what they can show."""
+"""The verdicts on trials, from their logs, and on data that no trial collected."""

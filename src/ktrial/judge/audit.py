@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a stored trial for block orders that its seed does not produce, and for verdicts that its runs contradict."""
+"""Finds contradictions in the log of a trial, such as orders of blocks that its seed does not give."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of a trial, read from its log: which blocks count, what each visit scored, which runs failed."""
+"""The state of a trial, read from its log: blocks that count, scores of visits, and failed runs."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Pairs(NamedTuple):
 
 
 def collect(log: TrialLog) -> Trial:
-    """Return the current state of the trial. Raises BadInput for a log that contradicts itself."""
+    """Return the current state of the trial. Raise BadInput for a log that contradicts itself."""
     if not log or not isinstance(log[0], Protocol):
         raise BadInput("this trial has no protocol", hint="the first event of its log must be the protocol")
     protocol = log[0]

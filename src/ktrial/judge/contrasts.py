@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computes effects and tests of many contrasts at once; contrasts with the same layout share one array."""
+"""The effects and tests of many contrasts (comparisons of two arms) at once.
+
+Contrasts with the same layout share one array, so that numpy computes them together.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ from ktrial.judge.stats.arrays import Array
 
 
 class ContrastResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect of one contrast and the test that matches its interval, before any correction.
+    """The effect of one contrast, and the test that matches its interval.
 
-    `varies` is false if all units are equal (for blocks, all their differences).
+    The test is not yet corrected for the number of comparisons. `varies` is false if all units are equal (for blocks,
+    all their differences).
     """
 
     effect: Effect

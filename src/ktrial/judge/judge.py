@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge: takes the log of a trial, returns verdicts and the next step.
+"""The judge of trials, which computes the verdicts and the next step from the log alone.
 
-Live trials, resumed ones, rechecks and simulations all go through `judge`, which reads nothing but the log.
+Live trials, resumed trials, rechecks and simulations all call `judge`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _FAMILIES: tuple[Role, ...] = ("secondary", "guard", "exploratory")
 
 
 class _Stand(NamedTuple):
-    """The trial with its scores and its cap, computed once."""
+    """The trial with its scores and its cap (the maximum number of blocks), computed once."""
 
     trial: Trial
     scores: Mapping[str, Scores]
@@ -79,7 +79,7 @@ class _Stand(NamedTuple):
 
 
 def judge(log: TrialLog) -> Judgement:
-    """Return the judgement of a trial so far. Raises BadInput for a protocol that cannot be judged or a damaged log."""
+    """Return the judgement of a trial so far. Raise BadInput for a damaged log, or a protocol that cannot be judged."""
     trial = collect(log)
     refuse_unanswerable(trial.protocol)
     if trial.protocol.screen is not None:
@@ -108,7 +108,7 @@ def judge(log: TrialLog) -> Judgement:
 
 
 def refuse_unanswerable(protocol: Protocol) -> None:
-    """Raise BadInput, before the first run, for a protocol with a question that could never be answered."""
+    """Raise BadInput for a protocol with a question that no data could answer; the caller asks before the first run."""
     check_protocol(protocol)
     if protocol.screen is not None:
         refuse_screening(protocol)
@@ -229,7 +229,10 @@ def _no_scale(outcome: str, rule: OutcomeRule) -> Finding:
 def _with_failures(
     stand: _Stand, contrast: Contrast, reading: OutcomeReading
 ) -> tuple[OutcomeReading, tuple[Finding, ...]]:
-    """Return the reading after failures: an arm that alone fails is never better, and with many failures worse."""
+    """Return the verdict corrected for failed runs.
+
+    If only one arm fails, it is never better, and with many failures it is worse.
+    """
     arm, against = contrast
     failed = stand.trial.failed(stand.protocol.primary)
     found = validity_checks.failures(arm, against, failed)
@@ -244,7 +247,7 @@ def _with_failures(
 
 
 def _given_up(stand: _Stand, reading: OutcomeReading) -> OutcomeReading:
-    """Return the reading as `inconclusive` if the trial has ended or failures keep it from its cap, else unchanged."""
+    """Return an undecided verdict as `inconclusive` if the trial has ended, or failures keep it from its cap."""
     if stand.trial.ended is not None:
         return reading._replace(verdict="inconclusive", why="ended")
     # If every block lacks a value, the cap is never planned.
@@ -255,7 +258,7 @@ def _given_up(stand: _Stand, reading: OutcomeReading) -> OutcomeReading:
 
 
 def _goes_on(stand: _Stand, reading: OutcomeReading) -> bool:
-    """Return whether an extension still has blocks for a comparison on which the tables ended inconclusive."""
+    """Return whether an extended trial makes more blocks for a comparison that was inconclusive at the cap."""
     trial = stand.trial
     has_blocks = trial.extended is not None and trial.ended is None and len(trial.complete) < trial.extended
     return has_blocks and reading.verdict == "inconclusive" and reading.why in {"cap", "futility"}
@@ -380,7 +383,7 @@ def _placebo_findings(judged: Sequence[OutcomeJudgement]) -> list[Finding]:
 
 
 def _dropped(stand: _Stand, judged: Sequence[OutcomeJudgement]) -> tuple[str, ...]:
-    """Return the arms that have nothing left to decide."""
+    """Return the arms whose comparisons are all decided."""
     protocol = stand.protocol
     roles = {"primary", "secondary", "guard"} if protocol.until_all_decided else {"primary"}
     is_full = stand.cap is not None and len(stand.trial.complete) >= stand.cap

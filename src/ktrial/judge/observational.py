@@ -102,7 +102,7 @@ class ForeignQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Adjusted(msgspec.Struct, frozen=True, kw_only=True):
-    """p and floor of one contrast after the correction for its family."""
+    """The p-value of one contrast and the smallest that it can reach, both corrected for the number of contrasts."""
 
     p: float
     floor: float
@@ -118,8 +118,9 @@ def judge_foreign(
 ) -> tuple[Answer, ...]:
     """Return an answer to each question, in order. The names of the questions must differ.
 
-    Without a primary question all distinct ones form one family. `swing` is the (max - min) / median of an arm above
-    which there is a finding. Without `assumptions` the assumptions of the cross-checks are not tested.
+    Without a primary question, p-values are corrected for all distinct questions together. An arm whose (max - min) /
+    median is above `swing` gets a finding. Without `assumptions`, ktrial does not test the assumptions of the
+    cross-checks.
     """
     repeated = duplicates(questions)
     declared = any(question.role == "primary" for question in questions)

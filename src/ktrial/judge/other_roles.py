@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge of the other outcomes: secondaries and guards as families, exploratory outcomes by an adjusted p."""
+"""The judge of the outcomes that are not primary.
+
+Secondary outcomes share one error rate, and so do guards. Exploratory outcomes get an adjusted p, never a verdict.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,11 @@ Found = TypeVar("Found")
 
 
 def holm_over_tables(members: int, read: Callable[[int, int], Found | None]) -> tuple[Found | None, ...]:
-    """Apply Holm's method to sequential tables: start at row `members`; each find lets the others use a wider row.
+    """Return what each member shows in the tables of `judge.sequential`, corrected by Holm's method.
 
-    `read(member, row)` returns what one member shows at an error of 0.05/row, None if nothing. Rows are nested, so a
-    find is never lost.
+    All members begin with an error of 0.05/members. Each one that shows something raises the error of the others.
+    `read(member, row)` returns what one member shows at an error of 0.05/row, None if nothing. A larger error never
+    decides less, so a result is never lost.
     """
     found: list[Found | None] = [None] * members
     row = members
@@ -40,7 +44,7 @@ def holm_over_tables(members: int, read: Callable[[int, int], Found | None]) -> 
 
 
 class Member(NamedTuple):
-    """One outcome of one contrast. `over` says that the contrast gets no more blocks."""
+    """One outcome of one contrast. `over` is true if the contrast gets no more blocks."""
 
     outcome: str
     arm: str
@@ -51,7 +55,7 @@ class Member(NamedTuple):
 
 
 class MemberAnswer(NamedTuple):
-    """The result of one member after the correction for its family."""
+    """The result of one member, corrected for all members of its role."""
 
     reading: OutcomeReading
     guard: Guard | None = None
@@ -64,7 +68,7 @@ def family_size(protocol: Protocol, role: Role) -> int:
 
 
 def read_family(protocol: Protocol, role: Role, members: Sequence[Member], cap: int) -> tuple[MemberAnswer, ...]:
-    """Return an answer for each member of one role, corrected for the whole family."""
+    """Return an answer for each member of one role, corrected for all of them."""
     if role == "exploratory":
         return _exploratory(protocol, members, cap)
     found = _by_holm(protocol, role, members, cap, shifted=False)

@@ -33,7 +33,7 @@ _DIFFERENCE = "mean difference per block, interval by sign flips"
 
 
 class OutcomeReading(NamedTuple):
-    """The verdict from the numbers alone. `blocks` is how many blocks it rests on."""
+    """The verdict from the numbers alone, before failures count. `blocks` is how many blocks it rests on."""
 
     verdict: Verdict | None
     why: Why
@@ -116,7 +116,7 @@ def _confidence(row: int) -> float:
 
 
 def _extended(protocol: Protocol, differences: Array, ended: Decision, row: int) -> OutcomeReading | None:
-    """Return what the e-value, with half the error rate, decides in the blocks after the tables ended inconclusive."""
+    """Return what the e-value decides in the blocks after the cap, with half of the error rate; None if nothing."""
     margin = log_margin(protocol.outcomes[protocol.primary])
     # Each half rejects at 2/alpha, so the two-sided e-value is at least 1/alpha.
     bound = 2 * row / 0.05
@@ -189,7 +189,7 @@ def _count_effect(found: Counter, sign: float, differences: Array, alpha: float)
 
 
 def family_effect(differences: Array, cap: int, row: int) -> Effect | None:
-    """Return estimate and interval of one outcome of a family, at its share of the error rate."""
+    """Return estimate and interval of one of several outcomes that share an error rate, at its part of that rate."""
     if not len(differences):
         return None
     low, high = interval_at(differences, cap, row) or (None, None)

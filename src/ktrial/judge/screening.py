@@ -34,8 +34,9 @@ Direction = Literal[1, -1, 0]
 
 
 class Screening(NamedTuple):
-    """One look. `named` are the places of the suspected settings, clearest first; `over` says that screening may stop.
+    """The result of a screening at one look.
 
+    `named` are the places of the suspected settings, clearest first. `over` is true if the screening may stop.
     `effects` are the effects of turning each setting on, on the scale of the differences.
     """
 

@@ -41,10 +41,11 @@ TIE_DIGITS = 12
 
 
 class Rule(NamedTuple):
-    """How one comparison is decided. `margin`, `profile` and `resolution` are on the scale of the differences.
+    """How to decide one comparison. `margin`, `profile` and `resolution` are on the scale of the differences.
 
-    `row` is the row of the table, whose error is 0.05/row. `comparisons` is how many share the trial.
-    `profile` holds differences of A/A blocks; None disables the fast path.
+    `row` is the row of the table, whose error is 0.05/row. `comparisons` is how many comparisons the trial has.
+    `profile` holds differences of A/A blocks (both arms the same); without them the trial cannot decide after four
+    blocks.
     """
 
     cap: int
@@ -152,7 +153,7 @@ def decide(differences: Array, rule: Rule) -> Decision:
 
 
 def fast_path(differences: Array, rule: Rule) -> Decision | None:
-    """Return the early decision after four blocks, if the profile allows one and the effect is huge."""
+    """Return the early decision after four blocks, if there is a profile and the effect is huge; otherwise None."""
     reach = _fast_reach(rule)
     if reach is None or len(differences) < FAST_BLOCKS:
         return None

@@ -110,7 +110,7 @@ def another(failures_of: Sequence[tuple[str, str | None]]) -> Finding | None:
 
 
 def temperature(readings: Mapping[str, Sequence[Readings]]) -> Finding | None:
-    """Return a finding if some arm starts hotter: as arms alternate, the arm itself causes that."""
+    """Return a finding if some arm starts hotter. Arms alternate, so that arm itself must be the cause."""
     medians = {}
     for arm, rows in readings.items():
         known = [float(value) for row in rows if isinstance(value := row.get("temperature_c"), int | float)]
@@ -184,7 +184,7 @@ def robust_sd(centred: Array) -> float:
 
 
 def modes(logs_by_arm: Mapping[str, Array], blocks: Mapping[str, Sequence[int]]) -> Finding | None:
-    """Return a finding if values of an arm form two groups that blocks don't explain, with the lower one's shares."""
+    """Return a finding if values of an arm form two groups that blocks do not explain."""
     logs_by_arm = within_blocks(logs_by_arm, blocks)
     found = {arm: seen for arm, logs in logs_by_arm.items() if (seen := two_modes(logs)) is not None and seen.clear}
     if not found:

@@ -55,7 +55,7 @@ def publication(comparison: Comparison, data: Mapping[str, bytes] = {}, *, has_d
 
 
 def _kernels(comparison: Comparison) -> list[str]:
-    """Return a comment with each arm's kernel for the protocol, where `running` would mean another kernel elsewhere."""
+    """Return a comment with each arm's kernel, because `running` in a protocol is another kernel on another machine."""
     arms: dict[str, list[str]] = {}
     for arm in comparison.arms:
         if kernel := arm.known.get("kernel"):
@@ -118,8 +118,9 @@ def _about(arm: str, point: Point) -> dict[str, Any]:
 def _script(comparison: Comparison, *, has_data: bool) -> str:
     """Return a script with the commands, each word quoted; commands other than ktrial become comments.
 
-    If the data lie beside it, the script recomputes every number on any machine, and the original commands become
-    comments because they name files of the author's machine. Otherwise it runs a trial again and rechecks that.
+    If the folder has the data, the script recomputes every number on any machine. The original commands become
+    comments, because they name files of the author's machine. Otherwise the script runs the trial again and rechecks
+    the new one.
     """
     lines = ["#!/bin/sh", f"# {clean(comparison.title)}", "set -eu"]
     if comparison.trial is not None and not has_data:

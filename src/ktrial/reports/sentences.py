@@ -96,7 +96,7 @@ Lines = tuple[str, ...]
 
 
 def came_to_rows(trial: ToldTrial, control: str) -> list[tuple[str, Lines, Lines, Lines]]:
-    """Return for each arm, as lines: what it set, what was already in force, what was skipped and why."""
+    """Return lines for each arm: what it set, what was already in force, what ktrial skipped and why."""
     rows = []
     for one in trial.arms:
         nothing = "nothing: the machine unchanged" if one.arm == control else "nothing: a placebo"

@@ -130,7 +130,7 @@ def _hole(row: HoleRow) -> tuple[str, ...]:
 
 
 def _hole_reasons(holes: Sequence[HoleRow], width: int) -> list[str]:
-    """Return a line for each reason, with the benchmarks that lack values for this reason."""
+    """Return a line for each reason why values are missing, with the benchmarks that lack them."""
     reasons: dict[str, list[str]] = {}
     for row in holes:
         reasons.setdefault(row.why, []).append(row.benchmark)

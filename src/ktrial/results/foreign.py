@@ -25,12 +25,12 @@ def slug(text: str) -> str:
 
 
 class ForeignRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One execution of a benchmark.
+    """One execution of a benchmark. Groups are compared with each other.
 
-    Groups are compared with each other. `block` names a round shared with runs of other groups. `part_of` names the
-    process whose values, in the same group, depend on each other. `number` is the place in the file, from 1; it gives
-    the order of the runs unless `in_order` is false. `attributes` holds the file's other facts as text (command, host,
-    kernel, parameters). `failure` says why there is no measurement. `record` is the full record of a ktrial run.
+    `block` names a round that runs of several groups share. `part_of` names the process of the run; values of one
+    process depend on each other. `number` is the place in the file, from 1, and gives the order of the runs unless
+    `in_order` is false. `attributes` holds the file's other facts as text (command, host, kernel, parameters).
+    `failure` says why there is no measurement. `record` is the full record of a ktrial run.
     """
 
     group: str
@@ -46,9 +46,10 @@ class ForeignRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForeignResults(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of a file. `notes` says what the format lacks (order, single runs, units) or the importer omitted.
+    """The contents of a file.
 
-    `missing` holds, for each group, the benchmarks that could not run, with reasons.
+    `notes` says what the format lacks (order, single runs, units) or what the importer skipped. `missing` holds, for
+    each group, the benchmarks that could not run, with reasons.
     """
 
     format: str
@@ -60,8 +61,8 @@ class ForeignResults(msgspec.Struct, frozen=True, kw_only=True):
 class Importer(msgspec.Struct, frozen=True, kw_only=True):
     """A format: `sniff` recognises it by a file's first bytes and name, `read` reads the file.
 
-    `read` raises BadInput or BadRun. The options for tables require `takes_columns`, those for frame logs
-    `takes_frames`.
+    `read` raises BadInput or BadRun. Options for tables are allowed if `takes_columns` is true, those for frame logs if
+    `takes_frames` is.
     """
 
     name: str

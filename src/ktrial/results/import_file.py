@@ -91,7 +91,7 @@ def bring_in(
     store: ImportStore,
     unix_ms: Callable[[], int],
 ) -> BroughtFile:
-    """Read a file and store its runs. Raise BadInput if it is unreadable, Refused if the store already holds it."""
+    """Read a file and store its runs. Raise BadInput if it is unreadable, Refused if the store already has it."""
     results = read_results(file, wanted, importers)
     sessions = () if wanted.again else store.sessions()
     _check_own(file, results, sessions)
@@ -206,7 +206,7 @@ _OTHERWISE = (
 
 
 def claiming(head: bytes, name: str, importers: Mapping[str, Importer]) -> list[Importer]:
-    """Return the importers that recognise a file; readers of any table only if no other one does."""
+    """Return the importers that recognise a file. An importer of any table counts only if no other one matches."""
     fitting = [importer for importer in importers.values() if importer.sniff(head, name)]
     return [importer for importer in fitting if not importer.takes_columns] or fitting
 
@@ -274,9 +274,9 @@ def _check_own(file: ForeignFile, results: ForeignResults, sessions: Sequence[St
 
 
 def _already(file: ForeignFile, sessions: Sequence[StoredSession], options: ImportOptions) -> dict[str | None, str]:
-    """Map each group imported before from this file to its session; the key None stands for other options.
+    """Map each group imported before from this file to its session; the key None means that options differed.
 
-    A group may be missing if an earlier import was interrupted; importing the file again completes it.
+    A group may be missing if an earlier import was interrupted. Importing the file again completes it.
     """
     imported: dict[str | None, str] = {}
     for one in sessions:

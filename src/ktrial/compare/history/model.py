@@ -37,9 +37,10 @@ class Differs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LevelChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of level before the moment at `place` (from 1). `effect` compares the level after with the one before.
+    """A change of level before the moment at `place` (from 1).
 
-    Its interval ignores that the place was searched for. `p` comes from the permutation test.
+    `effect` compares the level after the change with the one before. Its interval ignores that ktrial chose the place
+    from the same data. `p` comes from the permutation test.
     """
 
     place: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims: a change of an outcome in a few words, read as the range of changes that it can mean.
+"""Claims: what somebody says about an outcome in a few words, read as the range of changes that it can mean.
 
 A printed number stands for every value that rounds to it; `~` doubles that range.
 """
@@ -51,10 +51,10 @@ class Range(NamedTuple):
 
 
 class Stated(msgspec.Struct, frozen=True, kw_only=True):
-    """A claimed change, true if the change lies in any of `ranges`.
+    """A claimed change, which is true if the measured change lies in any of `ranges`.
 
-    `wrong_base` is its range if the percentage is taken of the new value. `sized` says that the claim names an
-    amount, `sign` whether it is more (1), less (-1) or no change (0).
+    `wrong_base` is the range that results if the claim took its percentage from the new value. `sized` is true if the
+    claim names an amount. `sign` is 1 for more, -1 for less and 0 for no change.
     """
 
     text: str
@@ -204,7 +204,7 @@ def _times(
 
 
 def _sign(word: str, unit: Unit | None, direction: Direction | None, text: str) -> int:
-    """Return 1 if the word says that the value rises, -1 if it says that the value falls."""
+    """Return 1 if the word says that the value rises, and -1 if it falls."""
     if word in _DOWN:
         return -1
     if word in _UP:

@@ -56,9 +56,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TestResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A named test. `floor` is the smallest p that this layout can reach.
+    """A named test, and the smallest p that this layout can reach (`floor`).
 
-    `p_adjusted` and `floor_adjusted` are corrected for all comparisons that were asked for.
+    `p_adjusted` and `floor_adjusted` are corrected for the number of comparisons.
     """
 
     name: str
@@ -142,7 +142,7 @@ class Pairwise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnovaRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One source of variation; `f` and `p` are null for the residual."""
+    """One source of variation in an analysis of variance; `f` and `p` are null for the residual."""
 
     source: str
     df: float

@@ -31,7 +31,10 @@ Guard = Literal["holds", "broken", "open"]
 
 
 class EValues(msgspec.Struct, frozen=True, kw_only=True):
-    """E-values, valid at any look: against no difference, for an effect above -margin, and for one below margin."""
+    """Evidence (e-values) that may be checked after any block.
+
+    It speaks against no difference, for an effect above -margin, and for an effect below the margin.
+    """
 
     no_difference: float
     above_minus_margin: float
@@ -57,10 +60,11 @@ class Counter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutcomeJudgement(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome of one arm against another.
+    """The result for one outcome of one arm, compared with another arm.
 
-    `verdict` is null while it is open, and for exploratory outcomes, which have `p` and `p_adjusted`. `blocks` is how
-    many blocks the verdict rests on, `needed` how many would detect the requested effect with the noise of this trial.
+    `verdict` is null while it is open, and for exploratory outcomes, which have `p` and `p_adjusted` instead. `blocks`
+    is how many blocks the verdict rests on. `needed` is how many would detect the requested effect with the noise of
+    this trial.
     """
 
     outcome: str
@@ -83,9 +87,9 @@ class OutcomeJudgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Coefficient(msgspec.Struct, frozen=True, kw_only=True):
-    """How turning one setting on changes the score (larger is better), adjusted for the named settings.
+    """The effect of turning one setting on, adjusted for the named settings; larger is better.
 
-    The interval uses the error rate of naming: a setting whose interval includes zero is not named.
+    The interval uses the error rate of naming. A setting whose interval includes zero is not named.
     """
 
     setting: str
@@ -96,7 +100,10 @@ class Coefficient(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Screened(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome of a screening; `blocks` counts those up to its last look."""
+    """One outcome of a screening, the search for the responsible setting.
+
+    `blocks` counts the blocks up to its last look.
+    """
 
     outcome: str
     role: Role
@@ -110,10 +117,10 @@ class Screened(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NextStep(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do next: `go on` with this block and these arms, `repeat` a void block under this number, or `stop`.
+    """What to do next: `go on` with a block, `repeat` a void block under this number, or `stop`.
 
-    `drawn` says that the order of the block is drawn already and `arms` are the remaining ones. `look` is the number
-    of blocks at which the next verdict is possible.
+    `arms` are the arms to run. If `drawn` is true, the order of the block is drawn already, and `arms` are the
+    remaining ones. `look` is the number of blocks at which the next verdict is possible.
     """
 
     action: Literal["go on", "repeat", "stop"]

@@ -60,11 +60,12 @@ class OutcomeRule(msgspec.Struct, frozen=True, kw_only=True):
 class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="protocol"):
     """What was fixed before the first run. In a ladder `arms` are in the order of the tiers, the control first.
 
-    `questions` compares each arm with the control, or in a ladder each tier with the one before and the control.
-    A null `cap` is planned from the first seven blocks, up to `budget`. `profile` holds differences of A/A blocks (both
-    arms the same) by outcome. `varies` are identities that arms may change, such as the kernel. `until_all_decided`
-    continues for secondaries and guards, `extend` allows more blocks after the cap at the price of half the error,
-    `pooled` marks one machine's part of a trial on several. With `screen` arms are configurations of its settings.
+    `questions` compares each arm with the control, or in a ladder each tier with the one before and the control. If
+    `cap` is null, ktrial plans it after seven blocks, up to `budget`. `profile` holds differences of A/A blocks (both
+    arms the same) by outcome. `varies` are identities that arms may change, such as the kernel. With
+    `until_all_decided` the trial continues until secondary outcomes and guards are decided too. `extend` allows more
+    blocks after the cap, at the price of half the error rate. `pooled` marks one machine's part of a trial on several.
+    With `screen` arms are configurations of its settings.
     """
 
     schema: Literal["ktrial.trial-log/1"] = "ktrial.trial-log/1"
@@ -115,7 +116,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 
     @property
     def comparisons(self) -> int:
-        """The number of comparisons that share the error; placebos count only if there is nothing else."""
+        """The number of comparisons that share the error rate; placebos count only if there are no others."""
         placebos = {arm.name for arm in self.arms if arm.placebo}
         return sum(arm not in placebos for arm, _ in self.contrasts) or len(self.contrasts)
 
@@ -129,10 +130,10 @@ class BlockDrawn(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 
 
 class ArmFound(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="found"):
-    """An arm that a person sets up by hand was in force at the beginning of a visit.
+    """A person set up an arm, and ktrial recognised it at the beginning of a visit.
 
     `by` says what confirmed it: the facts that the protocol names or, if these are not enough, a person. `facts` are
-    the facts that were read. If a fact is a list of words, it holds only the words that the protocol names.
+    the facts that ktrial read. If a fact is a list of words, it holds only the words that the protocol names.
     """
 
     block: int
@@ -174,7 +175,10 @@ class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 
 
 class BlockVoided(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="void"):
-    """A rule excluded this block; no such rule looks at measurements. `arm` is the one that was being visited."""
+    """A block that doesn't count, by a rule that never looks at measurements.
+
+    `arm` was being measured when the rule applied.
+    """
 
     block: int
     arm: str
@@ -190,13 +194,16 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
 
 
 class TrialEnd(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="end"):
-    """The end of a trial; only an extension may follow. Open verdicts stay inconclusive."""
+    """The end of a trial. Verdicts that are still open become inconclusive; only an extension may follow."""
 
     reason: str
 
 
 class Extended(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="extend"):
-    """The trial continues up to this many blocks in all, as its protocol declared; the e-value decides from here on."""
+    """An extension of the trial to this many blocks in all, which its protocol allowed.
+
+    From here on the e-value decides.
+    """
 
     blocks: int
 

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Change points: where a time series changes its level.
+"""Change points: the places at which a time series changes its level.
 
-Candidates are the cuts of the best piecewise constant fit by least squares, where each cut costs 3 s^2 log n (exact
-dynamic programming, "optimal partitioning", Jackson et al. 2005; s^2 comes from differences of neighbours, which a few
-changes of level hardly affect). They count only if the series departs from one level more than its values do in random
-order (by the largest step, or a stretch at another level). Without a change, the chance of finding one is therefore at
-most `alpha` if sessions are independent. Each cut is then tested by the largest step in the two pieces beside it. The
-weakest is removed and the rest tested again, until all are significant at `alpha`, corrected for their number.
+The candidates are the cuts of the best piecewise constant fit by least squares. Each cut costs 3 s^2 log n (exact
+dynamic programming, "optimal partitioning", Jackson et al. 2005). s^2 comes from differences of neighbours, which a few
+changes of level hardly affect.
+
+Candidates count only if the series departs from one level more than its values do in random order (by the largest step,
+or a stretch at another level). Without a change, the chance of finding one is therefore at most `alpha` if sessions are
+independent.
+
+Each cut is then tested by the largest step in the two pieces beside it. The weakest is removed and the rest tested
+again, until all are significant at `alpha`, corrected for their number.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ class Activity(msgspec.Struct, frozen=True):
 class Coincidence(msgspec.Struct, frozen=True, kw_only=True):
     """Which stutters overlap a cause, and how many would by chance (mean and 95 % quantile).
 
-    `p` is for all stutters; `p_adjusted` for the stutters still open at the step that named or rejected the cause.
-    `with_cause` is the named cause that explains most of what this one overlaps.
+    `p` is for all stutters. `p_adjusted` is for the stutters that were not yet explained when this cause was named or
+    rejected. `with_cause` is the named cause that explains most of what this one overlaps.
     """
 
     cause: str
@@ -79,10 +79,10 @@ def coincidences(
     last: Collection[str] = (),
     makes: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[Coincidence, ...]:
-    """Return each cause that was active at all, named ones first, in the order in which they were named.
+    """Return each cause that was active at all. The named ones are first, in the order in which they were named.
 
-    Causes in `last` may be consequences of a stutter and are named only if no other cause is significant. `makes`
-    maps a cause to its effects: it is named before them if it is significant and overlaps most of what they do.
+    Causes in `last` may be consequences of a stutter. They are named only if no other cause is significant. `makes`
+    maps a cause to its effects. It is named before them if it is significant and overlaps most of what they do.
     """
     made_by = {effect: cause for cause, effects in (makes or {}).items() for effect in effects}
     seen = {name: overlaps(one, begins_s, ends_s) for name, one in activities.items() if len(one.begins_s)}

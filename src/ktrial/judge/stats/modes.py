@@ -110,10 +110,11 @@ def apart(logs: Array) -> Apart | None:
 
 
 def within_blocks(scores: Mapping[str, Array], blocks: Mapping[str, Sequence[Hashable | None]]) -> dict[str, Array]:
-    """Return the scores of each arm without the part that blocks explain, which all arms share and is not a mode.
+    """Return the scores of each arm without what its blocks explain.
 
-    That part is the regression on the mean of the other arms in the same block. Scores are unchanged if some runs have
-    no block, or an arm shares too few blocks with the others.
+    Something that changes all arms of a block alike is not a mode. It is estimated by regression on the mean of the
+    other arms in the same block. Scores are unchanged if some runs have no block, or an arm shares too few blocks with
+    the others.
     """
     names = list(dict.fromkeys(block for of_arm in blocks.values() for block in of_arm))
     if len(scores) < 2 or len(names) < _FEWEST_BLOCKS or None in names:

@@ -25,7 +25,7 @@ def blocked_floor(blocks: int) -> float:
 
 
 def holm(p: Sequence[float]) -> Array:
-    """Return p-values adjusted by Holm, which limits the chance of any false claim in the family."""
+    """Return p-values adjusted by Holm, which limits the chance of any false claim among them."""
     given = np.asarray(p, dtype=np.float64)
     order = np.argsort(given, kind="stable")
     stepped = np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1))

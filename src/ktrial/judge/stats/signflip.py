@@ -93,7 +93,7 @@ def _ratio_interval(control: Array, arm: Array, alpha: float, signs: Array) -> t
 
 
 def _edge(accepts: Callable[[float], bool], inside: float, outside: float) -> float:
-    """Return the end of acceptance between an accepted and a rejected value, by bisection."""
+    """Return the last accepted value between an accepted and a rejected one, by bisection."""
     for _ in range(_HALVINGS):
         middle = (inside + outside) / 2
         if middle in {inside, outside}:

@@ -29,7 +29,7 @@ def _of_others() -> tuple[ModuleType, ...]:
 
 
 def left_out() -> tuple[str, ...]:
-    """Return a sentence for each chart of another package that has failed so far."""
+    """Return a sentence for each chart of a plug-in that has failed so far."""
     _of_others()
     return tuple(_FAILED)
 
@@ -55,7 +55,7 @@ def outcome_charts(comparison: Comparison, outcome: OutcomeComparison, style: St
 
 
 def _draw(module: ModuleType, function: str, *arguments: object) -> Iterable[Chart]:
-    """Return the charts of a module; none if a module of another package fails."""
+    """Return the charts of a module; none if a plug-in's module fails."""
     make: Callable[..., Iterable[Chart]] = getattr(module, function)
     if module.__name__.startswith(f"{__name__}."):
         return make(*arguments)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers for importers: groups and labels, measurements, and a look at JSON that may be cut off."""
+"""Helpers for importers: groups and labels, measurements, and recognising JSON from its beginning."""
 
 from __future__ import annotations
 

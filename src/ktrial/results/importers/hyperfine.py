@@ -74,7 +74,7 @@ def _beside(table: Mapping[str, Any], name: str, length: int, at: str, source: s
 
 
 def _failure(code: object, at: str, source: str) -> str | None:
-    """Return why a run with this exit code failed; a run that was killed has none."""
+    """Return why a run failed, from its exit code; hyperfine records none if a signal killed the run."""
     if code is not None and (isinstance(code, bool) or not isinstance(code, int)):
         raise unreadable(source, None, repr(code), f"{at}: a whole number, or null")
     if code == 0:

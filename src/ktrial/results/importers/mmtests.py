@@ -130,7 +130,7 @@ def _values(operation: str, iterations: object, unit: tuple[str, Scale], at: str
 
 
 def _number(item: object, source: str, at: str) -> str:
-    """Return the text of a number; Perl writes a number as a string if it read it as text."""
+    """Return the text of a number; Perl writes some numbers as strings."""
     if isinstance(item, str):
         return signed_number(item, source, None, at)
     return str(json_signed(item, source, at))

@@ -102,7 +102,7 @@ def _number(value: object, at: str, source: str) -> float:
 
 
 def _metadata(table: Mapping[str, Any], at: str, source: str) -> dict[str, str]:
-    """Return the texts and numbers of the metadata, as texts."""
+    """Return the metadata that are texts or numbers, all as text."""
     metadata = json_table(table.get("metadata", {}), source, at)
     return {name: str(one) for name, one in metadata.items() if isinstance(one, str | int | float)}
 

@@ -140,7 +140,10 @@ class Database:
             yield connection
 
     def hold(self) -> None:
-        """Keep a connection open until `close`: when SQLite's last connection closes, it does a slow clean-up."""
+        """Keep a connection open until `close`.
+
+        SQLite does a slow clean-up each time the last connection closes.
+        """
         if self._held is None:
             with self._speaking("open"):
                 self._held = self.engine.raw_connection()
@@ -237,7 +240,10 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    """Lock for writing at the start of a transaction: two that read first and write later would block each other."""
+    """Lock the database for writing at the start of a transaction.
+
+    Two processes that first read and then write would block each other.
+    """
     connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("writes") else "BEGIN")
 
 

@@ -162,13 +162,13 @@ class Store:
         return tuple(_run(row, "interrupted") for row in gone)
 
     def take_up(self, plan: str) -> str | None:
-        """Become the writer of the newest session with this plan; None if there is none or its writer is alive."""
+        """Take over the newest session with this plan, and return it; None if there is none or its writer is alive."""
         return self._take_up(
             sa.select(sessions).where(sessions.c.plan == plan).order_by(sessions.c.key.desc()).limit(1)
         )
 
     def take_up_session(self, name: str) -> bool:
-        """Become the writer of a session; False if its writer is alive."""
+        """Take over a session; return False if its writer is alive."""
         return self._take_up(sa.select(sessions).where(sessions.c.session == name)) is not None
 
     def _take_up(self, chosen: sa.Select[Any]) -> str | None:

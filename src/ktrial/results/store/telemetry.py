@@ -46,7 +46,10 @@ def to_parquet(samples: Samples) -> bytes:
 
 @cache
 def _writer() -> duckdb.DuckDBPyConnection:
-    """Return a cached connection, since opening one takes longer than writing. One thread disturbs a run least."""
+    """Return a cached connection, because opening one takes longer than writing.
+
+    It uses one thread, which disturbs a run least.
+    """
     return duckdb.connect(":memory:", config={"threads": 1})
 
 
