@@ -98,8 +98,8 @@ def compare(
 ) -> Answer:
     """Compare the values of one outcome. The first arm is the control unless `control` names another.
 
-    `order` names the arm of each run, in the order of measurement; without it or `blocks` no verdict is stronger than
-    `different`. `blocks` names, for each value, what it shares with runs of other arms, such as a round or a host.
+    `order` names the arm of each run, in the order of measurement. `blocks` names, for each value, what it shares with
+    runs of other arms, such as a round or a host. Without `order` or `blocks` no verdict is stronger than `different`.
     Differences within `margin` do not matter.
     """
     from ktrial.judge.observational import judge_foreign

@@ -89,16 +89,17 @@ def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: Stops) -> BootR
 
 
 class Agreement(NamedTuple):
-    """The boot that another one repeats exactly, and how the odd one of three differs."""
+    """A boot that another one repeats exactly, and how the third one differs, if there is one."""
 
     run: GuestRun
     odd: str | None = None
 
 
 def agreement(first: GuestRun, second: GuestRun, again: Callable[[], GuestRun]) -> Agreement:
-    """Return a boot that another boot of the same guest repeats; if two differ, try a third. Raise GuestDiffers.
+    """Return a boot that another boot of the same guest repeats; if two differ, try a third.
 
-    If a time limit ended a boot, return that one: the difference is due to the limit, not to the guest.
+    If a time limit ended a boot, return that boot, because its difference is due to the limit and not to the guest.
+    Raise GuestDiffers if no two boots agree.
     """
     found = difference(first, second)
     if found is None or first.limit_passed:

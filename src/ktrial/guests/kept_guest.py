@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest that outlives a command: its keeper passes sessions to other commands over a socket of the same user.
+"""A guest that outlives a command: its keeper offers sessions to other commands, over a socket of the same user.
 
-One command at a time uses the guest, over a connection that lasts as long as the command. The keeper passes the pipes
-of a session themselves, so that no data goes through it, and the sessions end with the command, however it ends.
+One command at a time uses the guest, over a connection that lasts as long as the command. The keeper hands over the
+pipes of a session themselves. No data goes through the keeper, and the sessions end with the command, however it ends.
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ def kept_names() -> tuple[str, ...]:
 
 
 class _Folder:
-    """The folder of the sockets, readable by this user only; the open descriptor keeps it from being swapped."""
+    """The folder of the sockets, readable by this user only.
+
+    The descriptor stays open, so that nobody can replace the folder meanwhile.
+    """
 
     def __init__(self, *, make: bool) -> None:
         self._path = private_place(_FOLDER)
@@ -137,9 +140,9 @@ def _other_end(connection: socket.socket) -> tuple[int, int]:
 
 
 class Keeper:
-    """Passes out sessions with a guest. Raise Busy if one of this name is kept already.
+    """Offers sessions with a guest. Raise Busy if a guest of this name exists already.
 
-    Commands may connect at once; they get an answer as soon as `serve` runs.
+    Commands may connect at once. They get an answer as soon as `serve` runs.
     """
 
     def __init__(self, name: str) -> None:
@@ -233,7 +236,7 @@ class Keeper:
             self._hang_up()
 
     def _hang_up(self) -> None:
-        """Drop a command that is gone: the input of its sessions ends, and they may finish what they run."""
+        """Drop a command that is gone. The input of its sessions ends, and they may finish what they run."""
         if self._command is not None:
             self._command.close()
             self._command = None

@@ -46,7 +46,7 @@ class Lab:
         work: Path | None = None,
         common: Callable[[], Mapping[str, bytes]] = dict,
     ) -> None:
-        """Take `guests_for`, which finds guests for a kernel, and `common`, the files that every guest gets."""
+        """Create a lab. `guests_for` finds guests for a kernel; `common` holds the files that every guest gets."""
         self._images = images
         self._common = common
         self._guests_for = guests_for

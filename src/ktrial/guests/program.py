@@ -66,7 +66,7 @@ class GuestProgram:
             raise
 
     def go(self) -> None:
-        """Release the program with a request; any request does this, and nothing reads its reply."""
+        """Release the program by sending a request. Any request does this, and nothing reads its reply."""
         self._session.send("hello", protocol=PROTOCOL_VERSION, head=__version__)
 
     @staticmethod

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A conversation with an exact guest: for each answer it boots again with a script of everything said before.
+"""A conversation with an exact guest, which boots again for each answer and replays everything said before.
 
-The time at which a byte arrives is part of an exact guest's state, so the input lies in the guest, in a file of fixed
-size. Two boots whose scripts begin alike do the same until the scripts differ; a user's pauses take no time.
+The time at which a byte arrives is part of an exact guest's state. The input therefore lies in the guest, in a file of
+fixed size. Two boots whose scripts begin alike do the same until the scripts differ. A user's pauses take no time.
 """
 
 from __future__ import annotations
@@ -28,10 +28,7 @@ _COUNT_BYTES = 4
 
 
 class Replay:
-    """Sessions of an exact guest; `boot` boots it with a script.
-
-    `past` is the history left by other commands.
-    """
+    """The sessions of an exact guest; `boot` boots it with a script. `past` is the history left by other commands."""
 
     def __init__(self, boot: Callable[[bytes], GuestRun], past: ProgramPast | None = None) -> None:
         self._boot = boot

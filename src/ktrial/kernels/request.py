@@ -31,10 +31,9 @@ class Build(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Fragment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Symbols that belong together.
+    """Symbols that belong together. `arch` holds more symbols by architecture, as make spells it.
 
-    `arch` holds more symbols by architecture, as make spells it. `patches` names the patch that adds a symbol which no
-    unpatched kernel has.
+    If no unpatched kernel has a symbol, `patches` names the patch that adds it.
     """
 
     what: str

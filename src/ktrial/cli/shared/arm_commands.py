@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
-    """Return the programs that each arm runs in the current folder. Raises BadInput.
+    """Return the programs that each arm runs in the current folder. Raise BadInput if one is missing.
 
-    A build gets the shell's environment; commands and schedulers get a clean one, stored with their undo command.
+    A build gets the shell's environment. Commands and schedulers get a clean one, stored with their undo command.
     """
     environment, directory = basic_variables(os.environ), str(Path.cwd())
     shell = shell_environment(app, clean=bool(file.clean_environment)).environment
@@ -67,7 +67,7 @@ def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
 def undo_left_commands(app: App) -> int:
     """Undo the arm commands that a killed trial left behind, and return their number.
 
-    The caller must hold the measuring lock. Guests have no such commands.
+    The caller must hold the lock for measuring. Guests have no such commands.
     """
     journal = app.measuring_place.commands
     if app.host is not None or not journal.left():

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 
 class _Planned(NamedTuple):
-    """A kernel plan with everything that its build needs. `known`: the key identifies the sources completely."""
+    """A kernel plan with everything that its build needs.
+
+    `known` is true if the key identifies the sources completely.
+    """
 
     plan: KernelPlan
     ready: PreparedKernel

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ktrial bench` and trials share: commands as benchmarks, gates, progress, the result file."""
+"""What `ktrial bench` and trials share: commands as benchmarks, gates, progress and the result file."""
 
 from __future__ import annotations
 

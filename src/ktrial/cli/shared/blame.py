@@ -50,7 +50,10 @@ if TYPE_CHECKING:
 
 
 class Budgets(NamedTuple):
-    """Known facts about the whole set, and the most blocks: `cap` of a screening, `budget` of a confirming trial."""
+    """What is known about all settings together, and the maximum number of blocks.
+
+    `cap` is the maximum of a screening, `budget` that of a trial that confirms its result.
+    """
 
     known: KnownFacts | None
     cap: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comparing verbs share: they turn words into arms, read percentages, and call the judge."""
+"""What the commands that compare share: they turn words into arms, read percentages, and call the judge."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
 
 
 def judge_trial(app: App, trial: StoredTrial, options: Mapping[str, object]) -> Comparison:
-    """Judge a trial by its protocol, which allows no other options."""
+    """Judge a trial by its own protocol; no other options are allowed."""
     from ktrial.cli.shared.trial_outcome import load_comparison
 
     if given := [name for name, value in options.items() if value]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packs, imports and checks bundles, for the verbs that use them."""
+"""Packs, imports and checks bundles, for the commands that use them."""
 
 from __future__ import annotations
 

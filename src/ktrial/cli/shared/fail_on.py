@@ -42,7 +42,7 @@ fail_on_option = click.option(
 def refuse(app: App, found: Comparison) -> None:
     """Raise GuardTripped if a verdict of --fail-on occurs, BadInput if no arms are comparable.
 
-    A gate whose outcomes cannot be compared must not pass.
+    A build step must not pass if its outcomes cannot be compared.
     """
     contrasts = [contrast for outcome in found.outcomes for contrast in outcome.judged]
     for verdict in app.fail_on:

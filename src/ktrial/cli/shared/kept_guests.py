@@ -47,7 +47,10 @@ def keep_guest(
     modules_and_tools: tuple[tuple[str, ...], tuple[str, ...]],
     limit: str | None,
 ) -> int:
-    """Boot the guest and offer sessions with it; `modules_and_tools`: names of modules, names of tools."""
+    """Boot the guest and offer sessions with it.
+
+    `modules_and_tools` holds the names of modules, and those of tools.
+    """
     limit_s = None if limit is None else seconds(limit, "--limit")
     boots = _boot_exact if mode == "exact" else _boot
     with keeper(name) as keeps:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials whose arms a person sets up, or whose visits are boots: starts them, and runs one visit at a time."""
+"""Trials whose arms a person sets up, or whose visits are boots.
+
+Starts such a trial, and runs one visit at a time.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +130,10 @@ def _tell(app: App, stored: StoredTrial, due: Due, past: Past, done: str | None,
 
 
 def _in_force(app: App, stored: StoredTrial, due: Due, past: Past, done: str | None) -> ArmFound:
-    """Return how ktrial recognised the arm. Raises Refused if it is not in force, or for a used boot or build."""
+    """Return how ktrial recognised the arm.
+
+    Raise Refused if the arm is not in force, or if this boot or build was used before.
+    """
     facts = app.best_session("recognising the arm").facts(facts_needed(stored.arms))
     refuse_used_boot(due, past.records, facts.value("boot.id"))
     refuse_used_build(due, past.log, facts)
@@ -164,7 +170,7 @@ def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_da
 
 
 def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool) -> Prepared:
-    """Prepare this machine for the visit; raise Refused if an arm would differ from the trial's start."""
+    """Prepare this machine for the visit. Raise Refused if an arm is no longer as it was at the start."""
     ready = prepare(app, file_of_visit(stored.file, due), allow_dangerous=allow_dangerous)
     changed = changed_arm(stored, due, ready.arms)
     if changed is not None:

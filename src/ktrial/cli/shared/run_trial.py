@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs trials from protocols, for `ktrial try`, `ktrial trial` and other verbs."""
+"""Runs trials from protocols, for `ktrial try`, `ktrial trial` and other commands."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Venue(Protocol):
     def begin(self, protocol: TrialProtocol) -> StoredTrial: ...
 
     def changed(self, stored: StoredTrial) -> str | None:
-        """Return the first arm that would differ from the trial's start; raise Refused for other changes."""
+        """Return the first arm that is no longer as it was at the start; raise Refused for other changes."""
 
     def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
         """Continue the trial until it ends or is interrupted."""

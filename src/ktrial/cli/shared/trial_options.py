@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the verbs that make a trial protocol from their arguments."""
+"""The options of commands that make a trial protocol from their arguments."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def refuse_shape(options: Mapping[str, Any]) -> None:
 def protocol_file(
     name: str, suite: str | None, own: tuple[str, ...] | None, options: Mapping[str, Any], **more: Any
 ) -> TrialFile:
-    """Return the protocol that these options describe; `more` are fields that the verb sets."""
+    """Return the protocol that these options describe; `more` are fields that the command sets."""
     from ktrial.trial.protocol.from_words import pairs
 
     return template_file(
@@ -125,7 +125,7 @@ def protocol_file(
 def template_file(
     name: str, own: tuple[str, ...] | None, options: Mapping[str, Any], design: Mapping[str, Any], **more: Any
 ) -> TrialFile:
-    """Return a protocol with what all these verbs share, such as the command and the effect to detect."""
+    """Return a protocol with what all these commands share, such as the program and the effect to detect."""
     import msgspec
 
     from ktrial.trial.protocol.file import DesignFile, TrialFile

@@ -52,7 +52,7 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
 
 
 def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
-    """Raise every error that shows without measuring; for guests check only what the trial would measure."""
+    """Raise every error that ktrial can find without measuring; for guests check only what the trial would measure."""
     suite, benchmarks = _what_to_measure(app, file)
     if file.guest is None:
         look_over(app, file, suite, benchmarks, allow_dangerous=allow_dangerous)
@@ -61,7 +61,7 @@ def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
 
 
 def agree_to_blindness(forecast: TrialForecast, *, anyway: bool, ask: bool) -> None:
-    """Raise Refused if the trial cannot detect the effect and the user does not want to continue anyway."""
+    """Raise Refused if the trial cannot detect the effect, unless the user wants to continue anyway."""
     if anyway:
         return
     if not ask or not is_terminal():

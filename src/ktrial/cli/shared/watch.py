@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ktrial watch` shares: it parses rates and limits, chooses the folder, and prints lines and events."""
+"""What `ktrial watch` uses to parse rates and limits, choose the folder, and print lines and events."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def refuse_on_host(
 ) -> None:
     """Raise BadInput for options that would record this machine instead of the guest, or make the watch endless.
 
-    `ends`: the watch ends with a program or after a time.
+    `ends` is true if the watch ends with a program or after a time.
     """
     if host is None:
         return
@@ -101,7 +101,10 @@ def refuse_on_host(
 
 
 def untraced(why: str) -> str:
-    """Return the warning that tracing failed; it comes at the start, when the user can still do something about it."""
+    """Return the warning that tracing failed.
+
+    It comes at the start, when the user can still do something about it.
+    """
     return clean(f"not tracing events: {why}") + "\n"
 
 

@@ -46,7 +46,7 @@ def draws(wanted: bool | None, *, as_json: bool, shares_terminal: bool) -> bool:
 
 
 class LivePicture:
-    """Draws once a second on stderr; `frames_told`: a log contains frames."""
+    """Draws once a second on stderr; `frames_told` is true if a log contains frames."""
 
     def __init__(
         self, title: str, symptoms: Mapping[str, Symptom], *, program: bool, frames_told: bool = False
@@ -81,7 +81,7 @@ class LivePicture:
 
 
 class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `ktrial watch`. `live`: whether to draw in place; None: ktrial decides."""
+    """The options of `ktrial watch`. `live` is whether to draw in place; with None ktrial decides."""
 
     wanted: WatchRequest
     words: tuple[str, ...] | None

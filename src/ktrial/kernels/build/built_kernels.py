@@ -55,7 +55,7 @@ class BuiltKernels:
 
     @staticmethod
     def unused(used: Path) -> list[Path]:
-        """Return the build folders beside `used` whose last use was more than UNUSED_DAYS before that of `used`."""
+        """Return the build folders beside `used` that were last used more than UNUSED_DAYS before `used`."""
 
         def last_s(folder: Path) -> float:
             for place in (folder / RECORD, folder):

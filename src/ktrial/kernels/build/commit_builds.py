@@ -67,7 +67,10 @@ class CommitHistory:
         ]
 
     def git(self, *words: str, what: str | None = None, folder: Path | None = None) -> str:
-        """Return git's output. If git fails, raise BadInput with the message `what`, or KtrialError without `what`."""
+        """Return git's output.
+
+        If git fails, raise BadInput with the message `what` or, if there is no `what`, KtrialError.
+        """
         place = folder or self.folder
         try:
             done = subprocess.run(

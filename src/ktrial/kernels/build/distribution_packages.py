@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds a distribution's source package with its own packaging: debian/rules, an RPM spec, a PKGBUILD.
 
-The kernels in the built packages are identified.
+Afterwards ktrial identifies the kernels in the built packages.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class OwnPackaging:
         return variables | ({} if cached is None else {"PATH": f"{cached}:{os.environ.get('PATH', os.defpath)}"})
 
     def left(self) -> list[Path]:
-        """Return the packages that lie where this packaging leaves them."""
+        """Return the packages in the folder to which this packaging writes them."""
         return sorted(path for pattern in _LEFT[self.found.packaging] for path in self.out.glob(pattern))
 
 

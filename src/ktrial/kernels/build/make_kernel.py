@@ -67,9 +67,9 @@ def make_variables(
 
 
 def with_places_left_out(make: Mapping[str, str], symbols: Mapping[str, str], *places: str) -> dict[str, str]:
-    """Return make's variables with flags that keep this machine's paths out of debug information and Rust code.
+    """Return make's variables, with flags that keep this machine's paths out of debug information and Rust code.
 
-    Builds in any folder then give the same kernel. Without debug information and Rust no flags are needed.
+    Builds in any folder then give the same kernel. Without debug information and Rust the flags are not needed.
     """
     found = dict(make)
     additions = []

@@ -22,7 +22,7 @@ _DEB_LEFT = ("../*.deb", *(f"../*{suffix}" for suffix in _TOLD))
 
 
 class Packing(NamedTuple):
-    """How to build a kind of package: make's target, the programs it runs, its output files, more variables for it."""
+    """A kind of package: make's target that builds it, the programs it runs, its output files, and extra variables."""
 
     target: str
     programs: tuple[str, ...]

@@ -134,7 +134,7 @@ class KernelBuild:
 def check_room(folder: Path, wanted: Sequence[Mapping[str, str]], jobs: int, used_bytes: int = 0) -> None:
     """Raise Refused if disk space or memory will most likely not suffice for these builds, one after the other.
 
-    `used_bytes` already exist in the folder.
+    `used_bytes` is the space that the folder already takes.
     """
     existing = next(one for one in (folder, *folder.parents) if one.exists())
     needed, free = sum(map(room_of, wanted)) - used_bytes, shutil.disk_usage(existing).free

@@ -217,7 +217,7 @@ def _only_folder(part: Path, archive: Path) -> Path:
 
 
 def _copy(opened: Opened, into: Path) -> None:
-    """Hard-link files of the cache, which are only ever replaced; copy the user's files."""
+    """Hard-link files of the cache, which ktrial never modifies in place; copy the user's files."""
     if opened.ours:
         _run(["cp", "-al", str(opened.folder), str(into)])
         return

@@ -205,7 +205,7 @@ def _lacking(definition: Definition, least: int, values: Mapping[str, str]) -> l
 
 
 def _one(term: Expression, at: int | None, values: Mapping[str, str], tree: KnownSymbols, depth: int) -> str:
-    """Describe an unmet condition; for a symbol, add what that symbol itself lacks."""
+    """Describe an unmet condition. If it is a symbol, add what that symbol itself lacks."""
     text = show_expression(term)
     if term.kind == "word":
         if term.text not in tree:

@@ -42,7 +42,10 @@ def own_build_id(kernel: bytes) -> bytes | None:
 
 
 def own_note(kernel: bytes, owner: bytes, kind: int) -> bytes | None:
-    """Return the content of the kernel's own note, not of embedded programs; None unless it is unique."""
+    """Return the content of the kernel's own note; None unless there is exactly one.
+
+    Programs embedded in the kernel, such as the vDSO, have notes too, which don't count.
+    """
     name = owner + b"\0" * (4 - len(owner) % 4)
     length = re.escape(struct.pack("<I", len(owner) + 1))
     pattern = re.compile(length + b"(....)" + re.escape(struct.pack("<I", kind) + name), re.DOTALL)

@@ -90,7 +90,7 @@ _AT_BOOT = "PREEMPT_DYNAMIC"
 
 
 class _Notes(NamedTuple):
-    """Build ID, whether type information is inside, and the LTO note; None if the kernel doesn't say."""
+    """Build ID, presence of type information, and the LTO note; None if the kernel doesn't state it."""
 
     build_id: bytes | None
     btf: bool | None

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the patch that adds targets to a kernel tree, from the tree's own structure. Pure: texts in, texts out.
+"""Makes the patch that adds targets to a kernel tree, from the tree's own structure.
 
-The added lines stand between marks, so that ktrial can remove them exactly; the patch is a unified diff.
+It reads and writes no file: it takes texts and returns texts. The added lines stand between marks, so that ktrial can
+remove them exactly. The patch is a unified diff.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text added to a kernel tree for its targets: Kconfig entries, compiler flags, required CPU features. Pure."""
+"""The text added to a kernel tree for its targets: Kconfig entries, compiler flags, required CPU features."""
 
 from __future__ import annotations
 
