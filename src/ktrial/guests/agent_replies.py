@@ -34,7 +34,7 @@ _DECODER = msgspec.json.Decoder(Reply)
 
 
 def read_replies(data: bytes) -> dict[int, Reply]:
-    """Return the replies by number, without a last line that was cut off. Raise UnreadableOutput."""
+    """Return the replies by number, without a last line that was cut off. Raise UnreadableOutput for anything else."""
     found: dict[int, Reply] = {}
     for number, line in enumerate(data.split(b"\n")[:-1], start=1):
         try:

@@ -42,7 +42,7 @@ def numbered(session: int, content: bytes) -> bytes:
 
 
 def number_of(content: bytes) -> tuple[int, bytes]:
-    """Return the session that a frame belongs to, and the rest of its content. Raise Garbled."""
+    """Return the session that a frame belongs to, and the rest of its content. Raise Garbled if it names none."""
     if len(content) < _NUMBER.size:
         raise Garbled(f"a frame lacks the number of its session: {content!r}")
     return _NUMBER.unpack_from(content)[0], content[_NUMBER.size :]

@@ -283,7 +283,7 @@ def _read_past(descriptors: list[int]) -> ProgramPast | None:
 
 
 class KeptGuest:
-    """A kept guest, reserved for this command until it is closed. Raise Busy, FileNotFoundError."""
+    """A kept guest, reserved for this command until it is closed. Raise Busy if another command uses it."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -98,7 +98,7 @@ def forecast(
     budget: int = BUDGETS["default"],
     comparisons: int = 1,
 ) -> Forecast:
-    """Return the forecast of a trial. Raises BadInput if the budget is too small for any verdict."""
+    """Return the forecast of a trial. Raise BadInput if the budget is too small for any verdict."""
     sd = block_sd(differences)
     needed = blocks_to_detect(sd, detect)
     affordable = [cap for cap in LOOKS if cap <= budget]

@@ -68,7 +68,7 @@ class Decision(NamedTuple):
 
 
 def cap_of(blocks: int) -> int:
-    """Return the smallest cap of the table with at least this many blocks. Raises BadInput above the largest."""
+    """Return the smallest cap of the table with at least this many blocks. Raise BadInput above the largest."""
     for cap in LOOKS:
         if cap >= blocks:
             return cap
@@ -83,7 +83,7 @@ def row_of(alpha: float, comparisons: int) -> int:
 
 
 def looks(cap: int, row: int = 1) -> Mapping[int, int]:
-    """Return the number of blocks at each deciding look, with its critical index. Raises BadInput if there is none."""
+    """Return the number of blocks at each deciding look, with its critical index. Raise BadInput if there is none."""
     if cap not in CRITICAL:
         raise BadInput(f"cap: expected one of {', '.join(map(str, LOOKS))}, got {cap}")
     found = _looks(cap, row)

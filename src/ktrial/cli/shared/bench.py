@@ -71,7 +71,7 @@ def own_words(ctx: click.Context) -> tuple[str, ...] | None:
 
 
 def program_of(word: str) -> Path:
-    """Return the path of a program that the user named. Raises BadInput."""
+    """Return the path of a program that the user named. Raise BadInput if there is none."""
     found = shutil.which(word)
     if found is None:
         raise BadInput(f"{word}: no such program", hint="give its path, or install it in PATH")
@@ -188,7 +188,7 @@ def give_programs_of(app: App, suite: str | None) -> None:
 
 
 def _in_guest(app: App, host: GuestHost, own: OwnBenchmark) -> OwnBenchmark:
-    """Return the benchmark with its programs' paths in the guest. Raises BadInput if the guest lacks one."""
+    """Return the benchmark with its programs' paths in the guest. Raise BadInput if the guest lacks one."""
     import msgspec
 
     from ktrial.bench.guest_tools import guest_path

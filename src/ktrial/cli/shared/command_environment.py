@@ -27,7 +27,7 @@ clean_env_option = click.option("--clean-env", is_flag=True, help="Pass CMD only
 
 
 def named_variables(given: Sequence[str]) -> dict[str, str]:
-    """Parse `--env NAME=VALUE`, or `--env NAME` with the shell's value. Raises BadInput."""
+    """Parse `--env NAME=VALUE`, or `--env NAME` with the shell's value. Raise BadInput if the shell has none."""
     from ktrial.trial.protocol.from_words import pair
 
     return dict(pair(one, "--env") if "=" in one else (one, _of_shell(one)) for one in given)
@@ -52,7 +52,7 @@ def shell_environment(app: App, *, clean: bool = False) -> PassedEnvironment:
 
 
 def started_environment(variables: Sequence[str], *, clean: bool) -> dict[str, str]:
-    """Return the environment of a program that `watch` or `frames` starts. Raises BadInput."""
+    """Return the environment of a program that `watch` or `frames` starts."""
     from ktrial.bench.environment import basic_variables
 
     return {**(basic_variables(os.environ) if clean else os.environ), **named_variables(variables)}

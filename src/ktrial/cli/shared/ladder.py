@@ -65,7 +65,7 @@ def in_guests(template: TrialFile, ladder: Ladder, kernels: Mapping[str, str], o
 def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
     """Make a tier use the kernel of the tier below if its own would be identical. Builds nothing.
 
-    Raises if a kernel cannot be built, or if there are too few blocks for the tiers that are certain to run.
+    Raise if a kernel cannot be built, or if there are too few blocks for the tiers that are certain to run.
     """
     from ktrial.studies.ladder.ladder import ladder_trial, surely_run, with_own_kernels
 

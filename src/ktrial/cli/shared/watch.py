@@ -32,7 +32,7 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:Hz)?")
 
 
 def rates(words: Sequence[str]) -> dict[str, float]:
-    """Parse `vmstat_all=50Hz` for each source. Raises BadInput."""
+    """Parse `vmstat_all=50Hz` for each source. Raise BadInput for other text."""
     rate_of = {}
     for word in words:
         source, equals, rate = word.partition("=")
@@ -44,7 +44,7 @@ def rates(words: Sequence[str]) -> dict[str, float]:
 
 
 def least(words: Sequence[str]) -> dict[str, float]:
-    """Parse `block-io=10ms` for each kind, `block-io:vda=2ms` for one device. Raises BadInput."""
+    """Parse `block-io=10ms` for each kind, `block-io:vda=2ms` for one device. Raise BadInput for other text."""
     limits = {}
     for word in words:
         kind, equals, length = word.partition("=")

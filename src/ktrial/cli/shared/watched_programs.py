@@ -65,7 +65,7 @@ class LinesAtEnd:
 def watched_program(
     app: App, words: Sequence[str], limit_s: float, *, variables: Sequence[str], clean: bool, as_json: bool
 ) -> HeldProgram | GuestProgram:
-    """Return a program of the user, stopped until the watch lets it run. Raises BadInput.
+    """Return a program of the user, stopped until the watch lets it run. Raise BadInput if it cannot start.
 
     In a guest it gets none of the shell's variables.
     """
@@ -87,7 +87,7 @@ def watched_program(
 
 
 def frame_loop(app: App, kind: str, limit_s: float) -> Loop:
-    """Start a frame loop and return it with its lines; it ends when nobody reads them. Raises BadInput."""
+    """Start a frame loop and return it with its lines; it ends when nobody reads them."""
     if app.host is not None:
         lines = LinesAtEnd()
         argv = (_AGENT_THERE, *loop_arguments(kind, limit_s, {"reserve_bytes": GUEST_RESERVE_BYTES}))

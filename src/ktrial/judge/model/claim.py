@@ -93,7 +93,7 @@ class ClaimedNumber(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_claim(text: str) -> Claim:
-    """Parse `OUTCOME CHANGE` or `ARM: OUTCOME CHANGE`. Raises BadInput with examples."""
+    """Parse `OUTCOME CHANGE` or `ARM: OUTCOME CHANGE`. Raise BadInput with examples."""
     arm, colon, rest = text.partition(": ")
     statement = (rest if colon else text).strip()
     found = None
@@ -122,7 +122,7 @@ def parse_printed(text: str | float) -> ClaimedNumber:
 
 
 def parse_change(text: str, unit: Unit | None, direction: Direction | None, margin: float = 0.02) -> Stated:
-    """Parse a change into the ranges that it can mean for an outcome of this unit. Raises BadInput with examples."""
+    """Parse a change into the ranges that it can mean for an outcome of this unit. Raise BadInput with examples."""
     found = _CHANGE.fullmatch(text.strip())
     if found is None:
         raise BadInput(f"cannot read the change {text!r}", hint=f"write {GRAMMAR}")
