@@ -106,12 +106,12 @@ def _refuse(arms: Sequence[Arm]) -> None:
     if lost:
         raise BadInput(
             f"--pool: the machine of {len(lost)} of {len(runs)} runs is unknown, starting with {lost[0].name}",
-            hint="add a column hostname, host or machine (ktrial's own results are told apart by CPU and memory)",
+            hint="add a column hostname, host or machine to the file",
         )
     machines = {run.machine for run in runs}
     if len(machines) == 1:
         raise BadInput(
-            f"--pool: all runs are from one machine, {machines.pop()}", hint="omit --pool, or add other machines"
+            f"--pool: all runs are from one machine, {machines.pop()}", hint="leave out --pool, or add other machines"
         )
 
 

@@ -90,7 +90,7 @@ def gather_again(sources: Sequence[AskedSource], results: ReadResults, reading: 
         for name in source.sessions:
             if name not in there:
                 raise UnknownName(
-                    "session", name, there, hint="the comparison was made from sessions that are not here"
+                    "session", name, there, hint="import a bundle that has this session of the comparison"
                 )
         if source.files:
             arms, _ = _of_files(source.name, [one.path for one in source.files], reading)
@@ -138,13 +138,13 @@ def pick_control(arms: Sequence[Arm], wanted: str | None) -> tuple[Arm, tuple[Ar
     """Return the control (the first arm, unless one is named) and all others."""
     names = [arm.name for arm in arms]
     if wanted is not None and wanted not in names:
-        raise UnknownName("arm", wanted, names, hint=f"there are {', '.join(names)}")
+        raise UnknownName("arm", wanted, names, hint=f"arms: {', '.join(names)}")
     if len(arms) < 2:
         what = f"there is only one group, {names[0]}" if names else "there is no group"
         raise BadInput(
             f"{what}; a comparison needs two",
-            hint="name another label, session or file, or the column that names the groups: --by COLUMN"
-            " (tables need one row for each run, not one column for each group)",
+            hint="name another label, session or file; for groups within a table add --by COLUMN"
+            " or, if each group is a column, --groups COLUMN,COLUMN",
         )
     control = next(arm for arm in arms if arm.name == wanted) if wanted is not None else arms[0]
     return control, tuple(arm for arm in arms if arm is not control)

@@ -305,7 +305,7 @@ class KeptGuest:
         past = _read_past(descriptors)
         if message.kept is None or past is None:
             self.close()
-            raise KtrialError(f"another version of ktrial keeps the guest {name}", hint="end it and boot it again")
+            raise KtrialError(f"the guest {name} belongs to another version of ktrial", hint="end it and boot it again")
         #: The description of the guest, and the history of an exact one.
         self.kept, self.past = message.kept, past
 

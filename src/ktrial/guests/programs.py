@@ -66,7 +66,7 @@ def _add(path: str, found: GuestFiles, place: str) -> None:
         _add_interpreters(path, data, found)
         return
     if not data.startswith(MAGIC):
-        raise BadInput("is neither a program nor a script", file=path)
+        raise BadInput("neither a program nor a script", file=path)
     elf = Elf(data, path)
     _check_architecture(elf, path, found.architecture)
     if elf.interpreter is not None:
@@ -78,7 +78,9 @@ def _check_architecture(elf: Elf, path: str, wanted: str) -> None:
     foreign = wanted != host_architecture()
     hint = f"give the path of a static program for {wanted}, or use `-- ktrial-agent`" if foreign else None
     if elf.machine != wanted:
-        raise BadInput(f"cannot run in the guest: it is for {elf.machine}, the guest is {wanted}", file=path, hint=hint)
+        raise BadInput(
+            f"cannot run in the guest: the program is for {elf.machine}, the guest is {wanted}", file=path, hint=hint
+        )
     if foreign and elf.interpreter is not None:
         raise BadInput(f"needs libraries for {wanted}, which this machine lacks", file=path, hint=hint)
 

@@ -21,7 +21,7 @@ def guest_shape(memory: str, cpus: int | None, append: tuple[str, ...], mode: Mo
     if mode == "exact" and cpus not in (None, 1):
         raise BadInput(
             f"--cpus {cpus}: an exact guest has one CPU",
-            hint="omit --cpus: the emulator runs CPUs in turn, so comparing several means nothing",
+            hint="leave out --cpus, or use --mode kvm for several CPUs",
         )
     return Shape(
         mode=mode or "emulated", memory_bytes=memory_bytes, cpus=cpus or (1 if mode == "exact" else 2), append=append

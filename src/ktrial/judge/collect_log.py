@@ -26,7 +26,7 @@ from ktrial.kit.errors import BadInput
 from ktrial.machine.gates import Readings
 
 Scores = Mapping[int, Mapping[str, float]]
-_DAMAGED = "the log of this trial is damaged"
+_DAMAGED = "use an intact copy of the log; this one is damaged"
 
 
 class Trial(NamedTuple):
@@ -87,7 +87,7 @@ class Pairs(NamedTuple):
 def collect(log: TrialLog) -> Trial:
     """Return the current state of the trial. Raise BadInput for a log that contradicts itself."""
     if not log or not isinstance(log[0], Protocol):
-        raise BadInput("this trial has no protocol", hint="the first event of its log must be the protocol")
+        raise BadInput("this trial has no protocol", hint="make the protocol the first event of its log")
     protocol = log[0]
     drawn: dict[int, BlockDrawn] = {}
     of_block: list[RunEnded | ReadingsTaken | BlockVoided] = []
@@ -100,9 +100,7 @@ def collect(log: TrialLog) -> Trial:
             ended = event.reason
         elif isinstance(event, Extended):
             if not protocol.extend or ended is None:
-                raise BadInput(
-                    "the trial was extended although its protocol forbids it or it had not ended", hint=_DAMAGED
-                )
+                raise BadInput("cannot extend the trial: its protocol forbids it, or it had not ended", hint=_DAMAGED)
             ended, extended = None, event.blocks
         elif isinstance(event, RunEnded | ReadingsTaken | BlockVoided) and event.block is not None:
             if event.block not in drawn or event.arm not in drawn[event.block].order:
@@ -125,7 +123,7 @@ def _readings(valid: Iterable[RunEnded | ReadingsTaken | BlockVoided]) -> dict[s
 def _is_new(event: BlockDrawn, drawn: Mapping[int, BlockDrawn], protocol: Protocol) -> None:
     known = {arm.name for arm in protocol.arms}
     if event.block in drawn or not set(event.order) <= known or len(set(event.order)) != len(event.order):
-        raise BadInput(f"block {event.block} was drawn twice or has arms that this trial lacks", hint=_DAMAGED)
+        raise BadInput(f"block {event.block} was drawn twice, or has arms that the protocol lacks", hint=_DAMAGED)
 
 
 def _complete(protocol: Protocol, drawn: Mapping[int, BlockDrawn], runs: tuple[RunEnded, ...]) -> tuple[int, ...]:

@@ -54,7 +54,7 @@ def block_sd(differences: Sequence[float]) -> float:
     """Return the spread of block differences for planning, from at least two A/A blocks (both arms the same)."""
     values = as_array(differences)
     if len(values) < 2 or not np.isfinite(values).all():
-        raise BadInput(f"cannot compute a spread from {len(values)} A/A blocks", hint="measure ten blocks")
+        raise BadInput(f"cannot estimate the noise from {len(values)} blocks", hint="measure ten blocks")
     return _PILOT_FACTOR * max(float(values.std(ddof=1)), _MAD * float(np.median(np.abs(values))))
 
 
@@ -141,7 +141,7 @@ def _has_look(cap: int, comparisons: int) -> bool:
 def runs_per_visit(switch_s: float, run_s: float, run_sd: float | None = None, visit_sd: float | None = None) -> int:
     """Return the most efficient number of runs per visit for these costs. Unknown spreads count as equal."""
     if switch_s < 0 or run_s <= 0:
-        raise BadInput(f"cannot plan with a switch of {switch_s:g} s and a run of {run_s:g} s")
+        raise BadInput(f"cannot plan a trial with {switch_s:g} s for a change and {run_s:g} s for a run")
     ratio = 1.0 if run_sd is None or visit_sd is None else math.inf if visit_sd == 0 else run_sd / visit_sd
     wanted = math.sqrt(switch_s / run_s) * ratio
     return _MOST_RUNS_PER_VISIT if wanted >= _MOST_RUNS_PER_VISIT else max(1, round(wanted))
@@ -154,7 +154,7 @@ def is_warm(score: float, following: Sequence[float], robust_sd: float) -> bool:
 
 def _blocks(z: float, sd: float, log_effect: float) -> int:
     if not math.isfinite(sd) or sd < 0:
-        raise BadInput(f"cannot plan with a spread of {sd}")
+        raise BadInput(f"cannot plan a trial: the spread of its blocks is {sd}")
     # Slightly less, so that rounding alone never costs a block.
     return max(FEWEST_BLOCKS, math.ceil(_LOOKING_FACTOR * (z * sd / log_effect) ** 2 + _LOOKING_BLOCKS - 1e-9))
 

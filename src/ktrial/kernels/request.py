@@ -48,11 +48,9 @@ class Fragment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     def check(self) -> None:
         for name, value in [*self.symbols.items(), *(pair for more in self.arch.values() for pair in more.items())]:
             if not _SYMBOL.fullmatch(name) or name.startswith(_PREFIX):
-                raise BadInput(f"{name!r} is not a symbol", hint="write it without CONFIG_")
+                raise BadInput(f"{name!r} is not a valid symbol", hint="write it without CONFIG_")
             if "\n" in value or not value:
-                raise BadInput(
-                    f"{name}: {value!r} is not a value of a symbol", hint='write y, m, n, a number or "text"'
-                )
+                raise BadInput(f"{name}: {value!r} is not a valid value", hint='write y, m, n, a number or "text"')
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -143,7 +141,7 @@ def united(wishes: Iterable[Wish]) -> dict[str, Wish]:
         if other is not None and not same_value(other.value, wish.value) and wish.by != BY_HAND:
             raise Contradiction(
                 f"{other.by} wants {wish.symbol}={other.value}, {wish.by} wants {wish.symbol}={wish.value}",
-                hint=f"drop one of them, or decide with --set {wish.symbol}=…",
+                hint=f"leave out one of them, or decide with --set {wish.symbol}=…",
             )
         if other is not None and not same_value(other.value, wish.value):
             raise Contradiction(f"--set {wish.symbol}={other.value} contradicts --set {wish.symbol}={wish.value}")
@@ -160,7 +158,7 @@ def check_choices(wishes: Mapping[str, Wish], choices: Mapping[str, Sequence[str
         rival = next((one for one in chosen if one != name), None)
         if rival is not None:
             raise Contradiction(
-                f"{name} ({wish.by}) and {rival} ({wishes[rival].by}) exclude each other", hint="drop one of them"
+                f"{name} ({wish.by}) and {rival} ({wishes[rival].by}) exclude each other", hint="leave out one of them"
             )
 
 

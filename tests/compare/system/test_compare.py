@@ -159,7 +159,7 @@ def test_claims_about_a_table(place: Path) -> None:
     [
         (("compare", "before.json"), "only one group"),
         (("compare", "before.json", "after.json"), "both before.json and after.json have the label"),
-        (("compare", *TABLE, "--control", "zebra"), "there are stock, bore"),
+        (("compare", *TABLE, "--control", "zebra"), "arms: stock, bore"),
         (("compare", "nothing", "other"), "labels: none"),
         (("compare", "a=./gone.json", "b=after.json"), "gone.json: no such file"),
         (("compare", "a=gone-*.json", "b=after.json"), "no such file or session"),
@@ -172,7 +172,7 @@ def test_claims_about_a_table(place: Path) -> None:
         (("compare", "wakeup.csv", "--by", "color", "--value", "wakeup_p50_us"), "use one of: "),
         (("compare", *TABLE, "--by", "color"), "--by: expected one value, got kernel and color"),
         (("claim", "p50 much", *TABLE), "'p50 -43%'"),
-        (("claim", "zebra -5%", *TABLE), "there are wakeup.wakeup_p50"),
+        (("claim", "zebra -5%", *TABLE), "outcomes: wakeup.wakeup_p50"),
         (("claim", "p50 -5%"), "no data to check the claim against"),
         (("claim", "gone.toml"), "no such file"),
         (("power",), "unknown noise"),

@@ -182,7 +182,7 @@ def test_what_a_keeper_of_another_version_keeps_is_not_taken(house: House) -> No
     os.close(descriptor)
     guest._receive()
     guest.close()
-    with pytest.raises(KtrialError, match="another version of ktrial keeps the guest"):
+    with pytest.raises(KtrialError, match="belongs to another version of ktrial"):
         KeptGuest("lab")
 
 

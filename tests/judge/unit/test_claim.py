@@ -99,7 +99,7 @@ def test_impossible_changes(text: str) -> None:
 
 
 def test_a_word_that_does_not_tell_the_way() -> None:
-    with pytest.raises(BadInput, match="unknown whether better means lower or higher"):
+    with pytest.raises(BadInput, match="cannot tell whether better means lower or higher"):
         parse_change("5% better", "score", None)
     assert parse_change("lower", "score", None).ranges[0].high == 0
     assert not parse_change("lower", "score", None).sized

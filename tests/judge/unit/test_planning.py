@@ -41,9 +41,9 @@ def test_the_spread_of_a_pilot_is_taken_larger() -> None:
     # Most of these are equal: by hand, sum of squares 0.09 less 3 times 0.1 squared, by two.
     assert block_sd((0.0, 0.0, 0.3)) == pytest.approx(1.25 * math.sqrt(0.06 / 2))
     assert block_sd((0.1, -0.1)) == pytest.approx(1.25 * 1.4826 * 0.1)
-    with pytest.raises(BadInput, match="1 A/A blocks"):
+    with pytest.raises(BadInput, match="from 1 blocks"):
         block_sd([0.1])
-    with pytest.raises(BadInput, match="2 A/A blocks"):
+    with pytest.raises(BadInput, match="from 2 blocks"):
         block_sd([0.1, math.nan])
 
 
@@ -55,7 +55,7 @@ def test_smallest_effect_and_blocks_to_detect_are_inverse() -> None:
 
 @pytest.mark.parametrize("sd", [-0.01, math.inf, math.nan])
 def test_what_is_no_spread_plans_nothing(sd: float) -> None:
-    with pytest.raises(BadInput, match="cannot plan with a spread of"):
+    with pytest.raises(BadInput, match="cannot plan a trial: the spread of"):
         blocks_to_detect(sd, 0.05)
 
 

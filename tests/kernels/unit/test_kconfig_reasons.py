@@ -194,7 +194,7 @@ def test_what_is_known_of_symbols(tree: KnownSymbols) -> None:
 
 
 def test_what_is_no_tree(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="is not a kernel tree: Kconfig is missing"):
+    with pytest.raises(BadInput, match="not a kernel tree: Kconfig is missing"):
         KnownSymbols(tmp_path, {})
     (tmp_path / "Kconfig").write_text("endmenu\n")
     with pytest.raises(BadInput, match="Kconfig:1: 'endmenu' is not the end of a menu: none has begun"):

@@ -105,8 +105,8 @@ def test_what_cannot_be_written_leaves_the_tree_as_it_was(tree: Path, monkeypatc
 @pytest.mark.parametrize(
     "harm, said",
     [
-        (lambda tree: (tree / KCONFIG).unlink(), "is not a kernel tree: arch/x86/Kconfig.cpu is missing"),
-        (lambda tree: (tree / KCONFIG).write_bytes(b"\xff\n"), "is not UTF-8 text"),
+        (lambda tree: (tree / KCONFIG).unlink(), "not a kernel tree: arch/x86/Kconfig.cpu is missing"),
+        (lambda tree: (tree / KCONFIG).write_bytes(b"\xff\n"), "not UTF-8 text"),
         (lambda tree: (tree / KCONFIG).write_bytes(b"config A\r\n"), "CRLF or missing line ends"),
         (lambda tree: (tree / KCONFIG).write_text("nothing\n"), "it defines no symbol"),
     ],
@@ -129,7 +129,7 @@ def test_a_file_that_leads_out_of_the_tree_is_not_touched(tree: Path, tmp_path: 
 @pytest.mark.parametrize(
     "argv, status, said",
     [
-        (("uarch", "patch", "/nowhere"), 2, "/nowhere: is not a folder"),
+        (("uarch", "patch", "/nowhere"), 2, "/nowhere: not a folder"),
         (("uarch", "patch", ".", "--verify", "zen3"), 2, "--verify requires --apply"),
         (("uarch", "patch", ".", "--check", "-o", "x"), 2, "cannot combine -o with --check"),
         (("uarch", "flags", "x86-64-v4"), 2, "use x86-64-v3"),

@@ -103,7 +103,7 @@ def test_what_is_counted_or_timed_may_be_0_and_not_less(unit: str) -> None:
 
 
 def test_pgbench_without_a_report_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"f\.txt: contains no report of pgbench"):
+    with pytest.raises(BadInput, match=r"f\.txt: no report of pgbench in this file"):
         pgbench.read(b"nothing of it\n", "f.txt", ImportOptions())
 
 

@@ -361,7 +361,7 @@ def test_the_comparison_of_a_trial_is_reported_and_packed(machine: FakeRoot, fol
     assert check(machine, "found.tar.zst") == (0, [])
     change_document(Path("found.json"), lambda one: one["outcomes"][0]["contrasts"][0].update(verdict="worse"))
     ran = machine.run("--store", "a.db", "publish", "found.json", "--data", "-o", "other")
-    assert "the comparison differs from the present one of trial" in ran.err
+    assert "the comparison no longer matches trial" in ran.err
 
 
 def test_a_trial_that_is_not_there_is_not_published(machine: FakeRoot, folder: Path) -> None:

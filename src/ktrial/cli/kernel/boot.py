@@ -26,10 +26,10 @@ _LIMIT = "60s"
 @click.option(
     "--tool", "tools", multiple=True, metavar="NAME|PATH", help="Extra program to put into the guest. Repeatable."
 )
-@click.option("--module", "modules", multiple=True, metavar="NAME", help="Load this kernel module first. Repeatable.")
+@click.option("--module", "modules", multiple=True, metavar="NAME", help="Kernel module to load first. Repeatable.")
 @click.option("--memory", default="1GiB", show_default=True, metavar="SIZE", help="Memory of the guest.")
 @click.option("--cpus", type=click.IntRange(1, _MOST_CPUS), help="CPUs of the guest.  [2; 1 if exact]")
-@click.option("--append", multiple=True, metavar="WORDS", help="Add words to the kernel's command line. Repeatable.")
+@click.option("--append", multiple=True, metavar="WORDS", help="Words to add to the kernel's command line. Repeatable.")
 @click.option("--mode", type=click.Choice(_MODES), help="How to run the guest.  [kvm if it works, otherwise emulated]")
 @click.option("--keep", metavar="NAME", help="Keep the guest as host for `ktrial --host guest:NAME …` (or exact:NAME).")
 @click.option("--limit", metavar="TIME", help="Time limit of the guest.  [60s; none with --keep]")
@@ -58,11 +58,12 @@ def command(
     ktrial kernel boot running --keep lab           # then: ktrial --host guest:lab COMMAND
 
     KERNEL is `running`, an installed version, an image, a package (.deb, .rpm, .pkg.tar), or a folder with one
-    kernel. The guest has no disk and no network. With --mode exact its clock counts instructions; ktrial boots it
-    twice and requires identical output. With --keep it runs until Ctrl-C or --limit and serves other commands.
+    kernel. The guest has no disk and no network. With --mode exact, the guest's clock counts instructions; ktrial
+    boots two guests and requires identical output. With --keep, the guest runs until Ctrl-C or --limit, and other
+    commands can use it.
 
-    The exit status is PROGRAM's own; 128 plus the signal's number if a signal killed it; 127 if it does not exist,
-    126 if it cannot run, 124 if --limit passed, 125 if the guest failed.
+    The exit status is PROGRAM's own, or 128 plus the number of the signal that killed PROGRAM. It is 124 if --limit
+    passed, 125 if the guest failed, 126 if PROGRAM cannot run, and 127 if PROGRAM does not exist.
     """
     from ktrial.bench.guest_tools import GuestFailed, Job
     from ktrial.cli.shared.kept_guests import check, keep_guest

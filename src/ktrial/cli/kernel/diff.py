@@ -21,8 +21,8 @@ _MEMORY_BYTES = 1 << 30
 def command(app: App, before: str, after: str, boots: bool, limit: str, as_json: bool) -> None:
     """Show how two kernels differ: version, compiler and other properties, and every symbol of their configurations.
 
-    Name kernels as for `ktrial kernel inspect`. A symbol that a configuration lacks is shown as -, one that is off
-    as n.
+    Name kernels as for `ktrial kernel inspect`. A symbol that a configuration lacks is shown as -, and a symbol
+    that is off as n.
     """
     from ktrial.kernels.images.images import read_kernel
     from ktrial.kernels.images.text import diff_json, diff_text

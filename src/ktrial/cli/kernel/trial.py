@@ -66,7 +66,7 @@ _LIMIT_BYTES = 1 << 20
     "--cap",
     type=click.IntRange(7),
     metavar="BLOCKS",
-    help="Maximum number of blocks (one visit to each configuration).",
+    help="Maximum number of blocks (rounds of all configurations).",
 )
 @seed_option()
 @click.option("--dry-run", is_flag=True, help="Print the protocol; build and boot nothing.")

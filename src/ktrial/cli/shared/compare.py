@@ -61,7 +61,7 @@ table_options = with_options(
         metavar="NAME=VALUE",
         help="Use only rows or runs with this value. Repeatable.",
     ),
-    single("--groups", metavar="COLUMN,COLUMN", help="CSV: columns with values, each a separate group."),
+    single("--groups", metavar="COLUMN,COLUMN", help="CSV: columns of values, one column for each group."),
     single("--by", metavar="NAME[,NAME]", help="Column or attribute whose value names the group of a run."),
     single(
         "--block",
@@ -304,7 +304,7 @@ def exclusions(words: Sequence[str], arms: Sequence[Arm]) -> dict[str, str]:
             raise BadInput(f"--exclude: expected RUN:REASON, got {word}", hint=f"--exclude '{name}:REASON'")
         if name in failed:
             raise BadInput(
-                f"cannot exclude {name}: it failed, counts in no figure, and failures are part of the result",
+                f"cannot exclude {name}: it failed, and failures are part of the result",
                 hint=f"leave out --exclude {name}",
             )
         found[name] = reason

@@ -73,7 +73,7 @@ def carried_trial(
     wrong = same_figures(published, found)
     if wrong is not None:
         raise Refused(
-            f"the comparison differs from the present one of trial {name}: {wrong.where}: {wrong.told}",
+            f"the comparison no longer matches trial {name} ({wrong.where}: {wrong.told})",
             hint=f"ktrial trial show {name} --json",
         )
     return writer, made, found

@@ -117,7 +117,7 @@ def arms_in_guests(
         of_words = arms_of(words, app.catalog, {}, placebo=False)
         if of_words[CONTROL] != ArmFile() and len(arms) > 1 + placebo:
             raise BadInput(
-                "cannot compare zram algorithms together with kernels or boot words: their baselines differ",
+                "cannot compare zram algorithms in one trial with kernels or boot words",
                 hint="run a separate trial of the zram algorithms",
             )
         arms |= of_words

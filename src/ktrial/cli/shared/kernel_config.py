@@ -54,7 +54,7 @@ wish_options = with_options(
     ),
     click.option("--cc", metavar="PROGRAM", help="Compiler: gcc, or clang with the LLVM tools.  [gcc]"),
     click.option(
-        "--anyway", is_flag=True, help="Continue although symbols are not as requested or disk space seems short."
+        "--anyway", is_flag=True, help="Continue even if symbols are not as requested, or disk space seems short."
     ),
     json_option,
 )

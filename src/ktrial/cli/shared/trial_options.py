@@ -53,7 +53,9 @@ guest_options = with_options(
     ),
     click.option("--memory", metavar="SIZE", help="Memory of each guest.  [512MiB]"),
     click.option("--cpus", type=click.IntRange(1, 64), help="CPUs of each guest.  [2; 1 if exact]"),
-    click.option("--workloads", type=click.IntRange(1, 100), help="Number of workload seeds per boot.  [1]"),
+    click.option(
+        "--workloads", type=click.IntRange(1, 100), help="Number of runs per boot, each with its own seed.  [1]"
+    ),
 )
 build_options = with_options(
     click.option("--tree", metavar="TREE", help="Kernel sources to build the kernels from."),

@@ -51,7 +51,7 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
     app.say(f"saved as {stored.trial}{left}")
     if found is not None:
         if broken := broken_guards(found):
-            raise GuardTripped(f"a guard tripped: {broken[0]}")
+            raise GuardTripped(f"worse than a guard allows: {broken[0]}")
         refuse(app, found)
     return 0
 

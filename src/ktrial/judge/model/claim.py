@@ -154,7 +154,9 @@ def change_range(old: ClaimedNumber, new: ClaimedNumber) -> tuple[float, float, 
     """Return the logarithm of new / old, and its smallest and largest value given the rounding of both numbers."""
     for one in (old, new):
         if one.value <= 0:
-            raise BadInput(f"{one.text}: a ratio needs numbers above zero", hint="omit this claim")
+            raise BadInput(
+                f"{one.text}: cannot compute a ratio, because a number is not above zero", hint="leave out this claim"
+            )
     low = math.log(max(new.low, 5e-324) / old.high)
     high = math.log(new.high / old.low) if old.low > 0 else math.inf
     return math.log(new.value / old.value), low, high
@@ -212,6 +214,6 @@ def _sign(word: str, unit: Unit | None, direction: Direction | None, text: str) 
     way = direction or ("lower" if unit == "s" else "higher" if unit in ("1/s", "B/s") else None)
     if way is None:
         raise BadInput(
-            f"change {text!r}: it is unknown whether {word} means lower or higher here", hint="write lower or higher"
+            f"change {text!r}: cannot tell whether {word} means lower or higher", hint="write lower or higher"
         )
     return 1 if (word in ("better", "faster")) == (way == "higher") else -1

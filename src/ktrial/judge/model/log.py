@@ -258,7 +258,7 @@ def check_protocol(protocol: Protocol) -> None:
     if len(set(names)) != len(names):
         raise Contradiction(f"two arms have the same name: {', '.join(sorted(names))}")
     if protocol.control not in names:
-        raise UnknownName("arm", protocol.control, names, hint=f"arms are {', '.join(names) or 'none'}")
+        raise UnknownName("arm", protocol.control, names, hint=f"arms: {', '.join(names) or 'none'}")
     if len(names) < 2:
         raise BadInput("a trial needs at least two arms", hint="add a placebo to measure the noise alone")
     if (primaries := len(protocol.of_role("primary"))) != 1:
@@ -279,4 +279,4 @@ def _check_counter(protocol: Protocol) -> None:
             hint=f"use --budget {FEWEST_COUNTER_BLOCKS}, or cap = {FEWEST_COUNTER_BLOCKS} in the protocol",
         )
     if protocol.extend:
-        raise Contradiction("cannot extend a trial whose primary outcome is a counter: it is looked at only once")
+        raise Contradiction("cannot extend this trial: its primary outcome is a counter, which is judged only once")

@@ -42,7 +42,7 @@ class CommitHistory:
             raise KtrialError("cannot bisect: git is not in PATH", hint="install git")
         self.folder = folder
         if not folder.is_dir():
-            raise BadInput("is not a folder", file=str(folder), hint="give the folder of a git tree")
+            raise BadInput("not a folder", file=str(folder), hint="give the folder of a git tree")
         self.git("rev-parse", "--git-dir", what="is not a git tree")
 
     def commit(self, word: str) -> str:

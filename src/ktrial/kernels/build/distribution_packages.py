@@ -62,9 +62,11 @@ def check_packaging(found: SourcePackage) -> None:
     missing = [name for name in _PROGRAMS[found.packaging] if shutil.which(name) is None]
     if missing:
         packages = " ".join(dict.fromkeys(PACKAGES.get(name, "dpkg-dev") for name in missing))
-        raise KtrialError(f"cannot build it: {', '.join(missing)} not found", hint=f"apt-get install {packages}")
+        raise KtrialError(
+            f"cannot build the package: {', '.join(missing)} not found", hint=f"apt-get install {packages}"
+        )
     if found.packaging == "arch" and os.geteuid() == 0:
-        raise Refused("makepkg does not run as root", hint="build as an ordinary user")
+        raise Refused("cannot build the package: makepkg does not run as root", hint="build as an ordinary user")
 
 
 class OwnPackaging:
@@ -98,7 +100,7 @@ class OwnPackaging:
         if self._goes_on:
             there = _noted(note)
             if there is None or [one.sha256 for one in there] != [one.sha256 for one in patches]:
-                raise Refused(f"{self.source} was unpacked with other patches", hint="build in another folder")
+                raise Refused(f"{self.source} was unpacked here with other patches", hint="build in another folder")
             return there
         part = self.out / f"{SOURCE}.part"
         shutil.rmtree(part, ignore_errors=True)
@@ -129,7 +131,7 @@ class OwnPackaging:
             _, _, needed = done.stderr.strip().rpartition(": ")
             raise Refused(
                 f"build dependencies are not installed: {needed}",
-                hint=f"run apt-get build-dep {self._path}, or go on with --anyway",
+                hint=f"run apt-get build-dep {self._path}, or add --anyway",
             )
 
     @property

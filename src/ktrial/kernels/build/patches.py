@@ -167,7 +167,7 @@ def _patch(data: bytes, place: str, sha256: str | None, strip: int) -> Patch:
         files = read_patch(text, place)
     except UnreadableOutput as error:
         raise BadInput(
-            error.message, hint="give a unified diff, such as the output of `git diff` or `diff -u`"
+            error.message, hint="use a unified diff, such as the output of `git diff` or `diff -u`"
         ) from None
     return Patch(place.rstrip("/").rpartition("/")[2], place, digest, text, strip, files)
 
@@ -176,7 +176,7 @@ def _check_digest(data: bytes, wanted: str | None, place: str) -> str:
     digest = hashlib.sha256(data).hexdigest()
     if wanted not in {None, digest}:
         raise BadInput(
-            f"expected SHA-256 {wanted}, got {digest}", file=place, hint="read the file again: it has changed"
+            f"expected SHA-256 {wanted}, got {digest}", file=place, hint="read the patch again, then use its new digest"
         )
     return digest
 
@@ -202,7 +202,7 @@ def _unpacked(data: bytes, place: str) -> bytes:
 
 def _no_more(data: bytes, place: str) -> bytes:
     if len(data) > LIMIT_BYTES:
-        raise BadInput(f"is not a patch: it is larger than {LIMIT_BYTES >> 20} MiB", file=place)
+        raise BadInput(f"too large for a patch (maximum {LIMIT_BYTES >> 20} MiB)", file=place)
     return data
 
 

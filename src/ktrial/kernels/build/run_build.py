@@ -142,7 +142,7 @@ def check_room(folder: Path, wanted: Sequence[Mapping[str, str]], jobs: int, use
         raise Refused(
             f"{'the build needs' if len(wanted) == 1 else f'{len(wanted)} builds need'} about {show_bytes(needed)} "
             f"more, but {folder} has only {show_bytes(free)} free",
-            hint="free some space, build elsewhere with -o, or go on with --anyway",
+            hint="free some space, build elsewhere with -o, or add --anyway",
         )
     there = _available()
     for symbols in wanted:
@@ -150,7 +150,7 @@ def check_room(folder: Path, wanted: Sequence[Mapping[str, str]], jobs: int, use
         if there is not None and there < memory:
             raise Refused(
                 f"{what} needs about {show_bytes(memory)} of memory, but only {show_bytes(there)} are available",
-                hint="use fewer --jobs, drop lto-thin or btf, or go on with --anyway",
+                hint="use fewer --jobs, leave out lto-thin or btf, or add --anyway",
             )
 
 

@@ -64,7 +64,7 @@ class Sources:
         with path.open("rb") as file:
             package = file.read(len(debian_package.MAGIC)) == debian_package.MAGIC
         if not package and not path.name.endswith(_ARCHIVES):
-            raise BadInput("is neither a tar archive nor a Debian package", file=word)
+            raise BadInput("neither a tar archive nor a Debian package", file=word)
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         folder = self._unpacked(path, digest, package=package)
@@ -175,7 +175,7 @@ def _version(folder: Path) -> str:
     for name in ("Makefile", "Kconfig", "scripts/kconfig/merge_config.sh"):
         if not (folder / name).is_file():
             hint = "give the top folder of a kernel source tree"
-            raise BadInput(f"is not a kernel tree: {name} is missing", file=str(folder), hint=hint)
+            raise BadInput(f"not a kernel tree: {name} is missing", file=str(folder), hint=hint)
     return read_tree_version((folder / "Makefile").read_bytes(), str(folder / "Makefile"))
 
 

@@ -20,7 +20,7 @@ class SourceTree:
         self.folder = folder
         self._targets = tuple(targets)
         if not folder.is_dir():
-            raise BadInput("is not a folder", file=str(folder), hint="give the folder of a kernel's sources")
+            raise BadInput("not a folder", file=str(folder), hint="give the folder of a kernel's sources")
 
     def survey(self) -> KernelTree:
         return survey(self._files(), self._targets)
@@ -66,11 +66,11 @@ class SourceTree:
             text = place.read_bytes().decode()
         except FileNotFoundError:
             hint = "give the top folder of a kernel source tree"
-            raise BadInput(f"is not a kernel tree: {path} is missing", file=str(self.folder), hint=hint) from None
+            raise BadInput(f"not a kernel tree: {path} is missing", file=str(self.folder), hint=hint) from None
         except OSError as error:
             raise BadInput(why_unread(error), file=str(place)) from None
         except UnicodeDecodeError:
-            raise BadInput("is not UTF-8 text", file=str(place)) from None
+            raise BadInput("not UTF-8 text", file=str(place)) from None
         if "\r" in text or not text.endswith("\n"):
-            raise BadInput("is not a kernel source file: it has CRLF or missing line ends", file=str(place))
+            raise BadInput("not a kernel source file: it has CRLF or missing line ends", file=str(place))
         return text

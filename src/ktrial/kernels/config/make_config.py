@@ -104,7 +104,7 @@ def check_held(found: Configured) -> None:
     count = len(found.unheld)
     raise Refused(
         f"Kconfig did not accept {count} of {len(found.wishes)} symbols:\n" + "\n".join([*reasons, *more]),
-        hint="set what they need with --set, drop the fragment, or go on without them with --anyway",
+        hint="set what they need with --set, leave out the fragment, or add --anyway",
     )
 
 

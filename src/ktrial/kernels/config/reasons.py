@@ -61,7 +61,7 @@ class KnownSymbols:
         self.types: dict[str, str] = {}
         if not (self._folder / "Kconfig").is_file():
             hint = "give the top folder of a kernel source tree"
-            raise BadInput("is not a kernel tree: Kconfig is missing", file=str(folder), hint=hint)
+            raise BadInput("not a kernel tree: Kconfig is missing", file=str(folder), hint=hint)
         self._read("Kconfig", (), 0)
 
     def __contains__(self, name: str) -> bool:

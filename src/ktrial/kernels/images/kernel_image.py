@@ -68,7 +68,7 @@ def bootable(data: bytes, source: str, wanted: str) -> bytes:
 def _require_vmlinux(kernel: bytes, source: str, wanted: str) -> None:
     """Refuse a program that is not a kernel, and a kernel that QEMU cannot boot in this form."""
     if _SAYS_LINUX not in kernel:
-        raise BadInput("is a program, not a kernel: it contains no Linux version", file=source)
+        raise BadInput("a program, not a kernel: it contains no Linux version", file=source)
     if wanted != "x86_64":
         raise BadInput("QEMU cannot boot an arm64 vmlinux", file=source, hint="use arch/arm64/boot/Image of its tree")
 
@@ -101,9 +101,9 @@ def _machine(kernel: bytes, source: str) -> str:
     if (found := _FLAT.get(kernel[_FLAT_AT : _FLAT_AT + 4])) is not None:
         return found
     raise BadInput(
-        f"is not a kernel image: it begins with {kernel[:4].hex(' ') or 'nothing'}",
+        f"not a kernel image: it begins with {kernel[:4].hex(' ') or 'nothing'}",
         file=source,
-        hint="give a bzImage, Image or vmlinuz (/boot/vmlinuz-…), a vmlinux, or a package with one",
+        hint="use a bzImage, Image or vmlinuz (/boot/vmlinuz-…), a vmlinux, or a package with one",
     )
 
 
@@ -128,7 +128,7 @@ def _unpacked(payload: bytes, source: str) -> tuple[str, bytes]:
             try:
                 return name, unpack(payload)
             except BadInput as error:
-                raise BadInput(f"its kernel: {error.message}", file=source) from None
+                raise BadInput(f"cannot unpack its kernel: {error.message}", file=source) from None
     raise BadInput(f"cannot unpack its kernel: unknown compression {payload[:6].hex(' ')}", file=source)
 
 
@@ -136,7 +136,7 @@ def _payload(data: bytes, source: str) -> bytes:
     (protocol,) = struct.unpack_from("<H", data, 0x206)
     offset, length = struct.unpack_from("<II", data, 0x248)
     if protocol < _PROTOCOL:
-        raise BadInput(f"its header has version {protocol >> 8}.{protocol & 255:02}, older than 2.08", file=source)
+        raise BadInput(f"unsupported boot protocol {protocol >> 8}.{protocol & 255:02} (minimum 2.08)", file=source)
     begin = ((data[0x1F1] or 4) + 1) * _SECTOR + offset
     if begin + length > len(data) or length <= _SIZE_BYTES:
         raise _cut_off(begin + length, len(data), source)
@@ -179,7 +179,7 @@ def read_banner(kernel: bytes, source: str) -> Banner:
             compiler, _, linker = compiler.rpartition(", ")
         release = match[1].decode(errors="replace")
         return Banner(text, release, groups[0] if groups else None, compiler, linker, f"#{build}")
-    raise BadInput('no "Linux version …" in this image', file=source, hint="give a complete kernel image")
+    raise BadInput('no "Linux version …" in this image', file=source, hint="use a complete kernel image")
 
 
 def _groups(text: str) -> list[str]:

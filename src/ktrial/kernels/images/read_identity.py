@@ -40,7 +40,7 @@ def read_symbols(data: bytes, source: str) -> dict[str, str]:
                 hint="expected CONFIG_NAME=…",
             )
     if not found:
-        raise BadInput("is not a kernel configuration: it sets no symbol", file=source)
+        raise BadInput("not a kernel configuration: it sets no symbol", file=source)
     return found
 
 

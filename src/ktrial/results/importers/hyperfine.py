@@ -40,7 +40,7 @@ def _runs(value: object, at: str, source: str, label: str | None, first: int) ->
         raise unreadable(source, None, repr(command), f"{at}.command: a text")
     if "times" not in table:
         raise BadRun(
-            f"{source}: {at} has no 'times', only a mean: single runs are needed",
+            f"{source}: {at} has only a mean, and no 'times' of single runs",
             hint="export again with hyperfine --export-json, which writes the time of each run",
         )
     times = json_list(table["times"], source, f"{at}.times")

@@ -42,8 +42,8 @@ def read_lkp(data: bytes, source: str = "matrix.json") -> LkpMatrix:
     document = json_document(data, source)
     if _SOURCE not in document:
         raise BadRun(
-            f"{source}: no 'stats_source': the matrix of one run, whose columns are samples over time, not runs",
-            hint="give the matrix.json one folder up: it has a column for each run",
+            f"{source}: this matrix has samples of one run and no 'stats_source' that names runs",
+            hint="use the matrix.json one folder up, which has a column for each run",
         )
     paths = json_list(document.pop(_SOURCE), source, _SOURCE)
     if not paths or not all(isinstance(path, str) for path in paths):

@@ -30,7 +30,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     group = group_of(options.label, name)
     begins = _begins(data)
     if not begins:
-        raise BadInput("contains no report of pgbench", file=name, hint="save the complete output of pgbench")
+        raise BadInput("no report of pgbench in this file", file=name, hint="save the complete output of pgbench")
     runs = []
     for number, (begin, end) in enumerate(zip([0, *begins[1:]], [*begins[1:], len(data)], strict=True), 1):
         source = name if len(begins) == 1 else f"{name} (report {number})"

@@ -70,7 +70,9 @@ def _of_cpu(app: App, word: str, tune: str | None, cc: str | None) -> TargetFlag
     from ktrial.kernels.uarch.verify import check_cpu_accepted
 
     if tune is not None:
-        raise BadInput("--tune requires --arch x86_64", hint="leave out --tune: -mcpu already includes the tuning")
+        raise BadInput(
+            "--tune requires --arch x86_64", hint="leave out --tune, because -mcpu already includes the tuning"
+        )
     chosen = find_cpu_target(word, load_cpu_targets())
     (compiler,) = app.kernels.compilers_for("arm64").find([cc or _ARM_COMPILER])
     check_cpu_accepted(chosen, compiler)
