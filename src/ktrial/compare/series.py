@@ -98,7 +98,8 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
         return Finding(
             kind=FEW_EVENTS,
             level="suspect",
-            sentence=f"{events_text(events, quantile)} for so far a percentile: {longer(events, quantile)}",
+            sentence=f"too few events for this percentile ({events_text(events, quantile)});"
+            f" make {longer(events, quantile)}",
             values={"events": float(events), "needed": float(events_needed(quantile))},
         )
 

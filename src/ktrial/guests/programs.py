@@ -76,7 +76,7 @@ def _add(path: str, found: GuestFiles, place: str) -> None:
 def _check_architecture(elf: Elf, path: str, wanted: str) -> None:
     """Raise BadInput for a program that cannot run in the guest, or whose libraries are not on this machine."""
     foreign = wanted != host_architecture()
-    hint = f"give the path of a static program for {wanted}, or use `-- ktrial-agent`" if foreign else None
+    hint = f"use the path of a static program for {wanted}, or use `-- ktrial-agent`" if foreign else None
     if elf.machine != wanted:
         raise BadInput(
             f"cannot run in the guest: the program is for {elf.machine}, the guest is {wanted}", file=path, hint=hint

@@ -44,7 +44,7 @@ def few_events(trial: Trial) -> Iterator[Finding]:
             continue
         events = min((run.events[outcome] for run in trial.runs if outcome in run.events), default=None)
         if events is not None and events < events_needed(rule.quantile):
-            sentence = f"{outcome}: {events_text(events, rule.quantile)} for this percentile: "
+            sentence = f"{outcome}: too few events for this percentile ({events_text(events, rule.quantile)}); make "
             yield Finding(
                 kind=FEW_EVENTS,
                 level="suspect",

@@ -229,8 +229,8 @@ def test_a_percentile_on_few_events_is_not_taken_as_primary() -> None:
     far = outcomes["wakeup.p99"].contrasts[0]
     assert far.verdict == "inconclusive"
     assert far.why == (
-        "only exploratory, because it cannot decide anything: 400 events in a run, 1,000 are needed for so far a "
-        "percentile: runs 2.5 times as long"
+        "only exploratory, because it cannot decide anything: too few events for this percentile "
+        "(400 events in a run, 1,000 are needed); make runs 2.5 times as long"
     )
     assert far.effect is not None
     assert outcomes["wakeup.p50"].contrasts[0].verdict == "better", "the others are judged"

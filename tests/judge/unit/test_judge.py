@@ -749,7 +749,8 @@ def test_a_percentile_on_few_events_decides_nothing() -> None:
         assert found.next.action == "stop"
         assert verdict is not None or primary.needed is None, "more blocks would not help"
     (told,) = [one for one in judge(with_events(0.99, lambda run: 500)).findings if one.kind == "few-events"]
-    assert told.sentence == f"{TIME}: 500 events in a run, 1,000 are needed for this percentile: runs 2 times as long"
+    told_why = "500 events in a run, 1,000 are needed"
+    assert told.sentence == f"{TIME}: too few events for this percentile ({told_why}); make runs 2 times as long"
     assert told.values == {"events": 500.0, "needed": 1000.0}
 
 

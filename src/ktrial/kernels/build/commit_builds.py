@@ -42,7 +42,7 @@ class CommitHistory:
             raise KtrialError("cannot bisect: git is not in PATH", hint="install git")
         self.folder = folder
         if not folder.is_dir():
-            raise BadInput("not a folder", file=str(folder), hint="give the folder of a git tree")
+            raise BadInput("not a folder", file=str(folder), hint="use the folder of a git tree")
         self.git("rev-parse", "--git-dir", what="is not a git tree")
 
     def commit(self, word: str) -> str:
@@ -58,7 +58,7 @@ class CommitHistory:
             raise BadInput(
                 "GOOD is not an ancestor of BAD",
                 file=str(self.folder),
-                hint=f"give the older commit as GOOD; their last common commit is {base[:12]}",
+                hint=f"use the older commit as GOOD; their last common commit is {base[:12]}",
             )
         log = self.git("log", "--topo-order", "--reverse", f"--format={_FORMAT}", f"{good}..{bad}")
         lines = (line.split("\0", 2) for line in log.splitlines())

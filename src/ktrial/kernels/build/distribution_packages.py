@@ -54,7 +54,7 @@ def find(word: str) -> SourcePackage:
     if (path / "PKGBUILD").is_file():
         return SourcePackage("arch", str(path.resolve()))
     what = "no such file or folder" if not path.exists() else "is not a source package"
-    hint = "give a .dsc, a .src.rpm, or a folder with debian/rules or a PKGBUILD; `ktrial kernel build` builds any tree"
+    hint = "use a .dsc, a .src.rpm, or a folder with debian/rules or a PKGBUILD; `ktrial kernel build` builds any tree"
     raise BadInput(what, file=word, hint=hint)
 
 

@@ -67,7 +67,7 @@ _KNOWN = (
         re.compile(r"bad value \(.*\) for .-m(?:arch|tune)|unknown target CPU|unknown argument|"
                    r"unrecognized command.line option|unsupported argument"),
         "the compiler does not know a flag",
-        "give a newer compiler with --cc, or another --target",
+        "use a newer compiler with --cc, or another --target",
     ),
     _KnownFailure(
         re.compile(r"ld\.lld: error|undefined symbol|undefined reference|relocation truncated"),

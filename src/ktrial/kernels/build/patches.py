@@ -145,7 +145,7 @@ def apply(patch: Patch, tree: Path) -> AppliedPatch:
 
 def _series(series: Path, word: PatchWord) -> list[Patch]:
     if not series.is_file():
-        hint = "give the patch files one by one with --patch"
+        hint = "name the patch files one by one with --patch"
         raise BadInput("no `series` file in this folder", file=word.place, hint=hint)
     data = _bytes(series)
     if word.sha256 is not None:

@@ -59,7 +59,7 @@ class Sources:
         if path.is_dir():
             return _folder(path)
         if not path.is_file():
-            hint = "give a source folder, a tar archive, or Debian's linux-source package"
+            hint = "use a source folder, a tar archive, or Debian's linux-source package"
             raise BadInput("no such file or folder", file=word, hint=hint)
         with path.open("rb") as file:
             package = file.read(len(debian_package.MAGIC)) == debian_package.MAGIC
@@ -174,7 +174,7 @@ def _folder(path: Path) -> Opened:
 def _version(folder: Path) -> str:
     for name in ("Makefile", "Kconfig", "scripts/kconfig/merge_config.sh"):
         if not (folder / name).is_file():
-            hint = "give the top folder of a kernel source tree"
+            hint = "use the top folder of a kernel source tree"
             raise BadInput(f"not a kernel tree: {name} is missing", file=str(folder), hint=hint)
     return read_tree_version((folder / "Makefile").read_bytes(), str(folder / "Makefile"))
 
@@ -205,7 +205,7 @@ def _inner(package: Path, into: Path) -> Path:
                     return place
     except DAMAGED as error:
         raise BadInput(f"cannot read its files: {error}", file=str(package), hint="download it again") from None
-    hint = "give a linux-source package; only `ktrial kernel boot` takes linux-image packages"
+    hint = "use a linux-source package; only `ktrial kernel boot` takes linux-image packages"
     raise BadInput(f"no {_INNER}….tar in this package", file=str(package), hint=hint)
 
 

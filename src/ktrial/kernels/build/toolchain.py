@@ -71,7 +71,7 @@ def choose(cc: str) -> Toolchain:
         host = {"HOSTCC": cc, "HOSTCXX": f"{folder}clang++{suffix}", "HOSTLD": programs["LD"], "HOSTAR": programs["AR"]}
         return Toolchain(kind="clang", variables={"LLVM": "1", "CC": cc, **programs, **host})
     if not _GCC.fullmatch(name):
-        raise BadInput(f"--cc {cc}: expected the name of a gcc or clang", hint="give gcc, gcc-13, clang or clang-16")
+        raise BadInput(f"--cc {cc}: expected the name of a gcc or clang", hint="use gcc, gcc-13, clang or clang-16")
     return Toolchain(kind="gcc", variables={"CC": cc, "HOSTCC": cc} if "-linux-" not in name else {"CC": cc})
 
 
@@ -123,7 +123,7 @@ def versions(toolchain: Toolchain, symbols: Mapping[str, str], tree: Path) -> tu
         if least is not None and version and _number(version) < _number(least):
             raise Refused(
                 f"{program} {version} is too old: this tree needs {least} or newer ({_MINIMUM})",
-                hint="give a newer one with --cc" if role == "compiler" else f"install a newer {program}",
+                hint="use a newer one with --cc" if role == "compiler" else f"install a newer {program}",
             )
         found.append(tool)
     return tuple(found)

@@ -20,7 +20,7 @@ class SourceTree:
         self.folder = folder
         self._targets = tuple(targets)
         if not folder.is_dir():
-            raise BadInput("not a folder", file=str(folder), hint="give the folder of a kernel's sources")
+            raise BadInput("not a folder", file=str(folder), hint="use the folder of a kernel's sources")
 
     def survey(self) -> KernelTree:
         return survey(self._files(), self._targets)
@@ -65,7 +65,7 @@ class SourceTree:
         try:
             text = place.read_bytes().decode()
         except FileNotFoundError:
-            hint = "give the top folder of a kernel source tree"
+            hint = "use the top folder of a kernel source tree"
             raise BadInput(f"not a kernel tree: {path} is missing", file=str(self.folder), hint=hint) from None
         except OSError as error:
             raise BadInput(why_unread(error), file=str(place)) from None

@@ -71,7 +71,7 @@ class Configuring(MakeFolder):
             return self._of_distribution(version)
         path = Path(word)
         if not path.is_file():
-            hint = f"give {', '.join(BASES)}, a .config, or a kernel image or package that contains one"
+            hint = f"use {', '.join(BASES)}, a .config, or a kernel image or package that contains one"
             raise BadInput("no such configuration", file=word, hint=hint)
         data = path.read_bytes()
         if data.startswith(debian_package.MAGIC) or b"\0" in data[:65536]:
@@ -80,7 +80,7 @@ class Configuring(MakeFolder):
         try:
             read_fragment(data, word)
         except UnreadableOutput as error:
-            raise BadInput(error.message, hint="give a .config, or a kernel image or package") from None
+            raise BadInput(error.message, hint="use a .config, or a kernel image or package") from None
         return str(path.resolve()), text
 
     def _of_kernel(self, word: str, shown: str) -> tuple[str, str]:

@@ -60,7 +60,7 @@ class KnownSymbols:
         self.selections: dict[str, list[Selection]] = defaultdict(list)
         self.types: dict[str, str] = {}
         if not (self._folder / "Kconfig").is_file():
-            hint = "give the top folder of a kernel source tree"
+            hint = "use the top folder of a kernel source tree"
             raise BadInput("not a kernel tree: Kconfig is missing", file=str(folder), hint=hint)
         self._read("Kconfig", (), 0)
 

@@ -73,7 +73,7 @@ class Images:
     def _installed(self, version: str) -> KernelFiles:
         found = self.installed()
         if version not in found:
-            hint = "`ktrial kernel list` lists them; or give the path of a vmlinuz, a bzImage, or a kernel package"
+            hint = "`ktrial kernel list` lists them; or use the path of a vmlinuz, a bzImage, or a kernel package"
             raise UnknownName("installed kernel", version, found, hint=hint)
         return _image(found[version], version)
 

@@ -133,7 +133,7 @@ def kernel_of(path: Path, word: str) -> PackedKernel:
     except DAMAGED as error:
         raise BadInput(f"cannot read its files: {error}", file=word, hint="download it again") from None
     if image is None:
-        hint = "give Debian's linux-image, Fedora's kernel-core or Arch's linux package"
+        hint = "use Debian's linux-image, Fedora's kernel-core or Arch's linux package"
         raise BadInput("no boot/vmlinuz-… or lib/modules/…/vmlinuz in this package", file=word, hint=hint)
     return PackedKernel(image, config)
 

@@ -107,7 +107,7 @@ class Compilers:
             if answer is not None:
                 found[real] = answer
             elif wanted:
-                raise BadInput(f"{name} cannot build for {words}", hint=f"give a gcc or clang for {words} with --cc")
+                raise BadInput(f"{name} cannot build for {words}", hint=f"use a gcc or clang for {words} with --cc")
         return list(found.values())
 
     def rustc(self, name: str = "rustc") -> RustCompiler | None:

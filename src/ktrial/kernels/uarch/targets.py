@@ -246,7 +246,7 @@ def native_entry(tree: KernelTree, called: Target) -> Target:
 def build_flags(target: Target, tune: Target | None = None) -> dict[str, tuple[str, ...]]:
     """Return the flags to append, by kbuild variable."""
     if tune is not None and tune.generic_level is not None:
-        raise BadInput(f"cannot tune for {tune.name}: it is not a CPU", hint="give a microarchitecture, such as znver3")
+        raise BadInput(f"cannot tune for {tune.name}: it is not a CPU", hint="use a microarchitecture, such as znver3")
     c_flags = target.c_flags if tune is None else (*target.c_flags, f"-mtune={tune.name}")
     flags = {"KCFLAGS": c_flags, "KCPPFLAGS": c_flags}
     if target.c_only:
