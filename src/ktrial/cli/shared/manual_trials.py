@@ -175,7 +175,7 @@ def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool)
     changed = changed_arm(stored, due, ready.arms)
     if changed is not None:
         raise Refused(
-            f"cannot continue {stored.trial}: the arm {changed} is no longer as it was at the start",
+            f"the arm {changed} is no longer as it was when {stored.trial} started: the machine has changed",
             hint="restore the machine, or start a new trial",
         )
     refuse_changed(stored, found_values(ready.plans))
