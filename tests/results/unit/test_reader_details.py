@@ -76,7 +76,7 @@ def test_what_phoronix_shows_otherwise_than_as_bars_has_no_numbers() -> None:
     kept = f"<Result><Title>u</Title>{ENTRY}</Result>"
     found = phoronix.read_phoronix(xml(shown.format("LINE_GRAPH") + kept))
     assert [one.title for one in found.results] == ["u"]
-    assert found.left_out == ("t: left out: shown as LINE_GRAPH, which is not one number for each run",)
+    assert found.left_out == ("t: left out, because LINE_GRAPH does not show one number for each run",)
     with pytest.raises(BadRun, match="a run of s"):
         phoronix.read_phoronix(xml(shown.format("BAR_GRAPH")))
 

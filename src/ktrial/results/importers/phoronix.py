@@ -124,11 +124,11 @@ def read_phoronix(data: bytes, source: str = "composite.xml") -> PhoronixFile:
         display = node.text("DisplayFormat")
         name = f"{result.title} ({result.description})" if result.description else result.title
         if display and display not in _BARS:
-            left_out.append(f"{name}: left out: shown as {display}, which is not one number for each run")
+            left_out.append(f"{name}: left out, because {display} does not show one number for each run")
             continue
         bare = [entry.system for entry in result.entries if not entry.values]
         if bare:
-            left_out.append(f"{name}: left out for {', '.join(bare)}: the file has only a mean of its runs")
+            left_out.append(f"{name}: left out for {', '.join(bare)}, because the file has only a mean of its runs")
         bars.append(result)
     systems = {node.text("Identifier"): _about(node) for node in root.all("System")}
     return PhoronixFile(systems=systems, results=tuple(bars), left_out=tuple(left_out))
