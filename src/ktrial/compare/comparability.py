@@ -200,7 +200,7 @@ def _benchmarks(arm: Arm) -> list[str]:
 
 
 def _apart(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts; of long texts only the words in which they differ."""
+    """Return the texts; if they are long, only the words in which they differ."""
     if max(map(len, texts.values())) <= _SHOWN:
         return dict(texts)
     gap = ", " if all(", " in text for text in texts.values()) else " "

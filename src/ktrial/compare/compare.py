@@ -252,7 +252,10 @@ def _step_doubts(arms: Sequence[Arm], asked: CompareQuery) -> Iterator[Doubt]:
 
 
 def _once(outcomes: Sequence[OutcomeComparison], questions: Sequence[Question]) -> tuple[OutcomeComparison, ...]:
-    """Drop outcomes that repeat another one, which then names them and has a doubt about each that contradicts it."""
+    """Drop outcomes that repeat another one.
+
+    The other outcome then names them, and has a doubt about each one that contradicts it.
+    """
     from ktrial.judge.stats.duplicates import duplicates
 
     repeats = duplicates(questions) if len(questions) > 1 else {}
@@ -297,7 +300,7 @@ def _mixed(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
 
 
 def _never(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
-    """Yield a contrast for each arm in which the benchmark always fails, although it never fails in the control."""
+    """Yield a contrast for each arm in which the benchmark always fails, if it never fails in the control."""
     for doubt in case.doubts:
         fails = doubt.finding.kind == "fails-in-one-arm" and doubt.benchmark == series.benchmark
         if fails and doubt.arm not in series.runs and case.control.name in series.runs:

@@ -68,7 +68,7 @@ class ConsoleLine:
         return self._closed
 
     def heard_out(self, limit_s: float) -> None:
-        """Wait until everything that an ended guest wrote has been read; its streams can be closed then."""
+        """Wait until everything that an ended guest wrote has been read; then its streams can be closed."""
         self._listening.join(limit_s)
 
     def _pass_on(self, session: int, here: int) -> None:

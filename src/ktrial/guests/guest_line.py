@@ -30,7 +30,7 @@ class Frame(NamedTuple):
 
 
 class Garbled(KtrialError):
-    """The guest's line carries something other than frames."""
+    """The guest's line carries something that is not a frame."""
 
 
 def encode_frame(kind: bytes, content: bytes) -> bytes:

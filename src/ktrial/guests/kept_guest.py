@@ -44,7 +44,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class _KeptRequest(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A request of a command: open a session, kill one, or store the attached history of an exact guest (`past`)."""
+    """A request of a command: open a session, kill one, or store the history of an exact guest (`past`)."""
 
     open: list[str] | None = None
     root: bool = False

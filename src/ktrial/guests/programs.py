@@ -23,7 +23,7 @@ _AGENT = "ktrial-agent"
 
 
 class GuestFiles(NamedTuple):
-    """Content for a guest of this architecture: files by their paths here, links, and each tool's place."""
+    """What to put into a guest: files by their paths on this machine, links, and the places of tools."""
 
     files: dict[str, bytes]
     links: dict[str, str]

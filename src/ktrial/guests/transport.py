@@ -57,7 +57,7 @@ class GuestTransport(PipeTransport):
             raise AgentError("lost", gone, hint="run the command again; the guest's settings are lost")
 
     def abandon(self) -> None:
-        """End the session after it has finished what it runs."""
+        """End the session once it has finished what it runs."""
         self.finish()
 
     def finish(self) -> None:

@@ -32,7 +32,7 @@ _GRAVEST = ("unknown", "sequence", "interleaved")
 
 
 def lay_out_step(control: Runs, before: Runs, tier: Runs) -> Layout | None:
-    """Return the layout of a tier against the one before it, or None if they share neither blocks nor the control."""
+    """Return the layout of a tier and the one before it; None if they share neither blocks nor the control."""
     if None in (*before.blocks, *tier.blocks) or len(set(before.blocks) & set(tier.blocks)) >= FEWEST_BLOCKS:
         return lay_out(before, tier)
     of_before, of_tier = _to_control(control, before), _to_control(control, tier)
@@ -197,7 +197,7 @@ def _ask(reads: Sequence[ReadCase], together: Mapping[Key, Together], alpha: flo
 
 
 def _side_by_side(key: Key, together: Together, reads: Sequence[ReadCase]) -> Contrast:
-    """Return a contrast without a verdict: too few machines to pool, so their effects are shown side by side."""
+    """Return a contrast without a verdict; its effects are shown side by side, because machines are too few to pool."""
     name, arm, against = key
     read = next(one for one in reads if one.question.name == name)
     silent = _silent(read, arm, against)
@@ -320,7 +320,7 @@ def _cross_checks(one: ForeignQuery) -> tuple[TestResult, ...]:
 
 
 def _explained(effect: Effect, held: Effect | None, drifted: Check | None) -> list[Finding]:
-    """Return findings on other possible causes of the effect: the covariate and drift."""
+    """Return findings on other causes that could explain the effect: the covariate and drift."""
     found = []
     if held is not None and effect.excludes_zero and not held.excludes_zero:
         sentence = f"after correction for {covariate.NAME} no difference beyond chance remains"
@@ -366,7 +366,7 @@ def _answer(read: ReadCase, contrasts: Mapping[Key, Contrast], alpha: float, swi
 
 
 def _silent(read: ReadCase, arm: str, against: str) -> Contrast:
-    """Return a contrast without numbers: one side has no value, or no block links the two."""
+    """Return a contrast that has no numbers, because one side has no value or no block links the two."""
     counts = {name: len(runs.scores) for name, runs in read.runs.items()}
     empty = next((name for name in (against, arm) if name not in counts), None)
     lost = read.question.control not in counts

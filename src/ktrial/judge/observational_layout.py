@@ -140,7 +140,7 @@ def _spread_alike(strata: Blocks) -> bool:
 def _nested(control: Runs, arm: Runs) -> tuple[str | None, str | None]:
     """Return (condition, None) if a boot or machine is confounded with the arm; (None, unit) if arms have several each.
 
-    A machine or boot separates the arms if no run of one arm shares it with a run of the other.
+    A boot or machine is confounded if no run of one arm shares it with a run of the other.
     """
     for name in ("machine", "boot"):
         of_control, of_arm = _names(control, arm, name)
@@ -168,7 +168,7 @@ def _gather(keys: Sequence[Name]) -> dict[Name, list[int]]:
 
 
 def _middle(values: Sequence[float]) -> float:
-    """Return the median. It is faster than numpy for the few runs of a unit."""
+    """Return the median, faster than numpy for the few runs of a unit."""
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

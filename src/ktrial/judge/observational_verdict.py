@@ -64,7 +64,7 @@ _MOSTLY = "most values are equal, so the typical values do not differ; rare valu
 
 
 def _cause(case: Case) -> str | None:
-    """Return what forbids `better` or `worse`, such as another possible cause or an unknown direction, or None."""
+    """Return what forbids `better` or `worse`, such as another possible cause; None if nothing does."""
     if cause := _confounded(case):
         return cause
     return _NO_DIRECTION if case.direction is None and not is_equivalent(case) else None

@@ -95,7 +95,10 @@ def _by_holm(
 
 
 def _side_of(member: Member, cap: int, row: int, shift: float) -> Verdict | None:
-    """Return `better` or `worse` if the effect surely lies above or below -shift at an error of 0.05/row, else None."""
+    """Return `better` or `worse` if the effect surely lies above or below -shift; otherwise None.
+
+    "Surely" means at an error of 0.05/row.
+    """
     if member.rule.scale == "log":
         return first_exclusion(member.pairs.differences + shift, cap, row)
     reading = _count_reading(member, cap, row)

@@ -70,7 +70,7 @@ PAIRED_ARMS = 30
 
 
 class OfArm(msgspec.Struct, frozen=True, kw_only=True):
-    """Drift, dependence and span of the runs of one arm; the runs of all arms together may hide them."""
+    """Drift, dependence and span of the runs of one arm, which may not show in the runs of all arms together."""
 
     drift: diagnostics.Drift | None
     dependence: Check | None
@@ -98,7 +98,7 @@ _LOOKS = 3
 
 
 def read_series(runs: Mapping[str, Runs]) -> OutcomeSeries:
-    """Return drift and dependence, unknown unless the place of every run is known.
+    """Return drift and dependence; both are unknown unless the place of every run is known.
 
     With blocks both are computed within blocks, because a difference between hosts is no drift.
     """

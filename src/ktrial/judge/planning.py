@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planning: from a noise profile, what a trial will cost and which effects it can detect."""
+"""Plans of trials: what a trial will cost and which effects it can detect, given a noise profile."""
 
 from __future__ import annotations
 
@@ -139,7 +139,10 @@ def _has_look(cap: int, comparisons: int) -> bool:
 
 
 def runs_per_visit(switch_s: float, run_s: float, run_sd: float | None = None, visit_sd: float | None = None) -> int:
-    """Return the most efficient number of runs per visit for these costs. Unknown spreads count as equal."""
+    """Return the most efficient number of runs per visit, given what a change and a run cost.
+
+    Spreads that are unknown count as equal.
+    """
     if switch_s < 0 or run_s <= 0:
         raise BadInput(f"cannot plan a trial with {switch_s:g} s for a change and {run_s:g} s for a run")
     ratio = 1.0 if run_sd is None or visit_sd is None else math.inf if visit_sd == 0 else run_sd / visit_sd

@@ -47,7 +47,7 @@ def log_margin(rule: OutcomeRule) -> float:
 
 
 def read_primary(protocol: Protocol, pairs: Pairs, cap: int | None) -> OutcomeReading:
-    """Return the reading of the primary outcome. `cap` is None until it is planned."""
+    """Return the verdict on the primary outcome from its numbers. `cap` is None until it is planned."""
     rule = protocol.outcomes[protocol.primary]
     row = table_row(protocol)
     if rule.scale == "count":
@@ -153,7 +153,7 @@ def e_values(protocol: Protocol, differences: Array) -> EValues | None:
 
 
 def read_counter(rule: OutcomeRule, pairs: Pairs, alpha: float, *, done: bool) -> OutcomeReading:
-    """Return the reading of a counter, which is looked at once, after all its blocks."""
+    """Return the verdict on a counter, which is judged only once, after all its blocks."""
     blocks = len(pairs.arm)
     if not done or not blocks:
         return OutcomeReading(None, "open", blocks, None)
@@ -171,7 +171,7 @@ def read_counter(rule: OutcomeRule, pairs: Pairs, alpha: float, *, done: bool) -
 
 
 def _count_effect(found: Counter, sign: float, differences: Array, alpha: float) -> Effect:
-    """Return the log ratio of rates, or the difference per block if an arm has no event at all."""
+    """Return the log ratio of rates or, if an arm has no event at all, the difference per block."""
     if found.ratio:
         ends = [sign * math.log(end) if end else None for end in (found.low, found.high)]
         low, high = ends if sign > 0 else ends[::-1]

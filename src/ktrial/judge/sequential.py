@@ -76,7 +76,7 @@ def cap_of(blocks: int) -> int:
 
 
 def row_of(alpha: float, comparisons: int) -> int:
-    """Return the row of the table whose error over all comparisons is at most `alpha`."""
+    """Return the row of the table at which all comparisons together have an error of at most `alpha`."""
     if not 0 < alpha <= ALPHA:
         raise BadInput(f"alpha: expected a value above 0 and up to {ALPHA}, got {alpha:g}")
     return math.ceil(comparisons * ALPHA / alpha - 1e-9)
@@ -138,7 +138,7 @@ def call(low: float, high: float, margin: float) -> Verdict | None:
 
 
 def worth_it(verdict: Verdict | None, estimate: float, low: float, high: float, margin: float) -> WorthIt | None:
-    """Return whether a difference that was found also matters; None if none was found."""
+    """Return whether a difference that was found is large enough to matter; None if none was found."""
     if verdict not in {"better", "worse"}:
         return None
     near = low if verdict == "better" else -high
@@ -148,7 +148,7 @@ def worth_it(verdict: Verdict | None, estimate: float, low: float, high: float, 
 
 
 def decide(differences: Array, rule: Rule) -> Decision:
-    """Return the decision after all these blocks; an earlier decision stands."""
+    """Return the decision after all these blocks. A decision at an earlier look stays."""
     return fast_path(differences, rule) or _looked_at(differences, rule)
 
 

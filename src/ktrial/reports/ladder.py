@@ -14,7 +14,7 @@ from ktrial.reports.order import by_weight
 def full_picture(found: Comparison, *, width: int) -> str:
     """Return change and verdict of every tier against the control; `noise` stands for `equivalent`.
 
-    Return an empty text if all outcomes are exploratory: the table of verdicts suffices then.
+    The text is empty if all outcomes are exploratory, because the table of verdicts then suffices.
     """
     tiers = list(dict.fromkeys(step.arm for outcome in found.outcomes for step in outcome.steps))
     every = [arm.arm for arm in found.arms if arm.arm != found.control]

@@ -56,7 +56,7 @@ class TakesCommand(click.Command):
 
 
 class TakesSettle(TakesCommand):
-    """A `TakesCommand` whose --settle may have no value."""
+    """A `TakesCommand` whose option --settle may stand without a value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Add the default value of --settle, except after `--`."""
@@ -289,7 +289,7 @@ def limits_of(suite: Suite, gates: Sequence[str]) -> dict[str, GateLimits]:
 
 
 def _limit(gate: str, text: str) -> Any:
-    """Return the limit as text; if the text is a TOML table with both limits of a gate, return that table."""
+    """Return the limit as text or, if it is a TOML table with both limits of a gate, as that table."""
     import tomllib
 
     if not text.startswith("{"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs `ktrial kernel bisect`: it connects a git tree, its builds, exact guests and the search."""
+"""Runs `ktrial kernel bisect`, which connects a git tree, its builds, exact guests and the search."""
 
 from __future__ import annotations
 

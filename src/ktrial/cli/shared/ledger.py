@@ -60,7 +60,7 @@ def ledger_of(app: App) -> Ledger:
 
 
 def note(app: App) -> None:
-    """Update the ledger file; report an error without raising it."""
+    """Update the ledger file. An error is reported and not raised."""
     try:
         ledger_of(app)
     except KtrialError as error:

@@ -69,7 +69,7 @@ def is_open(follow: Follow[Answer], parts: Sequence[BlamePart]) -> bool:
 
 
 def _question_of(file: TrialFile) -> TrialFile:
-    """Return the protocol without the placebo marks that ktrial adds on a machine."""
+    """Return the protocol without the marks for placebos, which ktrial adds on a machine."""
     plain = {name: msgspec.structs.replace(arm, placebo=False) for name, arm in file.arms.items()}
     return msgspec.structs.replace(file, arms=plain)
 

@@ -58,7 +58,7 @@ def claim_on_data(text: str, arm: str | None, found: Comparison) -> ClaimResult:
 
 
 def claim_on_change(claim: ChangeClaim) -> ClaimResult:
-    """Check one claim on two printed numbers, which takes arithmetic only."""
+    """Check one claim on two printed numbers by arithmetic."""
     old, new = parse_printed(claim.old), parse_printed(claim.new)
     if old.unit and new.unit and old.unit != new.unit:
         raise BadInput(f"{claim.what}: {claim.old} and {claim.new} have different units", hint="use one unit for both")
@@ -232,7 +232,10 @@ def _elsewhere(printed: ClaimedNumber, table: TukeyTable, tables: Iterable[Tukey
 
 
 def _additive(table: TukeyTable) -> Iterator[ClaimResult]:
-    """Check three groups of equal size: their means lie on a line, so the largest Q is the sum of the other two."""
+    """Check that of three groups of equal size the largest Q is the sum of the other two.
+
+    This must be true, because three means lie on a line.
+    """
     if len({group.n for group in table.group}) > 1:
         return
     printed = {frozenset((pair.first, pair.second)): parse_printed(pair.q) for pair in table.pair}

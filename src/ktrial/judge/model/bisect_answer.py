@@ -16,7 +16,10 @@ Why = Literal["found", "several steps", "untold", "unconfirmed", "spent"]
 
 
 class BisectStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A tested commit: its side after `runs` boots and their median, or `why` it could not be tested."""
+    """A tested commit.
+
+    `standing` is its side after `runs` boots, `value` their median. `why` says why ktrial could not test it.
+    """
 
     commit: Commit
     standing: Standing | None

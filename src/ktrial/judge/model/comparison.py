@@ -72,7 +72,7 @@ class TestResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect on one machine. A machine without an effect is not pooled, and `why` gives the reason."""
+    """The effect on one machine. If there is none, the machine is not pooled, and `why` gives the reason."""
 
     machine: str
     blocks: int

@@ -118,7 +118,10 @@ def _search_walsh(differences: Array, places: list[int]) -> list[float]:
 
 @functools.lru_cache(maxsize=16)
 def _flips(blocks: int) -> tuple[Array, bool]:
-    """Return sign patterns, one per column and without the one that flips nothing, and whether these are all."""
+    """Return patterns of signs, one per column, and whether these are all.
+
+    The pattern that flips nothing is left out.
+    """
     if blocks <= ALL_SIGNS:
         patterns = np.arange(1, 2**blocks)
         return ((patterns[np.newaxis, :] >> np.arange(blocks)[:, np.newaxis]) & 1).astype(np.float64), True

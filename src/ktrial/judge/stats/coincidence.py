@@ -174,7 +174,7 @@ def _by_chance(activity: Activity, begins_s: Array, ends_s: Array, phases: Seque
 
 
 def _twice(activity: Activity, begin_s: float, end_s: float) -> Activity:
-    """Return the activity within a phase, from 0, followed by a copy, so that shifts can wrap around the end."""
+    """Return the activity within a phase, followed by a copy of itself, so that shifts can wrap around the end."""
     inside = (activity.ends_s >= begin_s) & (activity.begins_s < end_s)
     begins = np.clip(activity.begins_s[inside], begin_s, end_s) - begin_s
     ends = np.clip(activity.ends_s[inside], begin_s, end_s) - begin_s

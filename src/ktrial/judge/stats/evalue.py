@@ -36,7 +36,10 @@ class Halves(NamedTuple):
 
 
 def scales(differences: Array, profile: tuple[float, ...] | None) -> Array:
-    """Return the scale of each block, from the profile or otherwise from earlier blocks; infinite means no bet."""
+    """Return the scale of each block, from the profile or otherwise from earlier blocks.
+
+    A block with an infinite scale adds no evidence.
+    """
     if profile is not None and (fixed := _spread(np.asarray(profile))) > 0:
         return np.full(len(differences), fixed)
     found = np.full(len(differences), math.inf)
@@ -56,7 +59,7 @@ def e_value(differences: Array, scale: Array | float, theta: float = 0.0) -> Hal
 
 
 def e_interval(differences: Array, scale: Array | float, bound: float) -> tuple[float, float] | None:
-    """Return the interval of theta in which neither half reaches `bound`; None without a bet, or if it has no end."""
+    """Return the interval of theta in which neither half reaches `bound`; None if there is no evidence or no end."""
     if not len(differences) or not np.isfinite(scale).any():
         return None
     reach = float(np.abs(differences).max()) + 1.0

@@ -23,9 +23,10 @@ SOLVED_LEVELS = 400
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """An analysis with the input of pairwise comparisons: the mean of each arm (if cells are equal) and the noise.
+    """An analysis of variance, with the input of pairwise comparisons: the means of arms and the noise.
 
-    If cells hold several runs, the noise is that between blocks: blocks are the units, not runs.
+    There are means only if cells are equal. If cells hold several runs, the noise is that between blocks, because then
+    blocks are the units and not runs.
     """
 
     anova: Anova

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modes of a histogram of latencies: peaks ("heaps") of requests with a valley between them."""
+"""Modes of a histogram of latencies: groups of requests around a peak, with a valley between two groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST_SHARE, _FEWEST = 0.002, 5
 
 
 class Mode(msgspec.Struct, frozen=True, kw_only=True):
-    """A heap: its median, and its share of all requests."""
+    """A group of latencies around a peak: its median, and its share of all requests."""
 
     at_s: float
     share: float

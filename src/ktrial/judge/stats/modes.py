@@ -160,7 +160,10 @@ def _starts(standard: Array) -> tuple[Array, Array, Array]:
 
 
 def _may_be_two(ordered: Array) -> bool:
-    """Return whether the best cut leaves two groups far enough apart: a fast test that most data fail."""
+    """Return whether the best cut leaves two groups far enough apart.
+
+    Most data fail this test, which is fast.
+    """
     n = len(ordered)
     cuts = np.arange(2, n - 1)
     centred = ordered - ordered.mean()

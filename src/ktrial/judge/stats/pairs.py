@@ -92,7 +92,10 @@ def _root(excess: Callable[[float], float]) -> float:
 
 
 def tukey(model: Model, arms: Sequence[str], scale: Scale, alpha: float) -> Pairwise | None:
-    """Return all pairs against the noise of the whole analysis (Tukey-Kramer for unequal arms); None without noise."""
+    """Return comparisons of all pairs, with the noise of the whole analysis; None without noise.
+
+    For unequal arms this is Tukey-Kramer.
+    """
     if model.means is None or model.noise <= 0:
         return None
     pairs = list(itertools.combinations(range(len(arms)), 2))
@@ -105,7 +108,7 @@ def tukey(model: Model, arms: Sequence[str], scale: Scale, alpha: float) -> Pair
 
 
 def games_howell(groups: Sequence[Array], arms: Sequence[str], scale: Scale, alpha: float) -> Pairwise | None:
-    """Return all pairs, each against its own noise; None if an arm has no spread."""
+    """Return comparisons of all pairs, each with the noise of its two arms; None if an arm has no spread."""
     if min(len(group) for group in groups) < 2:
         return None
     shares = [float(np.var(group, ddof=1)) / len(group) for group in groups]
@@ -126,7 +129,7 @@ def games_howell(groups: Sequence[Array], arms: Sequence[str], scale: Scale, alp
 
 
 def dunnett(groups: Sequence[Array], arms: Sequence[str], control: str, scale: Scale, alpha: float) -> Pairwise | None:
-    """Return each arm against the control, against the noise of all arms together; None without noise."""
+    """Return comparisons of each arm with the control, with the noise of all arms; None without noise."""
     freedom = sum(len(group) for group in groups) - len(groups)
     if freedom < 1:
         return None

@@ -85,7 +85,7 @@ _KNOWN = (
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a build failed and what to do next, None if unknown; `excerpt` holds lines of the log."""
+    """Why a build failed and what to do next, both None if unknown. `excerpt` holds lines of the log."""
 
     cause: str | None
     step: str | None

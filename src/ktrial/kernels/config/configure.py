@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configures a kernel tree in a separate folder: a base, then requests, merged by the tree's own script."""
+"""Configures a kernel tree in a separate folder: ktrial makes a base, and the tree's own script merges the requests."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style)
 
 
 def _blocks(outcome: OutcomeComparison, cast: Cast) -> dict[str, dict[int, float]]:
-    """Return block -> number of the arm -> median, for blocks with at least two arms."""
+    """Map each block with at least two arms to the medians of its arms, by the number of the arm."""
     blocks: dict[str, dict[int, list[float]]] = {}
     for values in outcome.arms:
         for point in values.points if values.arm in cast.arms else ():

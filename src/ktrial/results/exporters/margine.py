@@ -89,7 +89,7 @@ def write(sessions: Sequence[SessionRuns]) -> Exported:
 
 
 def _figures(run: StoredRun) -> list[tuple[str, float]]:
-    """Return (key, value) pairs; the key of other outcomes is `BENCHMARK.OUTCOME`."""
+    """Return (key, value) pairs. An outcome for which margine has no key gets `BENCHMARK.OUTCOME`."""
     tool = str((run.document or {}).get("tool") or run.benchmark)
     figures = []
     for one in run.measurements:

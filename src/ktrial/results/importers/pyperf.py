@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """pyperf's JSON: one run per value.
 
-A file has benchmarks with worker processes ("runs"), which have values and, separately, warm-ups. Metadata shared by
-all benchmarks are at the top level, those shared by all runs of a benchmark in the benchmark.
+A file has benchmarks with worker processes ("runs"), which have values and, separately, warm-ups. Metadata that all
+benchmarks share are at the top level. Metadata that all runs of a benchmark share are in the benchmark.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ MACHINE_ID = "/etc/machine-id"
 
 
 def this_writer() -> str:
-    """Return `HOST/MACHINE BOOT PID START`, which identifies this process uniquely, also over time."""
+    """Return `HOST/MACHINE BOOT PID START`, which identifies this process, also among later ones."""
     return f"{socket.gethostname()}/{_machine()} {_boot_id()} {os.getpid()} {_start_ticks(os.getpid())}"
 
 
@@ -264,7 +264,7 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
-        """Open a transaction; if it fails, drop the cached keys, which may not exist."""
+        """Open a transaction. If it fails, drop the cached keys, because their rows may not exist."""
         try:
             with self._database.writing() as connection:
                 yield connection
