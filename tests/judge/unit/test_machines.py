@@ -104,7 +104,7 @@ def test_a_machine_that_tells_nothing_by_itself_is_named_and_left_out() -> None:
     assert found.pooled is not None
     told = {one.machine: one.why for one in found.pooled.machines if one.effect is None}
     assert told == {
-        "phone": "cannot pool 6 blocks: they give no interval",
+        "phone": "6 blocks are too few to pool",
         "cloud": "its runs are not in blocks, which the effect on one machine needs",
         "shelf": "it has not measured both arms",
     }

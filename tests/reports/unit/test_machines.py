@@ -22,7 +22,7 @@ def over_machines(names: tuple[str, ...] = ("desk", "laptop", "server"), *, toge
     outcome = msgspec.structs.replace(made.outcomes[0], direction="lower")
     tenth = Effect(estimate=-math.log(0.9), low=-math.log(0.95), high=-math.log(0.85), method="by hand")
     machines = [MachineEffect(machine=name, blocks=10, effect=tenth) for name in names]
-    left_out = MachineEffect(machine="phone", blocks=6, why="cannot pool 6 blocks: they give no interval")
+    left_out = MachineEffect(machine="phone", blocks=6, why="6 blocks are too few to pool")
     whole = Pooled(machines=(*machines, left_out))
     if together:
         whole = msgspec.structs.replace(
@@ -38,7 +38,7 @@ def test_rows_are_each_machine_the_mean_and_one_more() -> None:
     rows = [(row.machine, row.blocks, row.change, row.interval, row.why) for row in machine_rows(over_machines())]
     assert rows == [
         *((name, "10", "-10 %", "-15 % to -5 %", "") for name in ("desk", "laptop", "server")),
-        ("phone", "6", "-", "-", "cannot pool 6 blocks: they give no interval"),
+        ("phone", "6", "-", "-", "6 blocks are too few to pool"),
         (
             "mean of 3 machines",
             "30",

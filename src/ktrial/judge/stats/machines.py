@@ -62,12 +62,12 @@ def machine_effect(machine: str, differences: Sequence[float]) -> PooledMachine:
     found = one_look(values)
     if found is None or len(values) < 7:
         raise BadInput(
-            f"{machine}: cannot pool {len(values)} blocks: they give no interval",
+            f"{machine}: {len(values)} blocks are too few to pool",
             hint="run at least seven blocks on each machine",
         )
     estimate, low, high = found
     if not high > low:
-        raise BadInput(f"{machine}: cannot pool it: all blocks show the same difference, so its weight is unknown")
+        raise BadInput(f"{machine}: cannot pool it, because all blocks show the same difference")
     error = (high - low) / (2 * float(stdtrit(len(values) - 1, 0.975)))
     return PooledMachine(machine=machine, blocks=len(values), estimate=estimate, error=error, low=low, high=high)
 

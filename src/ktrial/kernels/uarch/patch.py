@@ -278,7 +278,7 @@ def _edited_masks(text: str) -> str:
             old[int(match[1])], last = match[2].strip(), number
     if set(old) != set(WORDS.values()) or any(value.endswith("\\") for value in old.values()):
         raise Refused(
-            f"{MASKS}: expected REQUIRED_MASK4 and REQUIRED_MASK6 on one line each, or {FEATURES}: early boot code "
-            "would not check the CPU"
+            f"{MASKS}: expected REQUIRED_MASK4 and REQUIRED_MASK6 on one line each, or {FEATURES}; without them "
+            "early boot code would not check the CPU"
         )
     return insert(text, {last: mask_lines(old)}, comment="/* {} */")

@@ -91,9 +91,7 @@ class Database:
         if parsed.get_backend_name() != "postgresql":
             raise BadInput(f"--store: ktrial cannot use {parsed.get_backend_name()}", hint=f"write {_FORMS}")
         if "@" in (parsed.host or ""):  # the part before it belongs to the password
-            raise BadInput(
-                "--store: not a URL: it has a second @", hint="in a password write %40 for @, or use ~/.pgpass"
-            )
+            raise BadInput("--store: the URL has a second @", hint="in a password write %40 for @, or use ~/.pgpass")
         return cls._open_server(parsed)
 
     @classmethod
