@@ -235,7 +235,7 @@ def test_a_percentile_on_few_events_is_not_taken_as_primary() -> None:
     assert far.effect is not None
     assert outcomes["wakeup.p50"].contrasts[0].verdict == "better", "the others are judged"
     (told,) = [one for one in found.findings if one.kind == "not-primary"]
-    assert told.sentence.startswith("wakeup.p99 was named as primary and is only exploratory: 400 events in a run")
+    assert told.sentence.startswith("wakeup.p99 was named as primary and is only exploratory: too few events for")
     assert told.values == {"events": 400.0, "needed": 1000.0}
     assert told.sentence in found.answer
 
