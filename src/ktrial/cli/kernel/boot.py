@@ -58,9 +58,8 @@ def command(
     ktrial kernel boot running --keep lab           # then: ktrial --host guest:lab COMMAND
 
     KERNEL is `running`, an installed version, an image, a package (.deb, .rpm, .pkg.tar), or a folder with one
-    kernel. The guest has no disk and no network. With --mode exact, the guest's clock counts instructions; ktrial
-    boots two guests and requires identical output. With --keep, the guest runs until Ctrl-C or --limit, and other
-    commands can use it.
+    kernel. The guest has no disk and no network. With --mode exact, its clock counts instructions, and two boots must
+    have identical output. With --keep, it runs until Ctrl-C or --limit, and other commands can use it.
 
     The exit status is PROGRAM's own, or 128 plus the number of the signal that killed PROGRAM. It is 124 if --limit
     passed, 125 if the guest failed, 126 if PROGRAM cannot run, and 127 if PROGRAM does not exist.
