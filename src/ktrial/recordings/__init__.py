@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of recordings from ktrial and other programs."""
+"""Reads recordings of ktrial and other programs."""

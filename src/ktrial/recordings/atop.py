@@ -52,7 +52,7 @@ def is_atop(head: bytes) -> bool:
 def read_atop(data: bytes, source: str = "atop") -> Recording:
     """Return series of CPU, memory, swap, paging, pressure and disks, and the memory of processes.
 
-    Raise UnreadableOutput.
+    Raise UnreadableOutput for other text.
     """
     found = _Samples(source)
     for line, text in numbered(data, source):
@@ -121,7 +121,7 @@ def _recording(source: str, found: _Samples) -> Recording:
 
 
 def _usages(moments: Sequence[_Moment], times_s: Sequence[float]) -> tuple[Usage, ...]:
-    """Return the memory over time of the processes that used most of it; 0 while a process did not exist."""
+    """Return the memory over time of the processes that used most of it; 0 while a process does not exist."""
     largest: dict[tuple[int, str], float] = {}
     for moment in moments:
         for process, size in moment.memory.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of raw atop logs by the installed atop, because their format changes with its version."""
+"""Converts raw atop logs with the installed atop, because their format changes with its version."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def print_raw_log(path: Path) -> bytes:
     if done.returncode != 0 or not done.stdout:
         said = " ".join(done.stderr.decode("utf-8", "replace").split())[:_WORDS] or f"status {done.returncode}"
         raise BadInput(
-            f"atop cannot read it: {said}",
+            f"atop cannot read the log: {said}",
             file=str(path),
             hint="convert the log with atopconvert if another version of atop wrote it",
         )

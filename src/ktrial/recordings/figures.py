@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures of a whole recording or of its phases, to compare with those of another recording.
 
-A figure that the recording lacks data for has a reason instead of a number; it is never 0.
+If the recording lacks the data for a figure, the figure has a reason instead of a number; it is never 0.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class WatchFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _figure(name: str, unit: Unit, kind: OutcomeKind, what: str, definition: str, blind_spots: str = "") -> Outcome:
-    """Return an outcome. Its blind spots begin with the definition, because reports show them beside its value."""
+    """Return an outcome. Its blind spots begin with the definition, so that reports show it beside the value."""
     return Outcome(
         name=name,
         unit=unit,

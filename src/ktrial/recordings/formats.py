@@ -43,7 +43,7 @@ def _frames(data: bytes, name: str) -> Recording:
 
 
 def _by_content(what: str, sniff: Callable[[bytes], bool], read: Callable[[bytes, str], Recording]) -> Kind:
-    """Return a format that its first bytes identify and that needs no interval."""
+    """Return the format that the first bytes identify, if it can be read without an interval."""
     return Kind(what, lambda head, name: sniff(head), lambda data, name, interval_s: read(data, name))
 
 

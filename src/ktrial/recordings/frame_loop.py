@@ -17,9 +17,10 @@ LONGEST_S = 3600.0
 
 
 def loop_arguments(kind: str, duration_s: float, more: Mapping[str, int] | None = None) -> tuple[str, str]:
-    """Return the agent's arguments. `kind` is one of KINDS, or a JSON object with parameters of the load.
+    """Return the agent's arguments.
 
-    `more` adds parameters. Raise ValueError.
+    `kind` is one of KINDS, or a JSON object with parameters of the load. `more` adds parameters. Raise ValueError for
+    anything else.
     """
     parameters = KINDS[kind] if kind in KINDS else json.loads(kind)
     if not isinstance(parameters, Mapping) or "duration_s" in parameters:

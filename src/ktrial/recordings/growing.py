@@ -35,12 +35,12 @@ class GrowingRecording:
 
     @property
     def started_ns(self) -> int | None:
-        """The monotonic time when the recording began; None before its head has arrived."""
+        """The monotonic time when the recording began; None until its header has arrived."""
         return None if self._blocks.head is None else self._blocks.head.started_ns
 
     @property
     def why_untraced(self) -> str | None:
-        """The reason why requested events are not traced; None if they are, or before the head has arrived."""
+        """Why requested events are not traced; None if they are, or until the header has arrived."""
         why = None if self._blocks.head is None else self._blocks.head.absent.get("trace")
         return None if why == _NOT_ASKED else why
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of ktrial's own recordings, `ktrial.recording/1`: a sequence of blocks, readable up to where it is cut off.
+"""Reads ktrial's own recordings, `ktrial.recording/1`: a sequence of blocks, readable up to where it is cut off.
 
 Times are relative to the first moment. Missing values never become 0.
 """
@@ -41,7 +41,7 @@ def is_recording(head: bytes) -> bool:
 
 
 def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambda _: True) -> Recording:
-    """Read a recording with the wanted series. Raise UnreadableOutput if not even its head is readable."""
+    """Read a recording with the wanted series. Raise UnreadableOutput if its header is unreadable."""
     if not is_recording(data):
         raise unreadable(name, None, repr(data[: len(MAGIC)]), "a recording of ktrial")
     blocks = read_blocks(data, name)
@@ -54,7 +54,7 @@ def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambd
 
 
 def started_ns(data: bytes, name: str) -> int:
-    """Return a recording's zero on the monotonic clock. Raise UnreadableOutput if its head is unreadable."""
+    """Return a recording's zero on the monotonic clock. Raise UnreadableOutput if its header is unreadable."""
     return head_of(data, name).started_ns
 
 
@@ -222,7 +222,7 @@ def _gaps(blocks: Blocks, start_ns: int) -> list[Gap]:
 
 
 def _failed(blocks: Blocks, series: dict[str, Series]) -> dict[str, str]:
-    """Return the sources that had stopped delivering at the end, and why."""
+    """Return the sources that had failed by the end, and why."""
     reports = {} if blocks.tail is None else blocks.tail.sources
     last: dict[str, list[float]] = {}
     for one in series.values():

@@ -35,7 +35,7 @@ class Sleeper(msgspec.Struct):
 
 
 class Head(msgspec.Struct):
-    """The head of a recording: everything known at its beginning."""
+    """The header of a recording: everything known at its beginning."""
 
     started_ns: int
     unix_at_zero_ns: int
@@ -111,7 +111,7 @@ def read_blocks(data: bytes, name: str) -> Blocks:
 
 
 def head_of(data: bytes, name: str = "the recording") -> Head:
-    """Return the head of a recording. Raise UnreadableOutput if it is unreadable."""
+    """Return the header of a recording. Raise UnreadableOutput if it is unreadable."""
     head = read_blocks(data, name).head if data.startswith(MAGIC) else None
     if head is None:
         raise unreadable(name, None, "nothing", "the head of a recording: nothing of it was written")

@@ -25,7 +25,7 @@ class PowerState(msgspec.Struct, frozen=True, kw_only=True):
         return (self.exit_latency_us or 0) * 1e-6
 
     def fits(self, length_s: float) -> bool:
-        """Return whether a request of this duration may have waited for the drive to leave this state."""
+        """Return whether a request of this duration may have waited until the drive left this state."""
         most_s = _MOST * (self.exit_s + (self.entry_latency_us or 0) * 1e-6) + _BESIDE_S
         return not self.operational and self.exit_s > 0 and _LEAST * self.exit_s <= length_s <= most_s
 

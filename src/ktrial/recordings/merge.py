@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merging of the files of one recording onto one clock."""
+"""Merges the files of one recording onto one clock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def together(name: str, parts: Sequence[Recording]) -> Recording:
         return msgspec.structs.replace(parts[0], name=name)
     dated = [part for part in parts if part.unix_at_zero_s is not None]
     if not dated:
-        raise BadInput("cannot merge the files: none states when it was recorded", file=name)
+        raise BadInput("cannot merge the files: none says when it was recorded", file=name)
     zero_s = min((part.unix_at_zero_s or 0.0) + part.begin_s for part in dated)
     end_s = max((part.unix_at_zero_s or 0.0) + part.end_s for part in dated)
     moved = [moved_by(part, (part.unix_at_zero_s or 0.0) - zero_s) for part in dated]
@@ -34,9 +34,9 @@ def together(name: str, parts: Sequence[Recording]) -> Recording:
         if part.unix_at_zero_s is None:
             if part.frames is not None:
                 raise BadInput(
-                    "cannot merge the frames: the file does not state when it began",
+                    "cannot merge the frames: the file does not say when it began",
                     file=part.name,
-                    hint="add the beginning in seconds since 1970, like --frames-began 1760000000.5",
+                    hint="give the beginning in seconds since 1970: --frames-began 1760000000.5",
                 )
             moved.append(moved_by(part, _place(part, zero_s, end_s) - zero_s))
     _check_names(name, moved)
@@ -92,9 +92,9 @@ def _place(part: Recording, begin_s: float, end_s: float) -> float:
     if len(whole_hours) != 1:
         why = "it is outside the others in every time zone" if not found else f"it fits in {len(found)} time zones"
         raise BadInput(
-            f"cannot place a file with only a time of day: {why}",
+            f"cannot merge a file that has only times of day: {why}",
             file=part.name,
-            hint="give its zone, like --utc-offset +02:00, if it belongs to this recording",
+            hint="if it belongs to this recording, give its time zone: --utc-offset +02:00",
         )
     return whole_hours[0]
 

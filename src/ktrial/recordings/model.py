@@ -29,7 +29,10 @@ def phases_of(recording: Recording) -> Phases:
 
 
 def rate_of(series: Series) -> tuple[Array, Array]:
-    """Return moments and values: of a gauge its value, otherwise the growth per second up to each moment."""
+    """Return moments and values.
+
+    The value of a gauge is itself, that of a counter its growth per second up to each moment.
+    """
     values = series.values if series.kind == "gauge" else rates(series)
     return np.asarray(series.times_s), np.asarray(values)
 
@@ -47,9 +50,10 @@ GapKind = Literal["suspend", "clock-step", "missing", "cut-off"]
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The origin of samples or events. `why` explains why it failed or is absent; `lost` counts unseen events.
+    """Where samples or events come from.
 
-    `wanted_hz` is the requested rate, `achieved_hz` the actual one; `cost_cpu_s` is the CPU time of reading it.
+    `why` explains why the source failed or is absent. `lost` counts events that nobody saw. `wanted_hz` is the
+    requested rate, `achieved_hz` the actual one. `cost_cpu_s` is the CPU time of reading the source.
     """
 
     name: str
@@ -167,7 +171,7 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of an interrupt's occurrences by CPU number; `label` is the kernel's name for it."""
+    """How often each CPU, by number, handled an interrupt; `label` is the kernel's name for the interrupt."""
 
     label: str
     cpus: Mapping[str, int]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Common code of readers for other tools: columns over time become series of one source.
+"""What readers of other tools' files share: columns over time become series of one source.
 
-Series have the kernel's names if it has one (`vmstat.allocstall_normal`), so that the table of symptoms applies to all.
+If the kernel has a name for a series (`vmstat.allocstall_normal`), it gets that name, so that the table of symptoms
+applies to it.
 """
 
 from __future__ import annotations
@@ -35,10 +36,12 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 def steadied(
     wall_s: Sequence[float], source: str, lengths_s: Sequence[float] | None = None
 ) -> tuple[list[float], tuple[Gap, ...]]:
-    """Map moments of a wall clock that may have stepped to a rising clock; return them, and the steps and pauses.
+    """Map moments of a wall clock that may have stepped to a rising clock.
+
+    Return them, and the steps and pauses.
 
     `lengths_s` are the times since the previous sample according to the tool. Without them an interval with a step
-    counts as long as usual. Raise UnreadableOutput for fewer than two moments, or if steps back are frequent.
+    counts as long as usual. Raise UnreadableOutput for fewer than two moments, or if the clock often steps back.
     """
     if len(wall_s) < 2:
         raise unreadable(source, None, f"{len(wall_s)} moments", "a recording: it needs two moments at least")

@@ -29,7 +29,7 @@ class UsageChange(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[int | None, str]:
-        """Its identity, which includes the name because process ids are reused."""
+        """What identifies the process or group; it includes the name, because process ids are reused."""
         return self.pid, self.name or self.group or ""
 
 
@@ -61,7 +61,7 @@ def _usage(points: list[_Point]) -> Usage:
     first = points[0][1]
 
     def values(of: Callable[[UsageChange], tuple[Pair | None, ...]]) -> array[float] | None:
-        """Return the sum of the known values; None if there never is one."""
+        """Return the sum of the known values; None if none is known at any time."""
         found = array("d")
         for _, one, which in points:
             known = [pair[which] for pair in of(one) if pair is not None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent's reports on a machine that it watches, and doubts about them."""
+"""What an agent reports about a machine that it watches, and doubts about it."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ MOST_PASSES = 4
 
 
 class TracedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event reported by the agent. `victim`: it hit the frame thread; `watched`: it hit a thread of the program.
+    """An event that the agent reports.
 
-    `idle_ns` is the time that a device had no request before, if that was long.
+    `victim`: it hit the frame thread. `watched`: it hit a thread of the program. `idle_ns` is how long the device had
+    had no request before, if that was long.
     """
 
     kind: str
@@ -77,7 +78,7 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandedBlocks(msgspec.Struct, frozen=True):
-    """Encoded blocks of the recording from the agent."""
+    """Encoded blocks of a recording, as the agent sends them."""
 
     data: bytes
 

@@ -26,12 +26,12 @@ class KeptTrial(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sha256(self) -> str:
-        """The hash of the protocol, computed from this content."""
+        """The hash of the protocol, computed from what this object holds."""
         return protocol_sha256(self.stored.file, self.protocol, self.stored.arms)
 
 
 def cleaned(kept: KeptTrial, clean: Callable[[Any], Any]) -> KeptTrial:
-    """Return the trial with `clean` applied to every text; if that changes the protocol, its hash is computed again."""
+    """Return the trial with `clean` applied to every text. If that changes the protocol, its hash changes too."""
     document = msgspec.to_builtins(kept)
     found = msgspec.convert(clean(document), KeptTrial)
     if found.sha256 == kept.sha256:

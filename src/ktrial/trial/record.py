@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial as the store keeps it: its protocol, its arms on this machine, and the session with its runs."""
+"""A trial as the store holds it: its protocol, its arms on this machine, and the session with its runs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from ktrial.trial.protocol.file import TrialFile, Value
 
 
 class ArmSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """An arm on this machine: the values that it changes by address, and what was left out and why.
+    """An arm on this machine: the values that it changes by address, and what was skipped and why.
 
-    `manual` tells a person how to set the arm up; `expect` has the facts that identify it then.
-    `inert` are changes without effect on this machine, and why.
-    `commands` put the arm in force; each is shown with its undo.
+    `manual` tells a person how to set up the arm; `expect` has the facts that identify it then. `inert` has changes
+    without effect on this machine, and why. `commands` put the arm in force; each is shown with its undo.
     """
 
     changes: Mapping[str, str] = {}
@@ -54,9 +53,10 @@ class StoredTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A trial in a list. `verdicts` are those of the primary outcome by arm, null if open.
+    """A trial in a list.
 
-    `ended` is why no further run follows. A trial that screens settings has `suspected` settings instead of verdicts.
+    `verdicts` are those of the primary outcome by arm, null if open. `ended` says why the trial makes no further run. A
+    trial that screens settings has `suspected` settings instead of verdicts.
     """
 
     trial: str
@@ -75,7 +75,7 @@ def changed_arms(before: Mapping[str, ArmSettings], now: Mapping[str, ArmSetting
 
 
 def protocol_sha256(file: TrialFile, protocol: Protocol, arms: Mapping[str, ArmSettings]) -> str:
-    """Return the hash that every run carries: of the file, the judge's protocol and the arms on this machine."""
+    """Return the hash that every run carries. It covers the file, the judge's protocol and the arms on this machine."""
     written = msgspec.json.encode((file, protocol, arms))
     # Hash what a reader gets back: 8 and 8.0 are the same limit.
     read = msgspec.json.decode(written, type=tuple[TrialFile, Protocol, dict[str, ArmSettings]])

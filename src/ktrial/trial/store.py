@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials and noise profiles in the store; a log is only ever appended to."""
+"""Stores trials and noise profiles in the database. A log only grows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TRIALS = sa.select(trials.c.document).order_by(trials.c.started_unix_ms.desc(),
 
 
 class StoredTrials:
-    """The stored trials; `open_database` is not called before something is read or written."""
+    """The stored trials. `open_database` is first called when something is read or written."""
 
     def __init__(self, open_database: Callable[[], Database]) -> None:
         self._open_database = open_database
@@ -40,7 +40,7 @@ class StoredTrials:
             self._append(connection, trial, events)
 
     def hold(self) -> None:
-        """Keep the store open until ktrial ends, as reopening it for each event is slow."""
+        """Keep the store open until ktrial ends; reopening it for each event is slow."""
         self._open_database().hold()
 
     def log(self, trial: str) -> tuple[Event, ...]:
@@ -75,7 +75,7 @@ class StoredTrials:
             raise BadInput(f"{len(found)} trials begin with {name!r}", hint=f"write more of the name: {some}")
         every = [one.trial for one in self.all()]
         if name is None or not every:
-            raise BadInput("no trials yet", hint="`ktrial try vm.swappiness=10` runs one")
+            raise BadInput("the store has no trials yet", hint="`ktrial try vm.swappiness=10` runs one")
         raise UnknownName("trial", name, every, hint="`ktrial trial list` lists them")
 
     def profiles(self, suite: str, machine: str) -> tuple[NoiseProfile, ...]:
@@ -108,7 +108,7 @@ class StoredTrials:
         return self._load(found[0]) if found else None
 
     def bring(self, trials: Iterable[KeptTrial]) -> None:
-        """Store trials from elsewhere, all or none, without their noise profiles, which describe another machine."""
+        """Store trials from elsewhere, all or none. Leave out their noise profiles, which describe another machine."""
         with self._open_database().writing() as connection:
             for kept in trials:
                 self._insert(connection, kept.stored)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording of a machine at work, and diagnosis of its stutters."""
+"""Records a machine at work, and diagnoses its stutters."""

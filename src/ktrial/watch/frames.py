@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frame statistics of logs, and games run under MangoHud whose capture becomes a run of the store."""
+"""Frame statistics of logs. Games that run under MangoHud become runs of the store."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ NO_CAPTURE_HINT = (
 class Game(msgspec.Struct, frozen=True, kw_only=True):
     """The game to run: path and arguments, and the whole environment except MangoHud's variables.
 
-    `program` selects captures by the name of the process; `duration_s` ends the log before the game. With `own_test`
-    the game tests its frame rate itself and writes it to a log. The values of the variables `named` are recorded.
+    `program` selects captures by the name of the process. `duration_s` ends the log before the game. With `own_test`
+    the game tests its frame rate itself and writes it to a log. ktrial records the values of the variables `named`.
     `below_fps` replaces the default rate below which frames are slow.
     """
 
@@ -83,7 +83,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_log(data: bytes, file: str, below_fps: float | None = None) -> FrameReport:
-    """Return the statistics of a log of frames or samples in any known format."""
+    """Return the statistics of a log of frames or samples in any format that ktrial knows."""
     if is_afterburner(data):
         return _sampled(read_afterburner(data, file), file, below_fps)
     if is_telemetry(data):
@@ -152,7 +152,7 @@ def _xplane(log: XPlaneLog, file: str) -> FrameReport:
     if stages is None:
         raise BadRun(
             f"{file}: expected one (.fdr) or three stages of the frame rate test, got {len(log.stages)}",
-            hint="let X-Plane exit by itself",
+            hint="run the test again, and let X-Plane exit by itself",
         )
     return FrameReport(
         file=file,
@@ -270,7 +270,9 @@ def _captures(game: Game, arena: Arena, started_unix_ms: int) -> tuple[Capture, 
 def _choose_capture(game: Game, captures: Sequence[Capture]) -> tuple[Capture, FrameReport]:
     if not captures:
         if game.own_test:
-            raise BadRun("X-Plane did not write Log.txt since the start", hint="give the path of the installed X-Plane")
+            raise BadRun(
+                "X-Plane has not written Log.txt since it was started", hint="give the path of the installed X-Plane"
+            )
         meant = f" of {game.program}" if game.program is not None else ""
         raise BadRun(f"MangoHud left no capture{meant}", hint=NO_CAPTURE_HINT)
     reports: list[tuple[Capture, FrameReport]] = []

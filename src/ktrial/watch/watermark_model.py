@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watermarks of memory zones as the kernel computes them, and the lead time that they give kswapd.
 
-This is setup_per_zone_wmarks() in mm/page_alloc.c, in whole pages: the kernel divides the reserve among the zones by
-size. The distance between two marks is a quarter of a zone's share or watermark_scale_factor / 10000 of the zone,
-whichever is larger. Below `low` kswapd wakes and works until `high` is free; below `min` allocating threads reclaim.
+The computation is that of setup_per_zone_wmarks() in mm/page_alloc.c, in whole pages. The kernel divides the reserve
+among the zones by size. The distance between two marks is a quarter of a zone's share, or watermark_scale_factor /
+10000 of the zone if that is more. Below `low` kswapd wakes and works until `high` is free. Below `min` allocating
+threads reclaim.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
 class WatermarkColumn(msgspec.Struct, frozen=True, kw_only=True):
     """One pair of settings and the resulting marks: pages for each zone, bytes in total.
 
-    `kept_free_bytes` is what kswapd restores once memory has filled up; ordinary programs never get `reserve_bytes`.
+    `kept_free_bytes` is what kswapd keeps free once memory has filled up. Ordinary programs never get `reserve_bytes`.
     """
 
     name: str
@@ -80,7 +81,7 @@ def zone_marks(zones: Sequence[Zone], reserve_kb: int, scale: int, page_bytes: i
     reserve_pages = reserve_kb * 1024 // page_bytes
     own_pages = sum(zone.managed_pages for zone in zones if zone.name not in _ELSEWHERE)
     if own_pages <= 0:
-        raise BadInput("no zone from which the kernel allocates has memory")
+        raise BadInput("cannot compute watermarks: no zone has memory that the kernel can allocate")
     found = []
     for zone in zones:
         share = reserve_pages * zone.managed_pages // own_pages

@@ -152,7 +152,7 @@ def _demand_pages(machine: Machine, clock: Clock) -> tuple[int, int]:
     data = reading.data if reading is not None and reading.data is not None else b""
     taken, reclaimed, freed = (pattern.findall(data) for pattern in (_TAKEN, _RECLAIMED, _FREED))
     if not (taken and reclaimed and freed):
-        raise Refused(f"{_VMSTAT} lacks counters of allocated and freed pages", hint="give the rate: --rate 2GiB")
+        raise Refused(f"{_VMSTAT} does not count allocated and freed pages", hint="give the rate: --rate 2GiB")
     return clock.monotonic_ns(), sum(map(int, taken)) + sum(map(int, reclaimed)) - sum(map(int, freed))
 
 
@@ -210,7 +210,9 @@ def _value(value: Any, name: str, layout: WatermarkLayout, catalog: Catalog) -> 
 
 def _for_lead(layout: WatermarkLayout, lead: Lead, per_s: float | None) -> tuple[str, Mapping[str, int]]:
     if lead.seconds is not None and per_s is None:
-        raise BadInput(f"--lead {lead.text}: seconds need an allocation rate", hint="add --rate 2GiB or --measure 30s")
+        raise BadInput(
+            f"--lead {lead.text}: a lead in seconds needs an allocation rate", hint="add --rate 2GiB or --measure 30s"
+        )
     wanted = lead.amount_bytes if lead.amount_bytes is not None else (lead.seconds or 0.0) * (per_s or 0.0)
     scale = scale_for(layout.zones, layout.settings[RESERVE], wanted, layout.page_bytes)
     if scale is None:

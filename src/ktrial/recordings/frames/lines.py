@@ -63,9 +63,9 @@ class FramePattern:
         return duration_s if 0 <= duration_s <= _LONGEST_S else None
 
     def end_ns(self, line: FrameLine, file: str, within_ns: int) -> int:
-        """Return when the frame of a line ended: at the time in the line, or else when the line was read.
+        """Return when the frame of a line ended: the time in the line or, without one, when the line was read.
 
-        Raise BadInput if that time is not shortly before the line was read, since it must be from another clock.
+        Raise BadInput if that time is not shortly before the line was read: it must be from another clock.
         """
         if _END not in self._expression.groupindex:
             return line.at_ns
@@ -129,7 +129,7 @@ class FrameStream:
             raise BadInput(
                 f"{self._file}: {self.pattern.option} {self.pattern.text!r} matches none of {self._lines} lines "
                 f"written during the recording{example}",
-                hint="read the stored recording with the log and another pattern",
+                hint="run `ktrial diagnose` on the recording and the log, with another pattern",
             )
         told = sorted(self._told)
         return Frames(
@@ -157,6 +157,6 @@ def frames_of(
 
 
 def with_frames(recording: Recording, frames: Frames) -> Recording:
-    """Return the recording with the frames of a log instead of its own."""
+    """Return the recording with the frames of this log in place of its own."""
     source = Source(name=frames.source, state="active", seen=len(frames.ends_s))
     return msgspec.structs.replace(recording, frames=frames, sources=(*recording.sources, source))

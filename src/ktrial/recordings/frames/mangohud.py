@@ -56,7 +56,7 @@ class MangoHudLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SampledLog(BadRun):
-    """The log holds samples of the frame rate instead of frames."""
+    """Raised for a log that holds samples of the frame rate instead of frames."""
 
     def __init__(self, message: str, samples: FrameSamples) -> None:
         super().__init__(message, hint=PER_FRAME)
@@ -93,7 +93,7 @@ def read_mangohud(data: bytes, source: str = "capture.csv") -> MangoHudLog:
     lines = [line.removesuffix("\r") for line in lines]
     if (lines or [""])[0].startswith(_SUMMARY) or data.startswith(_SUMMARY.encode()):
         raise BadRun(
-            f"{source}: this is MangoHud's summary, which has no frames",
+            f"{source} is a summary of MangoHud and has no frames",
             hint="give the file of the same name without _summary",
         )
     head = _head(lines, source)
@@ -216,7 +216,7 @@ def _why_sampled(rows: Sequence[_Row], unit: FrameUnit) -> str | None:
 
 
 def _samples(rows: Sequence[_Row], head: _Head) -> FrameSamples:
-    """Return the rates, each for the time since the previous row; the first row has none."""
+    """Return the frame rates, each for the time since the previous row. The first row has none."""
     stood_s = [(row.elapsed_ns - before.elapsed_ns) / 1e9 for before, row in itertools.pairwise(rows)]
     kept = [(row.fps, stood) for row, stood in zip(rows[1:], stood_s, strict=True) if stood]
     return FrameSamples(

@@ -84,7 +84,7 @@ def read_afterburner(data: bytes, source: str = "HardwareMonitoring.hml") -> Fra
 
 
 def _moment(rest: str, source: str, line: int) -> int:
-    """Return the second of the day of a record. The date is ignored, as its order depends on the machine's region."""
+    """Return the second of the day of a record. The date is ignored: its format depends on the machine's region."""
     found = _CLOCK.search(rest.partition(",")[0])
     if found is None:
         raise unreadable(source, line, rest, "a record with a time of day")

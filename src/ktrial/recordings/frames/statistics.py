@@ -52,7 +52,7 @@ class FrameOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A missing statistic, and the reason."""
+    """A missing statistic, and why it is missing."""
 
     outcome: str
     why: str
@@ -100,7 +100,7 @@ class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
 def below_rate(value: object, name: str) -> float:
     """Return a limit for slow frames in frames per second. Raise BadInput, naming the option or key `name`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 1000:
-        raise BadInput(f"{name}: expected 1 to 1000 frames a second, got {value!r}")
+        raise BadInput(f"{name}: expected 1 to 1000 frames per second, got {value!r}")
     return float(value)
 
 
@@ -111,14 +111,14 @@ def slow_share(times_s: Sequence[float], below_fps: float, kind: str = "frame") 
 
 
 def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> FrameStatistics:
-    """Return every outcome of FRAME_OUTCOMES that this many frames allow. Raise BadRun below LEAST_FRAMES."""
+    """Return the outcomes of FRAME_OUTCOMES for which there are enough frames. Raise BadRun below LEAST_FRAMES."""
     if len(times_s) < LEAST_FRAMES:
         raise BadRun(
             f"{len(times_s)} frames are too few for frame statistics (minimum {LEAST_FRAMES})",
             hint="log for longer",
         )
     if not all(math.isfinite(time_s) and time_s > 0 for time_s in times_s):
-        raise BadRun("a frame time is not above 0")
+        raise BadRun("a frame time is 0 or negative")
     share = slow_share(times_s, below_fps)
     found = {name: _measurement(_OUTCOMES[name], value) for name, value in _values(times_s).items()}
     found[share.outcome] = share

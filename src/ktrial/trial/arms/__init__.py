@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is compared, and how it is put in force."""
+"""The arms of a trial: the configurations that it compares, and how ktrial applies them."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the arms of a trial in force one after the other, each as a transaction that ends with the session."""
+"""Applies the arms of a trial one after the other, each as a transaction that ends with the session."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LEASE: Mapping[str, Any] = {"kind": "while-session"}
 
 
 class ArmLost(KtrialError):
-    """An arm could not be put in force, or could not be reverted."""
+    """ktrial could not put an arm in force, or could not revert it."""
 
 
 class BuiltFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was built for a visit, and the SHA-256 of its bytes."""
+    """The file that was built for a visit, and the SHA-256 of its bytes."""
 
     artefact: str
     sha256: str
@@ -56,9 +56,10 @@ def _nobody(_drift: ArmDrift, _own: int | None) -> str | None:
 
 
 class Arms:
-    """Puts `plans` in force by arm; an arm without a plan changes nothing. `root` is None if no arm needs it.
+    """Puts one arm after the other in force, each by its plan.
 
-    Every value that the present arm doesn't set must be as the plans found it.
+    An arm without a plan changes nothing. `root` is None if no arm needs root. Any value that the present arm doesn't
+    set must stay as the plans found it.
     """
 
     def __init__(self, root: Machine | None, plans: Mapping[str, Plan], writer_of: NamesWriter = _nobody) -> None:
@@ -110,15 +111,15 @@ class Arms:
             raise ArmLost(said, hint="`ktrial recover` tries again")
 
     def drifted(self) -> tuple[ArmDrift, ...]:
-        """Return values that differ from those that the present arm set or, where it sets none, from those found."""
+        """Return values that are not as expected: as set by the present arm or, if it doesn't set them, as found."""
         return (*self._lost(), *self._changed_beside(self._present))
 
     def failed(self) -> str | None:
-        """Return why the present arm was lost during the last run, which thereby failed; None if it was not lost."""
+        """Return why the last run lost the present arm and thereby failed; None if it did not lose it."""
         return None
 
     def told(self, drift: ArmDrift) -> str:
-        """Return the drift as a sentence, with who wrote the value if that can be known."""
+        """Return the drift as a sentence; it names who wrote the value if ktrial can find out."""
         writer = self._writer_of(drift, self._transaction)
         return f"{drift.sentence}; {writer}" if writer else drift.sentence
 
@@ -138,7 +139,7 @@ class Arms:
                 )
 
     def _changed_beside(self, arm: str | None) -> Iterator[ArmDrift]:
-        """Yield values that are not as found, although neither this arm nor the kernel along with it changes them."""
+        """Yield values that differ from those found, although neither this arm nor its side effects change them."""
         plan = self._plans.get(arm) if arm is not None else None
         own = {path for change in (plan.changes if plan else ()) for path in (change.path, *change.couples)}
         watched = [path for path in self._found if path not in own]
@@ -177,7 +178,7 @@ def changes_of(plans: Mapping[str, Plan]) -> Iterator[Change]:
 
 
 def rehearse(root: Machine | None, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> None:
-    """Put arms in force and revert them, before anything is measured, until each setting was in force once.
+    """Apply and revert arms before anything is measured, until each setting was in force once.
 
     Raise BadInput for a setting that the kernel refuses, BadRun if somebody else changes the machine meanwhile.
     """
@@ -195,7 +196,10 @@ def rehearse(root: Machine | None, plans: Mapping[str, Plan], knobs: Mapping[str
         finally:
             arms.leave()
         if drifts:
-            raise BadRun(f"the machine changes while the trial begins: {arms.told(drifts[0])}", hint="try again")
+            raise BadRun(
+                f"something else changes this machine while the trial begins: {arms.told(drifts[0])}",
+                hint="close the program that does, then try again",
+            )
 
 
 def _instead(error: ArmLost, plan: Plan, knobs: Mapping[str, Knob]) -> str:

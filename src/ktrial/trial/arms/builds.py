@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials with a build for each visit: how each arm is built, and which build a visit measured."""
+"""How each arm of a trial with builds is built, and which build each visit measured."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def check_builds(trial: TrialFile) -> None:
     if trial.design.replicate != "build":
         if built:
             raise BadInput(
-                f"arm {built[0]}: build is for trials that build for every visit",
+                f"arm {built[0]}: `build` needs a trial that builds for every visit",
                 hint='add  [design]  replicate = "build", or build the program once, before the trial',
             )
         return
     if any(arm.manual is not None for arm in arms.values()):
         if built:
             raise Contradiction(
-                f"{built[0]} is built by a command, and other arms are booted by hand",
+                f"{built[0]} is built by a command, but other arms are kernels that you boot by hand",
                 hint="build all of them by hand, or none",
             )
         return
     unsaid = next((name for name in arms if name not in built), None)
     if unsaid is not None:
-        raise BadInput(f'replicate = "build", but nothing says how to build {unsaid}', hint=_EXAMPLE)
+        raise BadInput(f'replicate = "build", but the protocol does not say how to build {unsaid}', hint=_EXAMPLE)
 
 
 _EXAMPLE = 'build = { run = ["./build.sh"], artefact = "prog" }, or manual = "…" of a kernel that you build and boot'

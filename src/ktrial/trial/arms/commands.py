@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arms that also run the user's commands, or build what they measure.
+"""Arms that also run commands of the user, or build what they measure.
 
-Each command is journalled before it runs, and undone when its arm is left.
+ktrial journals each command before it runs it, and undoes it when it leaves the arm.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIMIT_S = 300.0
 
 
 class CheckFailed(ArmDrift, frozen=True, kw_only=True):
-    """A change by commands or services is not in force: `wanted` is the status that the check should have."""
+    """A change by commands or services is not in force. `wanted` is the exit status that the check should have."""
 
     @property
     def sentence(self) -> str:
@@ -34,9 +34,9 @@ class CheckFailed(ArmDrift, frozen=True, kw_only=True):
 
 
 class Beside(NamedTuple):
-    """What an arm may have besides its plan (commands, a scheduler, a build), and the parts that carry it out.
+    """What an arm may have besides its plan (commands, a scheduler, a build), and what carries it out.
 
-    `seat` is for arms with a scheduler, `site` for arms that are built for each visit.
+    `seat` serves arms with a scheduler, `site` arms that are built for each visit.
     """
 
     trial: str
@@ -48,7 +48,7 @@ class Beside(NamedTuple):
 
 
 class CommandedArms(Arms):
-    """Arms with commands: these run after the arm's settings are in force, and are undone before the settings."""
+    """Arms with commands. These run after the arm's settings are in force, and are undone before the settings."""
 
     def __init__(self, root: Machine | None, plans: Mapping[str, Plan], writer_of: NamesWriter, beside: Beside) -> None:
         super().__init__(root, plans, writer_of)
@@ -72,7 +72,7 @@ class CommandedArms(Arms):
         return drifts
 
     def renew(self, arm: str, number: int) -> BuiltFile | None:
-        """Leave the present arm, then build what the next visit of this arm measures."""
+        """Leave the present arm, then build what the next visit of this arm will measure."""
         build = self._beside.extras.get(arm, ArmExtras()).build
         if build is None or self._site is None:
             return None
@@ -128,7 +128,7 @@ class CommandedArms(Arms):
 
 
 def undo_left(journal: CommandJournal, executor: Executor, tell: Callable[[str], None]) -> int:
-    """Undo the commands that a killed trial left, and return their number. Raise if one cannot be undone."""
+    """Undo the commands that a killed trial left behind, and return their number. Raise if one cannot be undone."""
     failed: list[KtrialError] = []
     left = journal.left()
     for one in left:
@@ -191,7 +191,7 @@ BUILD_LIMIT_S = 3600.0
 
 
 class BuildSite:
-    """Makes the builds of a trial's arms; `look` returns a file as the user sees it, None if it cannot be read."""
+    """Builds the arms of a trial. `look` returns a file as the user sees it, None if it cannot be read."""
 
     def __init__(self, executor: Executor, look: Callable[[str], SeenFile | None]) -> None:
         self._executor = executor

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arms that a person sets up, and the facts by which the machine shows that one is in force.
+"""Arms that a person sets up, and the facts by which ktrial recognises them.
 
-An expectation is the value of a fact or, if the fact is a list of words, words that it contains. `!` before a value or
-word negates it, `*` stands for any text, and the empty text for a fact that doesn't exist.
+An expectation is the value of a fact. If the fact is a list of words, the expectation is words that it contains. `!`
+before a value or word negates it, and `*` stands for any text. An empty text expects that the fact doesn't exist.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ _SHOWN_TOO = ("kernel.osrelease",)
 
 
 class Due(msgspec.Struct, frozen=True, kw_only=True):
-    """The visit that is due. `place` names the arm to set the machine up as, `instruction` says how.
+    """The visit that is due.
 
-    `expect` is what the machine shows then. `confirm` means that this doesn't distinguish all arms, `new_boot` that the
-    machine must boot first whatever is in force, `new_build` that the kernel must be built for this visit.
+    `place` names the arm as which to set up the machine, `instruction` says how, and `expect` has the facts that the
+    machine shows then. `confirm` means that these facts don't distinguish all arms. `new_boot` means that the machine
+    must boot first, whatever is in force. `new_build` means that the visit needs a new build of the kernel.
     """
 
     trial: str
@@ -70,21 +71,24 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_by_hand(trial: TrialFile) -> bool:
-    """Return whether a person must act between visits: set up an arm, or boot."""
+    """Return whether a person must do something between visits: set up an arm, or boot."""
     if trial.guest is not None:
         return False
     return trial.design.replicate == "boot" or any(arm.manual is not None for arm in trial.arms.values())
 
 
 def check_manual(trial: TrialFile) -> None:
-    """Raise BadInput for manual arms that are impossible on any machine."""
+    """Raise BadInput for a manual arm that cannot work on any machine."""
     for name, arm in trial.arms.items():
         if arm.expect and arm.manual is None:
-            raise BadInput(f"arm {name}: expect is for manual arms", hint='say in  manual = "…"  what to do')
+            raise BadInput(
+                f"arm {name}: only a manual arm can have `expect`",
+                hint='add  manual = "…"  that says what to do, or remove expect',
+            )
         if arm.manual is None:
             continue
         if not arm.manual.strip():
-            raise BadInput(f"arm {name}: manual is empty", hint='for example  manual = "boot the BORE kernel"')
+            raise BadInput(f"arm {name}: `manual` is empty", hint='for example  manual = "boot the BORE kernel"')
         if not msgspec.structs.replace(arm, manual=None, environment={}, parameters={}).changes_nothing:
             what = f"sets {arm.words[0]}" if arm.words else "has a part that ktrial would set up"
             raise Contradiction(
@@ -93,7 +97,7 @@ def check_manual(trial: TrialFile) -> None:
             )
         if trial.baseline != "found":
             raise Contradiction(
-                f"ktrial sets baseline = {trial.baseline!r}, but arm {name} is set up by hand",
+                f"baseline = {trial.baseline!r} is set by ktrial, but arm {name} is set up by hand",
                 hint="remove the baseline",
             )
 
@@ -195,9 +199,9 @@ def _expectation_text(value: Expected) -> str:
 
 
 def signs_as_found(trial: TrialFile, facts: FactBook, kinds: Mapping[str, FactKind]) -> dict[str, Expected]:
-    """Return the facts that identify a control which nobody sets up: the current values of the other arms' facts.
+    """Return the facts that identify a control which nobody sets up.
 
-    Raise BadInput for a fact that is unknown now.
+    These are the current values of the other arms' facts. Raise BadInput for a fact that is unknown now.
     """
     found: dict[str, Expected] = {}
     for name, wanted in _expected(trial):
@@ -222,12 +226,15 @@ def _expected(trial: TrialFile) -> Iterator[tuple[str, Expected]]:
 
 
 def place_of(trial: TrialFile, arm: str) -> str:
-    """Return which arm the machine must be set up as: this one if a person sets it up, else the control."""
+    """Return the arm as which to set up the machine: this arm if a person sets it up, else the control."""
     return arm if trial.arms[arm].manual is not None else trial.control
 
 
 def implied(signs: Signs) -> tuple[str, ...]:
-    """Return all facts that may change along with these: other facts of the kernel, each word of the command line."""
+    """Return all facts that may change along with these.
+
+    These are other facts of the kernel, and each word of the command line.
+    """
     found: list[str] = []
     for name, wanted in signs.items():
         if name == _COMMAND_LINE:

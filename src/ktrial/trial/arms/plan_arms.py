@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans of a trial's arms on this machine, with their services; they refuse what cannot be tried here.
+"""Plans of a trial's arms on this machine, with their services.
 
-The root agent's systemctl starts and stops services, the user's reads their state.
+The functions raise for settings that cannot be tried here. The root agent's systemctl starts and stops services; the
+user's reads their state.
 """
 
 from __future__ import annotations
@@ -79,7 +80,10 @@ def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> Non
 
 
 def _refuse_pairs(name: str, arm: ArmFile, knobs: Mapping[str, Knob]) -> None:
-    """Raise BadInput if an arm names settings that clear each other; between profiles the later one wins."""
+    """Raise BadInput if an arm names two settings of which one clears the other.
+
+    Between profiles the later one wins.
+    """
     named = [
         (f"{address}={value}", knobs[parse_address(address).knob])
         for address, value in arm.set.items()
@@ -171,7 +175,7 @@ def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Kn
 
 
 def needed_suite(trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> Suite:
-    """Return the suite with the protocol's parameters, without benchmarks that measure no outcome which it names."""
+    """Return the suite with the protocol's parameters, reduced to benchmarks that measure a named outcome."""
     suite = with_parameters(suite, benchmarks, parameter_words(trial.parameters))
     named = [name for name in (trial.primary, *trial.secondary, *trial.guards) if name is not None]
     wanted = tuple(entry for entry in suite.benchmark if any(name.startswith(f"{entry.label}.") for name in named))
@@ -220,7 +224,10 @@ def _state(executor: Executor, name: str) -> ServiceState:
     loaded = known.stdout.decode(errors="replace").strip()
     if known.failed is not None or known.exit_status != 0:
         said = known.failed or known.stderr.decode(errors="replace").strip().replace("\n", "; ")
-        raise BadInput(f"cannot read the state of {name}: {said}", hint="remove it: services need systemd as init")
+        raise BadInput(
+            f"cannot read the state of {name}: {said}",
+            hint="remove the service: ktrial manages services only under systemd",
+        )
     if loaded != "loaded":
         raise BadInput(f"{name} is {loaded or 'unknown'} on this machine", hint="`systemctl list-units` lists units")
     told = executor.run(Invocation(argv=("systemctl", "is-active", name), limit_s=_LIMIT_S)).raw
@@ -241,7 +248,7 @@ def with_services(trial: TrialFile, plans: Mapping[str, Plan], found: Mapping[st
 
 
 def refuse_others(machine: Machine, plans: Mapping[str, Plan]) -> None:
-    """Raise BadInput for an arm whose service the agent refuses to start or stop for anyone."""
+    """Raise BadInput for a service that the agent never starts or stops."""
     for name, plan in plans.items():
         if plan.service is None:
             continue
@@ -254,7 +261,7 @@ def refuse_others(machine: Machine, plans: Mapping[str, Plan]) -> None:
 def with_service_checks(
     trial: TrialFile, extras: Mapping[str, ArmExtras], found: Mapping[str, ServiceState]
 ) -> dict[str, ArmExtras]:
-    """Return extras that check each service: in its own arm for the wanted state, in all others for the old state."""
+    """Return extras that check each service: its own arm wants the new state, all other arms the old one."""
     checked = {}
     for name, arm in trial.full_arms.items():
         service = arm.service

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Purity of arms: whether an arm's machine differs from the control's only in what the arm declares."""
+"""Checks whether an arm's machine differs from the control's only in what the arm declares."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def purity(
 ) -> tuple[tuple[StateChange, ...], tuple[Finding, ...]]:
     """Return how each arm's machine differs from the control's, undeclared changes first, and findings on those.
 
-    `states` has each arm's state at its first visit.
+    `states` has the machine's state at each arm's first visit.
     """
     control = trial.file.control
     if control not in states:

@@ -30,7 +30,7 @@ class SchedulerSeat:
         self._sequence: str | None = None
 
     def start(self, arm: str, scheduler: ArmScheduler) -> None:
-        """Start the scheduler. Raise ArmLost if it doesn't come into force."""
+        """Start the scheduler. Raise ArmLost if the kernel doesn't show it."""
         invocation = Invocation(
             argv=scheduler.argv,
             limit_s=_LIMIT_S,
@@ -56,7 +56,7 @@ class SchedulerSeat:
         self._sequence = self._texts()[SEQUENCE]
 
     def failed(self) -> str | None:
-        """Return why the scheduler was not always in force since its start; None if it was, or if there is none."""
+        """Return why the scheduler was not in force all the time; None if it was, or if there is none."""
         if self._wanted is None or self._running is None:
             return None
         if not self._running.alive():
@@ -68,7 +68,7 @@ class SchedulerSeat:
         return None
 
     def drifted(self) -> tuple[ArmDrift, ...]:
-        """Return a foreign scheduler that is in force while the present arm has none."""
+        """Return a foreign scheduler that is in force although the present arm has none."""
         if self._wanted is not None:
             return ()
         now = self._texts()[STATE]
@@ -90,7 +90,7 @@ class SchedulerSeat:
             self._clock.sleep(_PAUSE_S)
 
     def refuse_another(self) -> None:
-        """Raise Refused if sched_ext is missing or in use, or if ktrial lacks the rights for it."""
+        """Raise Refused if the kernel lacks sched_ext, if another scheduler uses it, or if ktrial lacks the rights."""
         state = self._texts()[STATE]
         if state is None:
             raise Refused("this kernel has no sched_ext", hint=f"{STATE} is missing: it needs CONFIG_SCHED_CLASS_EXT")

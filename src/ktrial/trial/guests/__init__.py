@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials whose arms are kernels in guests."""
+"""Trials that run in guests: each visit is the boot of a virtual machine."""

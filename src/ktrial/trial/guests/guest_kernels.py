@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of the arms of a guest trial: all are checked before the first one is built."""
+"""Builds the kernels that the arms of a guest trial name. All are checked before the first one is built."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _STANDS = {"on": "y", "off": "n"}
 
 
 class KernelPlan(NamedTuple):
-    """A kernel that can be built; `key` changes with everything that it is built from. `image` is set once it is built.
+    """A kernel that ktrial can build.
 
-    `compiled` holds the properties of its compilation to which an exact guest is blind.
+    `key` changes with everything that it is built from. `image` is set once it is built. `compiled` has the properties
+    of its compilation that an exact guest cannot measure.
     """
 
     recipe: KernelRecipe
@@ -39,7 +40,7 @@ class KernelBuilder(Protocol):
         """Open, patch and configure the sources. Raise if a step fails."""
 
     def check_room(self, plans: Sequence[KernelPlan]) -> None:
-        """Raise Refused if there is too little room or memory to build these."""
+        """Raise Refused if there is too little disk space or memory to build these."""
 
     def build(self, plan: KernelPlan) -> str: ...
 
@@ -49,7 +50,7 @@ KernelWords = Callable[[TrialFile], Mapping[str, str]]
 
 
 def kernel_words(file: TrialFile, workshop: KernelBuilder, say: Callable[[str], None]) -> dict[str, str]:
-    """Build the kernels that need it. Return the word for each arm's kernel."""
+    """Build the kernels that are missing. Return the word that names each arm's kernel."""
     plans = planned_kernels(file, workshop)
     refuse_same(file, plans)
     images = built_images(plans, workshop, say)
@@ -61,7 +62,7 @@ def kernel_words(file: TrialFile, workshop: KernelBuilder, say: Callable[[str], 
 
 
 def planned_kernels(file: TrialFile, workshop: KernelBuilder) -> dict[str, KernelPlan]:
-    """Return the plan of each arm's kernel that is built. Raise for the first impossible one, naming its arm."""
+    """Return a plan for each arm whose kernel ktrial builds. The error for an impossible one names its arm."""
     found: dict[str, KernelPlan] = {}
     for name, arm in file.full_arms.items():
         kernel = kernel_of(file, arm)
@@ -107,7 +108,7 @@ def built_images(
 
 
 def _refuse_compiled(plans: Mapping[str, KernelPlan]) -> None:
-    """Raise Refused if two kernels will differ in a property to which an exact guest is blind."""
+    """Raise Refused if two kernels will differ in a property that an exact guest cannot measure."""
     first = next(iter(plans), None)
     for name, plan in plans.items():
         for what, value in plan.compiled.items():
@@ -120,7 +121,10 @@ def _refuse_compiled(plans: Mapping[str, KernelPlan]) -> None:
 
 
 def as_built(plan: Plan, symbols: Mapping[str, str] | None) -> Plan:
-    """Return the plan with the wanted Kconfig symbols that this kernel already has moved from refused to in force."""
+    """Return the plan after the kernel was built.
+
+    Wanted Kconfig symbols that this kernel already has count as in force instead of refused.
+    """
     if symbols is None:
         return plan
     same = [_in_force(one) for one in plan.refusals if _is_built_in(one, symbols)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One visit of a guest trial: what its boot is asked to do, and what comes back."""
+"""One visit of a guest trial: the job that its boot gets, and the results that come back."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GuestTask(NamedTuple):
 
 
 class Came(NamedTuple):
-    """The result of a visit: an output for each requested run, the kernel and the boot."""
+    """The result of a visit: the output of each requested run, the guest's kernel and its boot."""
 
     outputs: tuple[RawOutput, ...]
     kernel_release: str | None
@@ -58,7 +58,7 @@ def asked_of(tasks: Sequence[Task], workloads: int, invocation_of: Any) -> tuple
 
 
 def needs_disk(parameters: Mapping[str, Any]) -> bool:
-    """Return whether a load's files need a file system from which the kernel can reclaim memory."""
+    """Return whether the load's files need a file system from which the kernel can reclaim memory."""
     return "directory" in parameters
 
 
@@ -110,7 +110,7 @@ def _load(number: int, invocation: Invocation) -> dict[str, Any]:
 
 
 def load_of(invocation: Invocation) -> AgentLoad:
-    """Return the agent's own load; callers make sure that it is one."""
+    """Return the agent's own load; call it only for a benchmark that is one."""
     assert invocation.load is not None, "what is no load is a program"
     return invocation.load
 
@@ -120,7 +120,7 @@ def _lines(requests: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def came_of(run: GuestRun, asked: Sequence[GuestTask]) -> Came:
-    """Return the output of each requested run; if the boot failed, every run failed."""
+    """Return the output of each requested run. If the boot failed, every run failed."""
     release = run.begun.release if run.begun is not None else None
     try:
         replies = read_replies(run.stdout)

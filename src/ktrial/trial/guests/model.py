@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials in guests: every visit is a boot of its own, with a kernel, words on its command line and settings.
+"""Trials in guests: each visit boots a guest with a kernel, words for its command line and settings.
 
-A word names a kernel, or ktrial builds it from sources, with each arm's own changes.
+An arm names its kernel by a word, or ktrial builds the kernel from sources with the arm's own changes.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ _ELSEWHERE = ("environment", "commands", "service", "sched_ext", "build", "manua
 
 
 def check_guest_trial(trial: TrialFile) -> None:
-    """Raise BadInput if a trial in guests asks for what only machines can do, or a trial on a machine the reverse."""
+    """Raise BadInput if a trial mixes what only guests can do with what only machines can do."""
     guest = trial.guest
     if guest is None:
         for name, arm in trial.arms.items():
             if arm.kernel is not None or arm.boot:
                 what = "boot" if arm.kernel is None else "kernel"
                 raise BadInput(
-                    f"arm {name}: {what} is for trials in guests",
+                    f"arm {name}: {what} works only in guests",
                     hint='add  [guest]  mode = "exact",  or on this machine  manual = "boot …"',
                 )
         return
@@ -74,7 +74,8 @@ def check_guest_trial(trial: TrialFile) -> None:
         for field in _ELSEWHERE:
             if getattr(arm, field):
                 raise Contradiction(
-                    f"arm {name}: {field} is for trials on a machine", hint="use kernel, boot, set and profile"
+                    f"arm {name}: {field} works only on a machine, not in guests",
+                    hint="use kernel, boot, set and profile",
                 )
         _check_words(f"arm {name}", arm.boot)
         if isinstance(arm.kernel, KernelChange):
@@ -92,9 +93,11 @@ def _refuse_of_machines(trial: TrialFile) -> None:
     if trial.command or trial.environment or trial.gates or trial.limits or trial.cpus is not None:
         told = {name: getattr(trial, name) for name in ("command", "environment", "gates", "limits")}
         found = next((name for name, value in told.items() if value), "cpus")
-        raise Contradiction(f"{found} is for trials on a machine, but there is a [guest]", hint="remove one of the two")
+        raise Contradiction(
+            f"{found} works only on a machine, but the trial has a [guest]", hint="remove one of the two"
+        )
     if trial.design.time is not None:
-        raise Contradiction("time is for trials on a machine", hint="limit the number of blocks with  cap")
+        raise Contradiction("a trial in guests cannot have `time`", hint="remove it; `cap` limits the number of blocks")
     if trial.design.replicate == "build" or trial.design.runs_per_visit is not None or trial.design.settle is not None:
         raise Contradiction(
             "in guests every visit is a boot, with a run for each of `workloads`",
@@ -111,7 +114,7 @@ def _check_words(where: str, words: tuple[str, ...]) -> None:
 
 
 def shape_of(guest: GuestFile) -> Shape:
-    """Return the machine that all arms get. Raise BadInput for an impossible one."""
+    """Return the virtual machine that all arms get. Raise BadInput for an impossible one."""
     try:
         memory_bytes = int(parse_quantity(guest.memory, "bytes"))
     except ValueError as error:
@@ -133,7 +136,7 @@ def shape_of(guest: GuestFile) -> Shape:
 def place_of(
     trial: TrialFile, arm: ArmFile, kernel: str, *, disk: bool, limit_s: float, tools: tuple[str, ...] = ()
 ) -> GuestPlace:
-    """Return where the visits of an arm are made; `kernel` is the word for its kernel."""
+    """Return where an arm's visits run; `kernel` is the word for its kernel."""
     guest = trial.guest
     assert guest is not None, "only trials in guests have places"
     return GuestPlace(
@@ -147,9 +150,10 @@ def place_of(
 
 
 def perturbation(seed: int, block: int, arm: str) -> str:
-    """Return a meaningless word for the command line, different for every visit but always of the same length.
+    """Return a meaningless word for the command line: different for every visit, always of the same length.
 
-    In an exact guest it alone makes two boots of an arm differ: a difference between arms that is no larger is noise.
+    In an exact guest only this word makes two boots of an arm differ. A difference between arms that is no larger than
+    that is noise.
     """
     digest = hashlib.sha256(f"{seed} {block} {arm}".encode()).hexdigest()
     return f"{_PERTURBATION}={digest[:12]}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest trial that is ready to begin: its kernels, its arms on each of them, and what cannot be tried."""
+"""Prepares a guest trial: its kernels, its arms on each of them, and errors for what cannot be tried."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _COMPILED = {"compiler": "compilers", "lto": "LTO", "optimised": "CPUs that they
 
 
 class GuestLab(Protocol):
-    """Boots a guest at a given place, with a job for each boot."""
+    """Boots guests at a given place, each with a job."""
 
     @property
     def workers(self) -> int:
@@ -77,7 +77,7 @@ Scout = Callable[[GuestPlace], AbstractContextManager[Machine]]
 
 
 class GuestMeans(NamedTuple):
-    """The means of guest trials: a lab that boots guests, a scout that talks to one, and each arm's kernel."""
+    """What guest trials need: a lab that boots guests, a scout that talks to one, and each arm's kernel."""
 
     lab: GuestLab
     scout: Scout
@@ -85,7 +85,7 @@ class GuestMeans(NamedTuple):
 
 
 class GuestReady(NamedTuple):
-    """A guest trial that is ready to begin; `tools` maps programs that guests need to their places here."""
+    """A guest trial that is ready to begin. `tools` maps programs that guests need to their paths here."""
 
     ready: Prepared
     places: Mapping[str, GuestPlace]
@@ -124,7 +124,7 @@ def prepare_in_guests(
     _refuse_two_architectures(list(kernels.values()))
     for kernel in kernels if guest.mode == "kvm" else ():
         if (why := lab.why_no_kvm(kernel)) is not None:
-            raise KtrialError(f"no KVM here: {why}", hint='use  mode = "emulated"')
+            raise KtrialError(f"cannot use KVM: {why}", hint='use  mode = "emulated"')
     if guest.mode == "exact":
         _refuse_compilers(kernels)
     for place in places.values():
@@ -151,10 +151,10 @@ def prepare_in_guests(
 
 
 def refuse_before_building(file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> None:
-    """Raise for a protocol that could not answer any question, before kernels are built for it.
+    """Raise for a protocol that asks no question, before ktrial builds kernels for it.
 
     An arm with the control's kernel and command line may turn out to be a placebo, and counts as one. If all arms are
-    like that, the first one doesn't: the trial must ask something.
+    like that, the first one doesn't count as one: the trial must compare something.
     """
     suite = needed_suite(file, suite, benchmarks)
     workloads = file.guest.workloads if file.guest is not None else 1
@@ -175,10 +175,11 @@ def _boots_alike(one: ArmFile, other: ArmFile) -> bool:
 
 
 def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> None:
-    """Raise for a benchmark that guests cannot run, or that cannot be judged by an exact guest's clock."""
+    """Raise for a benchmark that guests cannot run, or that an exact guest's clock cannot judge."""
     if suite.load is not None and suite.load.use != "spin":
         raise BadInput(
-            f"the background load of {suite.name} is a program, which guests lack", hint="use one of the agent's loads"
+            f"cannot run {suite.name} in guests: its background load is a program of this machine",
+            hint="use one of the agent's loads",
         )
     for task in tasks_of(suite, benchmarks, FactBook({}), None):
         if not (is_program(task.benchmark) or _is_own(task)):
@@ -189,7 +190,7 @@ def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, benchmarks: Mappin
         why = getattr(task.benchmark, "beyond_exact", None)
         if guest.mode == "exact" and why is not None:
             raise Refused(
-                f"{task.label}: an exact guest cannot judge it: {why}", hint='use  mode = "kvm"  or  "emulated"'
+                f"{task.label}: an exact guest cannot measure it: {why}", hint='use  mode = "kvm"  or  "emulated"'
             )
 
 
@@ -209,7 +210,7 @@ def _refuse_two_architectures(kernels: Sequence[KernelFound]) -> None:
 
 
 def _refuse_compilers(kernels: Mapping[str, KernelFound]) -> None:
-    """Raise Refused if two kernels differ in a property to which an exact guest is blind."""
+    """Raise Refused if two kernels differ in a property that an exact guest cannot measure."""
     found = list(kernels.values())
     for one in found[1:]:
         for field, what in _COMPILED.items():
@@ -223,7 +224,7 @@ def _refuse_compilers(kernels: Mapping[str, KernelFound]) -> None:
 
 
 def _plain(kernel: KernelFound, field: str) -> object:
-    """Return a property of a kernel; the name of a compiler loses its target."""
+    """Return a property of a kernel; the name of a compiler without its target."""
     value = getattr(kernel.identity, field)
     return without_target(value) if isinstance(value, str) else value
 
@@ -236,7 +237,7 @@ def _scouted(
     *,
     allow_dangerous: bool,
 ) -> tuple[dict[str, Plan], FactBook]:
-    """Return what each arm changes in an emulated guest with its kernel, and the control's facts."""
+    """Boot an emulated guest for each kernel. Return what each arm changes there, and the control's facts."""
     plans: dict[str, Plan] = {}
     arms = file.full_arms
     facts: FactBook | None = None
@@ -261,7 +262,7 @@ def _scouted(
 
 
 def _sets_swap_up(file: TrialFile, catalog: Catalog) -> bool:
-    """Return whether an arm sets up swap. All guests then get the programs that the agent needs for it."""
+    """Return whether an arm sets up swap. If one does, all guests get the programs that the agent needs for it."""
     for word in (word for arm in file.full_arms.values() for word in arm.words):
         settings = flatten(word, catalog.profiles) if word in catalog.profiles else ()
         if any(name.startswith("zram:") for name in (word, *(setting.knob for setting in settings))):
@@ -276,7 +277,7 @@ def plans_in_guests(
     plans_of: Callable[[Machine, Collection[str]], Mapping[str, Plan]],
     tools: tuple[str, ...] = (),
 ) -> dict[str, Plan]:
-    """Return each arm's plan from a guest with its kernel (which `words` names) and command line.
+    """Return each arm's plan, made in a guest with its kernel (from `words`) and command line.
 
     `tools` are programs that arms may need there.
     """
@@ -306,9 +307,10 @@ def _refuse_unknown_words(root: Machine, place: GuestPlace) -> None:
 
 
 def _by_place(file: TrialFile, places: Mapping[str, GuestPlace]) -> Iterator[tuple[GuestPlace, Collection[str]]]:
-    """Yield every place once, as an emulated guest, with its arms.
+    """Yield each place once, as an emulated guest, with its arms.
 
-    A screening has an arm for every set of words that it draws; plans ignore these words.
+    A screening has an arm for every set of boot words that it draws. Plans don't depend on these words, so such arms
+    share a place.
     """
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for name, place in places.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of this machine in a trial's guests: which ones benchmarks need, and the requests to the guest's agent."""
+"""Programs that benchmarks need in a trial's guests, and the requests to the guest's agent."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def tools_of(tasks: Sequence[Task], executor: Executor) -> dict[str, str]:
 
 
 def looked_for(benchmarks: Iterable[Benchmark], load: SuiteLoad | None = None) -> tuple[str, ...]:
-    """Return the programs to look for on this machine: those that guests need, and those that install them."""
+    """Return the programs to look for on this machine: those that guests need, and their installers."""
     wanted = {name: None for one in benchmarks if is_program(one) for name in one.needs if "/" not in name}
     if load is not None and load.use == "stress-ng":
         wanted["stress-ng"] = None
@@ -72,7 +72,7 @@ def environment_of(invocation: Invocation) -> dict[str, str]:
 
 
 def folders_of(number: int) -> dict[str, bytes]:
-    """Return the private directory of a run, as an entry for the guest's files."""
+    """Return the private directory of a run, as a member of the guest's file system."""
     return {f"{RUNS}/{number}/": b""}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the kernel of an arm is built."""
+"""Recipes for kernels that ktrial builds for an arm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Level = Literal[2, 3]
 class KernelChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """How an arm's kernel differs from that of `[guest]`.
 
-    `fragments` and `patches` are added, `set` decides last about symbols, and all other fields replace.
+    `fragments` and `patches` are added to those of `[guest]`. `set` overrides symbols. All other fields replace those
+    of `[guest]`.
     """
 
     tree: str | None = None
@@ -32,7 +33,7 @@ class KernelChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def told(self) -> dict[str, str]:
-        """The changes, as an arm shows them."""
+        """The changes as text, for the display of an arm."""
         words = {f"kconfig:{symbol}": str(value) for symbol, value in self.set.items()}
         lists = {"fragments": self.fragments, "patches": tuple(map(_file_name, self.patches))}
         rest = {name: getattr(self, name) for name in ("tree", "config", "cc", "target", "optimise")}
@@ -41,7 +42,7 @@ class KernelChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class KernelRecipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a kernel is built from, in the terms of `ktrial kernel build`."""
+    """What ktrial builds a kernel from, in the terms of `ktrial kernel build`."""
 
     tree: str
     config: str = CONFIG

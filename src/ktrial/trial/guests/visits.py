@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The visits of a guest trial: each is a boot.
 
-Exact guests of a block run at the same time, one on each CPU, as none can see the others. Other guests run one after
-the other, in the order that was drawn.
+Exact guests of a block run at the same time, one on each CPU, because none can see the others. Other guests run one
+after the other, in the order that was drawn.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LOOK_S = 0.2
 
 
 class BootedGuest(NamedTuple):
-    """A visit's boot; `odd` says how one of three differed, `differs` why no two were the same."""
+    """A visit's boot. `odd` says how one of three boots differed, `differs` why no two were equal."""
 
     run: GuestRun
     odd: str | None = None
@@ -153,7 +153,10 @@ class GuestVisits:
             return BootedGuest(run, differs=error.message)
 
     def _proof(self, arm: str) -> str:
-        """Return what two equal boots prove exact: the arm or, in a screening, the kernel (its visits all differ)."""
+        """Return what two equal boots prove to be exact.
+
+        That is the arm or, in a screening, the kernel, because all visits of a screening differ.
+        """
         return arm if self._guests.ready.file.screen is None else self._guests.places[arm].kernel
 
     def _place(self, visit: Visit) -> GuestPlace:
@@ -244,7 +247,7 @@ def _event(visit: Visit, records: Sequence[RunRecord]) -> RunEnded:
 
 
 def _version(world: TrialWorld, task: Task) -> str | None:
-    """Return the version of this machine's program, which is also the guests'."""
+    """Return the version of this machine's program; guests use the same program."""
     if not is_program(task.benchmark):
         return world.executor.agent_version
     return version_of(task.benchmark, world.executor)

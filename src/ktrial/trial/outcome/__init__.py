@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of trials, and how to show them."""
+"""Results of trials: comparisons, verdicts and their texts."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial as a comparison for reports: the judge's answers with the runs behind them."""
+"""Turns a trial into a comparison for reports: the judge's answers with the runs behind them."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _reason(judged: OutcomeJudgement, judgement: Judgement, ended: str | None) -
 
 
 def _needed(judged: OutcomeJudgement, needed: int, protocol: Protocol) -> str:
-    """Return how many blocks the noise requires, or which differences it leaves open."""
+    """Return how many blocks this noise requires, or what it leaves undecided."""
     detect = _percent(protocol.detect)
     if needed > judged.blocks:
         return f"with this noise {needed} blocks would be needed to find a difference of {detect}"
@@ -215,7 +215,10 @@ class TrialFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outcomes_of(records: Iterable[RunRecord], benchmarks: Mapping[str, Benchmark]) -> dict[str, Outcome]:
-    """Return the outcomes by `benchmark.outcome`, as the benchmark declares them or, for a command, as records do."""
+    """Return the outcomes by `benchmark.outcome`.
+
+    The benchmark declares them; for a command they are those of its run records.
+    """
     found: dict[str, Outcome] = {}
     for record in records:
         declared = {one.name: one for one in benchmarks[record.tool].outcomes} if record.tool in benchmarks else {}
@@ -299,7 +302,7 @@ def _idle_gates(log: Sequence[Event]) -> tuple[Finding, ...]:
 
 
 def by_role(outcomes: Iterable[OutcomeComparison]) -> tuple[OutcomeComparison, ...]:
-    """Sort outcomes by role, the deciding one first, as a log doesn't keep their order."""
+    """Sort outcomes by role, the primary one first; a log doesn't keep their order."""
     return tuple(sorted(outcomes, key=lambda one: (_ROLES.index(one.role), one.name)))
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The live view of a running trial: a few lines, redrawn in place, 60 to 80 columns wide.
 
-They don't reveal which arm is being measured: arms are shown as the last complete block left them.
+The view doesn't reveal which arm runs now: it shows the arms as of the last complete block.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _STEPS = (0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0, 4.0,
 class ShownMoment(msgspec.Struct, frozen=True, kw_only=True):
     """A trial at one moment between two runs.
 
-    `judgement` is null before the first block ends; `done` of `runs` runs of the block after it are over.
-    `left_s` are the seconds to the cap, `stop` is the block that will probably decide, `stop_s` the seconds to it.
+    `judgement` is null before the first block ends. Of the present block, `done` of `runs` runs are over. `left_s` is
+    the time to the cap in seconds. `stop` is the block that will probably decide, and `stop_s` the time to it.
     """
 
     protocol: Protocol
@@ -82,9 +82,10 @@ def profile_line(done: int, of: int, *, width: int) -> str:
 
 
 def interval_picture(effect: Effect | None, margin: float, reach: float, cells: int) -> str:
-    """Draw `▒▒├─•─┤▒▒`: the interval over the band of the margin, no effect in the middle, better to the right.
+    """Draw `▒▒├─•─┤▒▒`: the interval over the band of the margin.
 
-    An interval that continues beyond the picture ends in an arrowhead; without an interval there is only the estimate.
+    No effect is in the middle, better to the right. An interval that is wider than the picture ends in an arrowhead.
+    Without an interval the picture shows only the estimate.
     """
     middle = cells // 2
     band = max(1, round(margin / reach * middle))
@@ -119,7 +120,7 @@ def _primaries(judgement: Judgement | None) -> list[OutcomeJudgement]:
 
 
 def reach_of(margin: float, effects: Iterable[Effect | None]) -> float:
-    """Return how far pictures reach to either side: a round step, so that the scale seldom changes."""
+    """Return how far the pictures reach to either side. The steps are round, so that the scale seldom changes."""
     far = [abs(one.estimate) for one in effects if one is not None and one.scale == "log"]
     wanted = max([_MARGINS * margin, *(_ROOM * one for one in far if math.isfinite(one))])
     return next((step for step in _STEPS if step >= wanted), _STEPS[-1])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The question that trials of several machines share: only trials with the same question can be pooled."""
+"""Checks that trials of several machines asked the same question; only then can their results be pooled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _ALIKE = ("suite", "command", "metrics", "parameters", "primary", "control", "ba
 
 
 class PooledQuestion(NamedTuple):
-    """What all trials fixed before their first runs. `declared` are conditions in which arms are meant to differ."""
+    """What all trials fixed before their first runs.
+
+    `declared` lists conditions that are meant to differ between arms.
+    """
 
     control: str
     primary: str
@@ -53,9 +56,9 @@ def pooled_question(trials: Sequence[KeptTrial]) -> PooledQuestion:
 def _check_over(kept: KeptTrial) -> None:
     name = kept.stored.trial
     if kept.stored.file.screen is not None:
-        raise BadInput(f"{name} screens settings: it has no arms that could be pooled")
+        raise BadInput(f"cannot pool {name}: it screens settings, and has no arms to compare")
     if not isinstance(kept.log[-1], TrialEnd):
-        raise BadInput(f"{name} is not over", hint=f"`ktrial trial resume {name}` continues it")
+        raise BadInput(f"cannot pool {name}: it is not over", hint=f"`ktrial trial resume {name}` continues it")
 
 
 def _difference(name: str, first: KeptTrial, other: KeptTrial) -> str:

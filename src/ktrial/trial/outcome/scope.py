@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a trial's verdict holds, given what every visit repeated, and which arms only a person vouches for."""
+"""How far a trial's verdict holds, and which arms only a person confirmed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ktrial.trial.run.trial_builds import across
 
 
 def scope_of(protocol: Protocol, records: Iterable[RunRecord], builds: Mapping[Visit, str]) -> str:
-    """Return how far a verdict holds: beyond the present boot or build only if every visit had another one."""
+    """Return how far a verdict holds: across boots or builds only if every visit had its own."""
     records = tuple(records)
     here = "guest" if any(in_guest(one.session) for one in records) else "machine"
     places = {(one.trial.arm, one.trial.boot_id) for one in records if one.trial is not None}
@@ -43,14 +43,14 @@ def in_guest(session: Session) -> bool:
 
 
 def refuse_elsewhere(trial: str, began: Session, facts: FactBook) -> None:
-    """Raise Refused if a trial that began in a guest would continue outside of guests, or the reverse."""
+    """Raise Refused if a trial began in a guest and would continue outside of guests, or the reverse."""
     if in_guest(began) != bool(facts.value("virtualisation.ktrial")):
         there, next_ = ("in a guest", "--host guest:…") if in_guest(began) else ("on a machine", "no --host")
         raise Refused(f"cannot resume {trial} here: it began {there}", hint=f"resume it there: {next_}")
 
 
 def clock_of_host(records: Iterable[RunRecord]) -> tuple[Finding, ...]:
-    """Return a finding on the clock if the host was an emulated guest."""
+    """Return a finding on the clock if the trial ran in an emulated guest."""
     sessions = {one.session.session: one.session for one in records}.values()
     if not any(in_guest(one) and _hypervisor(one) != "kvm" for one in sessions):
         return ()
@@ -81,13 +81,13 @@ def title_of(trial: StoredTrial, name: str) -> str:
 
 
 def guest_findings(guest: GuestFile) -> tuple[Finding, ...]:
-    """Return a finding that says what the clock of these guests measures; every result shows it."""
+    """Return a finding that says what these guests' clock measures; every result shows it."""
     sentence = {"exact": EXACT_CLOCK, "emulated": EMULATED_CLOCK}.get(guest.mode)
     return () if sentence is None else (Finding(kind="guest-clock", level="note", sentence=sentence),)
 
 
 def unvouched(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
-    """Yield the runs of a manual trial without evidence that their arm was in force."""
+    """Yield the runs of a manual trial for which nothing shows that their arm was in force."""
     found = {(event.block, event.arm) for event in log if isinstance(event, ArmFound)}
     for event in log:
         if isinstance(event, RunEnded) and event.block is not None and (event.block, event.arm) not in found:
@@ -95,7 +95,7 @@ def unvouched(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
 
 
 def claimed(log: Sequence[Event]) -> tuple[Finding, ...]:
-    """Return a finding on arms of which only a person says that they were in force."""
+    """Return a finding on arms that only a person confirmed."""
     visits = {(event.block, event.arm) for event in log if isinstance(event, ArmFound) and event.by == "person"}
     counts = Counter(arm for _, arm in visits)
     if not counts:

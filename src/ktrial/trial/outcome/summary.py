@@ -19,27 +19,27 @@ def judgement_of(log: Sequence[Event]) -> Judgement:
 
 
 def audited(log: Sequence[Event]) -> tuple[Finding, ...]:
-    """Return findings on orders that contradict the seed, and on verdicts that contradict the runs before them."""
+    """Return findings on orders that the seed does not give, and on verdicts that the runs do not give."""
     from ktrial.judge.audit import audit
 
     return audit(log)
 
 
 def extendable(name: str, log: Sequence[Event], blocks: int) -> None:
-    """Raise if a trial cannot be extended to this many blocks."""
+    """Raise if this trial cannot be extended to this many blocks."""
     protocol, judgement = protocol_in(log), judgement_of(log)
     if judgement.next.action != "stop":
-        raise BadInput(f"{name} is not over", hint=f"`ktrial trial resume {name}` continues it")
+        raise BadInput(f"cannot extend {name}: it is not over", hint=f"`ktrial trial resume {name}` continues it")
     if not protocol.extend:
         raise Refused(
-            f"{name} did not declare before its first run that it may be extended",
+            f"cannot extend {name}: its protocol does not have  extend = true",
             hint="start a new trial with  [design] extend = true, which costs half of its error rate",
         )
     if not any(one.verdict == "inconclusive" for one in judgement.judged if one.role == "primary"):
-        raise BadInput(f"{name} is decided", hint=f"`ktrial trial show {name}`")
+        raise BadInput(f"cannot extend {name}: it is decided already", hint=f"`ktrial trial show {name}`")
     if blocks <= judgement.blocks:
         raise BadInput(
-            f"{name} already has {judgement.blocks} blocks: cannot extend it to {blocks}",
+            f"cannot extend {name} to {blocks} blocks: it already has {judgement.blocks}",
             hint="give a larger total number of blocks",
         )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running trial as text: what it will do, how far it is, and the next visit if a person sets up its arms."""
+"""Texts of a running trial: what it will do, its progress, and the next visit if a person sets up its arms."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def announcement(  # noqa: PLR0913 (each is a line of it)
     rules: bool = False,
     width: int,
 ) -> str:
-    """Return what the trial will do; with `rules` also what it costs, what it can detect, and what voids a block.
+    """Return what the trial will do; with `rules` also its cost, what it can detect, and what voids a block.
 
-    `unread` are gates that find nothing to read here.
+    `unread` has gates that find nothing to read here.
     """
     rule = protocol.outcomes[protocol.primary]
     if protocol.screen is not None:
@@ -160,7 +160,7 @@ _LABEL = 10
 
 
 def due_text(due: Due, done: Sequence[str], now: str | None, *, width: int) -> str:
-    """Return progress, the visit that is due, how to set it up, the state of the machine, and the next command."""
+    """Return progress, the next visit, how to set it up, the state of the machine, and the next command."""
     arm = due.arm if due.arm == due.place else f"{due.arm}, with the machine as {due.place}"
     boot = "boot, as each visit needs its own boot: " if due.new_boot else ""
     if due.new_build:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of a trial for a terminal: the verdict of each arm first, then why, then everything else."""
+"""Shows the result of a trial on a terminal: the verdict of each arm first, then why, then the rest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN = 6
 
 
 def trial_text(found: Comparison, *, width: int) -> str:
-    """Return the trial on one screen; `comparison_text` has all figures."""
+    """Return the trial on one screen; `comparison_text` returns all figures."""
     trial = found.trial
     assert trial is not None, "a comparison that is a trial"
     primary = next((one for one in found.outcomes if one.role == "primary"), None)
@@ -57,7 +57,7 @@ def _head(found: Comparison, trial: ToldTrial, primary: OutcomeComparison | None
 
 
 def _verdicts(outcome: OutcomeComparison, trial: ToldTrial, width: int) -> str:
-    """Return a line for each arm against the control, with a picture where there is room; then the reasons."""
+    """Return a line for each arm against the control, with a picture if there is room; then the reasons."""
     placebos = {one.arm for one in trial.arms if one.placebo}
     margin = math.log1p(outcome.margin)
     reach = reach_of(margin, (one.effect for one in outcome.contrasts))
@@ -161,7 +161,7 @@ def _rest(found: Comparison, trial: ToldTrial, width: int) -> str:
 
 
 def arm_words(arm: ToldArm) -> str:
-    """Return what an arm did not change: settings that were in force already, and those that were refused."""
+    """Return what an arm did not change: settings that were in force already, and refused ones."""
     refused = [f"{name}: {reason}" for name, reason in arm.refused.items()]
     parts = {"in force already": _first_of(arm.same, ", "), "left out": _first_of(refused, "; ")}
     return "; ".join(f"{what}: {told}" for what, told in parts.items() if told)

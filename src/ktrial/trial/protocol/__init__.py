@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trial will do, decided before its first run."""
+"""The protocol: what a trial will do, decided before its first run."""

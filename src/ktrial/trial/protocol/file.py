@@ -46,7 +46,7 @@ class ServiceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class SchedExtFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A sched_ext scheduler: its program, and the beginning of the name that the kernel shows for it.
 
-    Without `ops` that is the program's name without `scx_`.
+    Without `ops` that name is the program's name without `scx_`.
     """
 
     run: tuple[str, ...]
@@ -59,7 +59,7 @@ class SchedExtFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class BuildFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to build the arm's program for every visit: a command, and the file that it writes."""
+    """How to build the arm's program for every visit: a command, and the artefact that it writes."""
 
     run: tuple[str, ...]
     artefact: str
@@ -74,24 +74,24 @@ def check_arm_changes(
             if not words or not words[0]:
                 raise BadInput(
                     f"arm {arm}: a command lacks {what}",
-                    hint='run = ["gsettings", "set", …], undo = [what reverts it]; no shell is used',
+                    hint='run = ["gsettings", "set", …], undo = ["gsettings", "reset", …]; ktrial uses no shell',
                 )
         if command.check and not command.check[0]:
             raise BadInput(f"arm {arm}: a check lacks a program", hint="name one, or remove the check")
     if sched_ext is not None and not (sched_ext.run and sched_ext.run[0] and sched_ext.name):
-        raise BadInput(f"arm {arm}: sched_ext lacks a program", hint='sched_ext = { run = ["scx_lavd"] }')
+        raise BadInput(f"arm {arm}: sched_ext lacks a program", hint='for example  sched_ext = { run = ["scx_lavd"] }')
     if service is not None and not _UNIT.fullmatch(service.name):
         raise BadInput(f"arm {arm}: {service.name!r} is not a systemd unit", hint="for example irqbalance.service")
 
 
 class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One configuration.
+    """One configuration of a trial.
 
     `set` has settings, `profile` one profile or several. `environment` and `parameters` add to those of the benchmark.
-    `commands` run when the arm is put in force and are undone when it ends. `service` is the state of a systemd unit,
-    `sched_ext` a scheduler that runs meanwhile, `build` builds the measured program for every visit. A placebo is the
-    control again. `manual` tells a person how to set up the arm; `expect` has the facts that identify it then.
-    In guests, `kernel` names the arm's kernel or its changes, and `boot` has words for its command line.
+    `commands` run when ktrial puts the arm in force, and their undo when it leaves the arm. `service` is the state of a
+    systemd unit, `sched_ext` a scheduler that runs meanwhile, `build` builds the measured program for every visit. A
+    placebo changes nothing. `manual` tells a person how to set up the arm; `expect` has the facts that identify it
+    then. In guests, `kernel` names the arm's kernel or its changes, and `boot` has words for its command line.
     """
 
     set: Mapping[str, Value] = {}
@@ -121,12 +121,12 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the trial proceeds and ends.
+    """How the trial proceeds and when it ends.
 
-    `cap` is a number of blocks; without it the cap is planned, up to `budget` (blocks, or quick, default, thorough).
-    `time` ends the trial when no further block would fit into it. `settle` is the wait after every switch.
-    Without `runs_per_visit` the noise profile decides. `anyway` starts even if the noise hides what `detect` wants.
-    With `pool` the trial makes at least seven blocks, as it will be pooled with trials of other machines.
+    `cap` is the number of blocks. Without `cap`, ktrial plans it, up to `budget` (blocks, or quick, default, thorough).
+    `time` ends the trial if no further block would fit into it. `settle` is the wait before every visit. Without
+    `runs_per_visit` the noise profile decides. `anyway` starts the trial even if the noise hides what `detect` wants.
+    With `pool` the trial makes at least seven blocks, to be pooled with trials of other machines.
     """
 
     cap: int | None = None
@@ -147,9 +147,9 @@ class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class GuestFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The guests of a trial whose visits are boots.
 
-    `kernel` is for arms that name none, or the recipe for all arms. `boot` has words for every command line, `modules`
-    are loaded first. In each boot every benchmark runs once for each of the `workloads`, which are seeds if it takes
-    one. A boot that takes longer than `limit` has failed.
+    `kernel` is for arms that name none, or the recipe for all arms. `boot` has words for every command line. The guest
+    loads `modules` first. In each boot every benchmark runs once for each of the `workloads`, which are seeds if it
+    takes one. A boot that takes longer than `limit` has failed.
     """
 
     mode: Mode = "exact"
@@ -163,16 +163,15 @@ class GuestFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A trial.
+    """A trial as its file says it.
 
-    It measures a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`. A run of the command
-    that takes longer than `limit` is killed and has failed; with `clean_environment` it gets almost nothing of the
-    shell's environment. The commands of `prepare` run before each run of it. All arms have the variables of
-    `environment`; an arm's own override them. `primary`, `secondary` and the keys of `guards` are
-    `benchmark.outcome`, or the outcome alone if that is unique. Margins are relative. `baseline` says what the
-    control is: the machine as found, or a generated profile. `ktrial blame` writes `part`, the question to which
-    this trial belongs, and `screen`, which makes it look for the setting responsible. With `guest` the visits are
-    boots of guests, and the arms may be kernels.
+    It measures a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`. ktrial kills a run of the
+    command that takes longer than `limit`; that run has failed. With `clean_environment` the command gets only basic
+    variables of the shell. The commands of `prepare` run before each run of it. All arms have the variables of `environment`; an arm's own override them. `primary`,
+    `secondary` and the keys of `guards` are `benchmark.outcome`, or the outcome alone if that is unique. Margins are
+    relative. `baseline` says what the control is: the machine as found, or a generated profile. `ktrial blame` writes
+    `part`, the question to which this trial belongs. It also writes `screen`, which makes the trial look for the
+    responsible setting. With `guest` the visits are boots of guests, and the arms may be kernels.
     """
 
     name: str
@@ -227,7 +226,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def settle_s(self) -> float | None:
-        """Seconds to wait after every switch; None to wait as long as the arms' settings need."""
+        """Seconds to wait before every visit; None: as long as the arms' settings need."""
         return None if self.design.settle is None else seconds(self.design.settle, "settle")
 
     @property
@@ -250,7 +249,10 @@ _LIMITS = {"temperature": ("celsius", "95C"), "memory_pressure": ("percent", "40
 
 
 class SafetyLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Null means no limit. `memory_pressure_share` is the share of time in which all tasks wait for memory."""
+    """Limits that end a trial; null means no limit.
+
+    `memory_pressure_share` is the share of time in which all tasks wait for memory.
+    """
 
     temperature_c: float | None = None
     memory_pressure_share: float | None = None
@@ -295,7 +297,7 @@ def parse_limits(table: Mapping[str, Any]) -> SafetyLimits:
 
 
 def share(value: str | float, what: str) -> float:
-    """Return `5%` or 0.05 as a number. Raise BadInput for anything else."""
+    """Return a percentage such as `5%` or 0.05 as a number. Raise BadInput for anything else."""
     try:
         number = parse_quantity(value, "percent") / 100 if isinstance(value, str) else float(value)
     except ValueError:
@@ -306,7 +308,7 @@ def share(value: str | float, what: str) -> float:
 
 
 def seconds(value: str, what: str) -> float:
-    """Return `1s`, `500ms` or `2min` in seconds. Raise BadInput for anything else."""
+    """Return a duration such as `1s`, `500ms` or `2min` in seconds. Raise BadInput for anything else."""
     try:
         number = parse_quantity(value, "seconds")
     except ValueError:

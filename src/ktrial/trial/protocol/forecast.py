@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trial will cost and can detect, estimated from its noise profile before its first run."""
+"""Estimates what a trial will cost and can detect, from its noise profile before its first run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from ktrial.judge.model.noise_profile import NoiseProfile
 
 
 class TrialForecast(msgspec.Struct, frozen=True, kw_only=True):
-    """Cost and power of a trial. Effects are relative: 0.05 is 5 %.
+    """Cost and power of a trial.
 
-    `cap` blocks detect `smallest_effect` with 90 % power. Detecting `wanted` takes `needed` blocks; `affordable` is the
-    cap in the tables that allows for them, null if they have none. `expected` is about the last block if `wanted` is
-    the true effect. Seconds are null if the time of a run is unknown.
+    Effects are relative: 0.05 is 5 %.
+
+    `cap` blocks detect `smallest_effect` with 90 % power. To detect `wanted` takes `needed` blocks. `affordable` is the
+    smallest budget that allows for them, null if none does. If `wanted` is the true effect, the trial ends at about
+    block `expected`. Seconds are null if the time of a run is unknown.
     """
 
     wanted: float
@@ -37,7 +39,7 @@ _WARM_UPS = 2
 
 
 def planned_runs(profile: NoiseProfile, primary: str, settle_s: float) -> int:
-    """Return how many runs a visit should make: several if the wait before it is long compared with a run."""
+    """Return how many runs a visit should make: several if the wait before a visit is long compared with a run."""
     from ktrial.judge.planning import runs_per_visit
 
     if profile.run_s is None or not profile.run_s > 0:

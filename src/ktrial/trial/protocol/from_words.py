@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the words of `ktrial try` into arms, and finds a benchmark that can tell them apart."""
+"""Turns the words of `ktrial try` into arms, and finds a benchmark that can measure their difference."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _WORKLOADS: Mapping[str, str] = {
 def arms_of(
     words: Sequence[str], catalog: Catalog, environment: Mapping[str, str], *, placebo: bool
 ) -> dict[str, ArmFile]:
-    """Return the control and the arms: one of all words, or one for each combination of the values in lists.
+    """Return the control and the arms: one of all words, or one for each combination of listed values.
 
-    zram algorithms are compared with the first of them: compared with no zram they would all show the same effect.
+    zram algorithms are compared with the first of them. Compared with no zram they would all show the same effect.
     """
     profiles = tuple(_profile(word, catalog) for word in words if not is_assignment(word))
     values: dict[str, tuple[str, ...]] = {}
@@ -68,7 +68,7 @@ def arms_of(
 
 
 def name_of(arms: Mapping[str, ArmFile]) -> str:
-    """Return a name for a trial of these arms: what they try or, if there are many, the knobs that differ."""
+    """Return a name for a trial of these arms: what they try or, if they are many, the knobs that differ."""
     tried = {name: arm.set for name, arm in arms.items() if name != CONTROL and not arm.placebo}
     if len(tried) > 2:
         knobs = dict.fromkeys(knob for settings in tried.values() for knob in settings)
@@ -77,7 +77,7 @@ def name_of(arms: Mapping[str, ArmFile]) -> str:
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    """Return NAME=VALUE texts by name. Raise BadInput for a name with two values."""
+    """Parse NAME=VALUE texts into a mapping. Raise BadInput for a name with two values."""
     found: dict[str, str] = {}
     for name, value in (pair(text, option) for text in texts):
         if found.setdefault(name, value) != value:
@@ -102,7 +102,7 @@ def _profile(word: str, catalog: Catalog) -> str:
 
 
 def _values(word: str, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
-    """Return a setting's knob and the values to try; a value is not split if values of the knob contain commas."""
+    """Return a setting's knob and the values to try. A text is one value if values of this knob contain commas."""
     address, value = parse_assignment(word)
     knob = find_knob(address.knob, catalog.knobs)
     several = knob.value.type not in _LISTS
@@ -117,7 +117,7 @@ def _name(settings: Mapping[str, str], profiles: Sequence[str], environment: Map
 
 
 def _short(address: str) -> str:
-    """Return the last part of a knob's name with its instance; of a path as instance, only its last component."""
+    """Return the last part of a knob's name with its instance; of a path as instance, only the last component."""
     knob, at, selector = address.partition("@")
     name = re.split(r"[.:]", knob)[-1]
     instance = selector if selector.count("/") < 2 else selector.rpartition("/")[2]
@@ -125,7 +125,7 @@ def _short(address: str) -> str:
 
 
 def default_suite(words: Sequence[str], catalog: Catalog) -> str:
-    """Return a suite that can tell these settings apart. Raise BadInput if none is known."""
+    """Return a suite that can measure these settings. Raise BadInput if none is known."""
     for knob in _knobs(words, catalog):
         found = next((suite for pattern, suite in _WORKLOADS.items() if fnmatchcase(knob, pattern)), None)
         if found is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The noise profile of a benchmark on a machine: blocks that compare the control with itself, measured once."""
+"""Noise profiles: blocks that compare the control with itself, measured once per benchmark and machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CAP, _ALPHA = 12, 0.0025
 def profile_key(
     suite: str, machine: str, versions: Mapping[str, str | None], facts: FactBook, visits: str = "run"
 ) -> ProfileKey:
-    """Return the conditions for which a profile made now would hold."""
+    """Return the conditions for which a profile that is made now will be valid."""
     return ProfileKey(
         machine=machine,
         suite=suite,
@@ -36,12 +36,12 @@ def profile_key(
 
 
 def usable(profiles: Sequence[NoiseProfile], key: ProfileKey, now_unix_ms: int) -> NoiseProfile | None:
-    """Return the newest profile that is valid for this key now."""
+    """Return the newest profile that is valid under these conditions now."""
     return next((one for one in profiles if not one.why_stale(key, now_unix_ms)), None)
 
 
 def pilot_protocol(trial: Protocol) -> Protocol:
-    """Return the protocol of a pilot: the trial's benchmark, and the control twice in each block."""
+    """Return the protocol of a pilot: the trial's benchmark with two equal arms."""
     outcomes = {
         name: rule if name == trial.primary else msgspec.structs.replace(rule, role="exploratory")
         for name, rule in trial.outcomes.items()
@@ -62,7 +62,10 @@ def pilot_protocol(trial: Protocol) -> Protocol:
 def profile_of(
     log: TrialLog, key: ProfileKey, now_unix_ms: int, run_s: float | None = None, build_s: float | None = None
 ) -> NoiseProfile:
-    """Return the profile of a pilot's log: by outcome, the second visit's score minus the first's in each block."""
+    """Return the profile from a pilot's log.
+
+    It has, for each outcome, the second visit's score minus the first's in each block.
+    """
     from ktrial.judge.collect_log import collect, visit_scores
 
     trial = collect(log)
@@ -81,7 +84,7 @@ def profile_of(
         raise KtrialError(
             f"{len(trial.voids)} of {len(trial.drawn)} blocks of the noise profile are void: "
             f"{shortened(voided.reason)}",
-            hint="let nothing else change the machine, and start again",
+            hint="make sure that nothing else changes the machine, then start again",
         )
     if trial.protocol.primary not in differences:
         raise KtrialError(
@@ -112,6 +115,6 @@ def shortened(reason: str) -> str:
 
 
 class NoLog:
-    """Discards the log of a pilot, of which only the profile is kept."""
+    """Discards the log of a pilot; only the resulting profile is kept."""
 
     def append(self, trial: str, events: Sequence[Event]) -> None: ...

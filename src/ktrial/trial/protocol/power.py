@@ -33,7 +33,7 @@ def power_of(arms: Sequence[Arm], asked: PowerAsked) -> tuple[Power, ...]:
 
 
 def power_of_spread(run_sd: float, asked: PowerAsked) -> Power:
-    """Return a plan from the relative spread of runs alone: a block is the difference of two runs."""
+    """Return a plan from the relative spread of runs alone. It treats the difference of two runs as a block."""
     spread = math.sqrt(2) * math.log1p(run_sd)
     margin = MARGIN if asked.margin is None else asked.margin
     return _planned(Power(arm="", outcome="any", pairs=0, margin=margin), spread, asked)
@@ -84,13 +84,13 @@ def _planned(power: Power, spread: float, asked: PowerAsked) -> Power:
 
 
 def _differences(runs: Sequence[tuple[ComparedRun, float]]) -> Iterator[float]:
-    """Yield the differences of successive runs, each used once, as blocks of two equal arms would show them."""
+    """Yield the differences of successive runs, as blocks of two equal arms would show them. Each run counts once."""
     for (_, one), (_, other) in zip(runs[::2], runs[1::2], strict=False):
         yield math.log(other / one)
 
 
 def power_text(found: Sequence[Power], asked: PowerAsked, *, width: int) -> str:
-    """Return what each outcome needs, and what the budget can see."""
+    """Return how many blocks each outcome needs, and the smallest effect that the budget can detect."""
     detect = f"{100 * asked.detect:g} %"
     head = (
         f"Blocks that a trial needs to detect {detect} with 90 % power, and to show that no difference exceeds the "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a written protocol into one that can be judged, with a rule for every outcome, the cap and the seed."""
+"""Turns a written protocol into the judge's: a rule for every outcome, the cap and the seed."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class OutcomeCandidate(msgspec.Struct, frozen=True):
 
 
 def outcomes_around(suite: Suite, counters: Sequence[EnergyCounter] = ()) -> tuple[Outcome, ...]:
-    """Return the outcomes measured around every run: the background load's work, and the energy of each domain."""
+    """Return the outcomes that ktrial measures around every run: the background load's work, and energy."""
     load = () if suite.load is None else (LOAD_THROUGHPUT,)
     return (*load, *(outcome for counter in counters for outcome in energy.outcomes(counter.domain)))
 
 
 def outcome_around(name: str) -> Outcome | None:
-    """Return the outcome with this name that is measured around every run; None if there is none."""
+    """Return the outcome with this name that ktrial measures around every run; None if there is none."""
     known = (LOAD_THROUGHPUT, *energy.outcomes(name.partition(".")[2]))
     return next((outcome for outcome in known if outcome.name == name), None)
 
 
 def candidates(tasks: Sequence[Task], around: Sequence[Outcome] = ()) -> tuple[OutcomeCandidate, ...]:
-    """Return all outcomes as `benchmark.outcome`: those of the benchmarks, and those measured around each run."""
+    """Return all outcomes as `benchmark.outcome`: those of benchmarks, and those that ktrial measures around runs."""
     return tuple(
         OutcomeCandidate(f"{task.label}.{outcome.name}", outcome)
         for task in tasks
@@ -58,9 +58,11 @@ def protocol_of(
     runs_per_visit: int,
     around: Sequence[Outcome] = (),
 ) -> Protocol:
-    """Return the judge's protocol. Raise BadInput for a missing outcome or an unanswerable question.
+    """Return the judge's protocol.
 
-    `around` are outcomes of every run, whatever it runs.
+    Raise BadInput for a missing outcome or an unanswerable question.
+
+    `around` has outcomes that ktrial measures around every run, whatever it runs.
     """
     from ktrial.judge.judge import refuse_unanswerable
     from ktrial.judge.screening import CAP as SCREENING_CAP
@@ -118,13 +120,13 @@ def refuse_few_events(protocol: Protocol, events: int | None) -> None:
         if name.rpartition(".")[0] == benchmark and rule.quantile and events >= events_needed(rule.quantile)
     ]
     raise BadInput(
-        f"{protocol.primary} is too high a percentile to decide: {events_text(events, quantile)}",
+        f"{protocol.primary} has too few events to decide: {events_text(events, quantile)}",
         hint=f"{longer(events, quantile)}, or another primary: {', '.join(nearer) or 'one that is not a percentile'}",
     )
 
 
 def _with_cap(protocol: Protocol) -> Protocol:
-    """Return the protocol with a cap: planned from the noise profile or, for a counter, the whole budget."""
+    """Return the protocol with a cap: planned from the noise profile. For a counter the cap is the whole budget."""
     differences = protocol.profile.get(protocol.primary)
     if protocol.cap is None and protocol.outcomes[protocol.primary].scale == "count":
         return msgspec.structs.replace(protocol, cap=protocol.budget)
@@ -175,12 +177,12 @@ def _primary(trial: TrialFile, found: Sequence[OutcomeCandidate]) -> str:
 
 
 def _refuse_single(primary: str, found: Sequence[OutcomeCandidate]) -> str:
-    """Return the primary outcome. Raise BadInput for a run's worst event, which grows with the number of events."""
+    """Return the primary outcome. Raise BadInput for a run's largest event: it grows with the number of events."""
     outcome = next(one.outcome for one in found if one.name == primary)
     if outcome.kind == "latency-quantile" and outcome.name.rpartition("-")[2] == "max":
         raise BadInput(
-            f"{primary} is the worst event of a run, which grows with the length of the run: it cannot decide",
-            hint="use a percentile as primary; the largest may be secondary",
+            f"{primary} cannot decide: it is the worst event of a run, and grows with the length of the run",
+            hint="use a percentile as the primary outcome; the worst event may be secondary",
         )
     return primary
 
@@ -190,7 +192,7 @@ def _find(name: str, found: Sequence[OutcomeCandidate]) -> str:
     if len(exact) == 1:
         return exact[0]
     if exact:
-        raise BadInput(f"{name!r} is an outcome of several benchmarks", hint=f"write one of: {', '.join(exact)}")
+        raise BadInput(f"several benchmarks have an outcome {name!r}", hint=f"write one of: {', '.join(exact)}")
     names = [one.name for one in found]
     raise UnknownName("outcome of this benchmark", name, names, hint=f"it has {', '.join(names)}")
 

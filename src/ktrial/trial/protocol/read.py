@@ -27,7 +27,7 @@ _LONGEST_SETTLE_S = 3600.0
 
 
 def parse_trial_file(data: bytes, file: str) -> TrialFile:
-    """Read a protocol. Raise BadInput with the name of the file."""
+    """Parse a protocol. Errors name the file."""
     found = parse_bytes(data, file, TrialFile, _HINT)
     try:
         check_trial_file(found)
@@ -45,10 +45,11 @@ def check_trial_file(trial: TrialFile) -> None:
         what = "nothing is measured" if trial.suite is None else "both a suite and a command are measured"
         raise BadInput(what, hint='write either  suite = "pagefault"  or  command = ["make", "-j4"]')
     if trial.metrics and not trial.command:
-        raise BadInput("metrics read the output of a command, but this trial measures a suite", hint="remove metrics")
+        raise BadInput("`metrics` read the output of a command, but this trial measures a suite", hint="remove metrics")
     if trial.limit is not None and not trial.command:
         raise BadInput(
-            "limit is for runs of a command, but this trial measures a suite", hint="remove it: suites have their own"
+            "`limit` applies to runs of a command, but this trial measures a suite",
+            hint="remove it: benchmarks of a suite have their own limits",
         )
     if trial.prepare and not trial.command:
         raise BadInput("prepare is for a command, but this trial measures a suite", hint="remove it")
@@ -81,7 +82,7 @@ def _check_numbers(trial: TrialFile) -> None:
         expected = f"expected 1 to {_MOST_RUNS_PER_VISIT}, got {design.runs_per_visit}"
         raise BadInput(f"runs_per_visit: {expected}", hint="for example  runs_per_visit = 3")
     if design.seed is not None and not 0 <= design.seed < 2**63:
-        raise BadInput(f"seed: expected 0 to 2^63 - 1, got {design.seed}", hint="leave it out to draw one")
+        raise BadInput(f"seed: expected 0 to 2^63 - 1, got {design.seed}", hint="remove it: ktrial then draws one")
     if (trial.settle_s or 0.0) > _LONGEST_SETTLE_S:
         raise BadInput(f"settle = {design.settle!r} is longer than an hour", hint='for example  settle = "5s"')
     if trial.time_s is not None and trial.time_s <= 0:
@@ -95,7 +96,9 @@ def _check_arms(trial: TrialFile) -> None:
             "arm", trial.control, arms, hint=f"add a table [arms.{trial.control}], or name another control"
         )
     if len(arms) < 2:
-        raise BadInput("one arm is not a trial", hint="add  [arms.placebo]  placebo = true  to measure the noise")
+        raise BadInput(
+            "a trial needs at least two arms", hint="add  [arms.placebo]  placebo = true  to measure the noise"
+        )
     for name, arm in arms.items():
         for knob in arm.set:
             parse_address(knob)
@@ -104,9 +107,7 @@ def _check_arms(trial: TrialFile) -> None:
                 raise BadInput(f"arm {name}: {variable!r} is not a variable name", hint="for example MALLOC_ARENA_MAX")
         check_arm_changes(name, arm.commands, arm.service, arm.sched_ext)
         if arm.placebo and not arm.changes_nothing:
-            raise Contradiction(
-                f"arm {name}: a placebo must not change anything", hint="remove either `placebo` or the changes"
-            )
+            raise Contradiction(f"arm {name}: a placebo cannot change anything", hint="remove `placebo` or the changes")
     check_guest_trial(trial)
     check_manual(trial)
     check_builds(trial)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a trial."""
+"""Runs trials: blocks, visits and everything that guards them."""

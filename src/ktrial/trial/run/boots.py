@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which boot each visit of a trial ran in, for trials that need a separate boot for each visit."""
+"""Checks for each visit of a trial in which boot it ran, if the trial needs a separate boot for each visit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Visit = tuple[int, str]
 
 
 def visit_in(records: Sequence[RunRecord], boot_id: str) -> Visit | None:
-    """Return the newest visit that was made or begun in this boot; warm-ups don't count."""
+    """Return the newest visit that was begun in this boot. Warm-ups don't count."""
     for record in reversed(records):
         place = record.trial
         if place is not None and place.block is not None and place.boot_id == boot_id:
@@ -37,9 +37,10 @@ def refuse_used_boot(due: Due, records: Sequence[RunRecord], boot_id: str | None
 
 
 def cut_off(log: Sequence[Event], records: Sequence[RunRecord], boot_id: str | None) -> BlockVoided | None:
-    """Return the event that voids a block whose visit lacks runs and can no longer get them; None if there is none.
+    """Return the event that voids a block with an unfinished visit; None if there is none.
 
-    The boot of that visit is over. Without a boot id any such visit counts: it was a build, and would be built again.
+    The boot of that visit is over, so it cannot get its missing runs any more. Without a boot id any unfinished visit
+    counts: its program would have to be built again.
     """
     protocol = protocol_in(log)
     last = next((event for event in reversed(log) if isinstance(event, BlockDrawn)), None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a prepared trial: its noise profile, its protocol on disk, and its course to the end."""
+"""Runs a prepared trial: measures its noise, stores its protocol, and makes its blocks to the end."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ from ktrial.tuning.plans.wait_for_lock import PatientMachine
 
 
 class CarriedOut(NamedTuple):
-    """The judgement at which a trial stopped, and whether somebody interrupted it."""
+    """The judgement at which a trial stopped, and whether somebody interrupted the trial."""
 
     judgement: Judgement
     interrupted: bool
 
 
 class Planned(NamedTuple):
-    """The protocol for the judge, and, given a noise profile, what the trial will cost and can detect."""
+    """The protocol for the judge. With a noise profile, also what the trial will cost and can detect."""
 
     protocol: Protocol
     forecast: TrialForecast | None
 
 
 def planned(world: TrialWorld, ready: Prepared, rig: Rig, listen: TrialListener, *, profile: bool = False) -> Planned:
-    """Fix the protocol; with `profile`, from the noise of this machine, which is measured first."""
+    """Fix the protocol. With `profile`, plan it from this machine's noise, which is measured first."""
     gates = order_of(ready).gates
     fixed = ready.file.design.runs_per_visit
     around = outcomes_around(ready.suite, rig.around.counters)
@@ -67,7 +67,7 @@ def planned(world: TrialWorld, ready: Prepared, rig: Rig, listen: TrialListener,
 def noise_profile(
     world: TrialWorld, ready: Prepared, rig: Rig, protocol: Protocol, listen: TrialListener
 ) -> NoiseProfile:
-    """Return the noise profile that holds here now, from the store or measured now."""
+    """Return the noise profile that is valid here now: from the store, or measured now."""
     machine, versions = machine_of(ready.facts), rig.benchmarked.versions
     key = noise.profile_key(workload_of(ready), machine, versions, ready.facts, protocol.replicate)
     found = noise.usable(world.trials.profiles(key.suite, key.machine), key, world.clock.unix_ms())
@@ -135,7 +135,7 @@ def begin(
 ) -> StoredTrial:
     """Store the protocol, which is fixed from now on.
 
-    `found` has the control's values of what the arms change; by default those that the plans found.
+    `found` has the control's values of what the arms change; by default the values that the plans found.
     """
     file = msgspec.structs.replace(ready.file, design=msgspec.structs.replace(ready.file.design, seed=ready.seed))
     digest = protocol_sha256(file, protocol, ready.arms)
@@ -166,12 +166,14 @@ def take_up(
 ) -> Standing:
     """Return the state of a trial, after logging what a killed ktrial had not logged yet.
 
-    `check` refuses a session that cannot continue here. With `boots_end`, a visit that lacks runs and whose boot or
-    build is over voids its block.
+    `check` refuses a session that cannot continue here. With `boots_end`, an unfinished visit voids its block if its
+    boot or build is over.
     """
     earlier = world.run_store.of_session(stored.session)
     if earlier is None:
-        raise KtrialError(f"cannot resume {stored.trial}: another ktrial is running it", hint="wait for it, or stop it")
+        raise KtrialError(
+            f"cannot resume {stored.trial}: another ktrial process is running it", hint="wait for it, or stop it"
+        )
     check(earlier.session)
     log = list(world.trials.log(stored.trial))
     late = untold(log, earlier.records, benchmarks)
@@ -198,7 +200,10 @@ def carry_on(
     listen: TrialListener,
     turn: VisitTurn | None = None,
 ) -> CarriedOut:
-    """Run the trial from its present state until it ends or is interrupted, at most to the end of a `turn`."""
+    """Run the trial from its present state until it ends or somebody interrupts it.
+
+    A `turn` limits it to its visits.
+    """
     standing = take_up(
         world,
         stored,

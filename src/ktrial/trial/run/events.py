@@ -22,7 +22,7 @@ class NoiseBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 
 
 class TrialAnnounced(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="trial-announced"):
-    """What the trial will do, and by which rules. `forecast` is null without a noise profile."""
+    """What the trial will do, and its rules. `forecast` is null without a noise profile."""
 
     protocol: Protocol
     arms: Mapping[str, ArmSettings]
@@ -33,9 +33,10 @@ class TrialAnnounced(msgspec.Struct, frozen=True, kw_only=True, tag_field="event
 
 
 class VisitBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="visit-began"):
-    """A visit begins. Its arm stays hidden until it is over, so that nobody can act on it.
+    """A visit begins.
 
-    `left_s` estimates the time to the cap; null before anything is known.
+    Its arm stays hidden until the visit is over, so that nobody can act on it. `left_s` estimates the time to the cap;
+    null if there is no estimate yet.
     """
 
     block: int | None
@@ -61,7 +62,7 @@ class VisitEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 
 
 class BlockEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="block-ended"):
-    """A block is over, and this is the judgement so far."""
+    """A block is over; `judgement` is the judgement so far."""
 
     block: int
     judgement: Judgement

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guards of a trial: recovery from an earlier one, limits on the machine, and who changed a knob."""
+"""Guards a trial: recovers from a killed one, watches limits, and finds out who changed a knob."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHORTEST_S = 0.5
 
 
 class SafetyWatch:
-    """Compares the machine with the limits at each `check`; nothing else uses `sampling`."""
+    """Compares the machine with the limits at each `check`. It needs a sampling of its own."""
 
     def __init__(self, limits: SafetyLimits, sampling: Sampling) -> None:
         self._limits = limits
@@ -41,9 +41,9 @@ class SafetyWatch:
         """Take the first sample. Raise Refused for a limit on something that cannot be read here."""
         samples = self._sampling.once()
         if self._limits.temperature_c is not None and _temperature(samples) is None:
-            raise Refused(f"cannot watch the limit on temperature: {_why(samples, 'temperature')}")
+            raise Refused(f"cannot watch limits.temperature: {_why(samples, 'temperature')}")
         if self._limits.memory_pressure_share is not None and _stalled(samples) is None:
-            raise Refused(f"cannot watch the limit on memory_pressure: {_why(samples, 'pressure')}")
+            raise Refused(f"cannot watch limits.memory_pressure: {_why(samples, 'pressure')}")
         self._judge(samples)
 
     def check(self) -> None:
@@ -110,7 +110,7 @@ def _source(machine: Machine, catalog: Catalog, drift: ArmDrift) -> str | None:
 
 
 def recover(world: TrialWorld, session: Machine) -> None:
-    """If this session may, finish what a killed ktrial left, so that the trial finds the original values."""
+    """Finish what a killed ktrial left behind, if this session may, so that the trial finds the original values."""
     if not session.is_root:
         return
     if not any(one.state == UNFINISHED for one in status(session).transactions):
@@ -151,6 +151,6 @@ def refuse_changed(stored: StoredTrial, found: Mapping[str, str]) -> None:
         now = found.get(address)
         if now is not None and now != before:
             raise Refused(
-                f"{address} was {before} when {stored.trial} began and is {now} now: the control would differ",
+                f"cannot continue {stored.trial}: {address} was {before} when it began and is {now} now",
                 hint="set it back, or start a new trial",
             )

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of a trial: block after block, until the judge says stop.
+"""The loop of a trial: block after block, until the judge decides to stop.
 
-Every event is in the log on disk before the next step begins, so the log alone is enough to resume a trial, whatever
-stopped it. A `VisitMaker` makes the visits: this machine, with or without a person who sets up its arms
-(`trial.run.visits`), or guests (`trial.guests.visits`).
+Every event is in the log on disk before the next step begins. The log alone is therefore enough to resume a trial,
+whatever stopped it.
+
+A `VisitMaker` makes the visits. One works on this machine, with or without a person who sets up its arms
+(`trial.run.visits`), the other in guests (`trial.guests.visits`).
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class TrialStore(Port):
 
 
 class Standing(msgspec.Struct, kw_only=True):
-    """The state of a trial: its log, session and records so far. `logs` stores what is added to the log."""
+    """The state of a trial: its log, session and records so far. `logs` stores new events of the log."""
 
     trial: str
     protocol_sha256: str
@@ -77,7 +79,7 @@ class Standing(msgspec.Struct, kw_only=True):
 
 
 class Visit(NamedTuple):
-    """A visit that is due: block and arm, its place among the `visits` of the block, and how many runs it lacks."""
+    """A visit that is due: block and arm, its position among the `visits` of the block, and the runs that it lacks."""
 
     block: int
     arm: str
@@ -100,7 +102,7 @@ class VisitMaker(Port):
         """Return whether too little time is left for this step; if so, end the log."""
 
     def end(self) -> None:
-        """Clean up after the last visit. The machine is restored when this returns or raises."""
+        """Clean up after the last visit. When this returns or raises, the machine is restored."""
 
 
 class TrialLoop:
@@ -109,7 +111,7 @@ class TrialLoop:
     def __init__(
         self, standing: Standing, visits: VisitMaker, listen: TrialListener, most_blocks: int | None = None
     ) -> None:
-        """`most_blocks` fixes the number of blocks, whatever the judge says."""
+        """Prepare the loop; `most_blocks` fixes the number of blocks, whatever the judge decides."""
         self._standing = standing
         self._visits = visits
         self._listen = listen
@@ -120,7 +122,7 @@ class TrialLoop:
         self.interrupted = False
 
     def carry_out(self) -> Judgement:
-        """Run until the judge says stop or somebody interrupts."""
+        """Run until the judge decides to stop or somebody interrupts."""
         try:
             if self._next_step().action != "stop":
                 self._visits.begin(self._blocks_left)
@@ -193,7 +195,7 @@ class TrialLoop:
         self._listen(BlockEnded(block=block.block, judgement=judgement))
 
     def _judgement(self) -> Judgement:
-        """Return the present judgement, computed once for each state of the log; looks don't change it."""
+        """Return the present judgement. It is computed once for each state of the log, which looks don't change."""
         from ktrial.judge.judge import judge
 
         events = sum(not isinstance(event, Looked) for event in self._standing.log)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials whose arms a person sets up: which visit is due, whether its arm is in force, and one turn of visits."""
+"""Visits of trials whose arms a person sets up: which one is due, whether its arm is in force, and one turn."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def _places(stored: StoredTrial) -> tuple[str, ...]:
 def with_signs_of_control(
     file: TrialFile, arms: Mapping[str, ArmSettings], facts: FactBook, kinds: Mapping[str, FactKind]
 ) -> dict[str, ArmSettings]:
-    """Return the arms with the facts that identify the control, as they are before the first run.
+    """Return the arms with the facts that identify the control, read before the first run.
 
-    Raise Refused if the machine is set up as another arm: ktrial would take that for the control.
+    Raise Refused if the machine is set up as another arm: ktrial would take that arm for the control.
     """
     control = file.control
     settings = dict(arms)
@@ -95,7 +95,7 @@ def with_signs_of_control(
         seen = look(arms[control].expect, facts, kinds)
         if seen.truth is Truth.NO:
             raise Refused(
-                f"the machine is not set up as {control}, where ktrial reads the original values: {seen.told[0]}",
+                f"cannot start the trial: the machine is not set up as {control}: {seen.told[0]}",
                 hint=f"{file.arms[control].manual}; then start the trial",
             )
     return settings
@@ -107,7 +107,7 @@ def _refuse_manual(
     for name, arm in file.arms.items():
         if arm.manual is not None and look(arms[name].expect, facts, kinds).truth is Truth.YES:
             raise Refused(
-                f"the machine is set up as {name}, but a trial starts from {file.control}",
+                f"cannot start the trial: the machine is set up as {name}, not as {file.control}",
                 hint=f'set it up as {file.control}, or add  manual = "…"  and expect to [arms.{file.control}]',
             )
 
@@ -115,9 +115,10 @@ def _refuse_manual(
 def recognise(
     stored: StoredTrial, due: Due, facts: FactBook, kinds: Mapping[str, FactKind], done: str | None
 ) -> ArmFound:
-    """Return what shows that the due arm is in force. Raise Refused if the machine shows another arm or none.
+    """Return what shows that the due arm is in force.
 
-    `done` is the arm that a person says is in force; it doesn't overrule what the machine shows.
+    Raise Refused if the machine shows another arm or none. `done` is the arm that a person says is in force; it doesn't
+    override what the machine shows.
     """
     if done is not None and done not in stored.arms:
         raise UnknownName("arm", done, stored.arms, hint=f"{stored.trial} has {', '.join(stored.arms)}")
@@ -149,7 +150,7 @@ def recognise(
 def refuse_other_kernel(stored: StoredTrial, due: Due, records: Sequence[RunRecord], facts: FactBook) -> None:
     """Raise Refused if earlier visits of the arm ran on another kernel: it would not be the same arm.
 
-    Builds of one kernel may differ in their release; the expected facts identify the arm then.
+    Builds of one kernel may differ in their release; then the expected facts identify the arm.
     """
     if due.new_build and due.expect:
         return
@@ -160,7 +161,7 @@ def refuse_other_kernel(stored: StoredTrial, due: Due, records: Sequence[RunReco
             continue
         if None not in (now, where.kernel_release) and where.kernel_release != now:
             raise Refused(
-                f"{due.place} ran on kernel {where.kernel_release} in block {where.block}, and this is {now}",
+                f"{due.place} ran on kernel {where.kernel_release} in block {where.block}, but now {now} runs",
                 hint="boot that kernel, or start a new trial",
             )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trial needs from outside; each part is created on first use."""
+"""Interfaces of what a trial needs from outside; each part is created on first use."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class TrialRuns(RunStore, Protocol):
     """A run store that can also reopen a session."""
 
     def of_session(self, name: str) -> Earlier | None:
-        """Return a session's content, to continue it; None while another ktrial still measures it."""
+        """Return a session's content, to continue it; None while another ktrial measures it."""
 
 
 class Trials(TrialStore, Protocol):
-    """A store of logs that also keeps whole trials and noise profiles."""
+    """A store of logs that also holds whole trials and noise profiles."""
 
     def begin(self, trial: StoredTrial, first: Event) -> None:
         """Store a new trial and its protocol, both or neither."""
@@ -44,7 +44,7 @@ class Trials(TrialStore, Protocol):
 
 
 class Stopping(Protocol):
-    """Ctrl-C and the like; `watch` is called about once a second during waits."""
+    """Interruptions such as Ctrl-C. `watch` registers what to call about once a second during waits."""
 
     number: int
     watch: Callable[[], None] | None
@@ -66,7 +66,7 @@ class TrialWorld(RunWorld, Protocol):
         """Return a root session if one is available without a prompt, else the user's session."""
 
     def sampling_of(self, sources: Sequence[str]) -> Sampling:
-        """Return a separate sampling of only these sources."""
+        """Return a sampling of its own, of these sources only."""
 
     def look_at_file(self, path: str) -> SeenFile | None:
         """Return a file as the user sees it; None if it doesn't exist or cannot be read."""

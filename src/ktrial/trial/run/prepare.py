@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial that is ready to begin: everything that its protocol names, found on this machine."""
+"""Prepares a trial: finds everything that its protocol names on this machine."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from ktrial.tuning.plans.wait_for_lock import PatientMachine
 
 
 class Prepared(NamedTuple):
-    """A trial that is ready to begin; nothing is written yet."""
+    """A trial that is ready to begin. Nothing has been written yet."""
 
     file: TrialFile
     suite: Suite
@@ -80,7 +80,7 @@ def prepare(
     *,
     allow_dangerous: bool,
 ) -> Prepared:
-    """Find everything that the protocol names on this machine. Raise for what is missing."""
+    """Find everything that the protocol names on this machine. Raise if something is missing."""
     suite = needed_suite(file, suite, benchmarks)
     session = world.best_session("planning the arms")
     recover(world, PatientMachine(session, world.clock, world.say))
@@ -120,7 +120,7 @@ def prepare(
 def look_over(
     world: TrialWorld, file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark], *, allow_dangerous: bool
 ) -> None:
-    """Raise the errors that this trial would meet here, as far as they can be found without running anything."""
+    """Raise the errors that this trial would meet here, if they can be found without running anything."""
     tasks = check_measured(world, file, suite, benchmarks)
     arm_plans(file, world.best_session("planning the arms"), world.catalog, allow_dangerous=allow_dangerous)
     _refuse_absent(tasks, world.executor)
@@ -129,7 +129,7 @@ def look_over(
 def check_measured(
     world: TrialWorld, file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]
 ) -> tuple[Task, ...]:
-    """Return the tasks to measure. Raise for outcomes, guards or parameters that these lack."""
+    """Return the tasks to measure. Raise for outcomes, guards or parameters that the tasks lack."""
     suite = needed_suite(file, suite, benchmarks)
     tasks = tasks_of(suite, benchmarks, world.executor.facts(), file.cpus)
     around = outcomes_around(suite, Around(world.looking_session, world.clock).counters)
@@ -138,7 +138,7 @@ def check_measured(
 
 
 class Rig(NamedTuple):
-    """The means by which a trial makes its runs."""
+    """What a trial needs to make its runs."""
 
     benchmarked: Benchmarked
     maker: RunMaker
@@ -146,7 +146,7 @@ class Rig(NamedTuple):
 
 
 def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
-    """Return what runs need. Raise for what cannot run here; ask for root if a benchmark needs it."""
+    """Return what runs need. Raise for what cannot run here. Ask for root if a benchmark needs it."""
     executor = world.executor
     _refuse_absent(ready.tasks, executor)
     needy = [f"{one.label} ({one.benchmark.root_reason})" for one in ready.tasks if one.benchmark.root_reason]
@@ -178,7 +178,7 @@ def _refuse_absent(tasks: Sequence[Task], executor: TrialExecutor) -> None:
     wanted = [(task.benchmark, task.parameters) for task in tasks]
     for task, found in zip(tasks, examine_with(wanted, executor), strict=True):
         if not found.ready:
-            raise BadInput(f"{task.label} cannot run here: {found.why}", hint=found.next)
+            raise BadInput(f"cannot run {task.label} here: {found.why}", hint=found.next)
 
 
 def order_of(ready: Prepared, label: str | None = None) -> Order:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of a trial: a picture in place on a terminal, else a line per block that suits a log file.
+"""Progress of a trial: a picture on a terminal, redrawn in place; elsewhere a line per block.
 
-It estimates the time to the cap, and to the block that will probably decide the trial. Only events draw, and they come
-between runs: nothing is drawn while a run is measured.
+It estimates the time to the cap, and to the block that will probably decide the trial. It draws only on events. Events
+come between runs, so nothing is drawn during a run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
-    """Blocks and seconds to the cap, and to the expected last block (`stop`); null if unknown."""
+    """Blocks and seconds to the cap, and to the block that will probably be the last (`stop`). Null if unknown."""
 
     cap: int | None
     stop: int | None
@@ -42,7 +42,7 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outlook(protocol: Protocol, judgement: Judgement | None, run_s: float | None, done: int) -> Outlook:
-    """Estimate what is left from the judgement and the time of a run; `done` runs of the present block are over."""
+    """Estimate what is left, from the judgement and the time of a run. Of the present block, `done` runs are over."""
     each = protocol.runs_per_visit
     if protocol.replicate != "run" or "kernel" in protocol.varies:
         # A person or a compiler determines the time between visits.
@@ -76,7 +76,7 @@ _DRAWN_EVERY_S = 0.2
 
 
 class TrialProgress:
-    """Reports on stderr; with `as_json` also writes every event to stdout."""
+    """Reports on stderr; with `as_json` it also writes every event to stdout."""
 
     def __init__(self, clock: Clock, *, as_json: bool) -> None:
         self._clock = clock
@@ -138,7 +138,7 @@ class TrialProgress:
             )
 
     def take_up(self, protocol: Protocol, judgement: Judgement | None) -> None:
-        """Show this trial from now on, without an announcement."""
+        """Show this trial from now on. Don't announce it."""
         self._protocol, self._judgement, self._pace = protocol, judgement, _Pace(self._clock)
         self._live, self._drawn_s = _lines_of_stderr(), None
         # A screening has about a hundred arms: a line for each block says more than a picture.
@@ -243,7 +243,7 @@ class TrialProgress:
 
 
 class _Pace:
-    """Tracks the progress of the present block, and how long a run takes with everything around it."""
+    """Tracks the progress of the present block, and how long a run takes with the waits around it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -267,7 +267,7 @@ class _Pace:
         self.runs = event.visits
 
     def ended(self) -> None:
-        """Note that a benchmark has ended; the first run shows how many benchmarks a run has."""
+        """Record that a benchmark has ended; the first run shows how many benchmarks a run has."""
         self._ended_here += 1
         self._benchmarks = max(self._benchmarks, self._ended_here)
 
@@ -276,7 +276,7 @@ class _Pace:
 
     @property
     def warm_ups(self) -> int:
-        """The number of this warm-up run; 0 in blocks."""
+        """Number of the present warm-up run; 0 in blocks."""
         return self._begun if self._block is None else 0
 
     @property

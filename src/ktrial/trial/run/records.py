@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run records and the log: a visit's events from its records, missing events, and contradictions between both."""
+"""Compares run records with the log: a visit's events from its records, missing events, and contradictions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def measurements_of(records: Sequence[RunRecord]) -> dict[str, float]:
 
 
 def _events(records: Sequence[RunRecord]) -> dict[str, int]:
-    """Return how many events the percentiles of a run rest on, if its record says so."""
+    """Return the numbers of events on which the run's percentiles rest, if its record has them."""
     return {
         f"{record.benchmark}.{outcome}": count
         for record in records
@@ -72,7 +72,7 @@ def cause_of(record: RunRecord) -> Cause:
 def untold(log: Sequence[Event], records: Iterable[RunRecord], benchmarks: Sequence[str]) -> list[Event]:
     """Return events that the log lacks because ktrial was killed after it had stored their records.
 
-    A visit counts if every benchmark has a record; an interrupted one is made again.
+    A visit counts if every benchmark has a record; ktrial repeats an interrupted one.
     """
     last = max((event.run for event in log if isinstance(event, RunEnded)), default=0)
     drawn = {event.block for event in log if isinstance(event, BlockDrawn)}

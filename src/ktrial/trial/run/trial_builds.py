@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which build each visit of a trial measured, for trials that need a separate build for each visit."""
+"""Checks which build each visit of a trial measured, if the trial needs a separate build for each visit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def build_facts(facts: FactBook) -> dict[str, str]:
 
 
 def refuse_used_build(due: Due, log: Sequence[Event], facts: FactBook) -> None:
-    """Raise Refused if this kernel build already had another visit than the one that is due."""
+    """Raise Refused if another visit than the one that is due already used this kernel build."""
     if not due.new_build:
         return
     now = kernel_build(build_facts(facts))
@@ -59,7 +59,7 @@ def builds_that_count(log: Sequence[Event]) -> dict[Visit, str]:
 
 
 def same_builds(builds: Mapping[Visit, str]) -> tuple[Finding, ...]:
-    """Return findings on repeated builds that came out equal, and on arms that are the same program."""
+    """Return findings on repeated builds with equal bytes, and on arms that are the same program."""
     found = []
     if again := repeated(builds):
         told = ", ".join(f"{arm} ({made} in {visits} visits)" for arm, (made, visits) in again.items())
@@ -86,7 +86,7 @@ def same_builds(builds: Mapping[Visit, str]) -> tuple[Finding, ...]:
 
 
 def across(builds: Mapping[Visit, str]) -> str:
-    """Return the scope; it extends beyond the builds only if every visit had its own."""
+    """Return the scope; it is across builds only if every visit had its own."""
     number = len(set(builds.values()))
     if not repeated(builds):
         return f"across {number} builds"

@@ -75,7 +75,7 @@ class TrialPace:
 
 
 class MachineVisits:
-    """A `VisitMaker` on this machine."""
+    """A `VisitMaker` that makes visits on this machine."""
 
     def __init__(  # noqa: PLR0913, PLR0917 (what it needs of the world)
         self,
@@ -95,9 +95,9 @@ class MachineVisits:
         keeps_states: bool = False,
         turn: VisitTurn | None = None,
     ) -> None:
-        """`time_s` limits the whole trial, including earlier sessions.
+        """Prepare visits; `time_s` limits the whole trial, including earlier sessions.
 
-        `keeps_states` stores the machine's state at each arm's first visit; a `turn` limits which visits are made.
+        `keeps_states` stores the machine's state at each arm's first visit. A `turn` limits which visits are made.
         """
         self._standing = standing
         self._protocol = standing.protocol
@@ -128,7 +128,7 @@ class MachineVisits:
         self._warm_up()
 
     def can_make(self, visit: Visit) -> bool:
-        """Return whether the visit's arm is in force, where a person sets up the arms."""
+        """Return whether the visit's arm is in force; True unless a person sets up the arms."""
         return self._turn is None or self._turn.has(visit.block, visit.arm)
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
@@ -145,7 +145,7 @@ class MachineVisits:
         return True
 
     def ends_for_time(self, step: NextStep) -> bool:
-        """Return whether too little time is left for another block. Raise BadInput if not even one fitted."""
+        """Return whether too little time is left for another block. Raise BadInput if not even one fits."""
         if self._time_s is None or step.drawn or self.pace.run_s is None:
             return False
         spent_s = self._spent_s + (self._clock.monotonic_ns() - self._began_ns) / 1e9
@@ -157,7 +157,7 @@ class MachineVisits:
             raise BadInput(
                 f"time = {self._time_s:g} s is not enough for one block, which takes about {block_s:.2g} s "
                 "after the warm-up",
-                hint="allow more time or make runs shorter; nothing was tried",
+                hint="allow more time or make runs shorter; nothing was measured",
             )
         return True
 
@@ -176,7 +176,7 @@ class MachineVisits:
         return self.pace.left_s(self._blocks_left, arms, 0 if block is None else done)
 
     def _warm_up(self) -> None:
-        """Make runs of the control (or of the turn's arm) that don't count, until two in a row are alike."""
+        """Make warm-up runs of the control (or of the turn's arm) until two in a row are alike."""
         from ktrial.judge.collect_log import score
         from ktrial.judge.planning import WARM_MOST, WARM_WITHOUT_PROFILE, is_warm
 
@@ -211,8 +211,8 @@ class MachineVisits:
                 return
         if not scores:
             raise BadRun(
-                f"all {WARM_MOST} warm-up runs are void, the last one: {void}",
-                hint="wait until nothing else changes this machine, or set another limit in [gates]",
+                f"all {WARM_MOST} warm-up runs are void; the last one: {void}",
+                hint="wait for a quieter machine, or set another limit in [gates]",
             )
 
     def _enter_to_warm_up(self, arm: str) -> None:
@@ -269,7 +269,10 @@ class MachineVisits:
             self._standing.append(ArmBuilt(block=block, arm=arm, artefact=built.artefact, sha256=built.sha256))
 
     def _keep_state(self, arm: str) -> None:
-        """Store the whole tunable state with the arm in force: it may differ from the control's only as declared."""
+        """Store the whole tunable state with the arm in force.
+
+        Apart from what the arm declares, it must equal the control's.
+        """
         self._seen.add(arm)
         state = self._around.state()
         if state is not None:
@@ -283,9 +286,9 @@ class MachineVisits:
         return False
 
     def _settle(self) -> None:
-        """Wait equally long before every visit, switched or not, so that arms differ in nothing else.
+        """Wait equally long before every visit, whether or not the arm changed, so that arms differ in nothing else.
 
-        Further runs of a visit don't wait: that is what several runs in a visit save.
+        Further runs of a visit don't wait: to save those waits, a visit makes several runs.
         """
         if self._settle_s:
             self._around.rest(self._settle_s)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When each cause was active in a recording, according to its events or to series beyond their limits."""
+"""When each cause was active in a recording: by its events, or by series that pass their limits."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _events(symptom: Symptom, recording: Recording) -> Iterable[Event]:
 
 
 def _is_crowded(one: Happening, events: Sequence[Event], recording: Recording) -> bool:
-    """Return whether events hit some thread nearly always; then only those of the frame thread are evidence."""
+    """Return whether events hit some thread nearly always. Then only those of the frame thread are evidence."""
     if one.victims_above is None or not events:
         return False
     begins = np.array([event.begin_s for event in events])
@@ -91,7 +91,7 @@ def _of_victims(events: Sequence[Event]) -> Sequence[Event]:
 
 
 def _runs(events: Iterable[Event], gap_s: float) -> Iterable[Event]:
-    """Merge events of one thread with at most `gap_s` between them into one with their total duration.
+    """Merge events of one thread that are at most `gap_s` apart, and add their durations.
 
     A thread that needs a lot of memory reclaims some again and again, for a few microseconds each time.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Request latencies of each block device, their clusters and the power states that explain them, also as text."""
+"""Request latencies of each block device, their clusters, and the power states that explain them."""
 
 from __future__ import annotations
 

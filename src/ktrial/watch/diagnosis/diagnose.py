@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Diagnosis of a recording: its phases, its stutters, and the causes that coincide with them beyond chance."""
+"""Diagnoses a recording: its phases, its stutters, and the causes that coincide with them beyond chance."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
     stutters = _clear_of_gaps(_late(recording.frames, recording.begin_s, recording.end_s, limit_s), recording)
     if stutters.count > min(_MOST_STUTTERS, _MOST_SHARE * len(recording.frames.ends_s)):
         raise BadInput(
-            f"{stutters.count} of {len(recording.frames.ends_s)} {recording.frames.kind}s are late: too many",
+            f"too many stutters: {stutters.count} of {len(recording.frames.ends_s)} {recording.frames.kind}s are late",
             file=recording.name,
             hint="raise the limit: --limit 50ms",
         )
@@ -286,7 +286,7 @@ def _episodes(runs: Sequence[Episode]) -> tuple[EpisodeFound, ...]:
 def _figures(
     recording: Recording, working: Sequence[AtWork], phases: Sequence[tuple[float, float]]
 ) -> tuple[SeriesFigure, ...]:
-    """Return mean and peak of every series that a sign uses, and its mean in each phase."""
+    """Return, for every series that a sign uses, its mean, its peak and its mean in each phase."""
     names = dict.fromkeys(name for one in working for name in one.shown_by if name in recording.series)
     found = []
     for name in names:
@@ -371,7 +371,7 @@ def _findings(recording: Recording, phases: Phases, stutters: Stutters | None) -
 
 
 def _without_frames(recording: Recording, phases: Phases, working: Sequence[AtWork]) -> Diagnosis:
-    """Return which causes were active and for how long; without frames there are no stutters to compare with."""
+    """Return which causes were active and for how long. Without frames there are no stutters to compare with."""
     lacking = "the recording has no frames or wake-ups: it shows what was active, but not which stutters that caused"
     return Diagnosis(
         name=recording.name,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Export of recordings as runs in a tidy CSV that `ktrial compare` reads: figures of the whole and of each phase."""
+"""Writes recordings as runs in a tidy CSV that `ktrial compare` reads: figures of the whole and of each phase."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RunLimits(msgspec.Struct, frozen=True):
 def write_runs(
     file: Path, recordings: Sequence[Recording], label: str, limits: RunLimits, say: Callable[[str], None]
 ) -> None:
-    """Write the table to a file. Raise BadInput, KtrialError."""
+    """Write the table to a file. Raise BadInput without figures, KtrialError if the file cannot be written."""
     table, left_out = runs_table(recordings, label, limits)
     write_file(file, table)
     for why in left_out:

@@ -16,7 +16,7 @@ Standing = Literal["named", "with-another", "chance", "idle", "unseen"]
 
 
 class PhaseFound(msgspec.Struct, frozen=True, kw_only=True):
-    """A phase and its stutters."""
+    """A phase of the recording, and the stutters in it."""
 
     name: str
     begin_s: float
@@ -157,7 +157,7 @@ class SeriesFigure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
-    """The stretches in which a cause was active, merged if hardly apart."""
+    """The stretches in which a cause was active, merged if a picture cannot separate them."""
 
     cause: str
     spans: tuple[tuple[float, float], ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The script that zooms and moves a time line with wheel, mouse, keys and buttons.
+"""The script of the HTML page: it zooms and moves a time line with wheel, mouse, keys and buttons.
 
 Without it the picture is static. It creates only text nodes and SVG elements, never markup.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proposals against named causes on this machine: computed values, price, evidence and a trial."""
+"""Proposes settings against named causes on this machine, with their values, price, evidence and a trial."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Measure = Callable[[str], tuple[str, ...]]
 def with_proposals(
     diagnosis: Diagnosis, symptoms: Mapping[str, Symptom], recording: Recording, machine: Machine, catalog: Catalog
 ) -> tuple[Diagnosis, tuple[str, ...]]:
-    """Return the diagnosis with the proposals that would change something here, and why other remedies are left out."""
+    """Return the diagnosis with proposals that would change something here, and why it proposes no other remedy."""
     found: list[Proposal] = []
     left_out: list[str] = []
     for cause in diagnosis.named:
@@ -116,9 +116,9 @@ def _measure(
 
 
 def _command(recording: Recording) -> tuple[str, ...] | None:
-    """Return the watched command, or None if it is unknown or unprintable.
+    """Return the watched command, or None if it is unknown or cannot be printed.
 
-    A program can set its own name: text that cannot be shown must not be pasted either.
+    A program can set its own name. Nobody should paste text that cannot be shown.
     """
     shown = recording.command and all(word.isprintable() for word in recording.command)
     return recording.command if shown else None
@@ -170,7 +170,7 @@ def _from_what_is_in_force(remedy: Remedy, knob: Knob, recording: Recording, mac
     reading = state.instances[0].reading if state.instances else None
     text = "" if reading is None or reading.data is None else reading.data.decode("ascii", "replace").strip()
     if not text.isdigit():
-        raise BadInput(f"cannot compute {knob.id}: its current value is unreadable")
+        raise BadInput(f"cannot compute {knob.id}: ktrial cannot read its current value")
     number = int(text)
     value = {"double": max(number * 2, 1), "half": number // 2, "zero": 0}[remedy.compute or "zero"]
     most = knob.value.max

@@ -46,10 +46,9 @@ Compute = Literal["watermark-lead", "group-memory", "group-cpu", "irq-away", "zr
 class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A series that shows an active cause while it is beyond its one limit.
 
-    `over` is the last part of the name of a neighbouring series; the limit then applies to the ratio of the two.
-
-    `series` are patterns, and each match is evaluated separately. `above` and `below` are values in the series' unit
-    (for counters, of the growth per second); `times_usual` and `share_of_usual` are multiples of its median.
+    `series` are patterns; each match is evaluated separately. `above` and `below` are values in the series' unit (for
+    counters, of the growth per second). `times_usual` and `share_of_usual` are multiples of the series' median. `over`
+    is the last part of the name of a neighbouring series; the limit then applies to the ratio of the two.
     """
 
     series: tuple[str, ...]
@@ -92,10 +91,12 @@ class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A cause. A stutter may begin up to `lag_s` after it.
+    """A possible cause of stutters.
 
-    `consequence`: it can also be an effect of a stutter, so it is named only for stutters that nothing else explains.
-    `makes`: the causes that it brings about, which are named only for stutters that it does not explain.
+    A stutter may begin up to `lag_s` after it.
+
+    `consequence`: the cause can also be an effect of a stutter, so it is named only for stutters that nothing else
+    explains. `makes`: the causes that it brings about; these are named only for stutters that it does not explain.
     `figure`: the figure of a watched session that counts it, for trials of a remedy.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values computed from a recording for this machine: limits of control groups, CPUs of interrupts, zram size."""
+"""Computes values for this machine from a recording: limits of control groups, CPUs of interrupts, zram size."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed
 
 
 def group_cpu(knob: Knob, recording: Recording, machine: Machine) -> Computed:
-    """Return the CPU quota, raised in proportion to the time that the group was throttled, with the same period.
+    """Return the CPU quota with the same period, raised by the share of time that the group was throttled.
 
     Raise BadInput if the recording lacks the data or the quota no longer exists.
     """
@@ -101,7 +101,7 @@ def _own_group(knob: Knob, limited: GroupLimits, recording: Recording, machine: 
 
 
 def _limited(recording: Recording, counter: str, knob: Knob) -> tuple[str, GroupLimits]:
-    """Return the program's group that reached its limit most often: the prefix of its series, and its limits."""
+    """Return the program's group that reached its limit most often, as the prefix of its series and its limits."""
     grown: dict[str, float] = {}
     for name, series in recording.series.items():
         if name.startswith("cgroup.") and name.endswith(f".{counter}"):
@@ -137,7 +137,7 @@ def _in_force(knob: Knob, group: GroupLimits, machine: Machine) -> str:
     for instance in observe(machine, [knob], [label])[knob.id].instances:
         if instance.label == label and instance.reading.text is not None:
             return instance.reading.text
-    raise BadInput(f"{knob.id}: the control group {label} does not exist now")
+    raise BadInput(f"{knob.id}: the control group {label} no longer exists")
 
 
 def _grown(series: Series, at: Any) -> float:
@@ -154,7 +154,7 @@ def irq_away(knob: Knob, recording: Recording, machine: Machine, diagnosis: Diag
     line, label = _busiest(recording, diagnosis.late)
     called = f"interrupt {line} ({label})" if label else f"interrupt {line}"
     if not line.isdigit():
-        raise BadInput(f"{called}, the busiest during stutters, is per CPU and cannot be moved")
+        raise BadInput(f"cannot move {called}, the busiest during stutters: every CPU has its own")
     own = _cpus_of_frames(recording)
     served = None if recording.interrupts is None else recording.interrupts.get(line)
     if served is not None:
@@ -168,11 +168,11 @@ def irq_away(knob: Knob, recording: Recording, machine: Machine, diagnosis: Diag
     if here is None or here.reading.text is None:
         raise BadInput(f"{called} does not exist on this machine")
     if not here.reading.writable:
-        raise BadInput(f"{called} is managed by the kernel and cannot be moved")
+        raise BadInput(f"cannot move {called}: the kernel manages it")
     online = machine.facts(("cpu.online",)).value("cpu.online")
     cpus = set(online) if isinstance(online, list | tuple) else set()
     if len(cpus) < 2:
-        raise BadInput(f"{called}: no other CPU could handle it")
+        raise BadInput(f"cannot move {called}: no other CPU could handle it")
     mask = int(here.reading.text.replace(",", ""), 16)
     allowed = {cpu for cpu in cpus if mask >> cpu & 1}
     usual = {cpu for cpu, share in own.items() if share >= _OWN_CPU}

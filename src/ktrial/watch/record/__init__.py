@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording of a machine or a program with the agent."""
+"""Records a machine or a program with the agent."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording of a machine by an agent, whose blocks go to a file as they arrive.
+"""Records a machine through an agent, and appends its blocks to a file as they arrive.
 
 The head may read a source itself in a thread, on the same monotonic clock.
 """
@@ -130,7 +130,10 @@ class AgentWatching:
     def watch(
         self, fields: dict[str, Any], begun: Callable[[], None]
     ) -> Iterator[MachineView | HandedBlocks | WatchEnded]:
-        """Start the agent, call `begun` and yield its reports; Ctrl-C ends it cleanly. Raise AgentError, BadInput."""
+        """Start the agent, call `begun` and yield the agent's reports.
+
+        Ctrl-C ends it cleanly. Raise AgentError, BadInput.
+        """
         with _new_file(self._file) as descriptor:
             try:
                 self._session.send("watch", **fields)
@@ -187,7 +190,7 @@ def _new_file(file: Path) -> Iterator[int]:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     except FileExistsError:
-        raise BadInput(f"{file} exists", hint="give another folder with -o") from None
+        raise BadInput(f"cannot create {file}: it exists already", hint="give another folder with -o") from None
     except OSError as error:
         raise BadInput(f"cannot write {file}: {error.strerror}") from None
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames from a log that grows during a recording, stored beside the recording as they arrive."""
+"""Reads frames from a log that grows during a recording, and stores them beside the recording as they arrive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FRAMES = "frames.csv"
 
 
 class Looks(Protocol):
-    """Shows a watch until it ends."""
+    """A display that shows a watch until it ends."""
 
     def seen(self, seen: MachineView) -> None: ...
 
@@ -31,7 +31,7 @@ class Looks(Protocol):
 
 
 class TellsFrames(Looks, Protocol):
-    """Shows a watch and its frames."""
+    """A display that shows a watch and its frames."""
 
     def frames(self, frames: Sequence[tuple[int, float]]) -> None:
         """Show frames, each with its end on the monotonic clock and its duration in seconds."""
@@ -85,7 +85,7 @@ class KeptFrames:
 
     @property
     def error_s(self) -> float:
-        """The possible error of the ends of frames."""
+        """How far the ends of frames may be off, in seconds."""
         return 0.0 if self.stream.pattern.tells_end else LOOK_S
 
     def _take(self) -> None:

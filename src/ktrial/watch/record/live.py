@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live view of a watch: pressures, the phase, and stutters with their likely cause.
+"""The state of a watch for a live view: pressures, the phase, and stutters with their likely cause.
 
-A likely cause was active during the stutter; only a diagnosis can tell whether more often than by chance.
+A likely cause was active during the stutter. Only a diagnosis can tell whether it was active more often than by chance.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class LiveWatch:
         return best[2], f"{event.kind}{length}{where}"
 
     def _pressed(self, begin_s: float, end_s: float) -> tuple[str, str]:
-        """Return the highest pressure of these seconds if it is high, as the cause of a stutter without events."""
+        """Return the highest pressure of these seconds, if it is high, as the cause of a stutter without events."""
         looks = list(self._seen)
         shares = {name: self._growth((column,), 1e6) for name, column in PRESSURES.items()}
         highest, named = _PRESSED, ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder of a recording, if possible on a disk that it does not watch."""
+"""Chooses the folder of a recording, if possible on a disk that the recording does not watch."""
 
 from __future__ import annotations
 

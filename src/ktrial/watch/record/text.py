@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A watch as plain lines: one for each stretch of time, and a summary at the end."""
+"""Shows a watch as plain lines: one for each stretch of time, and a summary at the end."""
 
 from __future__ import annotations
 

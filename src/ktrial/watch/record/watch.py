@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watching a machine or a program: the request to the agent, its reports, and the finished recording."""
+"""Watches a machine or a program: the request to the agent, its reports, and the finished recording."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def watch(
             # The agent sees the end of a program only after its exit status has been collected.
             program.ended()
     if ended is None:
-        raise KtrialError("the agent did not report how the watch ended")
+        raise KtrialError("cannot complete the recording: the agent did not report how the watch ended")
     return ended, None if program is None else program.status(ended)
 
 
