@@ -59,7 +59,7 @@ class ExactHost(GuestHost):
         )
 
     def in_boots(self, file: TrialFile) -> TrialFile:
-        """Return the trial with a fresh exact guest for every visit. Raises BadInput if exact guests cannot run it."""
+        """Return the trial with a fresh exact guest for every visit. Raise BadInput if exact guests cannot run it."""
         import msgspec
 
         from ktrial.trial.guests.model import check_guest_trial
@@ -134,7 +134,7 @@ class ExactHost(GuestHost):
 
 
 def host_of(word: str, kernels: Callable[[], Kernels], say: Callable[[str], None]) -> GuestHost:
-    """Return the host that the argument of --host names. Raises BadInput."""
+    """Return the host that the argument of --host names. Raise BadInput."""
     for kind in (GuestHost, ExactHost):
         if word.startswith(kind.prefix) and word != kind.prefix:
             return kind(word, kernels, say)

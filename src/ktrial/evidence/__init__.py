@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles of evidence: pack, unpack and recheck them."""
+"""Packs evidence into bundles, unpacks them and rechecks them."""

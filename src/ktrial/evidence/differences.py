@@ -31,7 +31,7 @@ _NOTHING = object()
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a recheck cannot reproduce: its place, and the stored and the recomputed value."""
+    """Something that a recheck cannot reproduce: its place, and the stored and the recomputed value."""
 
     kind: Kind
     where: str
@@ -46,7 +46,10 @@ class UnreadData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecheckResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a recheck. `unread`: runs not re-read; `question_sha256`: null without a comparison."""
+    """The result of a recheck.
+
+    `unread` lists runs whose raw output it could not re-read. `question_sha256` is null without a comparison.
+    """
 
     schema: Literal["ktrial.rechecked/1"] = "ktrial.rechecked/1"
     file: str
@@ -125,7 +128,10 @@ def _walk(was: Any, now: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _below(where: str, name: str) -> str:
-    """Extend a place such as `outcome wakeup.p99, arm bore: effect.low`; a named entry replaces its list's name."""
+    """Extend a place such as `outcome wakeup.p99, arm bore: effect.low`.
+
+    A named entry replaces the name of its list.
+    """
     head, colon, last = where.rpartition(": ")
     if name.startswith("#"):
         return f"{where}{name}"

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles as files: a tar of plain files in one zstd frame. Equal content gives equal bytes.
+"""Bundles as files: a tar of plain files in one zstd frame.
 
-A bundle is not trusted when it is read. Only plain files with names that a bundle may contain, and whose sizes and
-digests the manifest lists, are unpacked, and only into a private folder.
+Equal content gives equal bytes.
+
+A reader does not trust a bundle. It unpacks only plain files with names that a bundle may contain, whose sizes and
+digests the manifest lists, and only into a private folder.
 """
 
 from __future__ import annotations
@@ -70,11 +72,11 @@ class BundleFolder:
         return BundleWriter(self._private())
 
     def examine(self, path: Path) -> UnpackedBundle:
-        """Return the bundle in a file or folder; members that do not match their digest are only recorded."""
+        """Return the bundle in a file or folder. Record members that do not match their digest."""
         return _opened_folder(path) if path.is_dir() else self._open(path, damaged_too=True)
 
     def open(self, path: Path) -> UnpackedBundle:
-        """Return the bundle in a file after checking all of it. Raises BadInput for an invalid bundle."""
+        """Return the bundle in a file after checking all of it. Raise BadInput for an invalid bundle."""
         return self._open(path, damaged_too=False)
 
     def _open(self, path: Path, *, damaged_too: bool) -> UnpackedBundle:
@@ -110,14 +112,14 @@ class BundleFolder:
 
 
 class BundleWriter:
-    """Collect members, then write them as a bundle."""
+    """Collects members, then writes them as a bundle."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._members: dict[str, BundleMember] = {}
 
     def raw(self, data: bytes) -> str:
-        """Add raw bytes unless they are already there; return their digest."""
+        """Add raw bytes unless they are there already. Return their digest."""
         digest = hashlib.sha256(data).hexdigest()
         if f"raw/{digest}" not in self._members:
             self.member(f"raw/{digest}", [data])
@@ -133,7 +135,7 @@ class BundleWriter:
         self._members[name] = BundleMember(digest.hexdigest(), size)
 
     def opened(self, sessions: Iterable[Packed]) -> UnpackedBundle:
-        """Return what has been added so far, for reading."""
+        """Return the members added so far, for reading."""
         return UnpackedBundle("the bundle", partial(_place, self._folder), self._manifest(sessions))
 
     def files(self, sessions: Iterable[Packed]) -> dict[str, bytes]:
@@ -145,7 +147,7 @@ class BundleWriter:
         return Manifest(sessions=tuple(sessions), members=dict(sorted(self._members.items())))
 
     def write(self, path: Path, sessions: Iterable[Packed]) -> None:
-        """Write the bundle atomically: the whole file or nothing."""
+        """Write the bundle atomically."""
         manifest = self._manifest(sessions)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         with self._writing(path):
@@ -230,22 +232,22 @@ def _opened_folder(path: Path) -> UnpackedBundle:
 
 
 def plain_file(folder: Path, name: str) -> bytes:
-    """Return a plain file inside an untrusted folder. Raises BadInput for anything else, such as links or devices."""
+    """Return a plain file inside an untrusted folder. Raise BadInput for links, devices and the like."""
     parts, place = Path(name).parts, folder / name
     if Path(name).is_absolute() or ".." in parts:
         raise BadInput(f"{name}: the path leads outside the bundle")
     if any(folder.joinpath(*parts[:depth]).is_symlink() for depth in range(1, len(parts) + 1)):
-        raise BadInput(f"{place}: a symbolic link; a bundle contains plain files only")
+        raise BadInput(f"{place} is a symbolic link; a bundle contains plain files only")
     try:
         if place.stat().st_size > LARGEST_BUNDLE_BYTES or not place.is_file():
-            raise BadInput(f"{place}: not a plain file, or too large for a bundle")
+            raise BadInput(f"{place} is not a plain file, or is too large for a bundle")
         return place.read_bytes()
     except OSError as error:
         raise BadInput(f"{place}: {error.strerror}", hint="check that the published folder is complete") from None
 
 
 def _place(folder: Path, name: str) -> Path:
-    """Return the path of a member: all lie in one flat folder, so that no name can lead outside."""
+    """Return the path of a member. All lie in one flat folder, so that no name can lead outside."""
     return folder / name.replace("/", "+")
 
 
@@ -257,7 +259,10 @@ def _header(name: str, size: int) -> tarfile.TarInfo:
 
 
 class _Frame:
-    """The content of a zstd frame, read piece by piece; checks that the frame is complete and nothing follows it."""
+    """The content of a zstd frame, read piece by piece.
+
+    It checks that the frame is complete and that nothing follows it.
+    """
 
     def __init__(self, file: IO[bytes], shown: str) -> None:
         self._file = file
@@ -267,7 +272,7 @@ class _Frame:
         self._given = 0
 
     def exactly(self, size: int) -> bytes:
-        """Return the next `size` bytes. Raises BadInput if there are fewer."""
+        """Return the next `size` bytes. Raise BadInput if there are fewer."""
         while len(self._ready) < size:
             if not self._more():
                 raise BadInput(f"{self._shown}: the bundle is truncated")
@@ -343,7 +348,7 @@ def _next(frame: _Frame, shown: str) -> tuple[str, int] | None:
         )
     if name != MANIFEST and MEMBER.fullmatch(name) is None:
         leads = "outside the bundle" if name.startswith("/") or ".." in name.split("/") else "to no file of a bundle"
-        raise BadInput(f"{shown}: {name!r} leads {leads}; nothing was unpacked")
+        raise BadInput(f"{shown}: {name!r} leads {leads}; ktrial unpacked nothing")
     largest = LARGEST_BUNDLE_BYTES if name.endswith("/runs.jsonl") else LARGEST_BYTES
     if not 0 <= info.size <= largest:
         raise BadInput(f"{shown}: {name} claims to have {info.size} bytes; the limit is {largest}")

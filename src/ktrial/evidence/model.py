@@ -80,7 +80,7 @@ class BundledRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def folder_of(session: str) -> str:
-    """Return `sessions/NAME`, with characters that a file name should not contain written as `%41`."""
+    """Return `sessions/NAME`. Characters that a file name should not contain are written as `%41`."""
     return f"sessions/{_quoted(session)}"
 
 

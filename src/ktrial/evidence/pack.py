@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pack sessions from a store into a bundle, without names that identify people, and import them again."""
+"""Packs sessions from a store into a bundle, without names that identify people, and imports them again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TELLING_FACTS = frozenset(("kernel.command_line", "kernel.version"))
 
 
 class Sink(Protocol):
-    """Accept the members of a bundle."""
+    """Accepts the members of a bundle."""
 
     def raw(self, data: bytes) -> str: ...
 
@@ -39,7 +39,7 @@ class Sink(Protocol):
 
 
 class Scrubbing(msgspec.Struct, frozen=True, kw_only=True):
-    """The names to replace, the secret for their placeholders, and the benchmarks that must still read the output."""
+    """The names to replace, the secret for their placeholders, and the benchmarks whose output must stay readable."""
 
     identity: Identity
     salt: bytes
@@ -47,10 +47,11 @@ class Scrubbing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PackedBundle(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of a new bundle. `left`: names that look like other words, replaced in some places only.
+    """The content of a new bundle.
 
-    `spoiled` are runs whose raw output no longer yields their numbers once names are replaced. `replaced` counts the
-    names replaced in compared files and in the comparison's question, not in sessions.
+    `left` lists names that look like other words, and that ktrial replaced in some places only. `spoiled` are runs
+    whose raw output no longer yields their numbers once names are replaced. `replaced` counts names replaced in
+    compared files and in the comparison's question, not in sessions.
     """
 
     sessions: tuple[Packed, ...]
@@ -95,7 +96,7 @@ def pack(
         if session.runs.get("running"):
             raise Refused(
                 f"cannot pack {session.session}: it is still being measured",
-                hint="wait until it ends, or name other sessions",
+                hint="wait until it ends, or pack other sessions",
             )
         rest = () if trials is None else trials.of_session(session.session)
         one = _Packing(session, results, scrubbing, rest)
@@ -110,9 +111,11 @@ def pack(
 def bring_back(
     bundle: Bundle, results: Results, scrubbing: Scrubbing | None, trials: TrialKeeper | None = None
 ) -> BroughtIn:
-    """Import the sessions and trials of a bundle. If the store has one of them with other content, import nothing.
+    """Import the sessions and trials of a bundle.
 
-    `scrubbing` is what a bundle made here would use; with it ktrial recognises its own sessions after scrubbing.
+    If the store has one of them with other content, import nothing.
+
+    `scrubbing` is what a bundle made here would use. With it ktrial recognises its own sessions after scrubbing.
     """
     there = {one.session: one for one in results.sessions()}
     imported, skipped = [], []
@@ -143,7 +146,7 @@ def bring_back(
 
 
 def _checked(bundle: Bundle, packed: Packed) -> BundledSession:
-    """Return a session after checking all its runs. Raises BadInput."""
+    """Return a session after checking all its runs. Raise BadInput."""
     try:
         session = session_of(bundle, packed)
         for _ in runs_of(bundle, session):
@@ -181,7 +184,7 @@ class _Packing:
 
     @property
     def left(self) -> set[str]:
-        """Names that look like other words, some of which ktrial did not replace."""
+        """Names that look like other words, some of which are still in the bundle."""
         return self._scrubber.left if self._scrubber is not None else set()
 
     def put(self, sink: Sink) -> None:
@@ -230,12 +233,12 @@ class _Packing:
         return scrubber
 
     def _closed(self, digest: str, error: BadInput) -> Refused:
-        """Return the error for raw output that ktrial cannot decode, and which may therefore contain names."""
+        """Return the error for raw output that ktrial cannot decode, and that may therefore contain names."""
         places = (f"run {run.number}, {name}" for run in self._runs() for name in run.raw if run.raw[name] == digest)
         where = next(places, "")
         return Refused(
             f"{self._session.session}: the raw output of {where or 'its states'} may contain names: {error.message}",
-            hint="use --keep-identity to pack it unchanged with all names, or name other sessions",
+            hint="use --keep-identity to pack it unchanged, with all names, or pack other sessions",
         )
 
     def _names(self) -> set[str]:

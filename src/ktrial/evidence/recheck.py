@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recheck a bundle: re-read its raw output, recompute its comparison and name every difference."""
+"""Rechecks a bundle: re-reads its raw output, recomputes its comparison and names every difference."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _runs_of_files(again: Comparison) -> int:
 
 
 def _trials(bundle: Bundle, results: BundleResults) -> tuple[list[KeptTrial], list[Difference]]:
-    """Return all readable trials, and all faults found in any of them."""
+    """Return all readable trials, and everything that is wrong with any of them."""
     found: list[KeptTrial] = []
     wrong: list[Difference] = []
     for name in bundle.trials:
@@ -124,7 +124,7 @@ def _trial(
 
 
 def _damaged(bundle: Bundle, results: BundleResults) -> Iterator[Difference]:
-    """Yield the members that do not match their digest, with the runs that they belong to."""
+    """Yield the members that do not match their digest, and the runs to which they belong."""
     for member in sorted(bundle.damaged):
         digest = member.removeprefix("raw/")
         places = [
@@ -154,7 +154,7 @@ def _damaged(bundle: Bundle, results: BundleResults) -> Iterator[Difference]:
 
 
 def _place(member: str, place: str) -> str:
-    """Return the trial and the part of it that a member belongs to, or `place` for other members."""
+    """Return the trial and the part of it to which a member belongs; `place` for other members."""
     if not member.startswith("trials/"):
         return place
     part = {"trial.json": "its protocol", "log.jsonl": "its log"}.get(member.rpartition("/")[2], "its noise profile")

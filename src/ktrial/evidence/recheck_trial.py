@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recheck a trial: its protocol against its hash, its orders against the seed, its verdicts against the runs."""
+"""Rechecks a trial: its protocol against its hash, its orders against the seed, its verdicts against the runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ktrial.tuning.catalog.model import Catalog
 
 
 def records_in(kept: KeptTrial, results: ReadResults) -> tuple[RunRecord, ...]:
-    """Return the records of a trial's finished runs. Raises KtrialError for a missing session or invalid record."""
+    """Return the records of a trial's finished runs. Raise KtrialError for a missing session or invalid record."""
     session = next((one for one in results.sessions() if one.session == kept.stored.session), None)
     if session is None:
         raise KtrialError(

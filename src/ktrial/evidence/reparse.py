@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Re-parse stored raw output with the current adapters and compare the result with the stored one."""
+"""Re-parses stored raw output with the current adapters, and compares the result with the stored one."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _differing(was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
 
 
 def _spoiled(document: Mapping[str, Any]) -> bool:
-    """Return whether the run failed although its output was good, because of its preparation or surroundings."""
+    """Return whether the run failed although its output was good, because of what happened before or around it."""
     unprepared = any(not one["ok"] for one in document.get("prepared") or ())
     return unprepared or document["failure"].startswith(_AROUND_IT)
 

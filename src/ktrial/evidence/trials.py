@@ -21,14 +21,14 @@ _TRIAL, _LOG, _NOISE = "trial.json", "log.jsonl", "noise.json"
 
 
 class TrialKeeper(Protocol):
-    """Storage for trials."""
+    """Stores trials."""
 
     def of_session(self, session: str) -> Sequence[KeptTrial]: ...
 
     def named(self, name: str) -> KeptTrial | None: ...
 
     def bring(self, trials: Iterable[KeptTrial]) -> None:
-        """Store trials that were made elsewhere, all or none."""
+        """Store trials from elsewhere, all or none."""
 
 
 def members_of(kept: KeptTrial) -> dict[str, bytes]:
@@ -47,7 +47,7 @@ def trials_in(bundle: Bundle) -> tuple[KeptTrial, ...]:
 
 
 def trial_in(bundle: Bundle, name: str) -> KeptTrial:
-    """Return one trial of a bundle. Raises BadInput if it is invalid."""
+    """Return one trial of a bundle. Raise BadInput if it is invalid."""
     where = f"{bundle.shown}: {trial_folder_of(name)}"
     data = {part: bundle.trial(name, part) for part in (_TRIAL, _LOG, _NOISE)}
     document, log, noise = data[_TRIAL], data[_LOG], data[_NOISE]
@@ -67,7 +67,10 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
 
 
 def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial]) -> tuple[KeptTrial, ...]:
-    """Return the trials that the store lacks. Raises Refused for a version that neither the store nor `packed` has."""
+    """Return the trials that the store lacks.
+
+    Raise Refused if the store has a trial with content that is neither the bundle's nor that in `packed`.
+    """
     ways = {one.stored.trial: _weight(one) for one in packed}
     found = []
     for kept in trials_in(bundle):
@@ -83,7 +86,7 @@ def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial])
 
 
 def _weight(kept: KeptTrial) -> tuple[bytes, bytes]:
-    """Return what equal trials have in common: everything except noise profiles, which ktrial does not import."""
+    """Return the parts that equal trials share: everything except noise profiles, which ktrial does not import."""
     return msgspec.json.encode(kept.stored, order="sorted"), encode(kept.log)
 
 

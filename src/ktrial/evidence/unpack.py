@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read bundles: sessions and runs, each checked, and a whole bundle as a source of results."""
+"""Reads bundles: sessions and runs, each checked, and a whole bundle as a source of results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Bundle(Protocol):
 
 
 def session_of(bundle: Bundle, packed: Packed) -> BundledSession:
-    """Return a session that the manifest names. Raises BadInput if it is invalid."""
+    """Return a session that the manifest names. Raise BadInput if it is invalid."""
     where = f"{bundle.shown}: {folder_of(packed.session)}/session.json"
     try:
         session = decode_as(bundle.session(packed.session), BundledSession)
@@ -61,7 +61,7 @@ def session_of(bundle: Bundle, packed: Packed) -> BundledSession:
 
 
 def runs_of(bundle: Bundle, session: BundledSession) -> Iterator[tuple[StoredRun, Mapping[str, bytes]]]:
-    """Yield the runs with their raw output, which is read on access."""
+    """Yield the runs. Their raw output is read on access."""
     seen: set[int] = set()
     for line, data in enumerate(bundle.runs(session.session), 1):
         where = f"{bundle.shown}: {folder_of(session.session)}/runs.jsonl:{line}"
@@ -130,7 +130,7 @@ def imported_session(session: BundledSession) -> StoredSession:
 
 
 def first(session: BundledSession) -> StoredSession:
-    """Return the session as the store that measured it had it."""
+    """Return the session as it was in the store that measured it."""
     return StoredSession(
         session=session.session,
         suite=session.suite,

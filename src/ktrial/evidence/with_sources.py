@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Add a comparison and everything it was made from to a bundle, so that others can recompute it."""
+"""Adds a comparison and everything from which it was made to a bundle, so that others can recompute it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Again = Callable[[Comparison, ReadResults, Callable[[str], bytes]], Comparison]
 
 
 class CarriedComparison(NamedTuple):
-    """A packed comparison; `replaced` counts by kind the names replaced in it and in its files."""
+    """A packed comparison. `replaced` counts, by kind, the names replaced in it and in its files."""
 
     comparison: Comparison
     replaced: Mapping[str, int]
 
 
 def question_of(published: Comparison) -> AskedComparison:
-    """Return the question of a comparison. Raises BadInput if it has none."""
+    """Return the question of a comparison. Raise BadInput if it has none."""
     if published.asked is None:
         raise BadInput(
             "cannot recompute the comparison: it does not contain its question",
@@ -56,7 +56,7 @@ def carry(
     packed: Sequence[Packed],
     scrubbing: Scrubbing | None,
 ) -> CarriedComparison:
-    """Add the compared files to a bundle and return the recomputed comparison. Raises Refused if it differs."""
+    """Add the compared files to a bundle and return the recomputed comparison. Raise Refused if that differs."""
     question = question_of(published)
     datas = {file.path: _checked(file, read) for source in question.sources for file in source.files}
     scrubber = None if scrubbing is None else _scrubber(scrubbing, published, list(datas.values()))

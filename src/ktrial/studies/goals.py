@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goals: what a machine should be good at, where candidate settings come from, and how to measure whether they help."""
+"""Goals: what a machine should be good at, which settings may help, and how to measure whether they do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from ktrial.tuning.knobs.value import kernel_text
 
 
 class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How to measure values of knobs. The first measure with a pattern that matches a knob's id applies to it."""
+    """How to measure the values of knobs.
+
+    For each knob, the first measure with a pattern that matches its id applies.
+    """
 
     knobs: tuple[str, ...]
     suite: str
@@ -36,7 +39,10 @@ class GoalSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Goal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A goal, `goals/<name>.toml`. Candidates are its own and those settings of its profiles that a measure covers."""
+    """A goal, `goals/<name>.toml`.
+
+    Its candidates are its own settings, and those of its profiles that a measure covers.
+    """
 
     name: str
     what: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Candidates for a goal on this machine: settings that its profiles would change, and the goal's own proposals."""
+"""Finds candidates for a goal on this machine: settings that its profiles would change, and the goal's own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Suggestions(NamedTuple):
 
 
 def candidates_of(goals: Iterable[Goal], machine: Machine, catalog: Catalog) -> Suggestions:
-    """Return the settings worth a trial, the safest and best supported first; dangerous ones are not proposed."""
+    """Return the settings worth a trial, the safest and best supported first, without dangerous ones."""
     found: dict[tuple[str, ...], Candidate] = {}
     not_here: dict[str, str] = {}
     inert: dict[str, str] = {}
@@ -70,7 +70,7 @@ def _proposals(
 
 
 def _of_real_devices(changes: Iterable[Change], facts: FactBook, catalog: Catalog) -> list[Change]:
-    """Return the changes without those of virtual devices (loop, zram), which perform like the device below them."""
+    """Return the changes without those of virtual devices (loop, zram): these perform like the device below them."""
     found = []
     for change in changes:
         knob = catalog.knobs[change.knob]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The candidates of `ktrial suggest`, as text."""
+"""Shows the candidates of `ktrial suggest` as text."""
 
 from __future__ import annotations
 

@@ -16,7 +16,9 @@ from ktrial.cli.options import json_option, write_answer
 @click.argument("good")
 @click.argument("bad")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM ARGUMENT…]")
-@click.option("--outcome", required=True, metavar="NAME", help="Outcome that changed: LOAD.RESULT, such as wakeup.p99_ns.")
+@click.option(
+    "--outcome", required=True, metavar="NAME", help="Outcome that changed: LOAD.RESULT, such as wakeup.p99_ns."
+)
 @click.option(
     "-p",
     "--parameter",

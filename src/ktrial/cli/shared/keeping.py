@@ -103,7 +103,7 @@ def _proof(entry: LedgerEntry) -> Proof:
 
 
 def _better(named: NamedSettings, machine: str) -> LedgerEntry:
-    """Return the verdict on an arm. Raises Refused unless it was found to be better on this machine."""
+    """Return the verdict on an arm. Raise Refused unless it was found to be better on this machine."""
     entry, origin = named.entry, named.request.origin.removeprefix("trial ")
     settings = " ".join(f"{one.knob}={one.value}" for one in named.request.settings[:4])
     if entry is None or entry.verdict is None:

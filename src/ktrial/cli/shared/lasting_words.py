@@ -109,7 +109,7 @@ class WordReader(NamedTuple):
 
 
 def _meant_arm(stored: StoredTrial, entries: Mapping[str, LedgerEntry]) -> str:
-    """Return the only arm, or the only one that came out better. Raises BadInput if there are more."""
+    """Return the only arm, or the only one that came out better. Raise BadInput if there are more."""
     arms = [name for name, arm in stored.file.arms.items() if name != stored.file.control and not arm.placebo]
     better = [name for name in arms if name in entries and entries[name].verdict == "better"]
     meant = arms if len(arms) == 1 else better

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding the commit of a kernel that made a difference."""
+"""Finds the commit of a kernel that made a difference."""

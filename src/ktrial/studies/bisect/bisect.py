@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bisection by verdict: builds, boots and measures each commit until it is certainly good or certainly bad."""
+"""Bisects by verdict: builds, boots and measures each commit until it is clearly good or bad."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _GOOD, _OTHER = "good", "other"
 
 
 class SideQuestion(NamedTuple):
-    """What is compared. `alpha` is the error of one answer."""
+    """What is compared. `alpha` is the error rate of one answer."""
 
     outcome: str
     alpha: float
@@ -41,7 +41,7 @@ class SideQuestion(NamedTuple):
 def compare(
     question: SideQuestion, control: Sequence[float], other: Sequence[float], margin: float = 0.02
 ) -> OutcomeJudgement:
-    """Return the judgement of one kernel against another, run by run; an effect above zero means lower values."""
+    """Return the judgement of one kernel against another, run by run. An effect above zero means lower values."""
     rule = OutcomeRule(direction="lower", role="primary", margin=margin)
     protocol = Protocol(
         name="bisect",
@@ -59,9 +59,10 @@ def compare(
 
 
 def side(question: SideQuestion, difference: float, good: Sequence[float], other: Sequence[float]) -> Standing | None:
-    """Return the side of `other`, None if that takes more runs; `difference` is the log effect of bad against good.
+    """Return the side of `other`; None if that takes more runs.
 
-    Its scores are shifted by half the difference: an effect in one direction is then good, in the other bad.
+    `difference` is the log effect of bad against good. The scores of `other` are shifted by half of it, so that an
+    effect in one direction means good, in the other bad.
     """
     shifted = [value * math.exp(difference / 2) for value in other]
     judged = compare(question, good[: len(other)], shifted, math.expm1(abs(difference) * _BETWEEN))
@@ -91,7 +92,7 @@ class Measures(typing.Protocol):
     """Builds a commit unless it is built already, boots it and measures the outcome."""
 
     def __call__(self, commit: str, run: int) -> float:
-        """Boot the commit for the `run`-th time (from 1) and return the value. Raises Untellable if that fails."""
+        """Boot the commit for the `run`-th time (from 1) and return the value. Raise Untellable if that fails."""
 
 
 Say = Callable[[str], None]
@@ -109,7 +110,7 @@ class BisectRequest(NamedTuple):
 
 
 def bisect(wanted: BisectRequest, measure: Measures, say: Say) -> BisectAnswer:
-    """Find the commit that causes the difference. Raises Refused if good and bad show none."""
+    """Find the commit that causes the difference. Raise Refused if good and bad show none."""
     return _Bisect(wanted, measure, say).run()
 
 
@@ -139,7 +140,7 @@ class _Bisect:
         return self._confirmed(self._search.suspects[0], ends)
 
     def _ends(self) -> Effect:
-        """Return the difference between good and bad. Raises Refused if there is none."""
+        """Return the difference between good and bad. Raise Refused if there is none."""
         judged = self._decided(self._good, self._bad, lambda: self._verdict(self._good, self._bad))
         self._asked += 1
         outcome, boots = self._question.outcome, f"after {self._runs(self._bad)} boots of each"
@@ -156,7 +157,7 @@ class _Bisect:
         )
 
     def _look_at(self, commit: Commit, difference: float) -> Standing | None:
-        """Boot a commit until its side is decided, and tell the search which side it is."""
+        """Boot a commit until its side is decided, and pass the side to the search."""
         self._say(f"{commit.id[:12]} {commit.subject}"[:100])
         try:
             standing: Standing | None = self._decided(
@@ -200,7 +201,10 @@ class _Bisect:
         return side(self._question, difference, self._values[self._good], self._values[commit])
 
     def _decided(self, one: str, other: str, answer: Callable[[], T | None]) -> T | None:
-        """Boot both in turn until `answer` returns one; return None if `most_runs` boots are not enough."""
+        """Boot both kernels in turn until `answer` returns an answer.
+
+        Return None if `most_runs` boots are not enough.
+        """
         for number in range(1, self._question.most_runs + 1):
             for commit in (one, other):
                 values = self._values.setdefault(commit, [])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The value of a commit, built once and booted in exact guests that differ only in a dummy boot parameter.
+"""Measures commits: ktrial builds each once and boots it in exact guests that differ only in a dummy boot parameter.
 
 The last line of the program's output is the value: a plain number, or a result in the agent's reply to a load.
 """
@@ -29,7 +29,12 @@ class _NumberReply(msgspec.Struct, frozen=True):
 
 
 def read_number(output: bytes, outcome: str) -> float:
-    """Return the number in the last line, or in a reply there the result named `outcome`. Raises UnreadableOutput."""
+    """Return the number in the last line.
+
+    If that is an agent's reply, return its result `outcome`.
+
+    Raise UnreadableOutput if there is no such number.
+    """
     lines = [line for line in output.splitlines() if line.strip()]
     last = lines[-1] if lines else b""
     shown = last[:60].decode(errors="replace")
@@ -49,7 +54,7 @@ def read_number(output: bytes, outcome: str) -> float:
     return float(value)
 
 
-#: Returns the kernel of a commit. Raises Untellable.
+#: Returns the kernel of a commit. Raise Untellable.
 Image = Callable[[str], bytes]
 #: Boots a kernel with one more word on its command line. If the last argument is true it boots twice, and both runs
 #: must be identical.
@@ -57,7 +62,7 @@ Boot = Callable[[bytes, str, bool], GuestRun]
 
 
 class BisectMeasure:
-    """Measures `outcome` of commits. The first boot of a kernel is repeated to check that its guests are exact."""
+    """Measures `outcome` of commits. It repeats a kernel's first boot to check that its guests are exact."""
 
     def __init__(self, outcome: str, image: Image, boot: Boot, seed: int) -> None:
         self._outcome = outcome

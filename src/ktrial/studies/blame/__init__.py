@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding the setting of many that made a difference."""
+"""Finds out which of many settings made a difference."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The course of a blame: screen the settings, confirm the suspects, test whether each acts alone, then check the rest.
+"""The steps of a blame: screen the settings, confirm the suspects, test whether each acts alone, then check the rest.
 
-The course is a pure function of its trials, so it can be resumed from the store alone.
+The next step depends only on the trials so far, so ktrial can resume a blame from the store alone.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Course = Generator[TrialFile, BlamePart, Blame]
 
 
 def follow(question: BlameQuestion, parts: Iterable[BlamePart]) -> TrialFile | Blame:
-    """Return the trial that follows these, or the answer."""
+    """Return the next trial after these, or the answer."""
     course = _BlameCourse(question).run()
     following = next(course)
     for part in parts:
@@ -200,7 +200,7 @@ class _BlameCourse:
     def _those_needed(
         self, number: int, group: Names, together: OutcomeJudgement
     ) -> Generator[TrialFile, BlamePart, tuple[Names, OutcomeJudgement]]:
-        """Shrink a group that acts only together to the settings that it needs; a screening may name one too many."""
+        """Shrink a group that acts only together to the settings that it needs: a screening may name one too many."""
         while len(group) > 2:
             arms = {f"{LESS}{place}": tuple(one for one in group if one != out) for place, out in enumerate(group, 1)}
             part = yield self._trial(f"needed-{number}-{len(group)}", arms)
@@ -326,7 +326,7 @@ def _nothing_shown(verdict: Verdict | None) -> str:
 
 
 def _of(part: BlamePart, arm: str, against: str) -> OutcomeJudgement:
-    """Return the judgement of the primary outcome, reversed if the trial compared the arms the other way."""
+    """Return the judgement of the primary outcome, reversed if the trial compared the arms the other way round."""
     judged = [one for one in part.judgement.judged if one.role == "primary"]
     for one in judged:
         if (one.arm, one.against) == (arm, against):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Factors: turns what a person names into settings that can be switched on and off one by one on this machine."""
+"""Turns what a person names into factors: settings that ktrial can switch on and off one by one on this machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def factors_of(
     """Return a factor for each knob that the plan changes, each variable, and each item of `boots` and `symbols`.
 
     All instances of a knob are one factor. Knobs that the kernel changes together are one factor too, because neither
-    keeps its value when switched alone, and so is a zram device, which is set up as a whole.
+    keeps its value when it is switched alone. A zram device is one factor, because it is set up as a whole.
     """
     groups: list[list[Change]] = []
     for change in plan.changes:
@@ -65,7 +65,7 @@ def factors_of(
 
 
 def symbol_factors(symbols: Sequence[str]) -> list[Factor]:
-    """Return a factor for each `--set`, which may hold several symbols. Raises if they are too many or overlap."""
+    """Return a factor for each `--set`, which may hold several symbols. Raise if they are too many or overlap."""
     if len(symbols) > _MOST_SYMBOLS:
         raise BadInput(
             f"{len(symbols)} --set options are too many (maximum {_MOST_SYMBOLS}): they need up to "
@@ -117,13 +117,13 @@ def _belong(one: Change, other: Change, knobs: Mapping[str, Knob]) -> bool:
 
 
 def left_out_of(plan: Plan) -> dict[str, str]:
-    """Return the settings that cannot be responsible, with the reason: already in force, or impossible here."""
+    """Return the settings that cannot be responsible, with the reason: in force already, or impossible here."""
     in_force = {change.address: "in force already" for change in plan.same}
     return in_force | {refusal.address: refusal.reason for refusal in plan.refusals}
 
 
 def check_combinations(question: BlameQuestion, file: TrialFile, arms: Mapping[str, ArmSettings]) -> None:
-    """Raise Refused if some combination of factors sets a value differently than the whole set does."""
+    """Raise Refused if a combination of factors sets a value differently from the whole set."""
     for name, arm in file.arms.items():
         for address, wanted in arm.set.items():
             is_device = address.startswith("zram:")

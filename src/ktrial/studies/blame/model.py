@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blame: the question which of several settings is responsible, and the answer, `ktrial.blame/1`."""
+"""The question which of several settings is responsible, and the answer, `ktrial.blame/1`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Fate = Literal["recovered", "recovered in part", "not recovered", "retained", "l
 
 
 class Factor(msgspec.Struct, frozen=True, kw_only=True):
-    """What is switched on and off as one: settings that belong together, or an environment variable.
+    """Something that is switched on and off as one: settings that belong together, or an environment variable.
 
     In guests it may also be words of the kernel's command line (`boot`) or symbols of its configuration.
     """
@@ -35,10 +35,10 @@ class Factor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """The question which of the factors is responsible. `trial` says what is measured; its arms are not used.
+    """The question which of the factors is responsible.
 
-    If `known` is null, a first trial tests the whole set. `cap` and `budget` are blocks, of a screening and of a
-    confirming trial.
+    `trial` says what is measured; its arms are not used. If `known` is null, a first trial tests the whole set. `cap`
+    is the number of blocks of a screening, `budget` that of a confirming trial.
     """
 
     name: str
@@ -84,7 +84,10 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome of the confirming trial: the whole set, and the set without the culprits, against the control."""
+    """What the confirming trial shows for one outcome.
+
+    Against the control it compares the whole set, and the set without the culprits.
+    """
 
     outcome: str
     fate: Fate

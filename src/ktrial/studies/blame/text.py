@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A blame as text: the question, the answer, and single screenings."""
+"""Shows a blame as text: the question, the answer, and single screenings."""
 
 from __future__ import annotations
 

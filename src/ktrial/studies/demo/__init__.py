@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demonstration."""
+"""The demo of `ktrial demo`: a short trial of settings whose effects are known."""

@@ -38,7 +38,7 @@ Plans = Callable[[Settings], Plan]
 
 
 class DemoArm(msgspec.Struct, frozen=True, kw_only=True):
-    """An arm, and why it must have its effect; if `why` is empty, the catalog says why.
+    """An arm, and the reason for its expected effect; if `why` is empty, the catalog has the reason.
 
     `also` are other values, in case the first one is already in force.
     """
@@ -50,7 +50,7 @@ class DemoArm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Size(NamedTuple):
-    """The seconds per run, the maximum number of blocks, and the seed, if given."""
+    """The size of a demo: seconds per run, the most blocks and, if given, the seed."""
 
     run_s: float
     cap: int
@@ -135,7 +135,7 @@ def _reading(device: str) -> Showpiece:
 
 
 def choose_demo(machine: Machine, catalog: Catalog, run_s: float, *, cap: int = CAP, seed: int | None = None) -> Demo:
-    """Return a demo of the first showpiece that works in this session, and why those before it don't."""
+    """Return a demo of the first showpiece that works in this session, and why the ones before it don't."""
 
     def plan(settings: Settings) -> Plan:
         return make_plan(machine, catalog, [f"{knob}={value}" for knob, value in settings.items()])[0]

@@ -32,9 +32,9 @@ class DemoArmFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SinglePairs(msgspec.Struct, frozen=True, kw_only=True):
-    """Pairs of a run of the control and one of an arm that cannot differ, both from the same block.
+    """Pairs of single runs from the same block: one of the control, one of an arm that cannot differ.
 
-    `apart` counts the pairs that differ by more than the margin, `largest` is the log ratio of the worst pair.
+    `apart` counts the pairs that differ by more than the margin. `largest` is the log ratio of the worst pair.
     """
 
     pairs: int
@@ -61,8 +61,8 @@ class DemoFound(msgspec.Struct, frozen=True, kw_only=True):
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
     """The plan of a demo.
 
-    `why` gives reasons by arm, `paths` are the files to write, `found` the current values of what the control sets,
-    and `passed` says which better demos are impossible here and why.
+    `why` gives reasons by arm, `paths` are the files to write, and `found` has the current values of what the control
+    sets. `passed` says which better demos are impossible here, and why.
     """
 
     file: TrialFile

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The output of `ktrial demo`: what it will try, what it found, and how to check that everything is restored."""
+"""The output of `ktrial demo`: what it will try, what it found, and how to check that everything was restored."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _of_real(demo: Demo, one: DemoArmFound, wanted: str) -> str:
 
 
 def _of_nothing(demo: Demo, by_arm: Mapping[str, DemoArmFound], margin: float) -> list[str]:
-    """Return the results of the arms that change nothing, in one sentence if all are equal."""
+    """Return the results of the arms that cannot matter, in one sentence if all are equal."""
     claims = {
         COPIUM: f"{changes_of(demo, COPIUM)} cannot matter ({demo.why[COPIUM]})",
         PLACEBO: "The placebo changes nothing",

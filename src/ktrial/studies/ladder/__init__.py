@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiers, each measured against the last."""
+"""Ladders: tiers of settings, each measured against the tier below."""

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ladder as a trial: each tier, stacked on those below, is an arm; tiers that this kernel cannot run are left out.
+"""Turns a ladder into a trial.
+
+Each tier, stacked on those below, is an arm; tiers that this kernel cannot run are skipped.
 
 In guests a tier may also have its own kernel, named or built, and words for its command line.
 """
@@ -49,7 +51,7 @@ class BuiltTiers(NamedTuple):
 def ladder_of(
     name: str, catalog: Catalog, kernels: Mapping[str, str] | None = None, built: BuiltTiers | None = None
 ) -> Ladder:
-    """Return the tiers of a profile, each stacked on those before it; in guests, `kernels` are kernels by tier."""
+    """Return the tiers of a profile, each stacked on those before it. In guests, `kernels` has kernels by tier."""
     if name not in catalog.profiles:
         ladders = [profile.name for profile in catalog.profiles.values() if profile.tier]
         raise UnknownName("ladder", name, ladders, hint=_HINT)
@@ -70,7 +72,7 @@ def ladder_of(
     arms = {control: ArmFile()} | dict(_stacked(run, kernels or {}, built))
     if len(arms) == 1:
         hint = "in a guest, name the kernel of a tier with --kernel TIER=KERNEL, or build it with --tree"
-        raise BadInput(f"no tier of {name} works without another kernel", hint=hint)
+        raise BadInput(f"no tier of {name} works without its own kernel", hint=hint)
     return Ladder(name, tuple(tier.name for tier in profile.tier), control, generated or "found", arms, not_run)
 
 
@@ -116,7 +118,7 @@ def _stacked(
 
 
 def with_own_kernels(ladder: Ladder, keys: Mapping[str, str]) -> Ladder:
-    """Return the ladder with one kernel word for adjacent tiers whose kernels are the same by `keys`."""
+    """Return the ladder with one kernel word for adjacent tiers whose kernels have the same key in `keys`."""
     arms: dict[str, ArmFile] = {}
     below = ladder.control
     for name, arm in ladder.arms.items():
@@ -127,7 +129,7 @@ def with_own_kernels(ladder: Ladder, keys: Mapping[str, str]) -> Ladder:
 
 
 def surely_run(ladder: Ladder) -> Ladder:
-    """Return the ladder without tiers that keep kernel and words of the tier below, as these may add nothing."""
+    """Return the ladder without tiers that have the kernel and words of the tier below: these may add nothing."""
     below = ladder.arms[ladder.control]
     arms = {ladder.control: below}
     for name, arm in ladder.arms.items():
@@ -149,7 +151,7 @@ def tier_plans(ladder: Ladder, machine: Machine, catalog: Catalog, *, allow_dang
 
 
 def possible(ladder: Ladder, plans: Mapping[str, Plan]) -> Ladder:
-    """Return the ladder without tiers that add nothing to the one before. Raises BadInput if none is left."""
+    """Return the ladder without tiers that add nothing to the one before. Raise BadInput if none is left."""
     below = ladder.arms[ladder.control]
     arms = {ladder.control: below}
     not_run = dict(ladder.not_run)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was proven on this machine, and when to prove it again."""
+"""The ledger: what was tried on this machine, with which verdict, and whether it still holds."""

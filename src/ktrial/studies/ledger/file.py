@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger as a small file beside the store, for commands that cannot wait for the store to open."""
+"""The ledger as a small file beside the store, for commands that are too quick to open the store."""
 
 from __future__ import annotations
 

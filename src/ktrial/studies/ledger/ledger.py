@@ -114,7 +114,7 @@ def interacting(changes: Iterable[str], knobs: Mapping[str, Knob]) -> set[str]:
 
 
 def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> str:
-    """Return the name of the trial to repeat: the one of `what` (a trial or a knob), or the first outdated one."""
+    """Return the name of the trial to repeat: that of `what` (a trial or a knob), or the first outdated one."""
     if what is None:
         outdated = [one for one in entries if one.superseded_by is None and changed_since(one, now)]
         if not outdated:
@@ -130,7 +130,7 @@ def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> 
 
 
 def again(file: TrialFile) -> TrialFile:
-    """Return the protocol without its seed, so that the repetition draws a new one. Raises BadInput for a screening."""
+    """Return the protocol without its seed, so that the repetition draws a new one. Raise BadInput for a screening."""
     if file.screen is not None:
         raise BadInput(f"cannot repeat {file.name}: it is a screening", hint="start over with `ktrial blame … --fresh`")
     plain = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the current state of the machine, to compare the ledger with."""
+"""Reads the current state of the machine, to compare it with the ledger."""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ _DECIDED = ("better", "worse", "equivalent")
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One arm of a trial, judged by the primary outcome.
 
-    `changes` are its settings that differ from the control, `workload` is what was measured, `held` are known values of
+    `changes` are its settings that differ from the control. `workload` is what was measured. `held` are known values of
     knobs that interact with the changed ones. `verdict` is null while the trial runs. `superseded_by` is a later trial
-    of the same change, `refuted` says that its verdict differs.
+    of the same change; `refuted` says that its verdict differs.
     """
 
     trial: str
@@ -74,7 +74,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Now(msgspec.Struct, frozen=True, kw_only=True):
-    """The current state of the machine. `values` are the shown texts by address."""
+    """The current state of the machine. `values` has the text of each value by address."""
 
     machine: str
     kernel: str | None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger as a table and as Markdown, and the lines on one knob for `ktrial explain`."""
+"""Shows the ledger as a table and as Markdown, and one knob's entries for `ktrial explain`."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _effect_words(change: str, interval: str) -> str:
 
 
 def verdict_sentence(entry: LedgerEntry) -> str:
-    """Return the verdict with its effect, scope, kernel, trial and date in one line: the reason to keep a setting."""
+    """Return one line that says why to keep a setting: its verdict, effect, scope, kernel, trial and date."""
     others = len(entry.changes) + len(entry.environment) - 1
     change, interval = _change(entry)
     if entry.effect is not None and interval != "-":

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trying the candidates of a goal."""
+"""Tries the candidates of a goal, and keeps those that a trial proves to help."""

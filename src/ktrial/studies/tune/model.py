@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tuning a machine by trials: the question, and the receipt of what was kept and why, `ktrial.receipt/1`."""
+"""The question of a tuning, and the receipt of what was kept and why, `ktrial.receipt/1`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TuneReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What was kept and refused, by which trials, and how to undo it. `transaction` is null if nothing is applied."""
+    """What ktrial kept and refused, by which trials, and how to undo it.
+
+    `transaction` is null if nothing was applied.
+    """
 
     schema: Literal["ktrial.receipt/1"] = "ktrial.receipt/1"
     name: str

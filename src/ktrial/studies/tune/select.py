@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Selects the candidates to keep: those that a trial finds better, alone and together, and that break no guard.
 
-The course is a pure function of its trials, as in a blame, so it can be resumed from the store alone.
+The next step depends only on the trials so far, as in a blame, so ktrial can resume it from the store alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Course = Generator[TrialFile, BlamePart, TuneReceipt]
 
 
 def groups_of(candidates: Iterable[Candidate], template: TrialFile) -> tuple[TuneGroup, ...]:
-    """Group candidates by measure, with no more in a group than one trial can hold."""
+    """Group candidates by measure, at most as many in a group as one trial can hold."""
     by_measure: dict[tuple[str, str], list[Candidate]] = {}
     for one in candidates:
         by_measure.setdefault((one.measure.suite, one.measure.primary), []).append(one)
@@ -46,7 +46,7 @@ def _arm(number: int, one: Candidate) -> TuneArm:
 
 
 def follow(question: TuneQuestion, parts: Iterable[BlamePart]) -> TrialFile | TuneReceipt:
-    """Return the trial that follows these, or the receipt."""
+    """Return the next trial after these, or the receipt."""
     course = _course(question)
     try:
         following = next(course)
@@ -137,7 +137,7 @@ def _size(one: Tried | None) -> float:
 
 
 def _judge_together(found: Sequence[Tried], part: BlamePart) -> list[Tried]:
-    """Keep all these candidates if they are also better together, otherwise only the best one."""
+    """Keep all these candidates if they are also better together; otherwise keep only the best one."""
     together = _judge_arm(TuneArm(name=TOGETHER, knob="", settings={}), part)
     if together.kept:
         note = f"; better together too, in {part.trial}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The receipt of a tuning, as text."""
+"""Shows the receipt of a tuning as text."""
 
 from __future__ import annotations
 
