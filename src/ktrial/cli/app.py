@@ -226,7 +226,7 @@ class App:
 
     @cached_property
     def run_recorder(self) -> AgentRunRecorder:
-        """Records during runs, in a root session of its own, because the command uses its other one meanwhile."""
+        """Records during runs, in a root session of its own: the command uses its other root session meanwhile."""
         from ktrial.bench.run.recorder import AgentRunRecorder
 
         connect = partial(self._new_root, "tracing events")
@@ -413,7 +413,7 @@ class App:
         return self.close_at_end(AgentSampling(self._detached, sources))
 
     def watching(self, file: Path, nvidia_hz: float | None) -> AgentWatching:
-        """Return a watch, as root if possible, because only root can trace events."""
+        """Return a watch, as root if possible: only root can trace events."""
         from ktrial.watch.record.agent_watch import AgentWatching, nvidia
 
         beside = None if self.host is not None else nvidia(nvidia_hz)

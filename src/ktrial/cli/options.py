@@ -44,7 +44,7 @@ parameter_option = click.option(
     "given",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Set a parameter of the benchmark. Repeatable.",
+    help="Set this parameter of the benchmark. Repeatable.",
 )
 metric_option = click.option(
     "--metric",
@@ -64,7 +64,7 @@ guard_option = click.option(
     "guards",
     multiple=True,
     metavar="OUTCOME=SHARE",
-    help="Outcome that must not get worse by more than SHARE. Repeatable.",
+    help="Outcome that must not get worse by more than this share. Repeatable.",
 )
 budget_option = click.option(
     "--budget",
@@ -95,7 +95,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout.")
 settings_argument = click.argument("words", shell_complete=setting_words, nargs=-1, metavar="PROFILE|FILE|KNOB=VALUE…")
-yes_option = click.option("-y", "--yes", is_flag=True, help="Answer yes to ordinary prompts.")
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask before changing the machine.")
 #: As in `ktrial.tuning.lasting.loaders`, which is loaded only when a command needs it.
 LOADERS = ("grub", "systemd-boot", "limine", "refind", "extlinux", "zipl", "raspberry-pi")
 dangerous_option = click.option("--yes-dangerous", is_flag=True, help="Include settings marked dangerous.")

@@ -120,7 +120,7 @@ def test_the_share_of_slow_frames_is_one_thing_wherever_frames_are_read(home: Pa
 @pytest.mark.parametrize(
     "words, said",
     [
-        (("frames", "--below-fps", "0", "x"), "--below-fps: expected 1 to 1000 frames a second, got 0.0"),
+        (("frames", "--below-fps", "0", "x"), "--below-fps: expected 1 to 1000 frames per second, got 0.0"),
         (("frames", "--below-fps", "fast", "x"), "--below-fps fast: not a number"),
         (("frames", "--below-fps", "30", "Log.txt"), "X-Plane does not log single frames"),
         (
@@ -179,7 +179,7 @@ def test_xplane_is_read_from_the_log_that_it_wrote(home: Path) -> None:
     program.write_text("#!/bin/sh\nexit 0\n")
     program.chmod(0o755)
     ran = run("frames", "--", str(program), "--fps_test=3")
-    assert (ran.status, "X-Plane did not write Log.txt since the start" in ran.err) == (1, True)
+    assert (ran.status, "X-Plane has not written Log.txt since it was started" in ran.err) == (1, True)
     program.write_text(f"#!/bin/sh\nprintf 'Log.txt for X-Plane 12.1.4 (x)\\n{line}\\n'> {log}\n".replace("%", "%%"))
     ran = run("frames", "--", str(program), "--fps_test=3")
     assert ran.status == 0, ran.err

@@ -124,7 +124,7 @@ def test_what_needs_a_conversation_is_refused_with_what_does_it(verb: str, inste
         (("tune", "low-latency"), "`tune` needs hundreds"),
         (("try", "vm.swappiness=1", "--", "true"), "a trial in exact guests cannot measure a command after --"),
         (("watch",), "add --for 1m"),
-        (("watermarks", "--measure", "1s"), "--measure needs real time to pass"),
+        (("watermarks", "--measure", "1s"), "cannot use --measure in an exact guest"),
         (("bench", "agent-lock", "--settle"), "--settle: an exact guest cannot wait or restore anything between runs"),
     ],
 )

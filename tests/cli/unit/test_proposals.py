@@ -34,7 +34,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("ladder", "arashi", "--kernel", "T1"), "cannot read --kernel 'T1'"),
         (("ladder", "arashi", "--kernel", "T1="), "--kernel T1=: expected TIER=KERNEL"),
         (("ladder", "arashi", "--kernel", "T1a=./k"), "did you mean T1"),
-        (("ladder", "arashi", "--guest", "--", "true"), "command is for trials on a machine"),
+        (("ladder", "arashi", "--guest", "--", "true"), "a trial in guests cannot have `command`"),
         (("blame", "--memory", "1GiB", "vm.swappiness=1"), "--memory requires --guest"),
         (("blame", "--known", "worse", "--", "true"), "nothing to try"),
         (("blame", "vm.swapiness=1", "--", "true"), "did you mean vm.swappiness?"),

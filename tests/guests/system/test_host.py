@@ -70,7 +70,7 @@ def test_what_is_of_this_machine_is_refused_before_a_guest_boots(tmp_path: Path)
     log.touch()
     cases = {
         ("--", "not-there-at-all"): "not-there-at-all: no such program",
-        ("--frames-from", str(log), "--pattern", r"(?P<ms>\d+)"): "this file follows this machine's clock",
+        ("--frames-from", str(log), "--pattern", r"(?P<ms>\d+)"): "cannot use frames of this machine",
         ("--rate", "nvidia=5"): "has no NVIDIA card",
     }
     for words, why in cases.items():

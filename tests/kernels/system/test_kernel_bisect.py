@@ -124,7 +124,10 @@ def test_what_is_missing_is_asked_for(tree: Path, tmp_path: Path) -> None:
     for arguments, said in (
         (["--outcome", "wakeup.p99_ns"], "add --config FILE, or --build COMMAND"),
         (["--outcome", "wakeup.p99_ns", "--build", "true"], "--build requires --image"),
-        (["--outcome", "wakeup", "--build", "true", "--image", "x"], "use a load, such as wakeup.p99_ns"),
+        (
+            ["--outcome", "wakeup", "--build", "true", "--image", "x"],
+            "name an outcome of a load, such as wakeup.p99_ns",
+        ),
         (["--outcome", "a.b", "--config", "/nowhere"], "/nowhere: no such file"),
     ):
         done = bisect(tmp_path, *ends, *arguments)

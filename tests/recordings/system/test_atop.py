@@ -44,7 +44,7 @@ def test_a_raw_log_that_atop_cannot_read(raw: Path, root: FakeRoot, tmp_path: Pa
     cut.write_bytes(raw.read_bytes()[:100])
     ran = root.run("diagnose", str(cut))
     assert ran.status == 2
-    assert "atop cannot read it" in ran.err
+    assert "atop cannot read the log" in ran.err
 
 
 def test_without_atop_the_package_is_named(raw: Path, root: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:

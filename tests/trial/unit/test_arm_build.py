@@ -33,16 +33,16 @@ def test_every_arm_says_how_it_is_built_and_a_placebo_is_built_like_the_control(
 @pytest.mark.parametrize(
     "replicate, arms, told",
     [
-        ("build", {"control": ArmFile(), "o3": ArmFile(build=OTHER)}, "nothing says how to build control"),
+        ("build", {"control": ArmFile(), "o3": ArmFile(build=OTHER)}, "does not say how to build control"),
         (
             "run",
             {"control": ArmFile(build=BUILD), "o3": ArmFile(build=OTHER)},
-            "build is for trials that build for every visit",
+            "`build` needs a trial that builds for every visit",
         ),
         (
             "build",
             {"control": ArmFile(build=BUILD), "bore": ArmFile(manual="boot it")},
-            "control is built by a command, and other arms are booted by hand",
+            "control is built by a command, but other arms are kernels that you boot by hand",
         ),
         (
             "build",

@@ -47,7 +47,7 @@ check = ["z"]
         ('service = { name = "a.service", state = "masked" }', "masked"),
         ("sched_ext = { run = [] }", "sched_ext lacks a program"),
         ('sched_ext = { run = ["scx_"] }', "sched_ext lacks a program"),
-        ('placebo = true\nservice = { name = "a.service", state = "stopped" }', "a placebo must not change anything"),
+        ('placebo = true\nservice = { name = "a.service", state = "stopped" }', "a placebo cannot change anything"),
     ],
 )
 def test_what_cannot_be_carried_out_is_refused(words: str, why: str) -> None:

@@ -50,7 +50,7 @@ def test_arms_that_differ_in_a_parameter_alone_are_no_placebos() -> None:
 
 
 def test_a_placebo_has_no_parameters_of_its_own() -> None:
-    with pytest.raises(BadInput, match="a placebo must not change anything"):
+    with pytest.raises(BadInput, match="a placebo cannot change anything"):
         trial(control=ArmFile(), none=ArmFile(placebo=True, parameters={"threads": 2}))
 
 

@@ -104,7 +104,9 @@ def test_what_cannot_be_is_told_with_its_arm_before_anything_is_built() -> None:
 
 def test_other_compilers_are_refused_for_exact_guests_before_they_compile() -> None:
     arms = {**ARMS, "clang": ArmFile(kernel=KernelChange(cc="clang", set={"X": "y"}))}
-    with pytest.raises(Refused, match=r"control and clang will differ in their compilers \(gcc, clang\)"):
+    with pytest.raises(
+        Refused, match=r"control and clang in exact guests: their kernels will differ in their compilers \(gcc, clang\)"
+    ):
         planned_kernels(trial(arms), FakeWorkshop())
     emulated = GuestFile(mode="emulated", kernel=KernelRecipe(tree="linux"))
     assert set(planned_kernels(trial(arms, emulated), FakeWorkshop())) == {*ARMS, "clang"} - {"named"}

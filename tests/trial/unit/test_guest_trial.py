@@ -274,16 +274,16 @@ def test_a_word_that_the_kernel_does_not_know_is_refused(monkeypatch: pytest.Mon
 
 
 def test_kvm_that_is_not_there_is_told() -> None:
-    with pytest.raises(KtrialError, match="no KVM here: there is no /dev/kvm"):
+    with pytest.raises(KtrialError, match="cannot use KVM: there is no /dev/kvm"):
         prepared([], guest=GuestFile(mode="kvm"))
 
 
 @pytest.mark.parametrize(
     "name, told",
     [
-        ("agent-memcpy", "agent-memcpy: an exact guest cannot judge it: it measures caches"),
-        ("agent-fileio-read-random-cold", "an exact guest cannot judge it: its disk is memory"),
-        ("sysbench-memory", "sysbench-memory: an exact guest cannot judge it: it measures caches"),
+        ("agent-memcpy", "agent-memcpy: an exact guest cannot measure it: it measures caches"),
+        ("agent-fileio-read-random-cold", "an exact guest cannot measure it: its disk is memory"),
+        ("sysbench-memory", "sysbench-memory: an exact guest cannot measure it: it measures caches"),
         ("fio-rand-read", "fio-rand-read is neither one of the agent's own loads nor a program that guests can have"),
         ("pgbench", "pgbench is neither one of the agent's own loads nor"),
         ("zram-lz4", "zram-lz4 is neither one of the agent's own loads nor"),
@@ -311,5 +311,5 @@ def test_a_background_load_of_a_program_is_refused() -> None:
     from ktrial.bench.suite import SuiteLoad
 
     suite = Suite(name="s", summary="", benchmark=(SuiteEntry("agent-lock"),), load=SuiteLoad())
-    with pytest.raises(BadInput, match="the background load of s is a program"):
+    with pytest.raises(BadInput, match="cannot run s in guests: its background load is a program"):
         refuse_what_guests_cannot(GuestFile(), suite, BENCHMARKS)

@@ -164,12 +164,12 @@ def test_a_fact_that_there_is_not() -> None:
 @pytest.mark.parametrize(
     "arm, baseline, kind, told",
     [
-        (ArmFile(manual=" "), "found", BadInput, "manual is empty"),
+        (ArmFile(manual=" "), "found", BadInput, "`manual` is empty"),
         (ArmFile(manual="boot", set={"vm.swappiness": 1}), "found", Contradiction, "sets vm.swappiness=1"),
         (ArmFile(manual="boot", profile="ktweak"), "found", Contradiction, "sets ktweak"),
         (ArmFile(manual="boot"), "stock", Contradiction, "baseline = 'stock'"),
-        (ArmFile(manual="boot", placebo=True), "found", Contradiction, "a placebo must not"),
-        (ArmFile(set={"vm.swappiness": 1}, expect={"cpu.smt": True}), "found", BadInput, "for manual arms"),
+        (ArmFile(manual="boot", placebo=True), "found", Contradiction, "a placebo cannot"),
+        (ArmFile(set={"vm.swappiness": 1}, expect={"cpu.smt": True}), "found", BadInput, "only a manual arm"),
     ],
 )
 def test_manual_arms_that_cannot_be(arm: ArmFile, baseline: Any, kind: type[BadInput], told: str) -> None:

@@ -93,7 +93,7 @@ def test_every_visit_has_a_word_of_its_own_of_the_same_length() -> None:
 @pytest.mark.parametrize(
     "more, told",
     [
-        ({"guest": None}, "arm old: kernel is for trials in guests"),
+        ({"guest": None}, "arm old: only a trial in guests can have `kernel`"),
         ({"arms": BUILT}, "nothing names its sources"),
         (
             {"guest": GuestFile(kernel=KernelRecipe(tree="linux", set={"A B": "y"}))},
@@ -111,11 +111,14 @@ def test_every_visit_has_a_word_of_its_own_of_the_same_length() -> None:
         ({"guest": GuestFile(boot=("ktrial.visit=1",))}, "'ktrial.visit=1' is not a word"),
         ({"design": DesignFile(replicate="build")}, "every visit is a boot"),
         ({"design": DesignFile(runs_per_visit=2)}, "every visit is a boot"),
-        ({"design": DesignFile(time="1h")}, "time is for trials on a machine"),
-        ({"gates": {"steal": "2%"}}, "gates is for trials on a machine"),
-        ({"cpus": "0"}, "cpus is for trials on a machine"),
-        ({"arms": {**ARMS, "env": ArmFile(environment={"A": "1"})}}, "arm env: environment is for trials on a machine"),
-        ({"arms": {**ARMS, "hand": ArmFile(manual="boot")}}, "arm hand: manual is for trials on a machine"),
+        ({"design": DesignFile(time="1h")}, "a trial in guests cannot have `time`"),
+        ({"gates": {"steal": "2%"}}, "a trial in guests cannot have `gates`"),
+        ({"cpus": "0"}, "a trial in guests cannot have `cpus`"),
+        (
+            {"arms": {**ARMS, "env": ArmFile(environment={"A": "1"})}},
+            "arm env: a trial in guests cannot have `environment`",
+        ),
+        ({"arms": {**ARMS, "hand": ArmFile(manual="boot")}}, "arm hand: a trial in guests cannot have `manual`"),
     ],
 )
 def test_what_guests_do_not_do_is_refused(more: dict[str, Any], told: str) -> None:

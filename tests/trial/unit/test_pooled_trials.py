@@ -73,7 +73,7 @@ def test_it_comes_out_again_from_its_bundle_without_a_name_of_a_host(machine: Fa
     [
         (TRIALS, "belongs to a trial, which has its own protocol"),
         (["--pool", *TRIALS, "messages-dd"], 'environment of the arm case is {"TOOL":"other"}, not {'),
-        (["--pool", *TRIALS[:2], "messages-ee"], "messages-ee is not over"),
+        (["--pool", *TRIALS[:2], "messages-ee"], "cannot pool messages-ee: it is not over"),
         (["--pool", "stock=messages-aa", "messages-bb"], "is a trial, whose arms already have names"),
         (["--pool", "messages-aa"], "all runs are from one machine"),
     ],

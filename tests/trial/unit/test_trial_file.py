@@ -105,12 +105,12 @@ def test_any_edit_is_another_trial_and_another_order_of_keys_is_not() -> None:
         ('settle = "500ms"', 'settle = "2h"', BadInput, "longer than an hour"),
         ("seed = 7", "runs_per_visit = 0", BadInput, "runs_per_visit: expected 1 to 100, got 0"),
         ("MALLOC_ARENA_MAX", '"A-B"', BadInput, "is not a variable name"),
-        ('profile = "micro-stutter"', "placebo = true", Contradiction, "a placebo must not change anything"),
+        ('profile = "micro-stutter"', "placebo = true", Contradiction, "a placebo cannot change anything"),
         ("start_temperature", "heat", UnknownName, "unknown gate: 'heat'"),
         ("memory_pressure", "pressure", UnknownName, "unknown limit: 'pressure'"),
         ('temperature = "95C"', 'temperature = "hot"', BadInput, "limits: cannot read temperature = 'hot'"),
         ('"40%"', '"140%"', BadInput, "limits: cannot read memory_pressure = '140%'"),
-        ("[arms.control]", "[arms.control]\nexpect = { a = 1 }", BadInput, "expect is for manual arms"),
+        ("[arms.control]", "[arms.control]\nexpect = { a = 1 }", BadInput, "only a manual arm can have `expect`"),
         ("[gates]", "[gates", BadInput, "TOML: "),
     ],
 )
@@ -131,7 +131,7 @@ def test_what_cannot_be_meant_is_told_with_the_file(
 
 def test_one_arm_is_no_trial_and_two_alike_are_a_placebo() -> None:
     one = 'name = "a"\nsuite = "b"\n[arms.control]\n'
-    with pytest.raises(BadInput, match="one arm is not a trial"):
+    with pytest.raises(BadInput, match="a trial needs at least two arms"):
         parsed(one)
     with pytest.raises(BadInput, match="arms control and case are the same") as caught:
         parsed(f"{one}[arms.case]\n")

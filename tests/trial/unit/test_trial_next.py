@@ -183,7 +183,7 @@ def test_settings_of_a_manual_control_are_looked_up_in_it() -> None:
     control = ArmFile(manual="boot the stock kernel", expect=STOCK)
     kept = stored(control=control)
     assert with_signs_of_control(kept.file, kept.arms, facts(), KINDS) == kept.arms
-    with pytest.raises(Refused, match=r"not set up as control, .*: kernel.release"):
+    with pytest.raises(Refused, match=r"not set up as control: kernel.release"):
         with_signs_of_control(kept.file, kept.arms, facts("6.18-bore"), KINDS)
 
 
@@ -191,7 +191,7 @@ def test_an_arm_keeps_its_kernel() -> None:
     ran = [run_record(1, "swap", 1, {"time_s": 1.0})]  # on 6.18.0
     refuse_other_kernel(stored(), due("bore"), ran, facts("6.19"))
     refuse_other_kernel(stored(), due("control"), ran, facts("6.18.0"))
-    with pytest.raises(Refused, match=r"control ran on kernel 6\.18\.0 in block 1, and this is 6\.19"):
+    with pytest.raises(Refused, match=r"control ran on kernel 6\.18\.0 in block 1, but now 6\.19 runs"):
         refuse_other_kernel(stored(), due("control"), ran, facts("6.19"))
 
 

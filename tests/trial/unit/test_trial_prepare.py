@@ -225,7 +225,7 @@ def test_what_does_not_lie_around_runs_guards_nothing(name: str) -> None:
     "changes, kind, said",
     [
         ({"primary": "speed"}, UnknownName, "unknown outcome of this benchmark: 'speed'"),
-        ({"primary": "time"}, BadInput, "'time' is an outcome of several benchmarks"),
+        ({"primary": "time"}, BadInput, "several benchmarks have an outcome 'time'"),
         ({"secondary": ("tool.time",)}, Contradiction, "tool.time is both primary and secondary"),
         (
             {"primary": "stalls", "design": DesignFile(budget="quick")},
@@ -323,7 +323,7 @@ def test_a_primary_that_the_profile_has_too_few_events_for_is_refused_with_the_f
     with pytest.raises(BadInput) as caught:
         judged_by(TWO, tasks, made)
     assert caught.value.message == (
-        "tool.latency-p999 is too high a percentile to decide: 1,500 events in a run, 10,000 are needed"
+        "tool.latency-p999 has too few events to decide: 1,500 events in a run, 10,000 are needed"
     )
     assert caught.value.hint == "runs 6.7 times as long, or another primary: tool.latency-p50, tool.latency-p99"
     near = msgspec.structs.replace(TWO, primary="latency-p99")
@@ -334,7 +334,7 @@ def test_a_primary_that_the_profile_has_too_few_events_for_is_refused_with_the_f
 def test_the_largest_of_a_run_is_never_primary() -> None:
     outcomes = tuple(outcome(f"latency-{name}", kind="latency-quantile", headline=False) for name in ("p99", "max"))
     tasks = (Task(label="tool", benchmark=FakeBenchmark(name="tool", outcomes=outcomes), parameters={}),)
-    with pytest.raises(BadInput, match=r"tool\.latency-max is the worst event of a run"):
+    with pytest.raises(BadInput, match=r"tool\.latency-max cannot be the primary outcome: it is the worst event"):
         judged_by(msgspec.structs.replace(TWO, primary="latency-max"), tasks)
     second = msgspec.structs.replace(TWO, primary="latency-p99", secondary=("latency-max",))
     assert judged_by(second, tasks).outcomes["tool.latency-max"].role == "secondary"
@@ -460,9 +460,9 @@ def test_only_what_declared_it_is_over_and_undecided_may_be_extended() -> None:
     declared = protocol(cap=7, extend=True)
     over = [*pair_log(declared, NOISY), TrialEnd(reason="cap")]
     extendable("t", over, 12)
-    with pytest.raises(BadInput, match="t already has 7 blocks: cannot extend it to 7"):
+    with pytest.raises(BadInput, match="cannot extend t to 7 blocks: it already has 7"):
         extendable("t", over, 7)
-    with pytest.raises(Refused, match="did not declare"):
+    with pytest.raises(Refused, match="its protocol does not have"):
         extendable("t", [*pair_log(protocol(cap=7), NOISY), TrialEnd(reason="cap")], 12)
     with pytest.raises(BadInput, match="t is not over"):
         extendable("t", [*over, Extended(blocks=12)], 13)

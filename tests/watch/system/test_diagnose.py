@@ -75,7 +75,8 @@ def test_what_cannot_be_read_of_a_folder_is_named(flight: Path, root: FakeRoot) 
     assert "note: skipped: gone.csv: no such file" in lines
     assert any(line.startswith("note: skipped: trace_fence.log: 'its text' is not lines") for line in lines)
     assert any(
-        line.startswith("note: skipped: trace_long.log: cannot place a file with only a time of day") for line in lines
+        line.startswith("note: skipped: trace_long.log: cannot merge a file that has only times of day")
+        for line in lines
     )
     (row,) = (line.split() for line in lines if line.startswith("direct-reclaim "))
     assert row[:5] == ["direct-reclaim", "9", "9", "ms", "68.0"]
@@ -89,7 +90,7 @@ def test_what_cannot_be_read_of_a_folder_is_named(flight: Path, root: FakeRoot) 
 def test_frames_without_a_moment_cannot_be_put_beside_other_files(flight: Path, root: FakeRoot) -> None:
     ran = root.run("diagnose", str(flight))
     assert ran.status == 2
-    assert "does not state when it began" in ran.err
+    assert "does not say when it began" in ran.err
     assert "--frames-began" in ran.err
 
 

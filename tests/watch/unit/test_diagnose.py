@@ -137,7 +137,7 @@ def test_too_few_stutters_name_nothing() -> None:
 
 
 def test_a_limit_that_everything_passes_is_refused() -> None:
-    with pytest.raises(BadInput, match="are late: too many"):
+    with pytest.raises(BadInput, match="too many stutters"):
         diagnose(planted(None)[0], SYMPTOMS, limit_s=0.001)
 
 

@@ -136,7 +136,7 @@ def test_what_calls_itself_something_that_cannot_be_shown_is_not_to_be_pasted(wo
 @pytest.mark.parametrize(
     "files, why",
     [
-        ({}, "does not exist now"),
+        ({}, "no longer exists"),
         ({f"{PLACE}/memory.high": "max\n"}, "there is no limit to raise"),
         ({f"{PLACE}/memory.high": f"{8192 * MIB}\n"}, f"{8192 * MIB}, all of this machine's memory"),
     ],
@@ -236,8 +236,8 @@ MANAGED = Reading(data=b"f\n", mode=0o444)
         (stormy([1.0] * 10, None), FakeMachine({}, FACTS), "does not exist on this machine"),
         (stormy([0.0] * 10, None), FakeMachine(HERE, {**FACTS, "cpu.online": [0]}), "no other CPU"),
         (stormy([], None), FakeMachine(HERE, FACTS), "lacks the CPUs of the frame thread"),
-        (stormy([1.0] * 10, None, "RES"), FakeMachine(HERE, FACTS), "is per CPU and cannot be moved"),
-        (stormy([1.0] * 10, None), FakeMachine({"/proc/irq/24/smp_affinity": MANAGED}, FACTS), "managed by the kernel"),
+        (stormy([1.0] * 10, None, "RES"), FakeMachine(HERE, FACTS), "every CPU has its own"),
+        (stormy([1.0] * 10, None), FakeMachine({"/proc/irq/24/smp_affinity": MANAGED}, FACTS), "the kernel manages it"),
     ],
 )
 def test_an_interrupt_that_cannot_be_moved_is_told(made: Recording, machine: FakeMachine, why: str) -> None:

@@ -187,7 +187,7 @@ def test_xplane_tests_itself_and_is_not_disturbed() -> None:
 def test_an_old_log_of_xplane_is_not_taken() -> None:
     _, result = Place(CAPPED).play(argv=("/x/X-Plane-x86_64", "--fps_test=3"), own_test=True)
     assert isinstance(result, BadRun)
-    assert result.message == "X-Plane did not write Log.txt since the start"
+    assert result.message == "X-Plane has not written Log.txt since it was started"
 
 
 def test_the_three_stages_of_xplane_are_three_outcomes() -> None:

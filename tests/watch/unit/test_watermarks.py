@@ -71,7 +71,7 @@ def test_the_setting_for_a_lead() -> None:
     assert found.columns[-1].lead_bytes - 2**30 < 4479541 * 4096 / 10000 + 3 * 4096
     timed = compare(here, (), CATALOG, lead=Lead("500ms", seconds=0.5), rate=(2.0**31, "as given"))
     assert timed.columns[-1].settings == found.columns[-1].settings
-    with pytest.raises(BadInput, match="need an allocation rate"):
+    with pytest.raises(BadInput, match="needs an allocation rate"):
         compare(here, (), CATALOG, lead=Lead("3s", seconds=3.0))
     with pytest.raises(Refused, match="gives this much"):
         compare(here, (), CATALOG, lead=Lead("90GiB", amount_bytes=90.0 * 2**30))

@@ -93,7 +93,7 @@ def own_benchmark(
     from ktrial.bench.command_benchmark import ShellCommand, parse_metric
 
     if not words:
-        raise BadInput("no command after --", hint="ktrial bench -n 5 -- make -j4")
+        raise BadInput("no command after --", hint="for example  ktrial bench -n 5 -- make -j4")
     program = program_of(words[0])
     name = re.sub(r"[^a-z0-9]+", "-", Path(words[0]).name.lower()).strip("-") or "command"
     own = ShellCommand(
@@ -298,7 +298,7 @@ def _limit(gate: str, text: str) -> Any:
         return tomllib.loads(f"limit = {text}")["limit"]
     except tomllib.TOMLDecodeError:
         raise BadInput(
-            f"--gate {gate}: expected a TOML table, got {text!r}", hint='{ suspect = "1%", refuse = "5%" }'
+            f"--gate {gate}: expected a TOML table, got {text!r}", hint='for example  { suspect = "1%", refuse = "5%" }'
         ) from None
 
 

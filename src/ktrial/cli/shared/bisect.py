@@ -125,7 +125,7 @@ def _work(query: BisectQuery) -> tuple[str, Job, GuestFiles]:
         if not dot:
             raise BadInput(
                 f"--outcome: expected LOAD.NAME, got {query.outcome}",
-                hint="use a load, such as wakeup.p99_ns, or -- PROGRAM",
+                hint="name an outcome of a load, such as wakeup.p99_ns, or add -- PROGRAM",
             )
         request = {"id": 1, "do": "load", "load": load, "parameters": _parameters(query), "limit_s": _LOAD_LIMIT_S}
         guest_files, _ = bring_for((), query.tools)
@@ -139,7 +139,7 @@ def _parameters(query: BisectQuery) -> dict[str, object]:
     for word in query.parameters:
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise BadInput(f"-p: expected NAME=VALUE, got {word}", hint="-p rate_per_s=100")
+            raise BadInput(f"-p: expected NAME=VALUE, got {word}", hint="for example  -p rate_per_s=100")
         try:
             parameters[name] = json.loads(value)
         except ValueError:

@@ -179,7 +179,7 @@ def share(text: str | None, option: str) -> float | None:
     found = _PERCENT.fullmatch(text.strip().removesuffix("%").rstrip())
     value = float(found[0]) / 100 if found is not None else 0.0
     if not 0 < value <= 10:
-        raise BadInput(f"{option}: expected a percentage above 0, got {text}", hint=f"{option} 2%")
+        raise BadInput(f"{option}: expected a percentage above 0, got {text}", hint=f"for example  {option} 2%")
     return value
 
 
@@ -301,7 +301,7 @@ def exclusions(words: Sequence[str], arms: Sequence[Arm]) -> dict[str, str]:
         name = next((name for name in names if word.startswith(f"{name}:")), word.partition(":")[0])
         reason = word[len(name) + 1 :].strip()
         if not reason:
-            raise BadInput(f"--exclude: expected RUN:REASON, got {word}", hint=f"--exclude '{name}:REASON'")
+            raise BadInput(f"--exclude: expected RUN:REASON, got {word}", hint=f"write --exclude '{name}:REASON'")
         if name in failed:
             raise BadInput(
                 f"cannot exclude {name}: it failed, and failures are part of the result",

@@ -31,7 +31,7 @@ def check(app: App, name: str, program: tuple[str, ...], *, as_json: bool) -> No
     """Raise BadInput for names and options that a kept guest cannot have."""
     check_name(name)
     if name == RUNNING or name in app.kernels.images.installed():
-        raise BadInput(f"--keep {name}: this is the name of a kernel", hint="choose another name, such as --keep lab")
+        raise BadInput(f"--keep {name}: a kernel has this name", hint="choose another name, such as --keep lab")
     if program:
         raise BadInput("cannot combine --keep with PROGRAM", hint="leave out --keep or PROGRAM")
     if as_json:

@@ -42,7 +42,7 @@ def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
         raise BadInput("cannot combine --kernel with --tree", hint="leave out --kernel or --tree")
     named = pairs(options["kernels"], "--kernel")
     if nameless := next((tier for tier, kernel in named.items() if not kernel), None):
-        raise BadInput(f"--kernel {nameless}=: expected TIER=KERNEL", hint=f"--kernel {nameless}=./build")
+        raise BadInput(f"--kernel {nameless}=: expected TIER=KERNEL", hint=f"for example  --kernel {nameless}=./build")
     return named
 
 

@@ -90,7 +90,7 @@ def next_visit(
     stored = _open_by_hand(app, name)
     if not is_by_hand(stored.file):
         hint = f"ktrial trial resume {stored.trial}"
-        raise BadInput(f"{stored.trial} has neither manual arms nor boots", hint=hint)
+        raise BadInput(f"{stored.trial} does not need you: it has neither manual arms nor boots", hint=hint)
     if not dry_run:
         app.lock_trials()
     records = app.run_store.records(stored.session)

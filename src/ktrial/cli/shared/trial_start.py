@@ -47,7 +47,9 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     file = msgspec.structs.replace(file, cpus=cpus_here(app, facts, file.cpus))
     extras = extras_of(app, file)
     if extras and app.host is not None:
-        raise BadInput(f"the arm {next(iter(extras))} runs programs, which a guest lacks", hint="leave out --host")
+        raise BadInput(
+            f"arm {next(iter(extras))} runs programs of this machine, which a guest lacks", hint="leave out --host"
+        )
     return trial_ready.prepare(app, file, suite, benchmarks, extras, allow_dangerous=allow_dangerous)
 
 

@@ -38,7 +38,7 @@ def rates(words: Sequence[str]) -> dict[str, float]:
         source, equals, rate = word.partition("=")
         match = _RATE.fullmatch(rate)
         if not equals or match is None:
-            raise BadInput(f"--rate: expected SOURCE=HZ, got {word!r}", hint="--rate cpu=50Hz")
+            raise BadInput(f"--rate: expected SOURCE=HZ, got {word!r}", hint="for example  --rate cpu=50Hz")
         rate_of[source] = float(match[1])
     return rate_of
 
@@ -49,7 +49,7 @@ def least(words: Sequence[str]) -> dict[str, float]:
     for word in words:
         kind, equals, length = word.partition("=")
         if not equals:
-            raise BadInput(f"--above: expected KIND=TIME, got {word!r}", hint="--above block-io=10ms")
+            raise BadInput(f"--above: expected KIND=TIME, got {word!r}", hint="for example  --above block-io=10ms")
         limits[kind] = short_seconds(length, "--above")
     return limits
 
@@ -89,7 +89,7 @@ def refuse_on_host(
         return
     if frames_from is not None:
         raise BadInput(
-            f"--frames-from {frames_from}: this file follows this machine's clock, not that of {host.word}",
+            f"--frames-from {frames_from}: cannot use frames of this machine: {host.word} has another clock",
             hint="use --frame-loop, which draws frames in the guest",
         )
     if wanted.get("nvidia"):

@@ -118,7 +118,7 @@ def _check_options(accepted: str | None, *, pool: bool, tiers: bool) -> Literal[
     from msgspec import UNSET
 
     if accepted is not None and not accepted.strip():
-        raise BadInput("--accept requires a reason", hint="--accept 'REASON to print in the report'")
+        raise BadInput("--accept requires a reason", hint="write --accept 'REASON', which the report prints")
     if pool and tiers:
         raise Contradiction("cannot combine --pool with --tiers", hint="compare two tiers at a time with --pool")
     return pool or UNSET

@@ -30,16 +30,26 @@ from ktrial.kit.errors import BadInput, Refused
 @click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable.")
 @click.option("--guest", is_flag=True, help="Measure in guests (virtual machines), with a boot for each measurement.")
 @click.option(
-    "--kernel", "kernels", multiple=True, metavar="TIER=KERNEL", help="Kernel for a tier, in guests. Repeatable."
+    "--kernel",
+    "kernels",
+    multiple=True,
+    metavar="TIER=KERNEL",
+    help="Boot this kernel for a tier, in guests. Repeatable.",
 )
 @build_options
-@click.option("--patch", "patches", multiple=True, metavar="TIER=FILE|URL", help="Patch for a tier. Repeatable.")
+@click.option(
+    "--patch",
+    "patches",
+    multiple=True,
+    metavar="TIER=FILE|URL",
+    help="Apply this patch to the kernel of a tier. Repeatable.",
+)
 @guest_options
 @fail_on_option
 @designed_options
 @click.pass_context
 def command(ctx: click.Context, /, name: str, **options: Any) -> int:
-    """Compare tiers of settings. Each tier adds to the one below; ktrial compares it with that one and the lowest.
+    """Compare tiers of settings. Each tier adds to the one below; ktrial compares it with that one and with the lowest.
 
     \b
     ktrial ladder arashi --suite arashi --primary schbench.wakeup-p99

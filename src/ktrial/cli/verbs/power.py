@@ -25,7 +25,7 @@ from ktrial.kit.errors import BadInput
     metavar="20",
     help="Maximum number of blocks (rounds) of the trial.",
 )
-@click.option("--sd", metavar="3%", help="Relative standard deviation of runs, if you have no results yet.")
+@click.option("--sd", metavar="3%", help="Relative standard deviation to assume if you have no results yet.")
 @table_options
 @json_option
 @click.pass_obj
@@ -46,7 +46,7 @@ def command(
     ktrial power stock --detect 3%
     ktrial power --sd 3% --detect 5%
 
-    ktrial treats successive runs of a label or file as pairs of equal configurations: 20 runs make 10 pairs.
+    ktrial pairs the successive runs of a label or file, as if each were another configuration: 20 runs make 10 pairs.
     """
     from ktrial.judge.model.power import PowerAsked
     from ktrial.trial.protocol.power import power_of, power_of_spread, power_text

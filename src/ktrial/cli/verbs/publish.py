@@ -18,18 +18,20 @@ from ktrial.kit.errors import BadInput
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FOLDER", required=True, help="Folder to write to."
 )
-@click.option("--data", is_flag=True, help="Also write the data, so that `ktrial recheck` can compute it again.")
+@click.option(
+    "--data", is_flag=True, help="Also write the raw data, so that `ktrial recheck` can check the comparison."
+)
 @click.option("--keep-identity", is_flag=True, help="With --data: keep names of hosts and users.")
 @click.option("--force", is_flag=True, help="Write into a folder that is not empty.")
 @click.pass_obj
 def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, force: bool) -> int:
     """Write a folder for a git repository: README.md, charts, a JSON file for each run, exclusions, reproduce.sh.
 
-    --data adds the sessions with their raw output, without names of hosts and users, and computes the published
+    --data adds the sessions with their raw output, without names of hosts and users. ktrial then computes the published
     comparison from them.
 
-    The same comparison always gives the same files. --force replaces files that an earlier publication wrote, but
-    leaves files that somebody changed, and all others, alone.
+    The same comparison always gives the same files. --force replaces files that an earlier publication wrote, unless
+    somebody changed them. It leaves all other files alone.
 
     \b
     ktrial compare stock tuned -o found.json

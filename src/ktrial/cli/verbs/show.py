@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Show a session, a run, or a run's raw output.")
 @click.argument("place", shell_complete=session_names, metavar="SESSION[/RUN]")
-@click.option("--raw", "name", metavar="NAME", help="Raw output to print, such as stdout or files/….")
+@click.option("--raw", "name", metavar="NAME", help="Print this raw output of a run, such as stdout or files/NAME.")
 @json_option
 @click.pass_obj
 def command(app: App, place: str, name: str | None, as_json: bool) -> int:

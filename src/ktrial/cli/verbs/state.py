@@ -79,7 +79,7 @@ def show(app: App, which: str, as_json: bool) -> None:
     metavar="PROFILE|FILE|KNOB=VALUE",
     help="Profile or setting that is meant to differ. Repeatable.",
 )
-@click.option("--fail-on", type=click.Choice(["undeclared"]), help="Exit with 3 if a difference is undeclared.")
+@click.option("--fail-on", type=click.Choice(["undeclared"]), help="Exit with status 3 if a difference is undeclared.")
 @json_option
 @click.pass_obj
 def diff(

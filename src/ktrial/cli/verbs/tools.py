@@ -64,8 +64,8 @@ def get(app: App, name: str, place: str | None, accept_sha256: str | None) -> in
     ktrial tools get schbench --from ~/src/schbench
     ktrial tools get schbench --from https://example.org/schbench.tar.gz --accept-sha256 HEX
 
-    With --from, ktrial fetches the pinned commit from another git address; or it builds a git checkout at its last
-    commit, an archive, or any other folder as it is.
+    With --from, ktrial builds another source: the pinned commit from a git address, the last commit of a local
+    checkout, an archive, or a folder as it is.
     """
     from ktrial.bench.build_tool import get_tool
     from ktrial.bench.tool_files import load_recipes

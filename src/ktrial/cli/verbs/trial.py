@@ -31,7 +31,7 @@ def command() -> None:
 @json_option
 @click.pass_obj
 def run(app: App, file: Path, no_profile: bool, anyway: bool, yes_dangerous: bool, as_json: bool) -> int:
-    """Run the trial that the protocol FILE describes, to its verdict (docs/trial.md)."""
+    """Run the trial that the protocol FILE describes, up to its verdict (docs/trial.md)."""
     from ktrial.cli.shared.run_trial import run_file
     from ktrial.kit.files import read_file
     from ktrial.trial.protocol.read import parse_trial_file
@@ -62,7 +62,7 @@ def resume(app: App, name: str | None, yes_dangerous: bool, as_json: bool) -> in
 @json_option
 @click.pass_obj
 def next_(app: App, name: str | None, done: str | None, dry_run: bool, yes_dangerous: bool, as_json: bool) -> int:
-    """Measure the next configuration of a trial that needs you to change settings by hand, or to reboot."""
+    """Measure the next configuration of a trial for which you change settings by hand, or reboot."""
     from ktrial.cli.shared.manual_trials import next_visit
 
     return next_visit(app, name, done=done, dry_run=dry_run, allow_dangerous=yes_dangerous, as_json=as_json)
@@ -137,7 +137,7 @@ def report(app: App, name: str | None, output: Path | None) -> None:
 @click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
 @click.pass_obj
 def recheck(app: App, name: str | None) -> int:
-    """Recompute every run order from the seed and every verdict from the runs. Exit status 1 if one differs."""
+    """Recompute every run order from the seed and every verdict from the runs. The exit status is 1 if one differs."""
     from ktrial.cli.shared.run_trial import recheck_trial
 
     stored = app.trials.find(name)
@@ -146,7 +146,7 @@ def recheck(app: App, name: str | None) -> int:
         app.say(sentence)
     if found:
         raise KtrialError(
-            f"{stored.trial} is inconsistent", hint="do not trust its verdicts, nor anything based on them"
+            f"{stored.trial} contradicts its own data", hint="do not trust its verdicts, or anything based on them"
         )
     app.say(f"{stored.trial} is consistent: the seed gives every order, and the runs give every verdict")
     return 0

@@ -22,9 +22,11 @@ from ktrial.cli.shared.trial_options import designed_options, measured_options, 
     "settings",
     multiple=True,
     metavar="KNOB=VALUE[,…]",
-    help="Same as KNOB=VALUE; each value is an arm. Repeatable.",
+    help="Setting to try; with several values, each value by itself. Repeatable.",
 )
-@click.option("--profile", "profiles", multiple=True, metavar="PROFILE", help="Same as PROFILE. Repeatable.")
+@click.option(
+    "--profile", "profiles", multiple=True, metavar="PROFILE", help="Profile to try, as with PROFILE. Repeatable."
+)
 @measured_options
 @guard_option
 @click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable.")
@@ -33,7 +35,7 @@ from ktrial.cli.shared.trial_options import designed_options, measured_options, 
     "environment",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Variable to set in the tried arms only. Repeatable.",
+    help="Variable to set in the tried configurations, not in the baseline. Repeatable.",
 )
 @click.option("--placebo", is_flag=True, help="Also try a change that does nothing, to show what chance does.")
 @click.option("--name", metavar="NAME", help="Name of the trial.")

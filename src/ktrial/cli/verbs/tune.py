@@ -43,7 +43,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @budget_option
 @click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]")
 @click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.")
-@click.option("--most", type=click.IntRange(1, 1000), metavar="N", help="Try only the first N candidates.")
+@click.option("--most", type=click.IntRange(1, 1000), metavar="N", help="Try only the first N settings.")
 @seed_option(2**62)
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
 @click.option("--no-apply", is_flag=True, help="Only write the receipt; apply nothing.")
@@ -60,8 +60,8 @@ def command(ctx: click.Context, /, goal: str, **options: Any) -> int:
     ktrial tune micro-stutter --suite memory-pressure --primary frame-p99
     ktrial tune ktweak --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
 
-    ktrial keeps no setting that breaks a guard or stays undecided. If several settings are better, it also tries them
-    together. Then it applies them in one transaction; the receipt says why, and how to undo it.
+    ktrial keeps no setting that stays undecided or makes a --guard outcome worse. If several are better, it tries them
+    together too. Then it applies them in one transaction. A receipt says why, and how to undo it.
     """
     from functools import partial
 

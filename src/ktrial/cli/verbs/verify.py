@@ -14,7 +14,7 @@ from ktrial.cli.options import json_option, write_answer
 @json_option
 @click.pass_obj
 def command(app: App, transaction: int | None, as_json: bool) -> int:
-    """Read back every applied setting, or those of one transaction. Exit status 3 if one has changed."""
+    """Read back every applied setting, or those of one transaction. The exit status is 3 if one has changed."""
     from ktrial.machine.transactions import VerifyReply, decode_reply
     from ktrial.tuning.plans.transaction_text import verify_text
 

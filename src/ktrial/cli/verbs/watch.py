@@ -19,7 +19,7 @@ from ktrial.recordings.frame_loop import KINDS
 @click.command(cls=TakesCommand, short_help="Show and record pressure, stalls and kernel events.")
 @click.option("--pid", type=click.IntRange(min=1), metavar="P", help="Watch this process and what it starts.")
 @click.option(
-    "--thread", type=click.IntRange(min=1), metavar="T", help="Thread of P that draws frames.  [the first one]"
+    "--thread", type=click.IntRange(min=1), metavar="T", help="Thread of process P that draws frames.  [the first one]"
 )
 @click.option("--for", "length", metavar="TIME", help="Stop after TIME.  [when the program ends, or at Ctrl-C]")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Folder for the recording.")
@@ -28,10 +28,10 @@ from ktrial.recordings.frame_loop import KINDS
     "rate_words",
     multiple=True,
     metavar="SOURCE=HZ",
-    help="Rate at which to read a source; 0 disables it. Repeatable.",
+    help="Read a source at this rate; 0 disables it. Repeatable.",
 )
 @click.option(
-    "--above", multiple=True, metavar="KIND=TIME", help="Minimum length of recorded events of a kind. Repeatable."
+    "--above", multiple=True, metavar="KIND=TIME", help="Record only events of a kind that last longer. Repeatable."
 )
 @click.option("--no-trace", is_flag=True, help="Do not trace kernel events.")
 @click.option(
@@ -40,7 +40,7 @@ from ktrial.recordings.frame_loop import KINDS
 @click.option(
     "--pattern",
     metavar="REGEX",
-    help="Regular expression of a frame's line, with a group s, ms, us, ns or fps, and `at` for its end.",
+    help="Regular expression for the line of a frame. Its group s, ms, us, ns or fps is the frame time, `at` its end.",
 )
 @click.option(
     "--frame-loop",
@@ -123,7 +123,7 @@ def _refuse_contradictions(
         raise BadInput("expected either --pid or a program after --", hint="ktrial watch -- PROGRAM")
     if loop is not None and (pid is not None or words is not None or frames_from is not None):
         raise BadInput(
-            "cannot combine --frame-loop with --pid, --frames-from or a program: ktrial draws the frames itself",
+            "cannot combine --frame-loop with --pid, --frames-from or a program",
             hint="leave out --pid, --frames-from and the program after --",
         )
     if (frames_from is None) != (pattern is None):

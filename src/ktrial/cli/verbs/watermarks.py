@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial watermarks`: compare how early kswapd wakes under different settings."""
+"""`ktrial watermarks`: show when the kernel starts to reclaim memory, under these and other settings."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def command(
     if measure is not None and (rate is not None or memory is not None):
         raise BadInput(f"cannot combine --measure with {'--rate' if rate else '--memory'}", hint="choose one")
     if measure is not None and app.host is not None and app.host.is_exact:
-        raise BadInput("--measure needs real time to pass, which it does not in an exact guest", hint=_TALKS)
+        raise BadInput("cannot use --measure in an exact guest: its clock does not follow real time", hint=_TALKS)
     catalog, names = app.catalog_for(words)
     wanted_lead = None if lead is None else _lead(lead)
     given = None if rate is None else (_size(rate, "--rate"), "as given")
@@ -79,7 +79,10 @@ def _measure_rate(app: App, here: WatermarkLayout, duration_s: float | None) -> 
         return None
     peak = peak_rate(app.user_session, app.clock, duration_s, here.page_bytes)
     if peak <= 0:
-        raise BadInput("no memory was allocated in that time", hint="measure while the workload runs, or use --rate")
+        raise BadInput(
+            "cannot measure a rate: no program allocated memory in that time",
+            hint="measure while the workload runs, or use --rate",
+        )
     return peak, f"the peak over 0.1 s within {duration_s:g} s (allocations minus voluntary frees)"
 
 
@@ -97,7 +100,7 @@ def _size(text: str, option: str) -> float:
     try:
         size = parse_quantity(text, "bytes")
     except ValueError as error:
-        raise BadInput(f"{option} {text}: {error}", hint=f"{option} 2GiB") from None
+        raise BadInput(f"{option} {text}: {error}", hint=f"for example  {option} 2GiB") from None
     if not 4096 <= size < 2**60:
-        raise BadInput(f"{option} {text}: not a plausible amount of memory", hint=f"{option} 2GiB")
+        raise BadInput(f"{option} {text}: not a plausible amount of memory", hint=f"for example  {option} 2GiB")
     return size

@@ -93,7 +93,7 @@ def read_mangohud(data: bytes, source: str = "capture.csv") -> MangoHudLog:
     lines = [line.removesuffix("\r") for line in lines]
     if (lines or [""])[0].startswith(_SUMMARY) or data.startswith(_SUMMARY.encode()):
         raise BadRun(
-            f"{source} is a summary of MangoHud and has no frames",
+            f"{source}: this is MangoHud's summary, which has no frames",
             hint="give the file of the same name without _summary",
         )
     head = _head(lines, source)

@@ -153,7 +153,7 @@ class Arms:
 
     def _apply(self, arm: str, plan: Plan) -> int:
         if self._root is None:
-            raise ArmLost(f"cannot put arm {arm} in force: it needs root")
+            raise ArmLost(f"cannot put arm {arm} in force: its settings need root")
         applied = apply_plan(self._root, plan, _LEASE)
         said = refusal_of(applied)
         if said is not None:

@@ -105,7 +105,7 @@ class CommandedArms(Arms):
         if (failure := why_failed(raw)) is not None:
             raise ArmLost(
                 f"cannot put arm {arm} in force: `{command.text}` {failure}",
-                hint="what the arm had started was undone",
+                hint="ktrial has undone what the arm started",
             )
 
     def _undo(self) -> None:
@@ -174,7 +174,8 @@ def _failed(executor: Executor, check: ArmCheck) -> CheckFailed | None:
         raise KeyboardInterrupt
     if raw.exit_status is None:
         raise ArmLost(
-            f"`{check.text}` {why_failed(raw)}", hint="a check must end by itself, with status 0 or another one"
+            f"cannot run the check `{check.text}`: it {why_failed(raw)}",
+            hint="a check must exit by itself, with any status",
         )
     if (raw.exit_status == 0) == check.passes:
         return None
@@ -213,16 +214,16 @@ class BuildSite:
         if raw.interrupted:
             raise KeyboardInterrupt
         if (failure := why_failed(raw)) is not None:
-            raise ArmLost(f"cannot build arm {arm}: `{build.text}` {failure}", hint="run it by hand first")
+            raise ArmLost(f"cannot build arm {arm}: `{build.text}` {failure}", hint="run it by hand to see why")
         seen = self._look(build.artefact)
         if seen is None:
             raise ArmLost(
                 f"cannot build arm {arm}: `{build.text}` left no readable file {build.artefact}",
-                hint="artefact is the file that it writes, relative to where ktrial was started",
+                hint="set `artefact` to the file that the command writes, relative to ktrial's current folder",
             )
         if before is not None and before.written == seen.written:
             raise ArmLost(
-                f"`{build.text}` left {build.artefact} unchanged: the visit would measure an older build",
+                f"cannot measure a new build: `{build.text}` left {build.artefact} unchanged",
                 hint="build from scratch: `make -B`, or remove the file first",
             )
         self._present = build, seen

@@ -2,7 +2,7 @@
 """Arms that a person sets up, and the facts by which ktrial recognises them.
 
 An expectation is the value of a fact. If the fact is a list of words, the expectation is words that it contains. `!`
-before a value or word negates it, and `*` stands for any text. An empty text expects that the fact doesn't exist.
+before a value or word negates it, and `*` stands for any text. An empty text means that the fact doesn't exist.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class SchedulerSeat:
                 )
                 raise ArmLost(
                     f"cannot put arm {arm} in force: {scheduler.argv[0]}: {why}",
-                    hint=f"it must show {scheduler.ops!r} in {OPS}; it was stopped",
+                    hint=f"ktrial stopped it; a working scheduler shows {scheduler.ops!r} in {OPS}",
                 )
             self._clock.sleep(_PAUSE_S)
         self._sequence = self._texts()[SEQUENCE]
@@ -86,7 +86,10 @@ class SchedulerSeat:
         while self._texts()[STATE] == "enabled":
             if self._clock.monotonic_ns() > end_ns:
                 name = wanted.argv[0] if wanted is not None else "the scheduler"
-                raise ArmLost(f"{name} was ended, and sched_ext still shows {self._state_text()}", hint=f"see {STATE}")
+                raise ArmLost(
+                    f"cannot stop {name}: its program has ended, but sched_ext still shows {self._state_text()}",
+                    hint=f"read {STATE}",
+                )
             self._clock.sleep(_PAUSE_S)
 
     def refuse_another(self) -> None:

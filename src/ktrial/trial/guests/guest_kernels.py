@@ -114,9 +114,9 @@ def _refuse_compiled(plans: Mapping[str, KernelPlan]) -> None:
         for what, value in plan.compiled.items():
             if first is not None and (usual := plans[first].compiled[what]) != value:
                 raise Refused(
-                    f"the kernels of arms {first} and {name} will differ in their {what} ({usual}, {value}): an exact "
-                    "guest counts instructions, not what they cost",
-                    hint='measure time with  mode = "kvm"  or  "emulated", or compare kernels built alike',
+                    f"cannot compare arms {first} and {name} in exact guests: their kernels will differ in their "
+                    f"{what} ({usual}, {value})",
+                    hint='use  mode = "kvm"  or  "emulated": an exact guest counts instructions, not what they cost',
                 )
 
 

@@ -65,7 +65,7 @@ def check_guest_trial(trial: TrialFile) -> None:
             if arm.kernel is not None or arm.boot:
                 what = "boot" if arm.kernel is None else "kernel"
                 raise BadInput(
-                    f"arm {name}: {what} works only in guests",
+                    f"arm {name}: only a trial in guests can have `{what}`",
                     hint='add  [guest]  mode = "exact",  or on this machine  manual = "boot …"',
                 )
         return
@@ -74,7 +74,7 @@ def check_guest_trial(trial: TrialFile) -> None:
         for field in _ELSEWHERE:
             if getattr(arm, field):
                 raise Contradiction(
-                    f"arm {name}: {field} works only on a machine, not in guests",
+                    f"arm {name}: a trial in guests cannot have `{field}`",
                     hint="use kernel, boot, set and profile",
                 )
         _check_words(f"arm {name}", arm.boot)
@@ -93,9 +93,7 @@ def _refuse_of_machines(trial: TrialFile) -> None:
     if trial.command or trial.environment or trial.gates or trial.limits or trial.cpus is not None:
         told = {name: getattr(trial, name) for name in ("command", "environment", "gates", "limits")}
         found = next((name for name, value in told.items() if value), "cpus")
-        raise Contradiction(
-            f"{found} works only on a machine, but the trial has a [guest]", hint="remove one of the two"
-        )
+        raise Contradiction(f"a trial in guests cannot have `{found}`", hint="remove it, or remove [guest]")
     if trial.design.time is not None:
         raise Contradiction("a trial in guests cannot have `time`", hint="remove it; `cap` limits the number of blocks")
     if trial.design.replicate == "build" or trial.design.runs_per_visit is not None or trial.design.settle is not None:

@@ -217,9 +217,9 @@ def _refuse_compilers(kernels: Mapping[str, KernelFound]) -> None:
             pair = (_plain(found[0], field), _plain(one, field))
             if pair[0] != pair[1]:
                 raise Refused(
-                    f"{found[0].name} and {one.name} differ in their {what} ({pair[0]}, {pair[1]}): an exact guest "
-                    "counts instructions, not what they cost",
-                    hint='measure time with  mode = "kvm", or compare kernels built alike',
+                    f"cannot compare {found[0].name} and {one.name} in exact guests: they differ in their {what} "
+                    f"({pair[0]}, {pair[1]})",
+                    hint='use  mode = "kvm": an exact guest counts instructions, not what they cost',
                 )
 
 

@@ -181,7 +181,7 @@ def _refuse_single(primary: str, found: Sequence[OutcomeCandidate]) -> str:
     outcome = next(one.outcome for one in found if one.name == primary)
     if outcome.kind == "latency-quantile" and outcome.name.rpartition("-")[2] == "max":
         raise BadInput(
-            f"{primary} cannot decide: it is the worst event of a run, and grows with the length of the run",
+            f"{primary} cannot be the primary outcome: it is the worst event of a run and grows with its length",
             hint="use a percentile as the primary outcome; the worst event may be secondary",
         )
     return primary
