@@ -86,9 +86,9 @@ class HandedBlocks(msgspec.Struct, frozen=True):
 class EventCheck(msgspec.Struct, frozen=True, kw_only=True):
     """The number of traced events of a kind compared with the kernel's counter.
 
-    The agent counts events between two marks and reads the counter directly before and after each mark: `counted` is
-    the most that can lie between the marks, `counted_least` the least. `seen_most` includes events that the counter
-    may or may not count.
+    The agent counts events between two marks, and reads the counter directly before and after each mark. `counted` is
+    the most that the counter can have grown between the marks, `counted_least` the least. `seen_most` includes events
+    that the counter may or may not count.
     """
 
     what: str

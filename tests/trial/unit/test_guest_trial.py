@@ -281,9 +281,9 @@ def test_kvm_that_is_not_there_is_told() -> None:
 @pytest.mark.parametrize(
     "name, told",
     [
-        ("agent-memcpy", "agent-memcpy: an exact guest cannot measure it: it measures caches"),
-        ("agent-fileio-read-random-cold", "an exact guest cannot measure it: its disk is memory"),
-        ("sysbench-memory", "sysbench-memory: an exact guest cannot measure it: it measures caches"),
+        ("agent-memcpy", "cannot measure agent-memcpy in an exact guest: it measures caches"),
+        ("agent-fileio-read-random-cold", "in an exact guest: its disk is memory"),
+        ("sysbench-memory", "cannot measure sysbench-memory in an exact guest: it measures caches"),
         ("fio-rand-read", "fio-rand-read is neither one of the agent's own loads nor a program that guests can have"),
         ("pgbench", "pgbench is neither one of the agent's own loads nor"),
         ("zram-lz4", "zram-lz4 is neither one of the agent's own loads nor"),

@@ -75,7 +75,7 @@ def test_an_arm_is_what_it_changes_here() -> None:
             BadInput,
             "arm x: vm.dirty_ratio=5 and vm.dirty_bytes",
         ),
-        (ArmFile(set={"net.ipv4.tcp_syncookies": 0}), Refused, "arm x: dangerous: net.ipv4.tcp_syncookies"),
+        (ArmFile(set={"net.ipv4.tcp_syncookies": 0}), Refused, "arm x sets dangerous knobs: net.ipv4.tcp_syncookies"),
     ],
 )
 def test_what_cannot_be_set_is_told_before_anything_is_written(

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frame logs of MangoHud: the CSV of every release that writes `frametime`, if it has one row per frame.
+"""Reads frame logs of MangoHud: the CSV of every release that writes `frametime`, if it has one row per frame.
 
-Columns are found by name. `frametime` was whole microseconds up to 0.6 and is milliseconds since; `fps`, its inverse,
-shows which. `elapsed` is nanoseconds since logging began. With an interval (`log_interval`, default 100 ms) each row
-is a sample: the frames between two rows are lost, and there are no frame statistics. In such a log `elapsed` does not
+ktrial finds columns by name. `frametime` was whole microseconds up to 0.6 and is milliseconds since; its inverse `fps`
+shows which. `elapsed` is nanoseconds since logging began. With an interval (`log_interval`, default 100 ms) each row is
+a sample: the log lacks the frames between two rows, so there are no frame statistics. In such a log `elapsed` does not
 advance by the row's own frame time.
 
-The first row is never used: its frame began before logging did, and a program's first frame has been seen with the
-time since the machine started. A last line without a newline was cut off and is left out.
+The first row is never used: its frame began before the log. (Some programs give their first frame the time since the
+machine started.) A last line without a newline is incomplete and is left out.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs with samples of the frame rate: MSI Afterburner (.hml), and telemetry of X-Plane as a table.
+"""Reads logs with samples of the frame rate: MSI Afterburner (.hml), and telemetry of X-Plane as a table.
 
-Afterburner writes records of comma-separated cells that begin with their kind and a time in whole seconds: `00` names
-the log, `01` the graphics card, `02` the columns, and `80` holds the values, `N/A` if nothing is drawn.
-The telemetry recorder polls X-Plane over UDP and writes the time of the current frame. Frames of a paused simulator
-are meaningless.
+Afterburner writes records of comma-separated cells. A record begins with its kind and a time in whole seconds. Kind
+`00` names the log, `01` the graphics card, `02` the columns. `80` holds the values, `N/A` if nothing is drawn.
+
+The telemetry recorder polls X-Plane over UDP and writes the time of the current frame. Frames of a paused simulator are
+meaningless.
 """
 
 from __future__ import annotations

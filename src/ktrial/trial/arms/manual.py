@@ -208,8 +208,8 @@ def signs_as_found(trial: TrialFile, facts: FactBook, kinds: Mapping[str, FactKi
         fact = facts.get(name)
         if fact is None or fact.unknown is not None:
             raise BadInput(
-                f"{name} is unknown here: {fact.unknown if fact is not None else 'it was not read'}",
-                hint="use another fact in `expect`, or none and confirm the arm yourself",
+                f"cannot read the fact {name}: {fact.unknown if fact is not None else 'it was not read'}",
+                hint="use another fact in `expect`, or remove `expect` and confirm the arm yourself",
             )
         if _is_words(kinds[name]):
             bare = [word.removeprefix(_NOT) for word in str(wanted).split()]

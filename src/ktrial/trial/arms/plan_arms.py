@@ -68,7 +68,9 @@ def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> Non
     dangerous = [one for one in plan.refusals if one.kind is Why.DANGEROUS]
     if dangerous and not allow_dangerous:
         names = ", ".join(one.address for one in dangerous)
-        raise Refused(f"arm {arm}: dangerous: {names}", hint="read `ktrial explain`, then add --yes-dangerous")
+        raise Refused(
+            f"arm {arm} sets dangerous knobs: {names}", hint="read `ktrial explain`, then add --yes-dangerous"
+        )
     named = [one for one in plan.refusals if one.origin in asked]
     if named:
         raise BadInput(
@@ -229,11 +231,15 @@ def _state(executor: Executor, name: str) -> ServiceState:
             hint="remove the service: ktrial manages services only under systemd",
         )
     if loaded != "loaded":
-        raise BadInput(f"{name} is {loaded or 'unknown'} on this machine", hint="`systemctl list-units` lists units")
+        raise BadInput(
+            f"cannot use {name}: its load state is {loaded or 'unknown'}", hint="`systemctl list-units` lists units"
+        )
     told = executor.run(Invocation(argv=("systemctl", "is-active", name), limit_s=_LIMIT_S)).raw
     state = told.stdout.decode(errors="replace").strip()
     if state not in _STATES:
-        raise BadInput(f"{name} is {state or 'in no state'} right now", hint="wait until it has started or stopped")
+        raise BadInput(
+            f"cannot use {name}: it is {state or 'in no state'} right now", hint="wait until it has started or stopped"
+        )
     return _STATES[state]
 
 

@@ -96,7 +96,9 @@ class SchedulerSeat:
         """Raise Refused if the kernel lacks sched_ext, if another scheduler uses it, or if ktrial lacks the rights."""
         state = self._texts()[STATE]
         if state is None:
-            raise Refused("this kernel has no sched_ext", hint=f"{STATE} is missing: it needs CONFIG_SCHED_CLASS_EXT")
+            raise Refused(
+                "this kernel has no sched_ext", hint=f"boot a kernel with CONFIG_SCHED_CLASS_EXT, which has {STATE}"
+            )
         if state == "enabled":
             raise Refused(
                 f"a sched_ext scheduler is in force already: {self._texts()[OPS]}", hint="stop its program or service"
@@ -104,7 +106,7 @@ class SchedulerSeat:
         if not self._executor.runs_as_root:
             raise Refused(
                 "a sched_ext scheduler needs root, and ktrial runs your programs as you",
-                hint="run it in a root shell, or have scx_loader do it: commands with  scxctl start  and  scxctl stop",
+                hint="run ktrial in a root shell, or use scx_loader: commands with  scxctl start  and  scxctl stop",
             )
 
     def _stopped(self) -> RawOutput | None:

@@ -98,8 +98,8 @@ def _refuse_of_machines(trial: TrialFile) -> None:
         raise Contradiction("a trial in guests cannot have `time`", hint="remove it; `cap` limits the number of blocks")
     if trial.design.replicate == "build" or trial.design.runs_per_visit is not None or trial.design.settle is not None:
         raise Contradiction(
-            "in guests every visit is a boot, with a run for each of `workloads`",
-            hint="use  [guest]  workloads = 3  instead of replicate, runs_per_visit and settle",
+            "cannot combine [guest] with replicate, runs_per_visit or settle",
+            hint="remove them: every visit is a boot, with as many runs as  [guest]  workloads = 3  says",
         )
 
 
@@ -107,7 +107,8 @@ def _check_words(where: str, words: tuple[str, ...]) -> None:
     for word in words:
         if not word or not word.isprintable() or word.split() != [word] or word.startswith(_PERTURBATION):
             raise BadInput(
-                f"{where}: {word!r} is not a word for a kernel command line", hint='such as  boot = ["preempt=full"]'
+                f"{where}: {word!r} is not a word for a kernel command line",
+                hint='for example  boot = ["preempt=full"]',
             )
 
 

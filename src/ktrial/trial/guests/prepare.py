@@ -190,7 +190,7 @@ def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, benchmarks: Mappin
         why = getattr(task.benchmark, "beyond_exact", None)
         if guest.mode == "exact" and why is not None:
             raise Refused(
-                f"{task.label}: an exact guest cannot measure it: {why}", hint='use  mode = "kvm"  or  "emulated"'
+                f"cannot measure {task.label} in an exact guest: {why}", hint='use  mode = "kvm"  or  "emulated"'
             )
 
 

@@ -43,7 +43,7 @@ def tools_of(tasks: Sequence[Task], executor: Executor) -> dict[str, str]:
     for name, benchmark in wanted.items():
         if found[name] is None:
             hint = install_command(benchmark.packages, package_tool(found)) or f"ktrial tools get {name}"
-            raise BadInput(f"{benchmark.name} needs {name} in its guests, which is not installed here", hint=hint)
+            raise BadInput(f"cannot run {benchmark.name} in guests: {name} is not installed here", hint=hint)
     return {name: place for name in (*wanted, _CAT) if (place := found.get(name)) is not None}
 
 
