@@ -63,8 +63,8 @@ def command(
     ktrial diagnose vmstat.log         # of `vmstat -t 1`; without -t, add --interval 1s
     ktrial diagnose --runs stock.csv monday/ tuesday/      # then: ktrial compare stock.csv tuned.csv
 
-    Make a recording with `ktrial watch -o DIR`. ktrial also reads logs of vmstat -t, sadf -j, atop and MangoHud, and the
-    tables and reclaim lines of the micro-stutter suite.
+    Make a recording with `ktrial watch -o DIR`. ktrial also reads logs of vmstat -t, sadf -j, atop and MangoHud, and
+    the tables and reclaim lines of the micro-stutter suite.
     """
     from ktrial.cli.shared.diagnose import check, offset, recording, report
     from ktrial.compare.files import write_file

@@ -167,11 +167,12 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     It measures a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`. ktrial kills a run of the
     command that takes longer than `limit`; that run has failed. With `clean_environment` the command gets only basic
-    variables of the shell. The commands of `prepare` run before each run of it. All arms have the variables of `environment`; an arm's own override them. `primary`,
-    `secondary` and the keys of `guards` are `benchmark.outcome`, or the outcome alone if that is unique. Margins are
-    relative. `baseline` says what the control is: the machine as found, or a generated profile. `ktrial blame` writes
-    `part`, the question to which this trial belongs. It also writes `screen`, which makes the trial look for the
-    responsible setting. With `guest` the visits are boots of guests, and the arms may be kernels.
+    variables of the shell. The commands of `prepare` run before each run of it. All arms have the variables of
+    `environment`; an arm's own override them. `primary`, `secondary` and the keys of `guards` are `benchmark.outcome`,
+    or the outcome alone if that is unique. Margins are relative. `baseline` says what the control is: the machine as
+    found, or a generated profile. `ktrial blame` writes `part`, the question to which this trial belongs. It also
+    writes `screen`, which makes the trial look for the responsible setting. With `guest` the visits are boots of
+    guests, and the arms may be kernels.
     """
 
     name: str
