@@ -225,13 +225,14 @@ class StackedTransactions(RuleBasedStateMachine):
             assert values(self.machine) == self._expected()
 
 
+@pytest.mark.timeout(1800)
 def test_live_values_are_always_those_of_the_layers(fault_agent: Path) -> None:
     StackedTransactions.agent = fault_agent
     quiet = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
     run_state_machine_as_test(
         StackedTransactions,
         settings=settings(
-            max_examples=300 if IS_LONG else 6, stateful_step_count=25, deadline=None, suppress_health_check=quiet
+            max_examples=200 if IS_LONG else 6, stateful_step_count=25, deadline=None, suppress_health_check=quiet
         ),
     )
 
@@ -254,6 +255,7 @@ def stacked(fault_agent: Path, memory_path: Path) -> Machine:
     return machine
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("owner", [1, 2])
 @pytest.mark.parametrize("kind", ["kill", "power"])
 def test_an_end_below_others_that_is_killed_anywhere_is_finished(
