@@ -446,7 +446,9 @@ mod tests {
         )
         .unwrap();
         for before in [None, Some("# shown\n")] {
-            before.map(|text| std::fs::write(&path, text).unwrap());
+            if let Some(text) = before {
+                std::fs::write(&path, text).unwrap();
+            }
             let journaled = olds(&root, 0, &step).unwrap();
             assert!(unedited(&root, &step, journaled.first()).is_ok());
             std::fs::write(&path, "# edited\n").unwrap();
