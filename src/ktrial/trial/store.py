@@ -75,7 +75,7 @@ class StoredTrials:
             raise BadInput(f"{len(found)} trials begin with {name!r}", hint=f"write more of the name: {some}")
         every = [one.trial for one in self.all()]
         if name is None or not every:
-            raise BadInput("the store has no trials yet", hint="`ktrial try vm.swappiness=10` runs one")
+            raise BadInput("no trials yet", hint="`ktrial try vm.swappiness=10` runs one")
         raise UnknownName("trial", name, every, hint="`ktrial trial list` lists them")
 
     def profiles(self, suite: str, machine: str) -> tuple[NoiseProfile, ...]:
