@@ -75,7 +75,7 @@ def command(
     from ktrial.watch.diagnosis.text import diagnoses_text
 
     if frames_began is not None and isnan(frames_began):
-        raise BadInput("--frames-began: expected seconds since 1970, got 'nan'", hint="write the output of `date +%s`")
+        raise BadInput("--frames-began: expected seconds since 1970, got 'nan'", hint="give them as `date +%s` does")
     check(output, runs, {"--label": label, "--below-fps": below_fps}, len(recordings), force=force)
     limit_s = None if limit is None else seconds(limit, "--limit")
     interval_s = None if interval is None else seconds(interval, "--interval")
