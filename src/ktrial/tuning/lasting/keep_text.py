@@ -15,7 +15,7 @@ from ktrial.tuning.plans.model import Change
 
 _NEWS = {
     "modprobe.d": "an initramfs may hold its own copy: rebuild it if the module loads from there",
-    "grub.d": "grub-mkconfig makes GRUB's menu anew; the arguments count from the next boot on",
+    "grub.d": "grub-mkconfig writes GRUB's menu again; the arguments count from the next boot on",
 }
 
 
