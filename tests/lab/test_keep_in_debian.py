@@ -154,6 +154,8 @@ def assert_kept_and_undone(guest: DebianGuest, words: tuple[str, ...], values: t
     assert_live(guest, *values)
     status, found = drift(guest)
     assert (status, {one["state"] for one in found.values()}) == (0, {"live"}), found
+    verified = ktrial(guest, "verify")
+    assert verified.status == 0, verified.out
     undone = ktrial(guest, "keep", "--undo", "--yes")
     assert undone.status == 0, undone.out + undone.err
     assert listing(guest) == files

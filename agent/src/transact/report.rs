@@ -145,7 +145,10 @@ fn look(context: &Context, transaction: &Transaction, index: usize) -> Option<St
         .steps()
         .get(index)
         .filter(|_| transaction.is_in_place(index))?;
-    let over = !transaction.is_open() || !(transaction.this_boot || step.is_persistent());
+    // Beside a file, a value of a transaction is one that the file sets again at every boot.
+    let is_kept = transaction.steps().iter().any(|one| matches!(one, Step::File(_)));
+    let lasts = transaction.this_boot || step.is_persistent() || is_kept;
+    let over = !(transaction.is_open() && lasts);
     let applied = transaction
         .applied
         .as_ref()

@@ -86,6 +86,14 @@ def test_next_boot_leaves_the_live_values_alone(machine: FakeRoot) -> None:
     assert [one["state"] for one in machine.run("drift", "--json").json["settings"]] == ["live"]
 
 
+@pytest.mark.parametrize("value, status", [("10", 0), ("33", 3)])
+def test_verify_reads_kept_values_after_a_reboot(machine: FakeRoot, value: str, status: int) -> None:
+    assert machine.run("keep", "vm.swappiness=10", "--yes").status == 0
+    reboot(machine, {"/proc/sys/vm/swappiness": f"{value}\n"})
+    assert machine.run("verify").status == status
+    assert machine.run("drift").status == status
+
+
 def test_another_value_replaces_the_kept_one_in_one_transaction(machine: FakeRoot) -> None:
     before = tree(machine)
     machine.run("keep", *WORDS, "--yes")
