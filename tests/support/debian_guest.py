@@ -198,10 +198,17 @@ class DebianGuest:
         self._port: socket.socket | None = None
 
     def __enter__(self) -> DebianGuest:
-        self.boot()
+        try:
+            self.boot()
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end()
+
+    def _end(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
