@@ -149,7 +149,9 @@ def test_a_class_has_its_name_alone() -> None:
 MOST, MOST_OF_A_VERB, MOST_OF_A_FUNCTION = 500, 170, 60
 #: A module that is one thing may have so many, if it stands here with the reason.
 MOST_OF_ONE_THING = 600
-LONGER: dict[str, str] = {}
+LONGER: dict[str, str] = {
+    "agent/src/transact/undo.rs": "one type with the kinds of old values that it restores",
+}
 
 
 def lines_by_place() -> dict[str, tuple[int, int]]:

@@ -59,6 +59,14 @@ prepare_option = click.option(
     metavar="COMMAND",
     help="Command to run before each run of CMD, unmeasured, such as 'make clean'. Repeatable.",
 )
+warmup_option = click.option(
+    "--warmup",
+    type=click.IntRange(0, 1000),
+    default=0,
+    metavar="N",
+    help="Run CMD N times first; these runs do not count.",
+)
+limit_option = click.option("--limit", metavar="TIME", help="Kill a run of CMD after TIME.  [1h]")
 guard_option = click.option(
     "--guard",
     "guards",

@@ -35,7 +35,7 @@ SHAPES: dict[str, type[msgspec.Struct]] = {
     "recover": RevertReply,
 }
 #: Fields that no reply of the golden session has: of leases that run, of what is unsettled, of agents that are lost.
-SELDOM = {"unfinished", "left_alone", "left_ms", "deadline_unix_ms", "seconds", "traces", "file"}
+SELDOM = {"unfinished", "left_alone", "left_ms", "deadline_unix_ms", "seconds", "sources", "traces", "file"}
 
 
 def replies() -> Iterator[tuple[str, dict[str, Any]]]:

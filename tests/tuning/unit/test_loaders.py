@@ -122,7 +122,7 @@ def keep(*refusals: Refusal, kept: Any = None, **grounds: Any) -> Any:
 def test_a_loader_that_cannot_be_written_leaves_only_the_arguments_out() -> None:
     found = keep(refused("boot:threadirqs", "on"), no_loader=NoLoader("it boots x", "grubby"))
     assert not found.files
-    (one,) = found.unkept
+    (one,) = found.left_out
     assert (one.reason, "--to grubby" in one.hint) == ("it boots x", True)
 
 

@@ -438,3 +438,21 @@ def programs_here(app: App, names: Iterable[str]) -> dict[str, str | None]:
         return executor.programs(names)
     finally:
         executor.close()
+
+
+def finish_bench(app: App, result: Result, records: Sequence[RunRecord], output: Path | None, *, as_json: bool) -> int:
+    from ktrial.bench.text import findings_text, holes_text, summary_text
+    from ktrial.kit.tables import columns
+
+    if output is not None:
+        write_result(output, result, records)
+    if not as_json and result.summaries:
+        sys.stdout.write(summary_text(result.summaries, width=columns()))
+        sys.stdout.flush()
+    sys.stderr.write(findings_text(result.findings, width=columns()))
+    holes = [(hole.benchmark, hole.why, hole.next) for hole in result.holes]
+    sys.stderr.write(holes_text(result.wanted, result.complete, holes, width=columns()))
+    if result.interrupted:
+        count = "1 run is" if len(records) == 1 else f"{len(records)} runs are"
+        return app.end_interrupted(f"{count} saved in {result.where}")
+    return 1 if holes else 0

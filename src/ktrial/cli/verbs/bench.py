@@ -3,38 +3,37 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import measurable_names
-from ktrial.cli.options import json_option, metric_option, output_option, prepare_option, seconds
+from ktrial.cli.options import (
+    json_option,
+    limit_option,
+    metric_option,
+    output_option,
+    prepare_option,
+    seconds,
+    warmup_option,
+)
 from ktrial.cli.shared.bench import (
     BenchProgress,
     TakesSettle,
     check_output,
     choose,
+    finish_bench,
     limits_of,
     list_benchmarks,
     order_of,
     own_words,
     refuse_around,
-    write_result,
 )
 from ktrial.cli.shared.command_environment import clean_env_option, env_option, named_variables
 from ktrial.cli.shared.command_steps import prepare_steps
 from ktrial.kit.errors import BadInput, Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ktrial.bench.events import Result
-    from ktrial.bench.record import RunRecord
-
-EXIT_PARTIAL = 1
 
 
 @click.command(cls=TakesSettle, short_help="Measure a suite of benchmarks or any command.")
@@ -61,16 +60,10 @@ EXIT_PARTIAL = 1
 )
 @metric_option
 @prepare_option
-@click.option(
-    "--warmup",
-    type=click.IntRange(0, 1000),
-    default=0,
-    metavar="N",
-    help="Run CMD N times first; these runs do not count.",
-)
+@warmup_option
 @env_option
 @clean_env_option
-@click.option("--limit", metavar="TIME", help="Kill a run of CMD after TIME.  [1h]")
+@limit_option
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**63 - 1),
@@ -136,13 +129,13 @@ def command(
         return list_benchmarks(app, tools, as_json)
     if tools is not None and words is not None:
         raise BadInput("cannot combine --tools with a command after --", hint="leave out --tools")
+    before = {"steps": prepare_steps(options.pop("prepare")), "warm_ups": options.pop("warmup")}
     environment = named_variables(variables)
     limit_s = None if limit is None else seconds(limit, "--limit")
-    before = {"steps": prepare_steps(options.pop("prepare")), "warm_ups": options.pop("warmup")}
     chosen, benchmarks = choose(app, suite, words, metrics, limit_s, clean=clean_env, **before)
-    chosen = with_parameters(chosen, benchmarks, given)
     if not app.may_run_trials:
         raise Refused("benchmarks run on machines, not in folders", hint="leave out --machine-root")
+    chosen = with_parameters(chosen, benchmarks, given)
     exact = app.host is not None and app.host.is_exact
     if exact:
         refuse_around(chosen, {"--when-idle": when_idle, "--settle": settle is not None, "--gate": bool(gates)})
@@ -154,25 +147,6 @@ def command(
     facts = executor.facts()
     order = order_of(app, chosen, benchmarks, facts, gates=gates, environment=environment, **options)
     around = None if exact else surroundings(app, chosen, order, when_idle=when_idle, settle_s=settle_s)
-    listen = BenchProgress(as_json=as_json)
-    with app.interrupts, listen:
+    with app.interrupts, BenchProgress(as_json=as_json) as listen:
         result, records = measure(order, executor, app.run_store, app.clock, facts, listen, around)
-    return _finish(app, result, records, output, as_json=as_json)
-
-
-def _finish(app: App, result: Result, records: Sequence[RunRecord], output: Path | None, *, as_json: bool) -> int:
-    from ktrial.bench.text import findings_text, holes_text, summary_text
-    from ktrial.kit.tables import columns
-
-    if output is not None:
-        write_result(output, result, records)
-    if not as_json and result.summaries:
-        sys.stdout.write(summary_text(result.summaries, width=columns()))
-        sys.stdout.flush()
-    sys.stderr.write(findings_text(result.findings, width=columns()))
-    holes = [(hole.benchmark, hole.why, hole.next) for hole in result.holes]
-    sys.stderr.write(holes_text(result.wanted, result.complete, holes, width=columns()))
-    if result.interrupted:
-        count = "1 run is" if len(records) == 1 else f"{len(records)} runs are"
-        return app.end_interrupted(f"{count} saved in {result.where}")
-    return EXIT_PARTIAL if holes else 0
+    return finish_bench(app, result, records, output, as_json=as_json)

@@ -22,6 +22,8 @@ from ktrial.cli.options import (
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ktrial.agent.session import AgentSession
     from ktrial.cli.shared.kept_state import KeptState
     from ktrial.tuning.lasting.model import KeepPlan
@@ -73,16 +75,11 @@ def command(
     from ktrial.cli.shared.security_words import confirm_guarded
     from ktrial.tuning.lasting.keep_plan import wire_keep
 
-    if undo and accept:
-        raise BadInput("cannot combine --undo with --accept", hint="leave out one of them")
     if watch_drift:
         from ktrial.cli.shared.drift_timer import watch
 
         return watch(app, words, undo=undo, dry_run=dry_run, yes=yes, as_json=as_json)
-    if not words and not undo and not accept:
-        raise BadInput(
-            "nothing to keep", hint="name a trial, a profile or a setting; `ktrial drift` shows what is kept"
-        )
+    _check_words(words, undo=undo, accept=accept)
     purpose = "undoing what is kept" if undo else f"keeping {' '.join(words) or 'what changed in profiles'}"
     session = app.root_session(purpose)
     state = read_kept(app, session, to_write=not undo)
@@ -106,6 +103,15 @@ def command(
 
         must_agree("Write?")
     return _carry_out(app, session, keep, plan, as_json=as_json)
+
+
+def _check_words(words: Sequence[str], *, undo: bool, accept: bool) -> None:
+    if undo and accept:
+        raise BadInput("cannot combine --undo with --accept", hint="leave out one of them")
+    if not words and not undo and not accept:
+        raise BadInput(
+            "nothing to keep", hint="name a trial, a profile or a setting; `ktrial drift` shows what is kept"
+        )
 
 
 def _plan(
