@@ -57,7 +57,7 @@ prepare_option = click.option(
     "--prepare",
     multiple=True,
     metavar="COMMAND",
-    help="Command to run before each run of CMD, unmeasured, such as 'make clean'. Repeatable.",
+    help="Command to run before each run of CMD, not measured, such as 'make clean'. Repeatable.",
 )
 warmup_option = click.option(
     "--warmup",
@@ -111,7 +111,7 @@ security_option = click.option(
     "--yes-security",
     multiple=True,
     metavar="WORD",
-    help="Kernel argument to keep although it weakens the machine. Repeatable.",
+    help="Kernel argument to keep even though it weakens security. Repeatable.",
 )
 
 anyway_option = click.option("--anyway", is_flag=True, help="Start even if the noise is too high to detect the effect.")

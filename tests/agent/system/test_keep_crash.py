@@ -17,18 +17,18 @@ from tests.support.tree import FakeRoot
 # With the other tests of an agent that dies: one worker builds it once.
 pytestmark = pytest.mark.xdist_group("machine")
 
-#: So many that there are as many steps to die at.
-DISKS = 330 if IS_LONG else 40
+#: The plans, by the number of disks that they set: the more, the more steps to die at.
+DISKS = range(40, 80, 4) if IS_LONG else (40,)
 KILLS = 2000 if IS_LONG else 200
 WORDS = ("vm.swappiness=10", "vm.page-cluster=0", "thp:enabled=always", "queue:scheduler@*=kyber")
 
 
-def kept_machine(agent: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+def kept_machine(agent: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, disks: int) -> Machine:
     """A fake machine, and the plan that the head makes to keep settings of three kinds."""
     monkeypatch.setenv("HOME", str(folder))
     root = FakeRoot(folder / "root")
     root.write("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
-    for number in range(DISKS):
+    for number in range(disks):
         root.write(f"/sys/block/sd{number}/queue/scheduler", "[none] mq-deadline kyber\n")
     root.write("/etc/tmpfiles.d/own.conf", "")
     root.write("/etc/udev/udev.conf", "")
@@ -42,9 +42,10 @@ def kept_machine(agent: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def spread(points: int) -> list[int]:
-    """Return as many steps to die at, evenly from the first to the last."""
-    assert points >= KILLS
-    return sorted({1 + (points - 1) * at // (KILLS - 1) for at in range(KILLS)})
+    """Return the plan's share of the steps to die at, evenly from the first to the last."""
+    share = KILLS // len(DISKS)
+    assert points >= share
+    return sorted({1 + (points - 1) * at // (share - 1) for at in range(share)})
 
 
 def settled(machine: Machine, start: Tree, after: Tree) -> bool:
@@ -55,11 +56,12 @@ def settled(machine: Machine, start: Tree, after: Tree) -> bool:
     return is_after
 
 
+@pytest.mark.parametrize("disks", DISKS)
 @pytest.mark.parametrize("kind", ["kill", "power"])
 def test_keep_killed_anywhere_is_wholly_done_or_not_at_all(
-    fault_agent: Path, memory_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    fault_agent: Path, memory_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, disks: int
 ) -> None:
-    machine = kept_machine(fault_agent, memory_path, monkeypatch)
+    machine = kept_machine(fault_agent, memory_path, monkeypatch, disks)
     start = content(machine.root)
     points = machine.points("apply", str(machine.plan))
     after = content(machine.root)
@@ -73,11 +75,12 @@ def test_keep_killed_anywhere_is_wholly_done_or_not_at_all(
     assert complete <= 3
 
 
+@pytest.mark.parametrize("disks", DISKS)
 @pytest.mark.parametrize("kind", ["kill", "power"])
 def test_keep_undo_killed_anywhere_is_finished(
-    fault_agent: Path, memory_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    fault_agent: Path, memory_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, disks: int
 ) -> None:
-    machine = kept_machine(fault_agent, memory_path, monkeypatch)
+    machine = kept_machine(fault_agent, memory_path, monkeypatch, disks)
     start = content(machine.root)
     machine.succeed("apply", str(machine.plan))
     after = content(machine.root)

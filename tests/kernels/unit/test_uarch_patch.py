@@ -185,7 +185,7 @@ def test_what_fits_no_shape_is_refused_with_a_reason(shape: str, path: str, old:
 @pytest.mark.parametrize(
     "old, new, said",
     [
-        ("-march=znver3", "-march=znver2", "differ from those that this version of ktrial adds"),
+        ("-march=znver3", "-march=znver2", "another version of ktrial added it"),
         ("# ktrial-uarch: end\n", "", "begins but never ends"),
         ("# ktrial-uarch: begin\n", "", "ends but never began"),
     ],

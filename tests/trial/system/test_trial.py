@@ -409,7 +409,7 @@ def test_a_full_disk_ends_the_trial_puts_back_and_keeps_what_was_recorded(home: 
         (
             ("vm.swappiness=10", "--metric", "value_ms:lower=x([0-9]+)", *QUICK, "--", "echo", "1"),
             1,
-            "fails in a warm-up run of control",
+            "failed in a warm-up run of control",
         ),
         (("vm.swappiness=10", *QUICK, *READS[:2], "--", "no-such-program"), 2, "no-such-program"),
     ],

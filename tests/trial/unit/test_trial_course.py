@@ -164,7 +164,7 @@ def test_warm_ups_go_on_until_two_are_alike_but_not_for_ever() -> None:
 
 def test_a_benchmark_that_fails_at_once_is_said_before_anything_is_changed() -> None:
     trial = Trial(lambda block, arm: b"nonsense")
-    with pytest.raises(BadRun, match="the benchmark fails in a warm-up run of control"):
+    with pytest.raises(BadRun, match="the benchmark failed in a warm-up run of control"):
         trial.run()
     assert trial.machine.history == []
 

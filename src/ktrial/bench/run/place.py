@@ -70,5 +70,5 @@ def _writing(path: Path) -> Iterator[None]:
     except OSError as error:
         raise KtrialError(
             f"cannot write {path}: {error.strerror}",
-            hint="free some space, or set XDG_STATE_HOME to a folder that you may write",
+            hint="free some space, or set XDG_STATE_HOME to a folder that you can write to",
         ) from None

@@ -36,7 +36,7 @@ from ktrial.cli.options import json_option, write_answer
 @click.option(
     "--build", "builds", multiple=True, metavar="COMMAND", help="Build command to run instead of make. Repeatable."
 )
-@click.option("--image", metavar="PATH", help="Path in the tree of the kernel image that the build writes.")
+@click.option("--image", metavar="PATH", help="Kernel image that the build writes, relative to the tree.")
 @click.option(
     "--build-limit", default="2h", show_default=True, metavar="TIME", help="Time limit of each build command."
 )

@@ -157,8 +157,8 @@ def make_reverse(files: Mapping[str, str], targets: Sequence[Target]) -> UarchPa
     for path, text in patch.after.items():
         if files[path] != text:
             raise Refused(
-                f"{path}: the lines between the marks differ from those that this version of ktrial adds",
-                hint="remove them with the patch file that added them: patch -p1 -R",
+                f"cannot remove the patch from {path}: another version of ktrial added it, or somebody edited it",
+                hint="reverse the patch file that was applied: patch -p1 -R < FILE",
             )
     return UarchPatch(patch.tree, patch.after, patch.before)
 

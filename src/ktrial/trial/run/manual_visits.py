@@ -161,7 +161,8 @@ def refuse_other_kernel(stored: StoredTrial, due: Due, records: Sequence[RunReco
             continue
         if None not in (now, where.kernel_release) and where.kernel_release != now:
             raise Refused(
-                f"{due.place} ran on kernel {where.kernel_release} in block {where.block}, but now {now} runs",
+                f"{due.place} ran on kernel {where.kernel_release} in block {where.block},"
+                f" but the running kernel is {now}",
                 hint="boot that kernel, or start a new trial",
             )
 

@@ -200,8 +200,8 @@ class MachineVisits:
             told = measurements_of(records).get(protocol.primary)
             if told is None or failure is not None:
                 raise BadRun(
-                    f"the benchmark fails in a warm-up run of {arm}: {failure or f'it gives no {protocol.primary}'}",
-                    hint="`ktrial bench` shows its output",
+                    f"the benchmark failed in a warm-up run of {arm}: {failure or f'it gave no {protocol.primary}'}",
+                    hint="run it with `ktrial bench` to see its output",
                 )
             scores.append(score(told, rule))
             if len(scores) < WARM_WITHOUT_PROFILE:

@@ -29,7 +29,7 @@ _STRIP = 60
 #: Most episodes that are listed.
 SHOWN_EPISODES = 10
 #: Headers of the table of aggressors.
-AGGRESSORS = ("grew before stutters", "", "in the 10 s before", "in any 10 s")
+AGGRESSORS = ("grew before stutters", "", "in the 10 s before", "on average")
 
 #: The note below recordings that are shown side by side.
 CAUTION = (

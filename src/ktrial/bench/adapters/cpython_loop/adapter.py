@@ -73,7 +73,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         raise BadRun(f"expected CPython as python3, got {run.implementation}")
     if run.results != (_RESULT,):
         found = ", ".join(str(result) for result in run.results)
-        raise BadRun(f"expected the result {_RESULT}, got {found}: this machine or its Python computes wrongly")
+        raise BadRun(f"expected the result {_RESULT}, got {found}: this machine or its Python miscalculates")
     loops = whole(parameters, "loops")
     if len(run.times_ns) != loops:
         raise BadRun(f"asked for {loops} loops, but {len(run.times_ns)} were timed")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--apply", "mode", flag_value="apply", help="Apply the patch to the tree.")
 @click.option("--reverse", "mode", flag_value="reverse", help="Remove the patch from the tree.")
 @click.option("--check", "mode", flag_value="check", help="Show the tree's version and whether ktrial can patch it.")
-@click.option("--verify", "target", metavar="TARGET", help="With --apply: then check that the tree builds for TARGET.")
+@click.option("--verify", "target", metavar="TARGET", help="With --apply, also check that the tree builds for TARGET.")
 @click.option("--cc", metavar="PROGRAM", default="gcc", show_default=True, help="Compiler for --verify.")
 @json_option
 @click.pass_obj
