@@ -182,10 +182,13 @@ class App:
         catalog, names = self.catalog, []
         for word in words:
             name = word
-            if is_file_name(word):
+            if is_file_name(word) or (not self._is_known(word) and Path(word).is_file()):
                 catalog, name = with_profile_file(catalog, Path(word))
             names.append(name)
         return catalog, tuple(names)
+
+    def _is_known(self, word: str) -> bool:
+        return "=" in word or word in self.catalog.profiles or word in self.catalog.knobs
 
     @cached_property
     def user_session(self) -> AgentSession:

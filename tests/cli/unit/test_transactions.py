@@ -99,6 +99,15 @@ def test_bad_input_is_told_before_root_is_asked_for(machine: FakeRoot, monkeypat
         assert (ran.status, said in ran.err) == (2, True), ran.err
 
 
+def test_a_file_of_this_folder_needs_no_path(
+    machine: FakeRoot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tweaks.txt").write_text("vm.swappiness=10\necho never > /sys/kernel/mm/ksm/run\n")
+    ran = machine.run("plan", "tweaks.txt")
+    assert (ran.status, "`ktrial profile import tweaks.txt -o " in ran.err) == (2, True), ran.err
+
+
 def test_a_resolved_plan_is_applied_by_hand(machine: FakeRoot, tmp_path: Path) -> None:
     resolved = machine.run("plan", "vm.swappiness=10", "kernel.sched_child_runs_first=1", "--json").json
     assert resolved["refusals"]

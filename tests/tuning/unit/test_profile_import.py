@@ -108,6 +108,19 @@ def test_every_golden_text_loads_or_says_why_not(catalog: Catalog, case: Path) -
     check_profile(loaded, Catalog(catalog.knobs, {loaded.name: loaded}, catalog.kinds, catalog.sources))
 
 
+def test_a_list_that_mixes_formats_loses_no_line(catalog: Catalog) -> None:
+    lines = (
+        "vm.swappiness=10",
+        "vm.dirty_ratio = 5",
+        "echo never > /sys/kernel/mm/transparent_hugepage/enabled",
+        "mitigations=off",
+    )
+    imported = import_profile("\n".join(lines).encode(), "tweaks.txt", catalog)
+    assert (imported.sniffed.format, imported.unread, imported.unknown) == ("list", (), ())
+    names = [one.knob for one in imported.profile.setting]
+    assert names == ["vm.swappiness", "vm.dirty_ratio", "thp:enabled", "boot:mitigations"]
+
+
 def test_unknown_knobs_come_with_near_names(catalog: Catalog) -> None:
     imported = import_profile(b"vm.page_cluster = 0\nvm.swappiness = 1\nvm.nonsense = 3\n", "x.conf", catalog)
     assert [item.line_number for item in imported.unknown] == [1, 3]

@@ -49,6 +49,8 @@ def refuse(app: App, found: Comparison) -> None:
         met = [contrast for contrast in contrasts if contrast.verdict == verdict]
         if met:
             raise GuardTripped(f"{len(met)} verdict{'s'[: len(met) != 1]} {verdict}: {met[0].sentence}")
+    if app.fail_on and any(one.verdict == "different" for one in contrasts) and "different" not in app.fail_on:
+        app.say("--fail-on passed over `different`: the data cannot say what caused it; add `different` to fail on it")
     primary = [contrast for outcome in found.outcomes if outcome.role == "primary" for contrast in outcome.judged]
     asked = primary or contrasts
     if app.fail_on and asked and all(contrast.verdict == "not comparable" for contrast in asked):

@@ -173,7 +173,10 @@ def _primary(trial: TrialFile, found: Sequence[OutcomeCandidate]) -> str:
     if len(headlines) == 1:
         return headlines[0]
     listed = ", ".join(headlines[:8])
-    raise BadInput("the protocol names no primary outcome", hint=f"set primary to one of: {listed}")
+    raise BadInput(
+        "the protocol names no primary outcome",
+        hint=f"add --primary OUTCOME, or `primary` to the file, with one of: {listed}",
+    )
 
 
 def _refuse_single(primary: str, found: Sequence[OutcomeCandidate]) -> str:

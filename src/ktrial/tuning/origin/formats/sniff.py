@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from typing import Literal
@@ -20,7 +21,7 @@ from ktrial.tuning.origin.formats import (
     udev,
     zram_generator,
 )
-from ktrial.tuning.origin.formats.lines import LONGEST_LINE_BYTES, FileReading
+from ktrial.tuning.origin.formats.lines import LONGEST_LINE_BYTES, FileReading, ForeignFormatError
 
 Format = Literal[
     "sysctl.d", "udev", "tuned", "shell", "command-line", "modprobe.d", "tmpfiles.d", "zram-generator", "list"
@@ -67,6 +68,7 @@ _BY_LINE: tuple[tuple[str, Format, str], ...] = (
     (r"[wfdDLcb][!+=~^-]*\s+/\S+\s+\S+\s+\S+\s+\S+\s+\S+", "tmpfiles.d", "has a line of a type and a path"),
     (r'[A-Z]+(?:\{[^}]*\})?\s*[=!:+]=?\s*".*(?:ATTR|SYSCTL)\{', "udev", "has a rule that sets ATTR{} or SYSCTL{}"),
 )
+_COMMANDS, _SYSCTLS = "has commands that set values", "most lines are key = value with a sysctl name"
 _SHELL_LINE = re.compile(
     r"(?:sudo\s+)?(?:sysctl\s|echo\s.*>|echo\s.*\|\s*(?:sudo\s+)?tee\s|printf\s.*>|write\s+/|for\s+\w+\s+in\s|if\s|fi$|done$)"
 )
@@ -91,9 +93,9 @@ def sniff(name: str, data: str | bytes) -> Sniffed:
     shells = sum(1 for line in content if _SHELL_LINE.match(line))
     sysctls = sum(1 for line in content if _SYSCTL_LINE.fullmatch(line))
     if sysctls * 2 >= len(content) > 0 and not (prose or markdown or shells):
-        return Sniffed("sysctl.d", "most lines are key = value with a sysctl name")
+        return Sniffed("sysctl.d", _SYSCTLS)
     if shells and not prose and not markdown:
-        return Sniffed("shell", "has commands that set values")
+        return Sniffed("shell", _COMMANDS)
     if len(content) == 1 and not (sysctls or markdown or prose) and _BOOT_LINE.match(content[0]):
         return Sniffed("command-line", "is one line of words as on a kernel command line")
     return Sniffed("list", "format not recognised, treated as free text")
@@ -108,5 +110,14 @@ def _is_prose(line: str) -> bool:
 
 
 def read(data: str | bytes, file: str, as_format: Format | None = None) -> tuple[FileReading, Sniffed]:
-    sniffed = sniff(file, data) if as_format is None else Sniffed(as_format, "from --format")
-    return READERS[sniffed.format](data, file), sniffed
+    if as_format is not None:
+        return READERS[as_format](data, file), Sniffed(as_format, "from --format")
+    sniffed = sniff(file, data)
+    reading = READERS[sniffed.format](data, file)
+    if sniffed.reason in {_COMMANDS, _SYSCTLS} and reading.unread:
+        # Lists from the web mix commands, sysctls and kernel arguments.
+        with contextlib.suppress(ForeignFormatError):
+            as_list = READERS["list"](data, file)
+            if len(as_list.assignments) > len(reading.assignments) and len(as_list.unread) < len(reading.unread):
+                return as_list, Sniffed("list", "has lines of several formats")
+    return reading, sniffed
