@@ -61,7 +61,7 @@ _LIMIT_BYTES = 1 << 20
 )
 @click.option("--placebo", is_flag=True, help="Also try the baseline against itself, to show what chance does.")
 @guest_options
-@click.option("--margin", metavar="SHARE", help="Differences below this do not matter.  [2 %; p95 5 %, p99 10 %]")
+@click.option("--margin", metavar="SHARE", help="Call differences below this equivalent.  [2 %; p95 5 %, p99 10 %]")
 @click.option(
     "--cap",
     type=click.IntRange(7),

@@ -70,8 +70,10 @@ build_options = with_options(
     click.option("--cc", metavar="PROGRAM", help="Compiler for all kernels.  [gcc]"),
 )
 designed_options = with_options(
-    click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Smallest effect worth finding."),
-    click.option("--margin", metavar="SHARE", help="Differences below this do not matter.  [2 %; p95 5 %, p99 10 %]"),
+    click.option(
+        "--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size."
+    ),
+    click.option("--margin", metavar="SHARE", help="Call differences below this equivalent.  [2 %; p95 5 %, p99 10 %]"),
     budget_option,
     click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]"),
     click.option("--time", "time_", metavar="TIME", help="Time limit of the trial."),

@@ -32,8 +32,8 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     type=click.Choice(["better", "worse", "either"]),
     help="Known effect of all settings together.  [a trial measures it first]",
 )
-@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Smallest effect worth finding.")
-@click.option("--margin", metavar="SHARE", help="Differences below this do not matter.  [2 %; p95 5 %, p99 10 %]")
+@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size.")
+@click.option("--margin", metavar="SHARE", help="Call differences below this equivalent.  [2 %; p95 5 %, p99 10 %]")
 @click.option(
     "--budget",
     type=click.IntRange(7, 60),

@@ -38,8 +38,8 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @clean_env_option
 @click.option("--primary", metavar="OUTCOME", help="Outcome that decides the trial.")
 @guard_option
-@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Smallest effect worth finding.")
-@click.option("--margin", metavar="SHARE", help="Differences below this do not matter.  [2 %; p95 5 %, p99 10 %]")
+@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size.")
+@click.option("--margin", metavar="SHARE", help="Call differences below this equivalent.  [2 %; p95 5 %, p99 10 %]")
 @budget_option
 @click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]")
 @click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.")
