@@ -55,6 +55,7 @@ fn a_revert_takes_the_newest_or_all_or_what_is_newer_or_one() {
         (json!({"to": 0}), vec![3, 2, 1], ["60\n", "NO_A B\n"]),
         (json!({"to": 1}), vec![3, 2], ["10\n", "NO_A B\n"]),
         (json!({"to": 3}), vec![], ["30\n", "A\n"]),
+        (json!({"only": 1}), vec![1], ["30\n", "A\n"]),
         (json!({"only": 2}), vec![2], ["30\n", "NO_A B\n"]),
         (json!({"only": 3}), vec![3], ["10\n", "A\n"]),
     ] {
@@ -70,19 +71,27 @@ fn a_revert_takes_the_newest_or_all_or_what_is_newer_or_one() {
 }
 
 #[test]
-fn a_revert_of_one_below_another_or_of_none_is_refused() {
-    let (machine, mut session) = three();
+fn a_revert_of_a_file_below_another_is_refused() {
+    let machine = Machine::new();
+    let mut session = Session::start(&machine, "root");
+    apply(&mut session, &[file(Some("10"))]);
+    apply(&mut session, &[file(Some("30"))]);
     let covered = session.error("revert", json!({"select": {"only": 1}}));
     let message = covered["message"].as_str().unwrap();
     assert!(
-        message.contains("transaction 3 is newer and also changes"),
+        message.contains("transaction 2 is newer and also changes"),
         "{message}"
     );
     let hint = covered["hint"].as_str().unwrap();
     assert!(
-        hint.contains("revert transaction 3 first, or all newer than 0"),
+        hint.contains("revert transaction 2 first, or all newer than 0"),
         "{hint}"
     );
+}
+
+#[test]
+fn a_revert_of_none_is_refused() {
+    let (machine, mut session) = three();
     for select in [json!({"only": 4}), json!({"to": 4})] {
         let missing = session.error("revert", json!({ "select": select }));
         assert_eq!(missing["kind"], "not-found");
