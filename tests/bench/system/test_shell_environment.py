@@ -123,6 +123,8 @@ def test_all_that_start_a_command_of_the_users_have_both_options() -> None:
     names = [path.stem for path in (ROOT / "src/ktrial/cli/verbs").glob("*.py") if path.stem != "__init__"]
     verbs = [import_module(f"ktrial.cli.verbs.{name}").command for name in names]
     found = {verb.callback.__module__: verb for verb in verbs if isinstance(verb, TakesCommand)}
+    # It measures nothing: its command runs as in the shell.
+    del found["ktrial.cli.verbs.with"]
     assert len(found) == 7
     for name, verb in found.items():
         options = {option for parameter in verb.params for option in parameter.opts}

@@ -196,7 +196,11 @@ def test_bad_input_is_answered(place: Path, argv: tuple[str, ...], said: str) ->
             "list.toml: [[claim]] 2: cannot read the claim 'much'",
         ),
         (TABLE, "[[claim]]\nsays = 'zebra -5%'\n", "list.toml: [[claim]] 1: unknown outcome: 'zebra'"),
-        ((), "[[change]]\nwhat='x'\nfrom='0'\nto='5'\nsays='-5%'\n", "list.toml: [[change]] 1: 0: a ratio needs"),
+        (
+            (),
+            "[[change]]\nwhat='x'\nfrom='0'\nto='5'\nsays='-5%'\n",
+            "list.toml: [[change]] 1: 0: cannot compute a ratio",
+        ),
     ],
 )
 def test_a_bad_claim_of_a_file_is_named_with_its_place(

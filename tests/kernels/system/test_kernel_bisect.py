@@ -122,7 +122,7 @@ def test_what_cannot_be_bisected_is_said_before_anything_is_built(
 def test_what_is_missing_is_asked_for(tree: Path, tmp_path: Path) -> None:
     ends = ["HEAD~1", "HEAD", "--tree", str(tree)]
     for arguments, said in (
-        (["--outcome", "wakeup.p99_ns"], "add --config FILE, or --build COMMAND"),
+        (["--outcome", "wakeup.p99_ns"], ", or --build COMMAND and --image PATH"),
         (["--outcome", "wakeup.p99_ns", "--build", "true"], "--build requires --image"),
         (
             ["--outcome", "wakeup", "--build", "true", "--image", "x"],

@@ -53,7 +53,7 @@ def fill(path: Path, label: str = "stock") -> None:
         "20261121T1",
         argv=["/usr/bin/perf", "bench", "a b"],
         measurements=[TIME],
-        notes=["doubt"],
+        notes=["energy of package-0 is unknown: doubt"],
         tool_version="6.1",
         parameters=PARAMETERS,
         details=DETAILS,
@@ -93,7 +93,7 @@ def test_a_session_and_its_runs_are_shown(home: Path) -> None:
     assert "command     /usr/bin/perf bench 'a b'" in text
     assert "tool        perf-messaging 6.1" in text
     assert "ended       status 0, after 1.5 s" in text
-    assert "note        doubt" in text
+    assert "note        energy of package-0 is unknown: doubt" in text
     assert run("show", "20261121/1", "--json").json["runs"][0]["measurements"][0]["value"] == 0.173
     assert len(run("show", "20261121", "--json").json["runs"]) == 2
 

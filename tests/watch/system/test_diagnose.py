@@ -133,4 +133,4 @@ def test_a_file_that_was_written_in_another_locale_is_bad_input(tmp_path: Path, 
     log.write_text(f"procs memory swap io system cpu\n{titles}\n{row}\n{row}\n")
     ran = root.run("diagnose", "--interval", "1s", str(log))
     assert ran.status == 2
-    assert "vmstat.log:4: '1,5' is not free" in ran.err
+    assert "vmstat.log:4: '1,5' is not a decimal" in ran.err

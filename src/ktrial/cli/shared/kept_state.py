@@ -54,7 +54,8 @@ def read_drift(app: App, session: AgentSession) -> SeenDrift:
         return SeenDrift(status, files, find_drift(session, app.catalog, status, files))
 
     def is_doubtful(state: SeenDrift) -> bool:
-        return bool(state.drift.edited) or any(one.state != "live" for one in state.drift.settings)
+        drift = state.drift
+        return not state.files or bool(drift.edited) or any(one.state != "live" for one in drift.settings)
 
     return _steady(app, session, look, is_doubtful)
 

@@ -133,9 +133,9 @@ def command(
     environment = named_variables(variables)
     limit_s = None if limit is None else seconds(limit, "--limit")
     chosen, benchmarks = choose(app, suite, words, metrics, limit_s, clean=clean_env, **before)
+    chosen = with_parameters(chosen, benchmarks, given)
     if not app.may_run_trials:
         raise Refused("benchmarks run on machines, not in folders", hint="leave out --machine-root")
-    chosen = with_parameters(chosen, benchmarks, given)
     exact = app.host is not None and app.host.is_exact
     if exact:
         refuse_around(chosen, {"--when-idle": when_idle, "--settle": settle is not None, "--gate": bool(gates)})
