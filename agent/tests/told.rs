@@ -729,7 +729,7 @@ fn a_lease_of_version_1_is_over_by_the_clock_on_the_wall() {
         let number = behind.split(['}', ',']).next().unwrap();
         let old = format!("\"deadline_boot_ms\":{number}");
         let new = format!("\"deadline_unix_ms\":{deadline}");
-        machine.write(JOURNAL, &rewritten(&journal, &old, &new));
+        machine.write_beside_holders(JOURNAL, &rewritten(&journal, &old, &new));
         let recovered = session.ok("recover", json!({}));
         assert_eq!(recovered["transactions"] != json!([]), is_over, "{deadline}");
         assert_eq!(values(&machine) == start, is_over);

@@ -97,17 +97,34 @@ impl Machine {
         all.filter(is_own).collect()
     }
 
+    /// Writes a file that the holders of leases read, without one of them seeing half of it.
+    pub fn write_beside_holders(&self, path: &str, content: &str) {
+        let holders = self.holders();
+        let all = |signal| {
+            for folder in &holders {
+                rustix::process::kill_process(pid_of(folder), signal).unwrap();
+            }
+        };
+        all(rustix::process::Signal::STOP);
+        self.write(path, content);
+        all(rustix::process::Signal::CONT);
+    }
+
     /// Kills the processes that hold leases of this machine.
     pub fn kill_holders(&self) {
         for folder in self.holders() {
-            let name = folder.file_name().unwrap().to_str().unwrap();
-            let pid = rustix::process::Pid::from_raw(name.parse().unwrap()).unwrap();
+            let pid = pid_of(&folder);
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
             while rustix::process::test_kill_process(pid).is_ok() && !is_zombie(&folder) {
                 std::thread::yield_now();
             }
         }
     }
+}
+
+fn pid_of(folder: &Path) -> rustix::process::Pid {
+    let name = folder.file_name().unwrap().to_str().unwrap();
+    rustix::process::Pid::from_raw(name.parse().unwrap()).unwrap()
 }
 
 fn is_zombie(folder: &Path) -> bool {
