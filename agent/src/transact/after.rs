@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What follows the write of some configuration files, and their undo: the program that reads them
-//! makes its own file anew.
+//! What follows the write of some configuration files, and their undo: a program reads them and
+//! generates its own file.
 
 use crate::root::Root;
 use crate::transact::allow::{self, Purpose};
@@ -20,7 +20,7 @@ const UNITS: &str = "/etc/systemd/system/";
 const OF_TIMERS: &str = "/etc/systemd/system/timers.target.d/ktrial.conf";
 const TIMER: &str = "ktrial-drift.timer";
 
-/// The files that GRUB reads at boot; the first one present is made anew.
+/// The files that GRUB reads at boot; `grub-mkconfig` generates the first one present.
 const GRUB_FILES: [&str; 2] = ["/boot/grub/grub.cfg", "/boot/grub2/grub.cfg"];
 
 /// Whether a path is a file that a program makes from configuration files.
@@ -80,7 +80,7 @@ pub fn run(root: &Root, path: &str) -> Result<(), Refusal> {
     make(root, path)
 }
 
-/// Makes the file anew that is made from the configuration file at `path`, if there is one.
+/// Generates the file that is made from the configuration file at `path`, if there is one.
 pub fn make(root: &Root, path: &str) -> Result<(), Refusal> {
     match made_from(root, path) {
         Some(made) => programs::run(root, &["grub-mkconfig", "-o", made].map(str::to_owned)),
@@ -88,8 +88,8 @@ pub fn make(root: &Root, path: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Restores a file that a program made: its old bytes if nobody has made it since, for instance for
-/// a new kernel; otherwise the program makes it anew from the restored configuration `source`.
+/// Restores a generated file: its old bytes if nobody has generated it since, for instance for a new
+/// kernel; otherwise the program generates it from the restored configuration `source`.
 pub fn restore(root: &Root, source: &str, transaction: &Transaction, old: &Old) -> Result<(), Refusal> {
     let applied = transaction.applied.as_ref();
     let made = applied.and_then(|values| values.get(&old.path));

@@ -24,6 +24,9 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// Bytes of a program's output to quote in a message.
 const TALK_BYTES: usize = 400;
 
+/// Links that are followed, as the kernel does.
+const MOST_LINKS: usize = 40;
+
 /// A program and a check of its arguments.
 struct Program {
     name: &'static str,
@@ -94,10 +97,12 @@ fn is_swap_area(path: &str) -> bool {
 /// Whether only root can change or replace a file. In a folder with the sticky bit, such as /tmp,
 /// nobody can remove root's files.
 fn is_roots_alone(part: &Path) -> bool {
-    std::fs::metadata(part).is_ok_and(|metadata| {
-        let sticky = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
-        metadata.uid() == 0 && (sticky || metadata.mode() & 0o022 == 0)
-    })
+    let is_roots_link = std::fs::symlink_metadata(part).is_ok_and(|found| found.uid() == 0);
+    is_roots_link
+        && std::fs::metadata(part).is_ok_and(|metadata| {
+            let sticky = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
+            metadata.uid() == 0 && (sticky || metadata.mode() & 0o022 == 0)
+        })
 }
 
 /// Refuses a program for root's timers that somebody else can change, or whose interpreter
@@ -116,9 +121,12 @@ pub fn check_own(root: &Root, program: &str) -> Result<(), Refusal> {
         return Err(refuse(Outcome::Refused, Errno::ACCESS, message));
     }
     let interpreter = interpreter_of(&real).map(|name| root.path(&name));
-    for part in [Some(file), Some(real), interpreter].into_iter().flatten() {
-        let found = std::fs::canonicalize(&part).unwrap_or(part);
-        if let Some(weak) = found
+    for part in [Some(file), interpreter]
+        .into_iter()
+        .flatten()
+        .flat_map(|file| links_of(&file))
+    {
+        if let Some(weak) = part
             .ancestors()
             .find(|part| part.starts_with(root.base()) && !is_roots_alone(part))
         {
@@ -130,6 +138,21 @@ pub fn check_own(root: &Root, program: &str) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// Returns a file, every link that leads from it to the next one, and the file at their end: whoever
+/// can change one of them decides which file that is.
+fn links_of(file: &Path) -> Vec<PathBuf> {
+    let mut found = vec![file.to_owned()];
+    while let Some(target) = found.last().and_then(|last| std::fs::read_link(last).ok()) {
+        let last = &found[found.len() - 1];
+        found.push(last.parent().unwrap_or(Path::new("/")).join(target));
+        if found.len() > MOST_LINKS {
+            break;
+        }
+    }
+    found.extend(std::fs::canonicalize(file));
+    found
 }
 
 /// Returns the interpreter that a script's first line names.
@@ -454,6 +477,22 @@ mod tests {
             );
             mode(part, right);
         }
+        // Whoever can change a link on the way decides what root runs.
+        std::fs::remove_file(root.path("/opt/py")).unwrap();
+        std::fs::create_dir_all(root.path("/home/own")).unwrap();
+        std::fs::write(root.path("/usr/bin/py"), "").unwrap();
+        mode("/usr/bin/py", 0o755);
+        for (link, target) in [("/opt/py", "/home/own/py"), ("/home/own/py", "/usr/bin/py")] {
+            std::os::unix::fs::symlink(root.path(target), root.path(link)).unwrap();
+        }
+        assert_eq!(outcome().is_ok(), is_root, "{:?}", outcome());
+        mode("/home/own", 0o777);
+        let why = outcome().unwrap_err();
+        assert!(
+            !is_root || why.starts_with(&*root.path("/home/own").to_string_lossy()),
+            "{why}"
+        );
+        mode("/home/own", 0o755);
         mode("/usr/bin/own", 0o644);
         assert!(outcome().unwrap_err().contains("is not a program"));
         assert_eq!(

@@ -67,7 +67,7 @@ pub struct Undo<'a> {
     transaction: &'a Transaction,
     errors: BTreeMap<usize, Refusal>,
     programs: BTreeMap<usize, Outcome>,
-    /// Steps whose file a program has made anew from the restored configuration.
+    /// Steps whose file a program has generated from the restored configuration.
     made: BTreeSet<usize>,
     found: BTreeMap<String, Bytes>,
 }

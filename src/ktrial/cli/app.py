@@ -182,7 +182,7 @@ class App:
         catalog, names = self.catalog, []
         for word in words:
             name = word
-            if is_file_name(word) or (not self._is_known(word) and Path(word).is_file()):
+            if is_file_name(word) or (not self._is_known(word) and Path(word).suffix and Path(word).is_file()):
                 catalog, name = with_profile_file(catalog, Path(word))
             names.append(name)
         return catalog, tuple(names)

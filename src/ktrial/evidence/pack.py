@@ -184,7 +184,7 @@ class _Packing:
 
     @property
     def left(self) -> set[str]:
-        """Names that look like other words, some of which are still in the bundle."""
+        """Names that look like other words; some are still in the bundle."""
         return self._scrubber.left if self._scrubber is not None else set()
 
     def put(self, sink: Sink) -> None:

@@ -130,7 +130,7 @@ class ConsoleLine:
 
 
 class _Over(msgspec.Struct):
-    """The end of a session, of which the head only needs the number."""
+    """The end of a session; the head only needs its number."""
 
     session: int
 

@@ -99,7 +99,7 @@ class ConditionWatch:
         return tuple(sorted(self._in_force - now))
 
     def forget_settings(self) -> None:
-        """Let the next call of `misread` record anew which settings are in force."""
+        """Let the next call of `misread` record again which settings are in force."""
         self._in_force = None
 
     def beside(self) -> RunWatch:

@@ -177,3 +177,10 @@ def written(trace: str, root: Path) -> set[str]:
         if not is_read and " = -1 " not in line:
             found |= set(re.findall(rf'"{re.escape(str(root))}(/[^"]*)"', line))
     return {name for name in found if not name.startswith(("/var/lib/ktrial", "/run/ktrial"))}
+
+
+def test_a_word_that_weakens_the_machine_needs_its_own_confirmation_here_too(kept: FakeRoot) -> None:
+    kept.write("/boot/grub/grub.cfg", "# made\n")
+    profile({**BEFORE, "thp:enabled": '"always"', "boot:mitigations": '"off"'})
+    planned = kept.run("keep", "--accept", "--dry-run", "--json").json
+    assert [one["word"] for one in planned["security"]] == ["mitigations=off"]

@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ktrial.cli.options import LOADERS as OFFERED
-from ktrial.cli.shared.security_words import confirm_guarded
+from ktrial.cli.shared.keeping import confirm_guarded
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.machine.transactions import Journaled, JournaledStep, Lease
 from ktrial.tuning.catalog.loader import load_catalog
@@ -18,9 +19,10 @@ from ktrial.tuning.exporters import targets
 from ktrial.tuning.exports.model import Omission
 from ktrial.tuning.lasting import boot_words
 from ktrial.tuning.lasting.boot_words import change_of_word, find_guarded, place_word
+from ktrial.tuning.lasting.drift import is_pending
 from ktrial.tuning.lasting.keep_plan import plan_keep, wire_keep, without
 from ktrial.tuning.lasting.kept_text import read_kept, render
-from ktrial.tuning.lasting.live_words import look_at_word
+from ktrial.tuning.lasting.live_words import LiveWord, look_at_word
 from ktrial.tuning.lasting.loaders import LOADERS, LoaderSigns, NoLoader, judge_loader
 from ktrial.tuning.lasting.model import PLACES, FileChange, Form, KeptFile, LastingEntry
 from ktrial.tuning.lasting.places import Grounds
@@ -195,11 +197,16 @@ def kept_by(boot: bool, old: str | None = None) -> Journaled:
 def test_a_word_counts_from_the_next_boot_on(line: str, boot: bool, state: str, now: str | None) -> None:
     entry = placed("boot:nohz_full", "1-3", allow_dangerous=True)
     assert isinstance(entry, LastingEntry)
-    found = look_at_word(entry, line, [kept_by(boot)])
+    entry = msgspec.structs.replace(entry, reasons={"boot:nohz_full": "asked for by name"})
+
+    def look(*transactions: Journaled) -> LiveWord:
+        waits = is_pending("grub.d", "boot:nohz_full", "1-3", transactions, can_be_written=False)
+        return look_at_word(entry, line, is_pending=waits)
+
+    found = look(kept_by(boot))
     assert (found.state, found.now) == (state, now)
     # A later transaction that only added another word changes nothing about this one.
-    later = [kept_by(True, render([entry])), kept_by(boot)]
-    assert look_at_word(entry, line, later).state == state
+    assert look(kept_by(True, render([entry])), kept_by(boot)).state == state
 
 
 @pytest.mark.parametrize(

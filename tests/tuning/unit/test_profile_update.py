@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktrial.machine.reading import InstanceState, KnobState, Reading
+from ktrial.tuning.lasting.drift_text import updates_text
 from ktrial.tuning.lasting.model import LastingEntry
 from ktrial.tuning.lasting.profile_update import ProfileOutcome, SettingUpdate, setting_updates
-from ktrial.tuning.lasting.profile_update_text import updates_text
 from ktrial.tuning.plans.model import Refusal, Why
 
 

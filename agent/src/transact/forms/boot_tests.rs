@@ -76,6 +76,15 @@ fn a_target_starts_only_the_unit_that_belongs_to_it() {
     )
     .is_err());
     assert!(rendered("drift-timer", &json!("*:*:0/1")).is_err());
+    for program in [
+        "/usr/sbin/poweroff",
+        "/usr/bin/notktrial",
+        "ktrial",
+        "/usr/bin/../ktrial",
+    ] {
+        let service = rendered("drift-service", &json!({ "program": program }));
+        assert!(service.is_err(), "{program}");
+    }
     assert!(
         rendered("grub.d", &json!([{"name": "a-b"}, {"name": "a_b"}])).is_err(),
         "one word twice"

@@ -24,10 +24,13 @@ pub struct Watch {
 
 impl Watch {
     pub(super) fn check(&self) -> Checked {
-        match self.program.strip_prefix('/') {
-            Some(rest) => check_components(&self.program, rest),
-            None => Err(format!("{:?} is not an absolute path", self.program)),
+        let Some(rest) = self.program.strip_prefix('/') else {
+            return Err(format!("{:?} is not an absolute path", self.program));
+        };
+        if !self.program.ends_with("/ktrial") {
+            return Err(format!("{:?} is not a program of the name ktrial", self.program));
         }
+        check_components(&self.program, rest)
     }
 
     pub(super) fn render(&self) -> String {

@@ -44,7 +44,10 @@ fn with_value(value: &str) -> Vec<(&'static str, Value)> {
         ("systemd-unit", setting("/sys/kernel/debug/sched/preempt", value)),
         ("grub.d", json!([{"name": "preempt", "value": value}])),
         ("grub.d", json!([{"name": value}])),
-        ("drift-service", json!({"program": format!("/usr/{value}")})),
+        (
+            "drift-service",
+            json!({"program": format!("/usr/{value}/ktrial")}),
+        ),
         ("udev", sda("queue/scheduler", value)),
         (
             "udev",

@@ -54,7 +54,7 @@ class _SpinReply(msgspec.Struct):
 
 
 class Background:
-    """The background load of a suite, which starts anew for each run."""
+    """The background load of a suite, which starts again for each run."""
 
     def __init__(self, load: SuiteLoad, cpus: int, executor: Executor, clock: Clock) -> None:
         self._workers = load.workers(cpus)

@@ -13,10 +13,10 @@ from ktrial.agent.checkout import checkout_folder
 from ktrial.cli.options import is_terminal, write_json
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.kit.tables import columns
-from ktrial.machine.transactions import UNFINISHED, Applied, Status, checked, decode_reply, is_open, revert
+from ktrial.machine.transactions import UNFINISHED, Status, checked, is_open, revert
 from ktrial.machine.transactions import status as status_of
 from ktrial.tuning.lasting.model import DRIFT_TIMER
-from ktrial.tuning.plans.confirm import must_agree
+from ktrial.tuning.plans.confirm import apply_whole, must_agree
 from ktrial.tuning.plans.transaction_text import apply_text, revert_text
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def watch(app: App, words: Sequence[str], *, undo: bool, dry_run: bool, yes: boo
 
 
 def _install(app: App, session: AgentSession, plan: Mapping[str, Any], *, as_json: bool) -> int:
-    answer = session.request("apply", plan=plan)
-    applied = decode_reply("apply", answer, Applied)
+    applied, answer = apply_whole(session, lambda: session.request("apply", plan=plan))
     _write_json(plan, [answer], as_json=as_json)
     if applied.state == "applied" and not as_json:
         sys.stdout.write(f"The timer is installed (transaction {applied.transaction}).\n")
@@ -83,8 +82,8 @@ def installed(status: Status) -> int | None:
 
 def program() -> str:
     """Return the `ktrial` that is running, as a command for the timer."""
-    checkout = checkout_folder()
-    return str(checkout / "ktrial" if checkout is not None else Path(sysconfig.get_path("scripts")) / "ktrial")
+    folder = checkout_folder() or Path(sysconfig.get_path("scripts"))
+    return str(folder.resolve() / "ktrial")
 
 
 def timer_plan(command: str) -> dict[str, Any]:

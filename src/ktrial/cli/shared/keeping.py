@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ktrial.cli.shared.lasting_words import NamedSettings, WordReader, proofs_of, sorted_words
-from ktrial.kit.errors import Refused
+from ktrial.kit.errors import BadInput, Refused
 from ktrial.machine.facts import machine_of
 from ktrial.machine.transactions import Status, checked
 from ktrial.studies.ledger.text import verdict_sentence
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.lasting.keep_plan import plan_keep
 from ktrial.tuning.lasting.loaders import NoLoader, judge_loader, look_for_loaders
-from ktrial.tuning.lasting.model import PLACES, Form, KeepPlan, KeptFile, Proof, Rival
+from ktrial.tuning.lasting.model import PLACES, Form, Guarded, KeepPlan, KeptFile, Proof, Rival
 from ktrial.tuning.lasting.places import Grounds
 from ktrial.tuning.lasting.rivals import rivals_of
 from ktrial.tuning.lasting.sources import sources_of
@@ -155,6 +155,25 @@ def report_unwritten(keep: KeepPlan, plan: dict[str, Any], *, as_json: bool, is_
         what = first.address if first.value is None else f"{first.address}={first.value}"
         raise Refused(f"cannot keep {what}: {first.reason}", hint=first.hint)
     return 0
+
+
+def confirm_guarded(guarded: Sequence[Guarded], confirmed: Collection[str], *, may_ask: bool) -> None:
+    """Ask for each word that `confirmed` does not name. Raises Refused without a terminal."""
+    from ktrial.tuning.plans.confirm import must_type
+
+    foreign = sorted(set(confirmed) - {one.name for one in guarded})
+    if foreign:
+        needed = ", ".join(one.name for one in guarded) or "none"
+        raise BadInput(f"--yes-security {foreign[0]}: not an argument that needs it", hint=f"needed here: {needed}")
+    left = [one for one in guarded if one.name not in confirmed]
+    if left and not may_ask:
+        words = " ".join(f"--yes-security {one.name}" for one in left)
+        raise Refused(
+            f"cannot keep {left[0].word}: it weakens the protection of this machine: {left[0].price}",
+            hint=f"if you accept that, add {words}",
+        )
+    for one in left:
+        must_type(f"{one.word} weakens the protection of this machine: {one.price}", one.name)
 
 
 def refuse_edited(kept: Mapping[Form, KeptFile]) -> None:

@@ -100,6 +100,7 @@ def _join_plans(
 ) -> KeepPlan:
     """Return the plan of these differences alone."""
     from ktrial.cli.shared.unkeeping import old_values
+    from ktrial.tuning.lasting.keep_plan import guarded_words
 
     updates = [one for update, _ in plans for one in update.settings]
     wanted = {one.address for one in updates if one.now is not None}
@@ -118,11 +119,13 @@ def _join_plans(
     origins = {
         one.address: update.profile if one.now is not None else None for update, _ in plans for one in update.settings
     }
+    files = tuple(_files(app, kept, entries, dropped))
     return KeepPlan(
         live=live,
-        files=tuple(_files(app, kept, entries, dropped)),
+        files=files,
         entries=entries,
         rivals=tuple(one for _, keep in plans for one in keep.rivals if one.address in wanted),
+        guarded=guarded_words(files, kept, app.catalog.knobs),
         sources={"profiles": {name: definition(name, app.catalog.profiles) for name in names}, "origins": origins},
     )
 

@@ -29,8 +29,7 @@ def command(app: App, as_json: bool) -> int:
 
     from ktrial.cli.shared.kept_state import read_drift
     from ktrial.cli.shared.profile_updates import profile_updates
-    from ktrial.tuning.lasting.drift_text import drift_json, drift_text
-    from ktrial.tuning.lasting.profile_update_text import updates_text
+    from ktrial.tuning.lasting.drift_text import drift_json, drift_text, updates_text
 
     session = app.root_session("comparing what is kept with what is live")
     status, kept, drift = read_drift(app, session)

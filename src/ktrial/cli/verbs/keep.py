@@ -70,9 +70,8 @@ def command(
     sudo ./ktrial keep micro-stutter-watermarks --dry-run
     sudo ./ktrial keep --undo
     """
-    from ktrial.cli.shared.keeping import refuse_losing, refuse_unwritable, report_unwritten, show_keep
+    from ktrial.cli.shared.keeping import confirm_guarded, refuse_losing, refuse_unwritable, report_unwritten, show_keep
     from ktrial.cli.shared.kept_state import read_kept
-    from ktrial.cli.shared.security_words import confirm_guarded
     from ktrial.tuning.lasting.keep_plan import wire_keep
 
     if watch_drift:

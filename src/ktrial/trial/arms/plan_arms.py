@@ -82,7 +82,7 @@ def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> Non
 
 
 def _refuse_pairs(name: str, arm: ArmFile, knobs: Mapping[str, Knob]) -> None:
-    """Raise BadInput if an arm names two settings of which one clears the other.
+    """Raise BadInput if one setting of an arm clears another one.
 
     Between profiles the later one wins.
     """

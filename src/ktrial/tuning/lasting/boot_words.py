@@ -47,20 +47,7 @@ def change_of_word(refusal: Refusal, knobs: Mapping[str, Knob], modules: Iterabl
     if knob.kind != "boot" and not is_built_in:
         return None
     text = "1" if refusal.value == "on" and knob.value.type == "bool" else kernel_text(knob, refusal.value)
-    return Change(
-        knob=knob.id,
-        address=refusal.address,
-        path=COMMAND_LINE,
-        rule="exact",
-        new_text=text,
-        old_text=None,
-        old=None,
-        couples=(),
-        effective=None,
-        why=None,
-        origin=refusal.origin,
-        risk=knob.risk,
-    )
+    return Change.later(knob.id, refusal.address, COMMAND_LINE, text, origin=refusal.origin, risk=knob.risk)
 
 
 def place_word(
@@ -102,7 +89,9 @@ def _harmless(entry: LastingEntry) -> tuple[str, ...] | None:
     return next((harmless for pattern, harmless in _GUARDED.items() if fnmatch.fnmatchcase(name, pattern)), None)
 
 
-def find_guarded(files: Iterable[FileChange], old: Sequence[LastingEntry], knobs: Mapping[str, Knob]) -> list[Guarded]:
+def find_guarded(
+    files: Iterable[FileChange], old: Sequence[LastingEntry], knobs: Mapping[str, Knob]
+) -> tuple[Guarded, ...]:
     """Return the words that are new in the files and weaken the machine's protection, with their prices."""
     known = [one.holds for one in old]
     found = []
@@ -112,7 +101,7 @@ def find_guarded(files: Iterable[FileChange], old: Sequence[LastingEntry], knobs
         knob = knobs.get(next(iter(entry.values), "").partition("@")[0])
         price = (knob.security or knob.price or "") if knob is not None else ""
         found.append(Guarded(entry.holds["name"], word_text(entry.holds), price))
-    return found
+    return tuple(found)
 
 
 def word_text(holds: Mapping[str, str]) -> str:

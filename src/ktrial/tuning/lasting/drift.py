@@ -101,7 +101,8 @@ class _Inspection(NamedTuple):
         value = entry.values[address]
         state: DriftState
         if entry.form == "grub.d":
-            word = look_at_word(entry, str(self.facts.value("kernel.command_line") or ""), self.transactions)
+            waits = is_pending(entry.form, address, value, self.transactions, can_be_written=False)
+            word = look_at_word(entry, str(self.facts.value("kernel.command_line") or ""), is_pending=waits)
             state, now, detail = word.state, word.now, word.detail
         else:
             state, now, detail = self._state(entry.form, address, value)

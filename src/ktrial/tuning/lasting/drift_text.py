@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from ktrial.kit.tables import paragraph, table
 from ktrial.tuning.lasting.drift import DriftReport, KeptSetting
 from ktrial.tuning.lasting.keep_text import edited_text
 from ktrial.tuning.lasting.model import PLACES
+from ktrial.tuning.lasting.profile_update import ProfileUpdate, SettingUpdate
 
 _STATES = {"no-device": "device absent"}
 
@@ -53,3 +55,22 @@ def drift_json(drift: DriftReport) -> dict[str, Any]:
         "edited": [{"path": PLACES[one.form], "kept": one.text, "now": one.now} for one in drift.edited],
         "other_kernels": drift.other_kernels,
     }
+
+
+def updates_text(updates: Iterable[ProfileUpdate], *, width: int) -> str:
+    """Return one paragraph per profile, each after an empty line."""
+    return "".join(f"\n{_update(update, width)}\n" for update in updates)
+
+
+def _update(update: ProfileUpdate, width: int) -> str:
+    if update.problem is not None:
+        return paragraph(f"profile {update.profile} {update.problem}", width=width)
+    settings = ", ".join(_setting(one) for one in update.settings)
+    text = f"profile {update.profile} has changed since: {settings}; `ktrial keep --accept` takes it"
+    return paragraph(text, width=width)
+
+
+def _setting(one: SettingUpdate) -> str:
+    if one.kept is None:
+        return f"{one.address} {one.now} is new"
+    return f"{one.address} {one.kept} is dropped" if one.now is None else f"{one.address} {one.kept} -> {one.now}"

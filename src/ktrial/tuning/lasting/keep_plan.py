@@ -13,7 +13,17 @@ from ktrial.tuning.knobs.knob import Knob, clear_each_other, in_write_order
 from ktrial.tuning.lasting.boot_unit import with_wants
 from ktrial.tuning.lasting.boot_words import COMMAND_LINE, change_of_word, find_guarded, guarded_names, place_word
 from ktrial.tuning.lasting.kept_text import read_kept, render, wire_entries
-from ktrial.tuning.lasting.model import FORMS, NEXT_BOOT, FileChange, Form, KeepPlan, KeptFile, LastingEntry, Proof
+from ktrial.tuning.lasting.model import (
+    FORMS,
+    NEXT_BOOT,
+    FileChange,
+    Form,
+    Guarded,
+    KeepPlan,
+    KeptFile,
+    LastingEntry,
+    Proof,
+)
 from ktrial.tuning.lasting.places import Grounds, change_at_load, left_out_of, place_change, place_zram
 from ktrial.tuning.plans.model import Change, Plan, ZramStep
 from ktrial.tuning.plans.wire import wire_plan
@@ -65,34 +75,29 @@ def plan_keep(
             entries.append(replace(found, reasons=reasons))
             lasting |= {address: _of_zram(address, value, plan.zram) for address, value in found.values.items()}
     files = with_wants(tuple(file_changes(entries, kept, knobs)), kept)
-    old = read_kept("grub.d", kept["grub.d"].text) if "grub.d" in kept else ()
     return KeepPlan(
         live=live,
         files=files,
         entries=tuple(entries),
         left_out=tuple(left),
         changes=lasting,
-        guarded=tuple(find_guarded(files, old, knobs)),
+        guarded=guarded_words(files, kept, knobs),
     )
+
+
+def guarded_words(
+    files: Iterable[FileChange], kept: Mapping[Form, KeptFile], knobs: Mapping[str, Knob]
+) -> tuple[Guarded, ...]:
+    """Return the new kernel arguments that need a confirmation of their own."""
+    old = read_kept("grub.d", kept["grub.d"].text) if "grub.d" in kept else ()
+    return find_guarded(files, old, knobs)
 
 
 def _of_zram(address: str, value: str, step: ZramStep) -> Change:
     """Return a value of a zram device as a change of its file, which others may set too."""
     knob, _, device = address.partition("@")
-    return Change(
-        knob=knob,
-        address=address,
-        path=f"/sys/block/{device}/{knob.partition(':')[2]}",
-        rule="exact",
-        new_text=value,
-        old_text=None,
-        old=None,
-        couples=(),
-        effective=None,
-        why=None,
-        origin=step.origin,
-        risk="safe",
-    )
+    path = f"/sys/block/{device}/{knob.partition(':')[2]}"
+    return Change.later(knob, address, path, value, origin=step.origin)
 
 
 def _reason(change: Change, proof: Proof | None) -> str:

@@ -36,7 +36,7 @@ def kept_transactions(status: Status) -> tuple[Journaled, ...]:
 def kept_files(machine: Machine, status: Status, *, to_write: bool = False) -> dict[Form, KeptFile]:
     """Return the files that ktrial keeps now.
 
-    With `to_write`, raises Refused for a file of that name of which the journal knows nothing.
+    With `to_write`, raises Refused for a file of that name that the journal does not know.
     """
     texts: dict[Form, str] = {}
     for transaction in reversed(kept_transactions(status)):

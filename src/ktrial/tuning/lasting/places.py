@@ -20,7 +20,7 @@ _MIB = 2**20
 #: What the agent takes in values: nothing that a reader of these files takes for a quote, an escape or a comment.
 _VALUE = re.compile(r"[A-Za-z0-9_.,:/+=-](?:[A-Za-z0-9 _.,:/+=-]*[A-Za-z0-9_.,:/+=-])?")
 _PARAMETER_VALUE = re.compile(r"[A-Za-z0-9_.,:/+-]+")
-_PARAMETER = re.compile(r"/sys/module/([^/]+)/parameters/([^/]+)")
+PARAMETER = re.compile(r"/sys/module/([^/]+)/parameters/([^/]+)")
 _DEVICE = re.compile(r"/sys/(?:(block)|class/([^/]+)|bus/([^/]+)/devices)/([^/]+)/(.+)")
 _PATH = re.compile(r"[A-Za-z0-9_.:+/-]+")
 #: Interfaces are renamed after they appear, which is an event of its own.
@@ -63,7 +63,7 @@ def place_change(change: Change, grounds: Grounds) -> LastingEntry | Omission:
 def _place(path: str, value: str, grounds: Grounds) -> tuple[Form, Mapping[str, Any]]:
     if path.startswith("/proc/sys/"):
         return "sysctl.d", {"path": path, "value": value}
-    parameter = _PARAMETER.fullmatch(path)
+    parameter = PARAMETER.fullmatch(path)
     # The options of a built-in module are not read; its parameters can only be written like other files.
     if parameter is not None and parameter[1] in grounds.modules:
         return "modprobe.d", {"module": parameter[1], "parameter": parameter[2], "value": value}
@@ -98,23 +98,10 @@ def change_at_load(refusal: Refusal, knobs: Mapping[str, Knob], grounds: Grounds
     knob = knobs.get(refusal.knob)
     if refusal.kind is not Why.READ_ONLY or knob is None or knob.kind != "module":
         return None
-    parameter = _PARAMETER.fullmatch(knob.files[0])
+    parameter = PARAMETER.fullmatch(knob.files[0])
     if parameter is None or parameter[1] not in grounds.modules:
         return None
-    return Change(
-        knob=knob.id,
-        address=refusal.address,
-        path=knob.files[0],
-        rule=knob.rule,
-        new_text=refusal.value,
-        old_text=None,
-        old=None,
-        couples=(),
-        effective=None,
-        why=None,
-        origin=refusal.origin,
-        risk=knob.risk,
-    )
+    return Change.later(knob.id, refusal.address, knob.files[0], refusal.value, origin=refusal.origin, risk=knob.risk)
 
 
 def left_out_of(refusal: Refusal) -> Omission:

@@ -66,16 +66,27 @@ def apply_whole(root: AgentSession, apply: Callable[[], dict[str, Any]]) -> tupl
 
 
 def must_agree(question: str) -> None:
-    """Ask once and raise Interrupted for any answer but yes.
+    """Ask once and raise Interrupted for any answer but yes."""
+    if _answer_to(f"{question} [y/N]: ").lower() not in {"y", "yes"}:
+        raise Interrupted("aborted; nothing was changed")
+
+
+def must_type(danger: str, word: str) -> None:
+    """Name a danger and raise Interrupted unless the user types the word."""
+    if _answer_to(f"{danger}\nType {word} to accept: ") != word:
+        raise Interrupted("aborted; nothing was changed")
+
+
+def _answer_to(question: str) -> str:
+    """Return the line that the user types.
 
     The waits are short, because Python would delay a Ctrl-C that comes just before a blocking read.
     """
-    sys.stderr.write(f"{question} [y/N]: ")
+    sys.stderr.write(question)
     sys.stderr.flush()
     while not select.select([sys.stdin], [], [], _TURN_S)[0]:
         pass
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise Interrupted("aborted; nothing was changed")
+    return sys.stdin.readline().strip()
 
 
 def ask_to_keep(root: AgentSession, transaction: int, limit_s: float) -> int:

@@ -48,6 +48,24 @@ class Change(msgspec.Struct, frozen=True):
     controlled: bool = False
     inert: str | None = None
 
+    @classmethod
+    def later(cls, knob: str, address: str, path: str, text: str, *, origin: str, risk: str = "safe") -> Change:
+        """Return a change that nobody writes now, and whose present value does not matter."""
+        return cls(
+            knob=knob,
+            address=address,
+            path=path,
+            rule="exact",
+            new_text=text,
+            old_text=None,
+            old=None,
+            couples=(),
+            effective=None,
+            why=None,
+            origin=origin,
+            risk=risk,
+        )
+
     @property
     def already(self) -> bool:
         return self.old_text is not None and self.old_text == self.new_text
