@@ -18,7 +18,7 @@ from ktrial.tuning.lasting.drift_text import drift_text
 from ktrial.tuning.lasting.keep_plan import plan_keep, wire_keep, without
 from ktrial.tuning.lasting.kept_files import is_kept, kept_transactions
 from ktrial.tuning.lasting.kept_text import HEADER, note_of, read_kept, render
-from ktrial.tuning.lasting.model import FORMS, NEXT_BOOT, PLACES, Form, KeptFile, LastingEntry, Proof, Rival
+from ktrial.tuning.lasting.model import FORMS, PLACES, Form, KeptFile, LastingEntry, Proof, Rival
 from ktrial.tuning.lasting.places import Grounds, left_out_of, place_change, place_zram
 from ktrial.tuning.lasting.rivals import rivals_of
 from ktrial.tuning.origin.configured import Claims, ConfiguredValue
@@ -489,28 +489,29 @@ def test_each_form_has_a_place() -> None:
 
 
 def boot_of(
-    value: str, *knobs: str, old: str | None = None, title: str = "keep x", this_boot: bool = True
+    value: str, *knobs: str, old: str | None = None, next_boot: bool = False, this_boot: bool = True
 ) -> Journaled:
     """A transaction that puts a value of vm.swappiness into its file and writes these knobs."""
     text = keep(swappiness(value)).files[0].after
     steps = [JournaledStep(at, f"/{name}", "60", "10", name) for at, name in enumerate(knobs)]
     before = None if old is None else keep(swappiness(old)).files[0].after
     steps.append(JournaledStep(len(steps), PLACES["sysctl.d"], before, text))
-    return Journaled(1, title, "applied", Lease("keep"), 0, this_boot, tuple(steps))
+    sources = {"next_boot": True} if next_boot else None
+    return Journaled(1, "keep x", "applied", Lease("keep"), 0, this_boot, tuple(steps), sources=sources)
 
 
 @pytest.mark.parametrize(
     "transactions, can_be_written, pending",
     [
-        ([boot_of("10", title=f"keep x{NEXT_BOOT}")], True, True),
-        ([boot_of("10", title=f"keep x{NEXT_BOOT}", this_boot=False)], True, False),
+        ([boot_of("10", next_boot=True)], True, True),
+        ([boot_of("10", next_boot=True, this_boot=False)], True, False),
         ([boot_of("10")], False, True),
         # It had the value already, and somebody changed it since.
         ([boot_of("10")], True, False),
         ([boot_of("10", "vm.swappiness")], True, False),
         # A later transaction about another setting of the file does not make it wait.
         ([boot_of("10", "vm.page-cluster", old="10"), boot_of("10", "vm.swappiness")], True, False),
-        ([boot_of("10", old="10"), boot_of("10", title=f"keep x{NEXT_BOOT}")], True, True),
+        ([boot_of("10", old="10"), boot_of("10", next_boot=True)], True, True),
         ([], True, False),
     ],
 )

@@ -23,7 +23,7 @@ from ktrial.tuning.knobs.value import active_text, same_value
 from ktrial.tuning.lasting.kept_files import kept_entries, kept_transactions
 from ktrial.tuning.lasting.kept_text import read_kept
 from ktrial.tuning.lasting.live_words import look_at_word
-from ktrial.tuning.lasting.model import NEXT_BOOT, PLACES, Form, KeptFile, LastingEntry
+from ktrial.tuning.lasting.model import PLACES, Form, KeptFile, LastingEntry
 
 #: `pending` takes effect at the next boot, `no-device` is a device that is not there now.
 DriftState = Literal["live", "pending", "no-device", "differs", "gone", "unreadable"]
@@ -178,6 +178,6 @@ def is_pending(
             return False
         before = read_kept(form, read_bytes(step.old).decode(errors="replace") if step.old is not None else "")
         if not any(entry.values.get(address) == value for entry in before):
-            is_later = (one.title or "").endswith(NEXT_BOOT) or not can_be_written
+            is_later = bool((one.sources or {}).get("next_boot")) or not can_be_written
             return one.this_boot and is_later
     return False

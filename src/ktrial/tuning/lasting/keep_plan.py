@@ -15,7 +15,6 @@ from ktrial.tuning.lasting.boot_words import COMMAND_LINE, change_of_word, find_
 from ktrial.tuning.lasting.kept_text import read_kept, render, wire_entries
 from ktrial.tuning.lasting.model import (
     FORMS,
-    NEXT_BOOT,
     FileChange,
     Form,
     Guarded,
@@ -176,9 +175,9 @@ def wire_keep(keep: KeepPlan, *, next_boot: bool) -> dict[str, Any]:
     """
     live = Plan(keep.live.title, (), (), ()) if next_boot else keep.live
     plan = wire_plan(live, {"kind": "keep"})
-    plan["title"] = f"keep {keep.live.title}" + (NEXT_BOOT if next_boot else "")
-    if keep.sources is not None:
-        plan["sources"] = keep.sources
+    plan["title"] = f"keep {keep.live.title}"
+    if sources := {**(keep.sources or {}), **({"next_boot": True} if next_boot else {})}:
+        plan["sources"] = sources
     for change in keep.files:
         holds = {change.form: wire_entries(change.form, change.entries)} if change.after is not None else None
         step = {"kind": "file", "path": change.path, "expect": change.before or "", "holds": holds}

@@ -27,8 +27,6 @@ PLACES: Mapping[Form, str] = {
     "systemd-wants": "/etc/systemd/system/multi-user.target.d/ktrial.conf",
     "grub.d": "/etc/default/grub.d/ktrial.cfg",
 }
-#: The end of a transaction's title if it left the live values alone.
-NEXT_BOOT = " (from the next boot on)"
 
 
 #: The timer that `ktrial keep --watch-drift` installs.
