@@ -58,6 +58,16 @@ pub fn read(root: &Root, from: Option<u64>) -> io::Result<KernelLog> {
 }
 
 impl KernelLog {
+    /// Returns the texts of the requested records.
+    #[must_use]
+    pub fn texts(&self) -> Vec<String> {
+        let text = String::from_utf8_lossy(&self.log.0);
+        let records = text.lines().filter(|line| !line.starts_with(' '));
+        records
+            .filter_map(|line| line.split_once(';').map(|(_, text)| text.to_owned()))
+            .collect()
+    }
+
     fn take(&mut self, record: &[u8], from: Option<u64>) {
         let Some(number) = number_of(record) else {
             return;

@@ -2,6 +2,7 @@
 //! The half of ktrial that touches the machine. `docs/formats.md` describes its protocol, plans and
 //! journal.
 
+mod boots;
 pub mod bytes;
 pub mod error;
 pub mod exec;

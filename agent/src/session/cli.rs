@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line: sessions for the head, and the same requests for a person.
 
+use crate::boots;
 use crate::error::{Error, Kind, Result};
 use crate::exec::stopped;
 use crate::launch;
@@ -19,11 +20,13 @@ use crate::transact::revert;
 use crate::transact::store::DEFAULT_STATE;
 use clap::{Args, Parser, Subcommand};
 use serde_json::{json, Map, Value};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The format that `ktrial plan --json` writes: a plan, and the settings that it skips.
 const RESOLVED: &str = "ktrial.resolved/1";
@@ -55,6 +58,21 @@ struct ByHand {
     /// Print the reply as JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// What continues after a boot.
+#[derive(Args)]
+struct NextBoot {
+    /// Number of the user whose trial continues; 0 is root.
+    #[arg(long, value_name = "UID", requires = "trial")]
+    user: Option<u32>,
+    /// Name of the trial.
+    #[arg(long, value_name = "NAME", requires = "program")]
+    trial: Option<String>,
+    /// The `ktrial` to run.
+    program: Option<PathBuf>,
+    #[command(flatten)]
+    machine: Machine,
 }
 
 #[derive(Subcommand)]
@@ -139,6 +157,18 @@ enum Command {
         #[command(flatten)]
         by_hand: ByHand,
     },
+    /// Judge the present boot if it is one that ktrial tries; fail if it may not stay.
+    #[command(hide = true)]
+    BootHealth {
+        /// Seconds until the default target must be reached.
+        #[arg(long, value_name = "SECONDS", default_value = "300")]
+        limit_s: u64,
+        #[command(flatten)]
+        machine: Machine,
+    },
+    /// Go on after a boot that ktrial tried: record it, try what is next, continue a trial.
+    #[command(hide = true)]
+    BootNext(NextBoot),
     /// Measure what sampling each source costs.
     Selfcost {
         /// Sources to sample together [default: each one, then all].
@@ -312,13 +342,13 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Command::InstallRecovery { by_hand } => by_hand.request("recovery", json!({"install": true})),
         Command::RemoveRecovery { by_hand } => by_hand.request("recovery", json!({"install": false})),
+        Command::BootHealth { limit_s, machine } => {
+            let is_healthy = boots::health(&context(Role::Root, &machine)?, Duration::from_secs(limit_s))?;
+            Ok(ExitCode::from(u8::from(!is_healthy)))
+        }
+        Command::BootNext(next) => boot_next(next),
         Command::Selfcost { sources, by_hand } => {
-            let measured = selfcost::measure(&context(Role::User, &by_hand.machine)?.root, &sources)?;
-            if by_hand.json {
-                println!("{measured:#}");
-            } else {
-                print!("{}", selfcost::show(&measured));
-            }
+            print_selfcost(&sources, &by_hand)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::FrameLoop { parameters } => {
@@ -352,6 +382,41 @@ fn run(command: Command) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+fn boot_next(next: NextBoot) -> Result<ExitCode> {
+    let may_continue = boots::next(&context(Role::Root, &next.machine)?)?;
+    let trial = next.trial.zip(next.program).filter(|_| may_continue);
+    Ok(trial.map_or(ExitCode::SUCCESS, |(trial, program)| {
+        launched(continue_trial(next.user.unwrap_or(0), &trial, &program))
+    }))
+}
+
+fn print_selfcost(sources: &[String], by_hand: &ByHand) -> Result<()> {
+    let measured = selfcost::measure(&context(Role::User, &by_hand.machine)?.root, sources)?;
+    if by_hand.json {
+        println!("{measured:#}");
+    } else {
+        print!("{}", selfcost::show(&measured));
+    }
+    Ok(())
+}
+
+/// Becomes the `ktrial` that continues a trial over boots, as the user who started it. A program of a
+/// user's own never runs as root.
+fn continue_trial(user: u32, trial: &str, program: &Path) -> Result<()> {
+    std::env::set_var(
+        "PATH",
+        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    );
+    let words = ["trial", "next", trial, "--boots"];
+    if user != 0 {
+        let argv = std::iter::once(program.as_os_str()).chain(words.map(OsStr::new));
+        return launch::launch(Some(user), &[], &argv.map(OsStr::to_owned).collect::<Vec<_>>());
+    }
+    let mut command = std::process::Command::new(program);
+    let error = command.args(words).env("HOME", "/root").exec();
+    Err(Error::io("start", program.display(), &error))
 }
 
 /// Reports in the head's words why it was not started.

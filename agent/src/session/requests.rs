@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The requests: one entry each in [`REQUESTS`] and one function each below.
 
+use crate::boots;
 use crate::bytes::Bytes;
 use crate::error::{Error, Kind, Result};
 use crate::exec;
@@ -156,6 +157,21 @@ pub const REQUESTS: &[Request] = &[
         name: "kernel_log",
         roles: BOTH,
         handle: kernel_log,
+    },
+    Request {
+        name: "boot-arm",
+        roles: ROOT,
+        handle: boot_arm,
+    },
+    Request {
+        name: "boot-status",
+        roles: ROOT,
+        handle: boot_status,
+    },
+    Request {
+        name: "reboot",
+        roles: ROOT,
+        handle: reboot,
     },
 ];
 
@@ -492,4 +508,27 @@ fn kernel_log(context: &mut Context, value: Value) -> Result<Value> {
         Ok(found) => json!(found),
         Err(error) => json!({"unreadable": format!("cannot read {}: {error}", kernel_log::DEVICE)}),
     })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BootArm {
+    entry: String,
+    #[serde(default)]
+    then: Option<String>,
+}
+
+fn boot_arm(context: &mut Context, value: Value) -> Result<Value> {
+    let BootArm { entry, then } = fields(value)?;
+    boots::arm(context, &entry, then.as_deref())
+}
+
+fn boot_status(context: &mut Context, value: Value) -> Result<Value> {
+    let Nothing {} = fields(value)?;
+    boots::status(context)
+}
+
+fn reboot(context: &mut Context, value: Value) -> Result<Value> {
+    let Nothing {} = fields(value)?;
+    boots::reboot(context)
 }

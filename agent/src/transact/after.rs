@@ -2,6 +2,7 @@
 //! What follows the write of some configuration files, and their undo: a program reads them and
 //! generates its own file.
 
+use crate::boots;
 use crate::root::Root;
 use crate::transact::allow::{self, Purpose};
 use crate::transact::files::{self, Rights};
@@ -26,18 +27,25 @@ const GRUB_FILES: [&str; 2] = ["/boot/grub/grub.cfg", "/boot/grub2/grub.cfg"];
 /// Whether a path is a file that a program makes from configuration files.
 #[must_use]
 pub fn is_made(path: &str) -> bool {
-    GRUB_FILES.contains(&path)
+    GRUB_FILES.contains(&path) || boots::GRUB_ENVIRONMENTS.contains(&path)
 }
 
 /// Returns the file that a program makes from the configuration file at `path`, if there is one.
 #[must_use]
 pub fn made_from(root: &Root, path: &str) -> Option<&'static str> {
-    let made = path.starts_with(GRUB_FOLDER).then_some(GRUB_FILES)?;
+    let made = match path {
+        _ if path.starts_with(GRUB_FOLDER) => GRUB_FILES,
+        _ if boots::is_grub_entries(path) => boots::GRUB_ENVIRONMENTS,
+        _ => return None,
+    };
     made.into_iter().find(|file| root.path(file).is_file())
 }
 
 /// Refuses a configuration file whose program is missing, does not read it, or cannot write.
 pub fn check(root: &Root, path: &str) -> Result<(), Refusal> {
+    if boots::is_grub_entries(path) {
+        return boots::check_entries_file(root, path);
+    }
     if !path.starts_with(GRUB_FOLDER) {
         return Ok(());
     }
@@ -83,6 +91,7 @@ pub fn run(root: &Root, path: &str) -> Result<(), Refusal> {
 /// Generates the file that is made from the configuration file at `path`, if there is one.
 pub fn make(root: &Root, path: &str) -> Result<(), Refusal> {
     match made_from(root, path) {
+        Some(made) if boots::GRUB_ENVIRONMENTS.contains(&made) => Ok(()),
         Some(made) => programs::run(root, &["grub-mkconfig", "-o", made].map(str::to_owned)),
         None => Ok(()),
     }
@@ -91,6 +100,9 @@ pub fn make(root: &Root, path: &str) -> Result<(), Refusal> {
 /// Restores a generated file: its old bytes if nobody has generated it since, for instance for a new
 /// kernel; otherwise the program generates it from the restored configuration `source`.
 pub fn restore(root: &Root, source: &str, transaction: &Transaction, old: &Old) -> Result<(), Refusal> {
+    if boots::GRUB_ENVIRONMENTS.contains(&old.path.as_str()) {
+        return boots::restore(root, &old.path, old.bytes.as_deref().unwrap_or_default());
+    }
     let applied = transaction.applied.as_ref();
     let made = applied.and_then(|values| values.get(&old.path));
     let now = machine::read(root, &old.path, Purpose::Own)?.bytes;
@@ -118,6 +130,7 @@ fn put_back(root: &Root, transaction: &Transaction, old: &Old) -> Result<(), Ref
 /// Lets systemd read its units again, if the file is one. A failure is only reported: at the next
 /// boot systemd reads them anyway.
 pub fn reload(root: &Root, path: &str) {
+    boots::forget_entry(root, path);
     if !path.starts_with(UNITS) || !root.is_real() || !machine::exists(root, "/run/systemd/system") {
         return;
     }

@@ -28,8 +28,16 @@ const FILES: lists::Patterns = &[
     "/etc/systemd/system/*",
     "/etc/systemd/system/multi-user.target.d/*",
     "/etc/systemd/system/timers.target.d/*",
+    "/etc/systemd/system/sysinit.target.d/*",
+    "/efi/loader/entries/*",
+    "/boot/loader/entries/*",
+    "/boot/efi/loader/entries/*",
     "/etc/default/grub.d/*",
 ];
+
+/// The file of GRUB's own that takes entries besides the generated ones. [`super::after`] refuses one
+/// that ktrial did not write.
+const GRUB_ENTRIES: lists::Patterns = &["/boot/grub/custom.cfg", "/boot/grub2/custom.cfg"];
 
 const NEVER_WRITTEN: &str =
     "is never written by ktrial: it names a program that root runs, protects the machine, or \
@@ -164,7 +172,11 @@ fn judge(root: &Root, path: &str, purpose: Purpose) -> Judged {
         Purpose::ReadAsUser => when(true, 0, ""),
         Purpose::File => {
             let ours = any(FILES, path) && ours(path.rsplit('/').next().unwrap_or_default());
-            when(ours, 0, "is not a ktrial file in a folder that the agent writes")
+            when(
+                ours || any(GRUB_ENTRIES, path),
+                0,
+                "is not a ktrial file in a folder that the agent writes",
+            )
         }
     }
 }
@@ -284,7 +296,7 @@ fn is_named(path: &str) -> bool {
         let first = rest.split('/').next().unwrap_or_default();
         matches!(first, "self" | "thread-self") || first.bytes().all(|byte| byte.is_ascii_digit())
     });
-    any(lists::NAMED, path) && !of_process || everybody_may(path)
+    any(lists::NAMED, path) && !of_process || any(lists::READ, path) || everybody_may(path)
 }
 
 /// Whether a link of the kernel's leads from one path to the other: from a device's class or bus to

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Checks a plan's steps before anything is written.
 
+use crate::boots;
 use crate::bytes::Bytes;
 use crate::error::{Error, Kind, Result};
 use crate::root::Root;
@@ -145,6 +146,9 @@ fn file(root: &Root, step: &FileStep, as_root: bool) -> Looked {
         for word in form.words() {
             let denied = |denial| (Refusal::denied(denial, &step.path), None);
             allow::check_word(root, word, &step.confirmed).map_err(denied)?;
+        }
+        for entry in form.entries() {
+            boots::check_entry(root, entry).map_err(|refusal| (refusal, None))?;
         }
     }
     let same = match (&now, step.bytes()) {

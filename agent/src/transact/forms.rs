@@ -6,6 +6,7 @@ use crate::transact::allow::Purpose;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
+mod boot;
 mod device;
 mod drift;
 mod notes;
@@ -13,6 +14,7 @@ mod udev;
 mod unit;
 mod words;
 
+pub use boot::{BootEntry, BootLimit, BootNext, HEADER as BOOT_HEADER, REHEARSAL, STARTED, WORD};
 pub use device::is_zram;
 pub use drift::Watch;
 pub use words::Word;
@@ -62,6 +64,18 @@ pub enum Form {
     /// The timer of that service.
     #[serde(rename = "drift-timer")]
     DriftTimer(String),
+    /// Entries of GRUB for one boot each.
+    #[serde(rename = "grub-entries")]
+    GrubEntries(Vec<BootEntry>),
+    /// An entry of systemd-boot for one boot.
+    #[serde(rename = "boot-entry")]
+    BootEntry(Box<BootEntry>),
+    /// The service that judges a boot of such an entry.
+    #[serde(rename = "boot-service")]
+    BootService(BootLimit),
+    /// The service that goes on after each boot.
+    #[serde(rename = "boot-next")]
+    BootNext(BootNext),
 }
 
 /// A value for one of the kernel's files.
@@ -159,7 +173,7 @@ struct Kind {
     ending: &'static str,
 }
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 20] = [
     Kind::new("sysctl.d", "/etc/sysctl.d", ".conf"),
     Kind::new("tmpfiles.d", "/etc/tmpfiles.d", ".conf"),
     Kind::new("modprobe.d", "/etc/modprobe.d", ".conf"),
@@ -178,6 +192,23 @@ const KINDS: [Kind; 11] = [
         "systemd-wants",
         "/etc/systemd/system/timers.target.d",
         "ktrial.conf",
+    ),
+    Kind::new("grub-entries", "/boot/grub", "custom.cfg"),
+    Kind::new("grub-entries", "/boot/grub2", "custom.cfg"),
+    Kind::new("boot-entry", "/efi/loader/entries", ".conf"),
+    Kind::new("boot-entry", "/boot/loader/entries", ".conf"),
+    Kind::new("boot-entry", "/boot/efi/loader/entries", ".conf"),
+    Kind::new("boot-service", "/etc/systemd/system", boot::SERVICE),
+    Kind::new("boot-next", "/etc/systemd/system", boot::NEXT),
+    Kind::new(
+        "systemd-wants",
+        "/etc/systemd/system/sysinit.target.d",
+        "ktrial-boot.conf",
+    ),
+    Kind::new(
+        "systemd-wants",
+        "/etc/systemd/system/multi-user.target.d",
+        "ktrial-boot.conf",
     ),
 ];
 
@@ -232,6 +263,7 @@ pub fn check(path: &str, form: Option<&Form>) -> Checked {
             form.name()
         )),
         Some(Form::Wants(unit)) => unit::check_wants(path, unit),
+        Some(Form::BootEntry(entry)) => boot::check_entry(path, entry),
         Some(form) => form.check(),
         None => Ok(()),
     }
@@ -250,6 +282,10 @@ impl Form {
             Self::Grub(_) => KINDS[7].name,
             Self::DriftService(_) => KINDS[8].name,
             Self::DriftTimer(_) => KINDS[9].name,
+            Self::GrubEntries(_) => "grub-entries",
+            Self::BootEntry(_) => "boot-entry",
+            Self::BootService(_) => "boot-service",
+            Self::BootNext(_) => "boot-next",
         }
     }
 
@@ -260,10 +296,14 @@ impl Form {
             Self::Modprobe(parameters) => all(parameters, Parameter::check),
             Self::Udev(rules) => all(rules, Rule::check),
             Self::ZramGenerator(devices) => all(devices, Device::check),
-            Self::Wants(_) => Ok(()),
+            // Checked with their path.
+            Self::Wants(_) | Self::BootEntry(_) => Ok(()),
             Self::Grub(words) => all(words, Word::check),
             Self::DriftService(watch) => watch.check(),
             Self::DriftTimer(calendar) => drift::check_calendar(calendar),
+            Self::GrubEntries(entries) => boot::check_entries(entries),
+            Self::BootService(limit) => limit.check(),
+            Self::BootNext(next) => next.check(),
         }?;
         self.notes().into_iter().try_for_each(notes::check)?;
         self.check_once()?;
@@ -284,9 +324,9 @@ impl Form {
                 settings.iter().map(|setting| setting.path.clone()).collect()
             }
             Self::Modprobe(parameters) => parameters.iter().map(Parameter::path).collect(),
-            Self::Udev(_) | Self::Wants(_) | Self::DriftService(_) | Self::DriftTimer(_) => Vec::new(),
             Self::ZramGenerator(devices) => devices.iter().map(|device| device.device.clone()).collect(),
             Self::Grub(words) => words.iter().map(Word::key).collect(),
+            _ => Vec::new(),
         };
         let mut seen = BTreeSet::new();
         match keys.iter().find(|key| !seen.insert(*key)) {
@@ -318,15 +358,26 @@ impl Form {
     pub fn program(&self) -> Option<&str> {
         match self {
             Self::DriftService(watch) => Some(&watch.program),
+            Self::BootNext(BootNext { trial: Some(trial) }) if trial.user == 0 => Some(&trial.program),
             _ => None,
         }
     }
 
     /// Returns the words that it adds to the kernel's command line.
     #[must_use]
-    pub fn words(&self) -> &[Word] {
+    pub fn words(&self) -> Vec<&Word> {
         match self {
-            Self::Grub(words) => words,
+            Self::Grub(words) => words.iter().collect(),
+            _ => self.entries().iter().flat_map(|one| &one.words).collect(),
+        }
+    }
+
+    /// Returns its entries for one boot each.
+    #[must_use]
+    pub fn entries(&self) -> &[BootEntry] {
+        match self {
+            Self::GrubEntries(entries) => entries,
+            Self::BootEntry(entry) => std::slice::from_ref(&**entry),
             _ => &[],
         }
     }
@@ -340,8 +391,8 @@ impl Form {
             Self::Modprobe(parameters) => parameters.iter().map(|one| one.note.as_slice()).collect(),
             Self::Udev(rules) => rules.iter().map(|one| one.note.as_slice()).collect(),
             Self::ZramGenerator(devices) => devices.iter().map(|one| one.note.as_slice()).collect(),
-            Self::Wants(_) | Self::DriftService(_) | Self::DriftTimer(_) => Vec::new(),
             Self::Grub(words) => words.iter().map(|one| one.note.as_slice()).collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -358,6 +409,10 @@ impl Form {
             Self::Wants(unit) => return unit::wants(unit),
             Self::DriftService(watch) => return watch.render(),
             Self::DriftTimer(calendar) => return drift::timer(calendar),
+            Self::GrubEntries(entries) => return boot::render_entries(entries),
+            Self::BootEntry(entry) => return boot::render_entry(entry),
+            Self::BootService(limit) => return limit.render(),
+            Self::BootNext(next) => return next.render(),
             Self::Grub(words) => words.iter().map(Word::grub).collect(),
         };
         notes::above(&self.notes(), &entries)

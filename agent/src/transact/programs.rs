@@ -35,7 +35,7 @@ struct Program {
 
 /// Everything that the agent may run: steps of plans (see [`check`]), the set-up of zram, and undo
 /// commands in journals of older versions, whose steps could do more.
-const PROGRAMS: [Program; 7] = [
+const PROGRAMS: [Program; 9] = [
     Program {
         name: "mkswap",
         fits: |arguments| matches!(arguments, [device] if is_zram(device)),
@@ -59,9 +59,28 @@ const PROGRAMS: [Program; 7] = [
     Program {
         name: "systemctl",
         fits: |arguments| match arguments {
-            ["daemon-reload"] => true,
+            ["daemon-reload"]
+            | ["--no-block", "reboot"]
+            | ["list-units", "--failed", "--plain", "--no-legend"]
+            | ["list-jobs", "--plain", "--no-legend"]
+            | ["show", "--property=ActiveState", "--value", "default.target"] => true,
             ["start" | "stop" | "restart" | "reload" | "try-restart" | "enable" | "disable" | "mask"
             | "unmask", unit] => is_unit(unit),
+            _ => false,
+        },
+    },
+    Program {
+        name: "bootctl",
+        fits: |arguments| matches!(arguments, ["set-oneshot", entry] if entry.is_empty() || is_own_entry(entry)),
+    },
+    Program {
+        name: "journalctl",
+        fits: |arguments| match arguments {
+            ["--no-pager", "--output=short-monotonic", "--lines", count, "--boot", id] => {
+                count.parse::<u16>().is_ok()
+                    && id.len() == 32
+                    && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+            }
             _ => false,
         },
     },
@@ -74,6 +93,14 @@ const PROGRAMS: [Program; 7] = [
         fits: |arguments| matches!(arguments, ["-o", "/boot/grub/grub.cfg" | "/boot/grub2/grub.cfg"]),
     },
 ];
+
+fn is_own_entry(entry: &str) -> bool {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    let name = entry
+        .strip_prefix("ktrial-")
+        .and_then(|rest| rest.strip_suffix(".conf"));
+    name.is_some_and(|name| name.bytes().all(known))
+}
 
 fn is_zram(device: &str) -> bool {
     let number = device.strip_prefix("/dev/zram");
@@ -276,6 +303,23 @@ fn check_swap(root: &Root, area: &str, again: &[&str]) -> Result<(), Refusal> {
 
 /// Runs an allowed command in an empty environment and waits for it.
 pub fn run(root: &Root, argv: &[String]) -> Result<(), Refusal> {
+    output(root, argv).map(drop)
+}
+
+/// Reads a stream to its end beside the process.
+fn drained(stream: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut stream) = stream {
+            // What came before an error is all that there is.
+            let _ = stream.read_to_end(&mut bytes);
+        }
+        bytes
+    })
+}
+
+/// Runs an allowed command in an empty environment, and returns what it writes.
+pub fn output(root: &Root, argv: &[String]) -> Result<String, Refusal> {
     let file = find(root, argv)?;
     let failed = |message: String| Refusal {
         outcome: Outcome::Refused,
@@ -290,24 +334,18 @@ pub fn run(root: &Root, argv: &[String]) -> Result<(), Refusal> {
         .env("LC_ALL", "C")
         .current_dir(root.base())
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()
         .map_err(|error| failed(format!("cannot be started: {error}")))?;
     drop(exposed);
-    let talk = child.stderr.take();
-    let reader = std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let read = talk.map(|mut talk| talk.read_to_end(&mut bytes));
-        (bytes, read.is_none_or(|read| read.is_ok()))
-    });
+    let (said, talk) = (drained(child.stdout.take()), drained(child.stderr.take()));
     let status = wait(&mut child, LIMIT).map_err(&failed)?;
-    let (bytes, _) = reader
-        .join()
-        .map_err(|_| failed("failed: its output could not be read".to_owned()))?;
+    let unread = |_| failed("failed: its output could not be read".to_owned());
+    let (said, bytes) = (said.join().map_err(unread)?, talk.join().map_err(unread)?);
     if status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&said).into_owned());
     }
     let start = bytes.len().saturating_sub(TALK_BYTES);
     Err(failed(format!(

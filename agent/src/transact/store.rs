@@ -91,6 +91,12 @@ impl Store {
         }
     }
 
+    /// Returns a file of the state folder.
+    #[must_use]
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
     fn journals_folder(&self) -> PathBuf {
         self.folder.join("transactions")
     }

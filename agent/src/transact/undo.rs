@@ -269,7 +269,12 @@ impl<'a> Undo<'a> {
             Some(Step::Zram(_)) => How::NewDevice,
             Some(Step::File(_)) => How::File,
             // Without the plan, the path shows what it was.
-            None if old.path.starts_with("/etc/") => How::File,
+            None if ["/etc/", "/boot/", "/efi/"]
+                .iter()
+                .any(|folder| old.path.starts_with(folder)) =>
+            {
+                How::File
+            }
             _ => How::Knob {
                 rule: guess(),
                 new: Bytes::default(),

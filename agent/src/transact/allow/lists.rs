@@ -163,6 +163,8 @@ pub const NEVER_WRITE_OF_GROUPS: Patterns = &[
 pub const OWN: Patterns = &[
     "/boot/grub/grub.cfg",
     "/boot/grub2/grub.cfg",
+    "/boot/grub/grubenv",
+    "/boot/grub2/grubenv",
     "/proc/sys/vm/drop_caches",
     "/sys/block/zram*/reset",
     "/sys/block/zram*/comp_algorithm",
@@ -170,7 +172,12 @@ pub const OWN: Patterns = &[
 ];
 
 /// Files that root reads although not everybody may.
-pub const READ: Patterns = &["/sys/class/powercap/*/energy_uj"];
+pub const READ: Patterns = &[
+    "/sys/class/powercap/*/energy_uj",
+    "/boot/loader/entries/*.conf",
+    "/boot/efi/loader/entries/*.conf",
+    "/efi/loader/entries/*.conf",
+];
 
 /// Files that root reads if everybody may read them.
 pub const READ_AS_EVERYBODY: Patterns = &[
@@ -204,6 +211,8 @@ pub const READ_AS_EVERYBODY: Patterns = &[
     "/sys/kernel/sched_ext/enable_seq",
     "/sys/kernel/sched_ext/root/ops",
     "/sys/kernel/sched_ext/state",
+    "/sys/firmware/efi/efivars/LoaderEntryOneShot-*",
+    "/sys/firmware/efi/efivars/LoaderEntrySelected-*",
     "/sys/firmware/efi/efivars/LoaderInfo-*",
     "/sys/firmware/efi/efivars/SecureBoot-*",
     "/sys/firmware/efi/efivars/StubInfo-*",
@@ -217,7 +226,6 @@ pub const READ_AS_EVERYBODY: Patterns = &[
     "/boot/firmware/cmdline.txt",
     "/boot/limine.conf",
     "/boot/limine/limine.conf",
-    "/boot/loader/entries/*.conf",
     "/boot/syslinux/syslinux.cfg",
     "/efi/EFI/*/*",
     "/etc/default/grub",
@@ -248,6 +256,8 @@ pub const READ_OF_CONFIGURATION: Patterns = &[
 
 /// What the firmware and the boot loader say about this boot.
 pub const OF_THIS_BOOT: Patterns = &[
+    "/sys/firmware/efi/efivars/LoaderEntryOneShot-*",
+    "/sys/firmware/efi/efivars/LoaderEntrySelected-*",
     "/sys/firmware/efi/efivars/LoaderInfo-*",
     "/sys/firmware/efi/efivars/SecureBoot-*",
     "/sys/firmware/efi/efivars/StubInfo-*",

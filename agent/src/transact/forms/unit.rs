@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The unit that writes at boot what no other file can, and the drop-in that starts it.
 
-use super::{drift, notes, Checked, Setting};
+use super::{boot, drift, notes, Checked, Setting};
 use std::fmt::Write as _;
 
 /// The unit's name.
@@ -39,10 +39,10 @@ pub(super) fn render(settings: &[Setting]) -> String {
 
 /// Renders the drop-in that makes a target start a unit.
 pub(super) fn wants(unit: &str) -> String {
-    let header = if unit == UNIT {
-        notes::HEADER
-    } else {
-        drift::HEADER
+    let header = match unit {
+        UNIT => notes::HEADER,
+        drift::TIMER => drift::HEADER,
+        _ => boot::HEADER,
     };
     format!("{header}[Unit]\nWants={unit}\n")
 }
@@ -52,6 +52,8 @@ pub(super) fn check_wants(path: &str, unit: &str) -> Checked {
     let expected = match path {
         "/etc/systemd/system/multi-user.target.d/ktrial.conf" => UNIT,
         "/etc/systemd/system/timers.target.d/ktrial.conf" => drift::TIMER,
+        "/etc/systemd/system/sysinit.target.d/ktrial-boot.conf" => boot::SERVICE,
+        "/etc/systemd/system/multi-user.target.d/ktrial-boot.conf" => boot::NEXT,
         _ => return Err(format!("{path}: no unit can be started from here")),
     };
     if unit == expected {

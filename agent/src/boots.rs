@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Boots of entries that a transaction has prepared: arms one for the next boot, judges the boot,
+//! and records what became of it.
+
+mod grubenv;
+mod health;
+mod oneshot;
+mod record;
+
+use crate::error::{Error, Kind, Result};
+use crate::root::Root;
+use crate::transact::context::{unix_ms, Context};
+use crate::transact::forms::{BootEntry, Form, REHEARSAL, WORD};
+use crate::transact::machine::{Outcome, Refusal};
+use crate::transact::plan::Step;
+use crate::transact::programs;
+use crate::transact::transaction::{State, Transaction};
+use record::{Event, Happened};
+use rustix::io::Errno;
+use serde_json::{json, Value};
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+pub use health::{health, next};
+pub use oneshot::{check_entries_file, forget_entry, is_grub_entries, restore, GRUB_ENVIRONMENTS};
+
+/// Where kernels that an entry starts may be.
+const KERNELS: [&str; 2] = ["/boot/", "/efi/"];
+
+/// Refuses an entry whose kernel others could change, or whose command line contains words that did
+/// not boot this machine and are not new words that [`crate::transact::allow`] has checked.
+pub fn check_entry(root: &Root, entry: &BootEntry) -> std::result::Result<(), Refusal> {
+    let refuse = |outcome, errno: Errno, message: String| {
+        Err(Refusal {
+            outcome,
+            errno: errno.raw_os_error(),
+            message,
+        })
+    };
+    let line = root
+        .read_text("/proc/cmdline")
+        .map_err(|error| Refusal::of("read", "/proc/cmdline", &error))?;
+    let booted: BTreeSet<&str> = line.split_ascii_whitespace().collect();
+    if let Some(word) = entry.base.iter().find(|word| !booted.contains(word.as_str())) {
+        let message = format!(
+            "{}: {word} did not boot this machine: give it as a new word",
+            entry.id
+        );
+        return refuse(Outcome::Forbidden, Errno::PERM, message);
+    }
+    if !KERNELS.iter().any(|folder| entry.file.starts_with(folder)) {
+        let message = format!("{}: {} is not in {}", entry.id, entry.file, KERNELS.join(" or "));
+        return refuse(Outcome::Forbidden, Errno::PERM, message);
+    }
+    let file = std::fs::canonicalize(root.path(&entry.file))
+        .map_err(|error| Refusal::of("find", &entry.file, &error))?;
+    let is_roots = |part: &Path| {
+        std::fs::metadata(part).is_ok_and(|found| found.uid() == 0 && found.mode() & 0o022 == 0)
+    };
+    let is_weak = root.is_real() && !file.ancestors().all(is_roots);
+    if is_weak || !file.is_file() {
+        let message = format!(
+            "{}: {} is not a file that only root can change",
+            entry.id, entry.file
+        );
+        return refuse(Outcome::Forbidden, Errno::PERM, message);
+    }
+    Ok(())
+}
+
+/// Returns the newest transaction in force with entries, if there is one.
+fn prepared(context: &Context) -> Result<Option<Transaction>> {
+    let is_prepared = |one: &Transaction| one.state() == State::Applied && entries_of(one).next().is_some();
+    Ok(context.store.transactions()?.into_iter().rev().find(is_prepared))
+}
+
+/// Returns the entries of a transaction, each with its file.
+fn entries_of(transaction: &Transaction) -> impl Iterator<Item = (&str, &BootEntry)> {
+    transaction.steps().iter().flat_map(|step| {
+        let (path, entries) = match step {
+            Step::File(file) => (
+                file.path.as_str(),
+                file.holds.as_ref().map(Form::entries).unwrap_or_default(),
+            ),
+            _ => ("", [].as_slice()),
+        };
+        entries.iter().map(move |entry| (path, entry))
+    })
+}
+
+/// Returns the entry that booted this machine, if it is one of ours.
+fn running(root: &Root) -> Option<String> {
+    let line = root.read_text("/proc/cmdline").ok()?;
+    let value = |word: &str| word.strip_prefix(WORD)?.strip_prefix('=').map(str::to_owned);
+    line.split_ascii_whitespace().filter_map(value).next_back()
+}
+
+/// Lets the loader start an entry at the next boot, and only at that one. `then` is the entry to
+/// try once this one, the rehearsal, has shown that the machine comes back.
+///
+/// # Errors
+///
+/// No transaction in force has the entry, the loader cannot be told, or the record cannot be
+/// written.
+pub fn arm(context: &Context, id: &str, then: Option<&str>) -> Result<Value> {
+    context.need_root()?;
+    if !context.store.is_there()? {
+        return Err(unknown(id));
+    }
+    let _lock = context.store.lock()?;
+    settle(context)?;
+    arm_locked(context, id, then)
+}
+
+fn unknown(id: &str) -> Error {
+    Error::new(Kind::NotFound, format!("no entry {id} is prepared")).hint("run `ktrial boot try` first")
+}
+
+fn arm_locked(context: &Context, id: &str, then: Option<&str>) -> Result<Value> {
+    let transaction = prepared(context)?.ok_or_else(|| unknown(id))?;
+    let path_of = |id: &str| {
+        entries_of(&transaction)
+            .find(|(_, one)| one.id == id)
+            .map(|(path, _)| path.to_owned())
+    };
+    let path = path_of(id).ok_or_else(|| unknown(id))?;
+    if let Some(then) = then.filter(|then| path_of(then).is_none()) {
+        return Err(unknown(then));
+    }
+    let here = running(&context.root).is_none();
+    let event = Event {
+        transaction: Some(transaction.id),
+        then: then.map(str::to_owned),
+        loader: oneshot::loader_of(&context.root, &path),
+        before: here.then(|| health::baseline(&context.root)),
+        ..event(context, Happened::Armed, id)
+    };
+    record::append(context, &event)?;
+    oneshot::set(&context.root, &path, id)
+        .map_err(|refusal| Error::new(Kind::Io, format!("cannot arm {id}: {}", refusal.message)))?;
+    Ok(json!({"armed": id, "transaction": transaction.id}))
+}
+
+fn event(context: &Context, what: Happened, entry: &str) -> Event {
+    Event {
+        what,
+        entry: entry.to_owned(),
+        boot_id: context.store.boot_id(),
+        at: unix_ms() / 1000,
+        ..Event::default()
+    }
+}
+
+/// Reboots the machine. Only after an entry was armed in this boot, or from a boot of one.
+///
+/// # Errors
+///
+/// Nothing is armed, or the machine cannot be rebooted.
+pub fn reboot(context: &Context) -> Result<Value> {
+    context.need_root()?;
+    let events = record::read(context)?;
+    let boot_id = context.store.boot_id();
+    let is_armed = events
+        .last()
+        .is_some_and(|last| last.what == Happened::Armed && last.boot_id == boot_id);
+    if !is_armed && running(&context.root).is_none() {
+        return Err(
+            Error::new(Kind::Conflict, "no entry is armed for the next boot").hint("run `ktrial boot try`")
+        );
+    }
+    let argv = ["systemctl", "--no-block", "reboot"].map(str::to_owned);
+    programs::run(&context.root, &argv).map_err(|refusal| Error::new(Kind::Io, refusal.message))?;
+    Ok(json!({}))
+}
+
+/// Returns what is prepared, armed and running, and what has happened so far.
+///
+/// # Errors
+///
+/// A journal or the record cannot be read.
+pub fn status(context: &Context) -> Result<Value> {
+    context.need_root()?;
+    let events = if context.store.is_there()? {
+        let _lock = context.store.lock()?;
+        settle(context)?
+    } else {
+        Vec::new()
+    };
+    let transaction = prepared(context)?;
+    let entries: Vec<Value> = transaction
+        .iter()
+        .flat_map(entries_of)
+        .map(|(_, one)| shown(one))
+        .collect();
+    let path = transaction
+        .as_ref()
+        .and_then(|one| entries_of(one).next().map(|(path, _)| path.to_owned()));
+    Ok(json!({
+        "transaction": transaction.as_ref().map(|one| one.id),
+        "entries": entries,
+        "loader": path.as_deref().map(oneshot::kind_of),
+        "armed": path.as_deref().and_then(|path| oneshot::armed(&context.root, path)),
+        "running": running(&context.root),
+        "boot_id": context.store.boot_id(),
+        "events": events,
+    }))
+}
+
+fn shown(entry: &BootEntry) -> Value {
+    let words: Vec<String> = entry
+        .words
+        .iter()
+        .map(crate::transact::forms::Word::text)
+        .collect();
+    json!({"id": entry.id, "title": entry.title, "words": words, "kernel": entry.file})
+}
+
+/// Records how the last armed boot ended, if it is over and nobody has yet; returns all events.
+fn settle(context: &Context) -> Result<Vec<Event>> {
+    let mut events = record::read(context)?;
+    let Some(armed) = events.iter().rposition(|one| one.what == Happened::Armed) else {
+        return Ok(events);
+    };
+    let last = events[armed].clone();
+    let is_here = last.boot_id == context.store.boot_id();
+    if is_here || running(&context.root).as_deref() == Some(last.entry.as_str()) {
+        return Ok(events);
+    }
+    let after = &events[armed + 1..];
+    let has = |what: Happened| after.iter().any(|one| one.what == what);
+    if has(Happened::Failed) || has(Happened::FellBack) || has(Happened::Rehearsed) || has(Happened::Left) {
+        return Ok(events);
+    }
+    let started = after.iter().find(|one| one.what == Happened::Started);
+    let path = prepared(context)?.and_then(|one| entries_of(&one).next().map(|(path, _)| path.to_owned()));
+    let seen = path.and_then(|path| oneshot::seen(&context.root, &path, &last.entry));
+    let ended = ending(context, &last, started, has(Happened::Healthy), seen);
+    record::append(context, &ended)?;
+    events.push(ended);
+    Ok(events)
+}
+
+/// Returns how a boot ended that is not the present one.
+fn ending(
+    context: &Context,
+    armed: &Event,
+    started: Option<&Event>,
+    was_healthy: bool,
+    seen: Option<bool>,
+) -> Event {
+    let root = &context.root;
+    let of = |what: Happened, why: Vec<String>| Event {
+        why,
+        loader: armed.loader.clone(),
+        transaction: armed.transaction,
+        then: armed.then.clone(),
+        ..event(context, what, &armed.entry)
+    };
+    if let Some(started) = started {
+        if was_healthy {
+            return of(Happened::Left, Vec::new());
+        }
+        let why = vec!["the boot ended before it was found healthy".to_owned()];
+        return Event {
+            log: health::last_lines(root, Some(&started.boot_id)),
+            ..of(Happened::Failed, why)
+        };
+    }
+    match seen {
+        Some(false) => of(
+            Happened::Failed,
+            vec!["the boot loader did not start the entry".to_owned()],
+        ),
+        _ if armed.entry == REHEARSAL => of(Happened::Rehearsed, Vec::new()),
+        _ => Event {
+            log: health::last_lines(root, None),
+            ..of(Happened::FellBack, Vec::new())
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

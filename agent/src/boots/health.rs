@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether a boot is healthy, and what goes on after it.
+
+use super::oneshot;
+use super::record::{self, Event, Happened};
+use super::{arm_locked, entries_of, event, prepared, reboot, running, settle};
+use crate::error::Result;
+use crate::kernel_log;
+use crate::root::Root;
+use crate::transact::context::Context;
+use crate::transact::programs;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// How often systemd is asked for its state.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long to wait for the network after everything else has started.
+const NETWORK_LOOKS: u32 = 30;
+/// Jobs of systemd that are named if a boot takes too long.
+const JOBS: usize = 5;
+/// Lines of a failed boot's log that are kept.
+const LINES: usize = 40;
+
+/// Texts of the kernel's log that speak of damage.
+const BAD: [&str; 12] = [
+    "BUG:",
+    "Oops",
+    "WARNING: CPU",
+    "general protection fault",
+    "Call Trace",
+    "soft lockup",
+    "blocked for more than",
+    "rcu: INFO:",
+    "I/O error",
+    "EXT4-fs error",
+    "BTRFS error",
+    "Corruption",
+];
+/// The kernel's word for arguments that it passes on to init, since it does not know them.
+const UNKNOWN: &str = "Unknown kernel command line parameters";
+
+/// What a boot is compared with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Baseline {
+    /// Units that had failed.
+    pub failed: BTreeSet<String>,
+    /// Network interfaces that were up.
+    pub network: BTreeSet<String>,
+    /// Bad lines of the kernel's log, without numbers.
+    pub log: BTreeSet<String>,
+    /// Whether the root file system could be written.
+    pub writable: bool,
+}
+
+/// Looks at the machine as it is now.
+pub fn baseline(root: &Root) -> Baseline {
+    Baseline {
+        failed: failed_units(root),
+        network: interfaces(root),
+        log: bad_lines(root).iter().map(|line| plain(line)).collect(),
+        writable: is_writable(root),
+    }
+}
+
+fn asked(root: &Root, argv: &[&str]) -> Option<String> {
+    let argv: Vec<String> = argv.iter().map(|word| (*word).to_owned()).collect();
+    programs::output(root, &argv).ok()
+}
+
+fn failed_units(root: &Root) -> BTreeSet<String> {
+    let text = asked(
+        root,
+        &["systemctl", "list-units", "--failed", "--plain", "--no-legend"],
+    );
+    let text = text.unwrap_or_default();
+    text.lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn interfaces(root: &Root) -> BTreeSet<String> {
+    let names = root.list("/sys/class/net").unwrap_or_default();
+    let is_up = |name: &String| {
+        name != "lo"
+            && root
+                .read_text(&format!("/sys/class/net/{name}/operstate"))
+                .is_ok_and(|state| state == "up")
+    };
+    names.into_iter().filter(is_up).collect()
+}
+
+fn is_writable(root: &Root) -> bool {
+    let found = rustix::fs::statvfs(root.base());
+    found.is_ok_and(|found| !found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+}
+
+fn kernel_lines(root: &Root) -> Vec<String> {
+    kernel_log::read(root, Some(0))
+        .map(|log| log.texts())
+        .unwrap_or_default()
+}
+
+fn bad_lines(root: &Root) -> Vec<String> {
+    let is_bad = |line: &String| BAD.iter().any(|bad| line.contains(bad));
+    kernel_lines(root).into_iter().filter(is_bad).collect()
+}
+
+/// Returns a line without its numbers, which differ from boot to boot.
+fn plain(line: &str) -> String {
+    let mut text = String::new();
+    for character in line.chars() {
+        let shown = if character.is_ascii_hexdigit() && !character.is_ascii_alphabetic() {
+            '#'
+        } else {
+            character
+        };
+        if shown != '#' || !text.ends_with('#') {
+            text.push(shown);
+        }
+    }
+    text
+}
+
+/// Returns what speaks against the present boot of an entry.
+fn faults(root: &Root, before: &Baseline, words: &[String]) -> Vec<String> {
+    let mut found = Vec::new();
+    let failed = failed_units(root);
+    let new: Vec<&str> = failed.difference(&before.failed).map(String::as_str).collect();
+    if !new.is_empty() {
+        found.push(format!(
+            "units failed that did not fail before: {}",
+            new.join(", ")
+        ));
+    }
+    let lines = kernel_lines(root);
+    let bad = lines
+        .iter()
+        .find(|line| BAD.iter().any(|bad| line.contains(bad)) && !before.log.contains(&plain(line)));
+    if let Some(line) = bad {
+        found.push(format!("the kernel logged: {line}"));
+    }
+    let unknown = lines
+        .iter()
+        .find_map(|line| line.split_once(UNKNOWN).map(|(_, rest)| rest));
+    for word in words {
+        let name = word.split('=').next().unwrap_or(word);
+        let is_unknown = unknown.is_some_and(|rest| {
+            rest.split(['"', ' ', ','])
+                .any(|one| one.split('=').next() == Some(name))
+        });
+        if is_unknown {
+            found.push(format!("the kernel does not know {word}"));
+        }
+    }
+    let line = root.read_text("/proc/cmdline").unwrap_or_default();
+    for word in words
+        .iter()
+        .filter(|word| !line.split_ascii_whitespace().any(|one| one == word.as_str()))
+    {
+        found.push(format!("{word} is not on the kernel's command line"));
+    }
+    if before.writable && !is_writable(root) {
+        found.push("the root file system cannot be written".to_owned());
+    }
+    found
+}
+
+fn has_reached_target(root: &Root) -> bool {
+    let state = asked(
+        root,
+        &[
+            "systemctl",
+            "show",
+            "--property=ActiveState",
+            "--value",
+            "default.target",
+        ],
+    );
+    state.is_some_and(|state| state.trim() == "active")
+}
+
+fn wait_for_target(root: &Root, limit: Duration) -> Vec<String> {
+    let began = Instant::now();
+    while !has_reached_target(root) {
+        if began.elapsed() > limit {
+            let mut why = vec![format!(
+                "the default target was not reached within {} s",
+                limit.as_secs()
+            )];
+            let jobs = asked(root, &["systemctl", "list-jobs", "--plain", "--no-legend"]).unwrap_or_default();
+            why.extend(
+                jobs.lines()
+                    .take(JOBS)
+                    .map(|line| format!("waiting: {}", line.trim())),
+            );
+            return why;
+        }
+        std::thread::sleep(LOOK);
+    }
+    Vec::new()
+}
+
+fn wait_for_network(root: &Root, before: &Baseline) -> Vec<String> {
+    for _ in 0..NETWORK_LOOKS {
+        if before.network.is_subset(&interfaces(root)) {
+            return Vec::new();
+        }
+        std::thread::sleep(LOOK);
+    }
+    let now = interfaces(root);
+    let down: Vec<&str> = before.network.difference(&now).map(String::as_str).collect();
+    vec![format!("network interfaces are not up: {}", down.join(", "))]
+}
+
+/// Judges the present boot if it is one of our entries: waits for its target, looks for faults, and
+/// records the result. Returns whether the boot may stay; the unit that runs this reboots if not, and
+/// if this process cannot run or hangs.
+///
+/// # Errors
+///
+/// The record cannot be read or written.
+pub fn health(context: &Context, limit: Duration) -> Result<bool> {
+    context.need_root()?;
+    let root = &context.root;
+    let Some(id) = running(root) else { return Ok(true) };
+    context.store.prepare()?;
+    let transaction = {
+        let _lock = context.store.lock_waiting()?;
+        let events = record::read(context)?;
+        let here = context.store.boot_id();
+        if events
+            .iter()
+            .any(|one| one.boot_id == here && matches!(one.what, Happened::Healthy | Happened::Failed))
+        {
+            return Ok(true);
+        }
+        record::append(context, &event(context, Happened::Started, &id))?;
+        prepared(context)?
+    };
+    let entry = transaction
+        .iter()
+        .flat_map(entries_of)
+        .find(|(_, one)| one.id == id);
+    let mut why = Vec::new();
+    if let Some((path, _)) = entry {
+        if oneshot::armed(root, path).as_deref() == Some(id.as_str()) {
+            // Cleared here, or the machine would never come back to its default entry.
+            let cleared = oneshot::clear(root, path).err().map(|refusal| refusal.message);
+            why.push("the boot loader did not take its one-shot entry back".to_owned());
+            why.extend(cleared);
+        }
+    }
+    if why.is_empty() {
+        why = wait_for_target(root, limit);
+    }
+    let events = record::read(context)?;
+    let before = events
+        .iter()
+        .rev()
+        .find_map(|one| one.before.clone())
+        .unwrap_or_default();
+    let words: Vec<String> = entry
+        .map(|(_, one)| one.words.iter().map(crate::transact::forms::Word::text).collect())
+        .unwrap_or_default();
+    if why.is_empty() {
+        why = faults(root, &before, &words);
+    }
+    if why.is_empty() {
+        why = wait_for_network(root, &before);
+    }
+    let is_healthy = why.is_empty();
+    let log = if is_healthy {
+        Vec::new()
+    } else {
+        newest(kernel_lines(root))
+    };
+    let what = if is_healthy {
+        Happened::Healthy
+    } else {
+        Happened::Failed
+    };
+    let _lock = context.store.lock_waiting()?;
+    record::append(
+        context,
+        &Event {
+            why,
+            log,
+            ..event(context, what, &id)
+        },
+    )?;
+    Ok(is_healthy)
+}
+
+fn newest(lines: Vec<String>) -> Vec<String> {
+    let start = lines.len().saturating_sub(LINES);
+    lines.into_iter().skip(start).collect()
+}
+
+/// Returns the last lines that a boot logged: of the journal, if it got as far, or of the dump that
+/// the firmware keeps of a panic.
+pub fn last_lines(root: &Root, boot_id: Option<&str>) -> Vec<String> {
+    let lines = |text: String| newest(text.lines().map(str::to_owned).collect());
+    if let Some(boot_id) = boot_id {
+        let count = LINES.to_string();
+        let id = boot_id.replace('-', "");
+        let argv = [
+            "journalctl",
+            "--no-pager",
+            "--output=short-monotonic",
+            "--lines",
+            &count,
+            "--boot",
+            &id,
+        ];
+        return asked(root, &argv).map(lines).unwrap_or_default();
+    }
+    for folder in ["/sys/fs/pstore", "/var/lib/systemd/pstore"] {
+        let mut names = root.list(folder).unwrap_or_default();
+        names.retain(|name| name.starts_with("dmesg"));
+        if let Some(text) = names
+            .last()
+            .and_then(|name| root.read_text(&format!("{folder}/{name}")).ok())
+        {
+            return lines(text);
+        }
+    }
+    Vec::new()
+}
+
+/// Goes on after a boot: records how the last one ended, and tries the next entry once the rehearsal
+/// has shown that the machine comes back. Returns whether a trial may continue.
+///
+/// # Errors
+///
+/// The record cannot be read or written, or the next entry cannot be armed.
+pub fn next(context: &Context) -> Result<bool> {
+    context.need_root()?;
+    context.store.prepare()?;
+    if let Some(id) = running(&context.root) {
+        return wait_until_judged(context, &id);
+    }
+    let lock = context.store.lock_waiting()?;
+    let events = settle(context)?;
+    let then = match events.last() {
+        Some(Event {
+            what: Happened::Rehearsed,
+            then: Some(then),
+            ..
+        }) => then.clone(),
+        _ => return Ok(prepared(context)?.is_some()),
+    };
+    arm_locked(context, &then, None)?;
+    drop(lock);
+    reboot(context)?;
+    Ok(false)
+}
+
+fn wait_until_judged(context: &Context, id: &str) -> Result<bool> {
+    let here = context.store.boot_id();
+    loop {
+        let events = record::read(context)?;
+        let judged = events.iter().find(|one| {
+            one.entry == id && one.boot_id == here && matches!(one.what, Happened::Healthy | Happened::Failed)
+        });
+        if let Some(judged) = judged {
+            return Ok(judged.what == Happened::Healthy);
+        }
+        std::thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How a boot loader is told to start an entry once: GRUB by a variable of its environment, which
+//! GRUB clears, and systemd-boot by a variable of the firmware.
+
+use super::grubenv::{self, Variables};
+use crate::root::Root;
+use crate::transact::files;
+use crate::transact::forms::{BOOT_HEADER, STARTED};
+use crate::transact::machine::{Outcome, Refusal};
+use crate::transact::programs;
+use rustix::fs::{OFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt;
+
+/// GRUB's environment, beside the file with our entries.
+pub const GRUB_ENVIRONMENTS: [&str; 2] = ["/boot/grub/grubenv", "/boot/grub2/grubenv"];
+/// The variable that names the entry of the next boot.
+const NEXT: &str = "next_entry";
+/// The variables that ktrial and its entries set.
+const OURS: [&str; 2] = [NEXT, STARTED];
+
+const VENDOR: &str = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
+const VARIABLES: &str = "/sys/firmware/efi/efivars";
+
+/// File systems whose blocks GRUB does not write.
+const UNWRITABLE: [(u64, &str); 2] = [(0x9123_683e, "Btrfs"), (0x2fc1_2fc1, "ZFS")];
+/// What a device of several others has in its folder.
+const LAYERS: [(&str, &str); 2] = [("dm", "device mapper (LVM or encryption)"), ("md", "RAID")];
+
+/// Whether a path is the file with our entries for GRUB.
+#[must_use]
+pub fn is_grub_entries(path: &str) -> bool {
+    path.starts_with("/boot/grub") && path.ends_with("/custom.cfg")
+}
+
+/// Returns the kind of loader that reads the file at `path`.
+#[must_use]
+pub fn kind_of(path: &str) -> &'static str {
+    if is_grub_entries(path) {
+        "grub"
+    } else {
+        "systemd-boot"
+    }
+}
+
+fn environment(path: &str) -> String {
+    format!("{}/grubenv", files::folder_of(path))
+}
+
+/// Returns the loader that reads the file at `path`, with its version.
+pub fn loader_of(root: &Root, path: &str) -> Option<String> {
+    if !is_grub_entries(path) {
+        return variable(root, "LoaderInfo");
+    }
+    let folder = files::folder_of(path);
+    let version = root.list(folder).ok()?.into_iter().find_map(|name| {
+        let text = root.read_text(&format!("{folder}/{name}/modinfo.sh")).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("grub_version="))?;
+        Some(line.trim_matches(['"', '\'']).to_owned())
+    });
+    Some(version.map_or_else(|| "grub".to_owned(), |version| format!("grub {version}")))
+}
+
+/// Reads a variable of the loader: four bytes of attributes, then UTF-16.
+fn variable(root: &Root, name: &str) -> Option<String> {
+    let bytes = root.read_bytes(&format!("{VARIABLES}/{name}-{VENDOR}")).ok()?;
+    let units = bytes
+        .get(4..)?
+        .chunks_exact(2)
+        .map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
+    let text: Vec<u16> = units.take_while(|unit| *unit != 0).collect();
+    Some(String::from_utf16_lossy(&text))
+}
+
+fn refused(message: String) -> Refusal {
+    Refusal {
+        outcome: Outcome::Refused,
+        errno: Errno::NOTSUP.raw_os_error(),
+        message,
+    }
+}
+
+fn read(root: &Root, path: &str) -> Result<Variables, Refusal> {
+    let block = root
+        .read_bytes(path)
+        .map_err(|error| Refusal::of("read", path, &error))?;
+    Variables::read(&block).ok_or_else(|| refused(format!("{path} is not an environment block of GRUB")))
+}
+
+/// Lets the loader start an entry at the next boot.
+pub fn set(root: &Root, path: &str, id: &str) -> Result<(), Refusal> {
+    if !is_grub_entries(path) {
+        let file = format!("{id}.conf");
+        programs::run(
+            root,
+            &["bootctl".to_owned(), "set-oneshot".to_owned(), file.clone()],
+        )?;
+        let now = variable(root, "LoaderEntryOneShot").unwrap_or_default();
+        if now != file {
+            return Err(refused(format!(
+                "the firmware did not take the entry: its variable is {now:?}"
+            )));
+        }
+        return Ok(());
+    }
+    let environment = environment(path);
+    let mut variables = read(root, &environment)?;
+    variables.set(STARTED, None);
+    variables.set(NEXT, Some(id));
+    let block = variables
+        .render()
+        .ok_or_else(|| refused(format!("{environment} has no space left")))?;
+    overwrite(root, &environment, &block)?;
+    if read(root, &environment)?.get(NEXT) != Some(id) {
+        return Err(refused(format!("{environment} did not take the entry")));
+    }
+    Ok(())
+}
+
+/// Overwrites a file in its place: GRUB writes to the blocks that it finds, before any journal of the
+/// file system is replayed.
+pub fn overwrite(root: &Root, path: &str, block: &[u8]) -> Result<(), Refusal> {
+    let cannot = |error: std::io::Error| Refusal::of("write", path, &error);
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let base = File::open(root.base()).map_err(cannot)?;
+    let opened = rustix::fs::openat2(
+        &base,
+        path.trim_start_matches('/'),
+        flags,
+        rustix::fs::Mode::empty(),
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+    );
+    let mut file = File::from(opened.map_err(|errno| cannot(errno.into()))?);
+    if file.metadata().map_err(cannot)?.len() != block.len() as u64 {
+        return Err(refused(format!(
+            "{path} has another length than an environment block of GRUB"
+        )));
+    }
+    file.write_all(block).map_err(cannot)?;
+    file.sync_all().map_err(cannot)
+}
+
+/// Returns the entry that the loader will start at the next boot, if it is one of ours.
+pub fn armed(root: &Root, path: &str) -> Option<String> {
+    let found = if is_grub_entries(path) {
+        read(root, &environment(path)).ok()?.get(NEXT)?.to_owned()
+    } else {
+        variable(root, "LoaderEntryOneShot")?
+            .strip_suffix(".conf")?
+            .to_owned()
+    };
+    found.starts_with("ktrial-").then_some(found)
+}
+
+/// Whether the loader started an entry; none if nothing shows it.
+pub fn seen(root: &Root, path: &str, id: &str) -> Option<bool> {
+    if armed(root, path).as_deref() == Some(id) {
+        return Some(false);
+    }
+    if !is_grub_entries(path) {
+        return None;
+    }
+    let variables = read(root, &environment(path)).ok()?;
+    Some(variables.get(STARTED) == Some(id))
+}
+
+/// Lets the loader start its default entry at the next boot, if it would start one of ours.
+pub fn clear(root: &Root, path: &str) -> Result<(), Refusal> {
+    if armed(root, path).is_none() {
+        return Ok(());
+    }
+    if !is_grub_entries(path) {
+        return programs::run(root, &["bootctl", "set-oneshot", ""].map(str::to_owned));
+    }
+    let environment = environment(path);
+    let mut variables = read(root, &environment)?;
+    variables.set(NEXT, Some(""));
+    let block = variables
+        .render()
+        .ok_or_else(|| refused(format!("{environment} is too long")))?;
+    overwrite(root, &environment, &block)
+}
+
+/// Restores GRUB's environment as it was, but for what others have changed in it since.
+pub fn restore(root: &Root, path: &str, old: &[u8]) -> Result<(), Refusal> {
+    let now = root
+        .read_bytes(path)
+        .map_err(|error| Refusal::of("read", path, &error))?;
+    match grubenv::restored(old, &now, &OURS) {
+        Some(block) if block == now => Ok(()),
+        Some(block) => overwrite(root, path, &block),
+        None => Err(refused(format!("{path} is not an environment block of GRUB"))),
+    }
+}
+
+/// Refuses entries for GRUB that it would not read, or could not start only once.
+pub fn check_entries_file(root: &Root, path: &str) -> Result<(), Refusal> {
+    if let Ok(text) = root.read_bytes(path) {
+        if !text.starts_with(BOOT_HEADER.as_bytes()) {
+            return Err(refused(format!("{path} is not a file of ktrial")));
+        }
+    }
+    let folder = files::folder_of(path);
+    let configuration = format!("{folder}/grub.cfg");
+    let text = root
+        .read_text(&configuration)
+        .map_err(|error| Refusal::of("read", &configuration, &error))?;
+    for (word, what) in [
+        ("custom.cfg", "entries besides its own"),
+        (NEXT, "an entry for one boot"),
+    ] {
+        if !text.contains(word) {
+            return Err(refused(format!("{configuration} does not read {what} ({word})")));
+        }
+    }
+    let environment = environment(path);
+    read(root, &environment)?;
+    check_writable(root, &environment)
+}
+
+/// Refuses an environment that GRUB cannot write: the entry would be started at every boot.
+fn check_writable(root: &Root, environment: &str) -> Result<(), Refusal> {
+    let cannot = |what: &str| {
+        Err(refused(format!(
+            "GRUB cannot write {environment}, which is on {what}: the entry would start at every boot"
+        )))
+    };
+    let file = root.path(environment);
+    let kind = rustix::fs::statfs(&file)
+        .map(|found| found.f_type)
+        .unwrap_or_default();
+    if let Some((_, name)) = UNWRITABLE
+        .iter()
+        .find(|(magic, _)| u64::try_from(kind) == Ok(*magic))
+    {
+        return cannot(name);
+    }
+    let device = std::fs::metadata(&file)
+        .map(|found| found.dev())
+        .unwrap_or_default();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    for (name, what) in LAYERS {
+        if root
+            .path(&format!("/sys/dev/block/{major}:{minor}/{name}"))
+            .exists()
+        {
+            return cannot(what);
+        }
+    }
+    Ok(())
+}
+
+/// Clears the firmware's variable if the entry at `path` is gone.
+pub fn forget_entry(root: &Root, path: &str) {
+    let is_entry = path.contains("/loader/entries/") && !root.path(path).exists();
+    if !is_entry || !root.is_real() {
+        return;
+    }
+    if let Err(refusal) = clear(root, path) {
+        eprintln!("ktrial-agent: {}", refusal.message);
+    }
+}
