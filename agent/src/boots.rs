@@ -9,6 +9,7 @@ mod record;
 
 use crate::error::{Error, Kind, Result};
 use crate::root::Root;
+use crate::transact::allow;
 use crate::transact::context::{unix_ms, Context};
 use crate::transact::forms::{BootEntry, Form, REHEARSAL, WORD};
 use crate::transact::machine::{Outcome, Refusal};
@@ -29,8 +30,9 @@ pub use oneshot::{check_entries_file, forget_entry, is_grub_entries, restore, GR
 const KERNELS: [&str; 2] = ["/boot/", "/efi/"];
 
 /// Refuses an entry whose kernel others could change, or whose command line contains words that did
-/// not boot this machine and are not new words that [`crate::transact::allow`] has checked.
-pub fn check_entry(root: &Root, entry: &BootEntry) -> std::result::Result<(), Refusal> {
+/// not boot this machine and are not new words that [`crate::transact::allow`] has checked, or lacks
+/// a word that protects the machine and that nobody in `confirmed` has given up.
+pub fn check_entry(root: &Root, entry: &BootEntry, confirmed: &[String]) -> std::result::Result<(), Refusal> {
     let refuse = |outcome, errno: Errno, message: String| {
         Err(Refusal {
             outcome,
@@ -47,6 +49,16 @@ pub fn check_entry(root: &Root, entry: &BootEntry) -> std::result::Result<(), Re
             "{}: {word} did not boot this machine: give it as a new word",
             entry.id
         );
+        return refuse(Outcome::Forbidden, Errno::PERM, message);
+    }
+    let stays = |word: &str| {
+        entry.base.iter().any(|one| one == word) || entry.words.iter().any(|one| one.key() == key_of(word))
+    };
+    if let Some(word) = booted
+        .iter()
+        .find(|word| !stays(word) && allow::is_guarded_name(&key_of(word), confirmed))
+    {
+        let message = format!("{}: to boot without {word} may weaken the protection of this machine: it needs a confirmation of its own", entry.id);
         return refuse(Outcome::Forbidden, Errno::PERM, message);
     }
     if !KERNELS.iter().any(|folder| entry.file.starts_with(folder)) {
@@ -67,6 +79,11 @@ pub fn check_entry(root: &Root, entry: &BootEntry) -> std::result::Result<(), Re
         return refuse(Outcome::Forbidden, Errno::PERM, message);
     }
     Ok(())
+}
+
+/// Returns a word's name as the kernel compares it.
+fn key_of(word: &str) -> String {
+    word.split('=').next().unwrap_or_default().replace('-', "_")
 }
 
 /// Returns the newest transaction in force with entries, if there is one.

@@ -212,6 +212,20 @@ fn what_did_not_boot_this_machine_and_kernels_of_others_are_refused() {
 }
 
 #[test]
+fn a_word_that_protects_the_machine_is_not_left_out_unasked() {
+    let machine = Machine::new();
+    machine.boot("first", " lockdown=integrity");
+    let found = outcome(&machine, &json!({}));
+    assert_eq!(found["outcome"], "forbidden", "{found:#}");
+    assert!(found["message"]
+        .as_str()
+        .unwrap()
+        .contains("to boot without lockdown=integrity"));
+    let kept = json!({"base": ["root=UUID=1", "lockdown=integrity"]});
+    assert_eq!(outcome(&machine, &kept)["outcome"], "ready");
+}
+
+#[test]
 fn a_loader_that_would_not_come_back_is_refused() {
     let machine = Machine::new();
     let told = |told: &str| {

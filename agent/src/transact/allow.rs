@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 pub use pattern::fits;
-pub use words::check as check_word;
+pub use words::{check as check_word, is_guarded_name};
 
 const FILES: lists::Patterns = &[
     "/etc/sysctl.d/*",

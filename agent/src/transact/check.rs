@@ -148,7 +148,7 @@ fn file(root: &Root, step: &FileStep, as_root: bool) -> Looked {
             allow::check_word(root, word, &step.confirmed).map_err(denied)?;
         }
         for entry in form.entries() {
-            boots::check_entry(root, entry).map_err(|refusal| (refusal, None))?;
+            boots::check_entry(root, entry, &step.confirmed).map_err(|refusal| (refusal, None))?;
         }
     }
     let same = match (&now, step.bytes()) {

@@ -136,13 +136,22 @@ fn is_known(root: &Root, key: &str) -> bool {
     catalog().words.iter().any(|known| is(known)) || knobs_d::read(root).words.iter().any(|known| is(known))
 }
 
-fn is_guarded(word: &Word) -> bool {
-    let key = word.key();
-    let value = word.value.as_deref();
-    let found = GUARDED
+/// Whether words of this name decide about the machine's protection, and nobody has confirmed that
+/// this one may change.
+#[must_use]
+pub fn is_guarded_name(key: &str, confirmed: &[String]) -> bool {
+    guarded(key).is_some() && !confirmed.iter().any(|one| one.replace('-', "_") == key)
+}
+
+fn guarded(key: &str) -> Option<&'static (&'static str, &'static [&'static str])> {
+    GUARDED
         .iter()
-        .find(|(pattern, _)| fits(&pattern.replace('-', "_"), &key));
-    found.is_some_and(|(_, harmless)| !value.is_some_and(|value| harmless.contains(&value)))
+        .find(|(pattern, _)| fits(&pattern.replace('-', "_"), key))
+}
+
+fn is_guarded(word: &Word) -> bool {
+    let value = word.value.as_deref();
+    guarded(&word.key()).is_some_and(|(_, harmless)| !value.is_some_and(|value| harmless.contains(&value)))
 }
 
 #[cfg(test)]
