@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The requests: one entry each in [`REQUESTS`] and one function each below.
 
-use crate::boots;
 use crate::bytes::Bytes;
 use crate::error::{Error, Kind, Result};
 use crate::exec;
@@ -10,6 +9,7 @@ use crate::kernel_log;
 use crate::load;
 use crate::oom;
 use crate::sample;
+use crate::session::boots;
 use crate::session::grant;
 use crate::session::list;
 use crate::trace;
@@ -161,17 +161,17 @@ pub const REQUESTS: &[Request] = &[
     Request {
         name: "boot-arm",
         roles: ROOT,
-        handle: boot_arm,
+        handle: boots::arm,
     },
     Request {
         name: "boot-status",
         roles: ROOT,
-        handle: boot_status,
+        handle: boots::status,
     },
     Request {
         name: "reboot",
         roles: ROOT,
-        handle: reboot,
+        handle: boots::reboot,
     },
 ];
 
@@ -436,7 +436,7 @@ fn revert(context: &mut Context, value: Value) -> Result<Value> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+pub(super) struct Nothing {}
 
 fn recover(context: &mut Context, value: Value) -> Result<Value> {
     let Nothing {} = fields(value)?;
@@ -508,27 +508,4 @@ fn kernel_log(context: &mut Context, value: Value) -> Result<Value> {
         Ok(found) => json!(found),
         Err(error) => json!({"unreadable": format!("cannot read {}: {error}", kernel_log::DEVICE)}),
     })
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BootArm {
-    entry: String,
-    #[serde(default)]
-    then: Option<String>,
-}
-
-fn boot_arm(context: &mut Context, value: Value) -> Result<Value> {
-    let BootArm { entry, then } = fields(value)?;
-    boots::arm(context, &entry, then.as_deref())
-}
-
-fn boot_status(context: &mut Context, value: Value) -> Result<Value> {
-    let Nothing {} = fields(value)?;
-    boots::status(context)
-}
-
-fn reboot(context: &mut Context, value: Value) -> Result<Value> {
-    let Nothing {} = fields(value)?;
-    boots::reboot(context)
 }

@@ -10,6 +10,7 @@ mod boot;
 mod device;
 mod drift;
 mod notes;
+mod places;
 mod udev;
 mod unit;
 mod words;
@@ -17,6 +18,7 @@ mod words;
 pub use boot::{BootEntry, BootLimit, BootNext, HEADER as BOOT_HEADER, REHEARSAL, STARTED, WORD};
 pub use device::is_zram;
 pub use drift::Watch;
+use places::KINDS;
 pub use words::Word;
 
 /// Longest value; udev ignores lines longer than 16 KiB.
@@ -163,80 +165,6 @@ pub struct Reach {
     pub places: Vec<String>,
     /// What is done to the path.
     pub purpose: Purpose,
-}
-
-/// Where files of a kind are stored.
-struct Kind {
-    name: &'static str,
-    folder: &'static str,
-    /// How the names of its files end; without a dot at the beginning, the only name.
-    ending: &'static str,
-}
-
-const KINDS: [Kind; 20] = [
-    Kind::new("sysctl.d", "/etc/sysctl.d", ".conf"),
-    Kind::new("tmpfiles.d", "/etc/tmpfiles.d", ".conf"),
-    Kind::new("modprobe.d", "/etc/modprobe.d", ".conf"),
-    Kind::new("udev", "/etc/udev/rules.d", ".rules"),
-    Kind::new("zram-generator", "/etc/systemd/zram-generator.conf.d", ".conf"),
-    Kind::new("systemd-unit", "/etc/systemd/system", unit::UNIT),
-    Kind::new(
-        "systemd-wants",
-        "/etc/systemd/system/multi-user.target.d",
-        "ktrial.conf",
-    ),
-    Kind::new("grub.d", "/etc/default/grub.d", ".cfg"),
-    Kind::new("drift-service", "/etc/systemd/system", drift::SERVICE),
-    Kind::new("drift-timer", "/etc/systemd/system", drift::TIMER),
-    Kind::new(
-        "systemd-wants",
-        "/etc/systemd/system/timers.target.d",
-        "ktrial.conf",
-    ),
-    Kind::new("grub-entries", "/boot/grub", "custom.cfg"),
-    Kind::new("grub-entries", "/boot/grub2", "custom.cfg"),
-    Kind::new("boot-entry", "/efi/loader/entries", ".conf"),
-    Kind::new("boot-entry", "/boot/loader/entries", ".conf"),
-    Kind::new("boot-entry", "/boot/efi/loader/entries", ".conf"),
-    Kind::new("boot-service", "/etc/systemd/system", boot::SERVICE),
-    Kind::new("boot-next", "/etc/systemd/system", boot::NEXT),
-    Kind::new(
-        "systemd-wants",
-        "/etc/systemd/system/sysinit.target.d",
-        "ktrial-boot.conf",
-    ),
-    Kind::new(
-        "systemd-wants",
-        "/etc/systemd/system/multi-user.target.d",
-        "ktrial-boot.conf",
-    ),
-];
-
-impl Kind {
-    const fn new(name: &'static str, folder: &'static str, ending: &'static str) -> Self {
-        Self { name, folder, ending }
-    }
-
-    fn has(&self, path: &str) -> bool {
-        path.rsplit_once('/').is_some_and(|(folder, name)| {
-            let fits = if self.is_one_file() {
-                name == self.ending
-            } else {
-                name.ends_with(self.ending)
-            };
-            folder == self.folder && fits
-        })
-    }
-
-    fn is_one_file(&self) -> bool {
-        !self.ending.starts_with('.')
-    }
-
-    /// Describes the places of its files.
-    fn places(&self) -> String {
-        let any = if self.is_one_file() { "" } else { "*" };
-        format!("{}/{any}{}", self.folder, self.ending)
-    }
 }
 
 type Checked = Result<(), String>;
