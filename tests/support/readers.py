@@ -86,6 +86,7 @@ _PARTS = frozenset(
 _PLACES = re.compile(
     r"(?:kit|tuning\.origin)\.formats\.|bench\.adapters\..*(?:output|terse|_agent_load_reply)$"
     r"|results\.importers\.|kernels\.|guests\.|recordings\.|machine\.(?:kmsg|timers|logins|terminals)$"
+    r"|tuning\.boots\.(?:grub_menu|kernel_header|loader_entry)$"
 )
 #: Functions of a text that belongs to this machine or to the catalog, not to somebody else.
 _OWN_WORDS = frozenset(

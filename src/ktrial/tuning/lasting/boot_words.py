@@ -35,6 +35,13 @@ _GUARDED: Mapping[str, tuple[str, ...]] = {
     "spectre_v2": ("on", "auto"),
     "split_lock_detect": ("warn", "fatal"),
 }
+#: Pattern of a word that protects the machine, unless its value is `0` or `off`.
+_PROTECTING = (
+    *("amd_iommu", "apparmor", "enforcing", "evm", "hardened_usercopy", "ima_*", "intel_iommu", "iommu", "kpti"),
+    *("l1d_flush", "l1tf", "lockdown", "lsm", "mds", "mmio_stale_data", "module.sig_enforce", "page_poison", "pti"),
+    *("security", "selinux", "slab_nomerge", "spec_*", "spectre_*", "srbds", "tsa", "tsx_async_abort", "vmscape"),
+    *("vsyscall",),
+)
 
 
 def change_of_word(refusal: Refusal, knobs: Mapping[str, Knob], modules: Iterable[str]) -> Change | None:
@@ -79,13 +86,29 @@ def guarded_names(entries: Iterable[LastingEntry]) -> list[str]:
 
 
 def _is_guarded(entry: LastingEntry) -> bool:
-    harmless = _harmless(entry)
-    return harmless is not None and entry.holds.get("value") not in harmless
+    return weakens(entry.holds["name"], entry.holds.get("value"))
+
+
+def weakens(name: str, value: str | None) -> bool:
+    """Return whether a word weakens the machine's protection."""
+    harmless = _harmless_values(name)
+    return harmless is not None and value not in harmless
+
+
+def may_weaken(name: str, value: str | None) -> bool:
+    """Return whether the machine may be protected less without this word."""
+    harmless = _harmless_values(name)
+    is_listed = any(fnmatch.fnmatchcase(name.replace("-", "_"), pattern) for pattern in _PROTECTING)
+    return bool(harmless and value in harmless) or (is_listed and value not in {"0", "off"})
 
 
 def _harmless(entry: LastingEntry) -> tuple[str, ...] | None:
+    return _harmless_values(entry.holds["name"])
+
+
+def _harmless_values(name: str) -> tuple[str, ...] | None:
     """Return the values of a guarded word that do not weaken the machine; None for other words."""
-    name = entry.holds["name"].replace("-", "_")
+    name = name.replace("-", "_")
     return next((harmless for pattern, harmless in _GUARDED.items() if fnmatch.fnmatchcase(name, pattern)), None)
 
 

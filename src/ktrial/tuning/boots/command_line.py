@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words of the kernel's command line: those of this boot, and what a trial boot adds, replaces and removes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from ktrial.kit.errors import BadInput, Contradiction, Refused, UnknownName
+from ktrial.tuning.knobs.knob import Knob
+from ktrial.tuning.lasting.boot_words import may_weaken, weakens
+from ktrial.tuning.lasting.model import Guarded
+from ktrial.tuning.origin.formats.command_line import same_name
+
+#: Carries the ID of a trial boot's entry.
+MARK = "ktrial.boot"
+#: What every trial boot gets from the agent, which no word of the user's may change.
+NETS = ("panic", "oops", "softlockup_panic", "hung_task_panic", "systemd.watchdog_sec", MARK)
+#: What no boot loader reads in a way of its own.
+_SAFE = re.compile(r"[A-Za-z0-9_.,:/+=@-]+")
+_NEW = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*(?:=[A-Za-z0-9_.,:/+=@-]+)?")
+#: Words that the boot loader adds for itself.
+_OF_LOADER = {"grub": ("BOOT_IMAGE",), "systemd-boot": ("BOOT_IMAGE", "initrd")}
+#: Names whose words add up: a second one does not replace the first.
+_ADD_UP = frozenset(("console", "earlycon", "earlyprintk", "memmap", "video"))
+_PAGES = frozenset(("hugepages", "hugepagesz"))
+#: x86 and arm64 take 2048 bytes with the final zero; the nets and the entry's ID need some of them.
+MOST_BYTES = 2047
+_NETS_BYTES = 160
+
+
+class BootWord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A word of the command line; a flag has no value."""
+
+    name: str
+    value: str | None = None
+
+    @property
+    def text(self) -> str:
+        return self.name if self.value is None else f"{self.name}={self.value}"
+
+
+class WordChange(msgspec.Struct, frozen=True):
+    """A word to add, in place of others with its name, or to remove; without a value all of its name are removed."""
+
+    word: BootWord
+    removes: bool = False
+
+    @property
+    def text(self) -> str:
+        return f"-{self.word.text}" if self.removes else self.word.text
+
+
+class ChangedLine(msgspec.Struct, frozen=True):
+    """The command line of a trial boot: words of this boot that stay, new ones after them, and what goes."""
+
+    base: tuple[str, ...]
+    words: tuple[BootWord, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    @property
+    def new_names(self) -> frozenset[str]:
+        return frozenset(word.name.replace("-", "_") for word in self.words)
+
+
+def parse_changes(arguments: Iterable[str]) -> tuple[WordChange, ...]:
+    """Read `nohz_full=2-9`, `-quiet` and `boot:threadirqs`; an argument may hold several, separated by spaces."""
+    found: dict[str, WordChange] = {}
+    for text in (word for argument in arguments for word in argument.split()):
+        change = _change(text)
+        key = change.word.text if change.word.name in _ADD_UP | _PAGES else change.word.name.replace("-", "_")
+        before = found.setdefault(key, change)
+        if before != change:
+            raise Contradiction(f"{before.text} and {change.text} exclude each other", hint="name only one of them")
+    if not found:
+        raise BadInput("no words for the kernel command line", hint="name one, such as nohz_full=2-9 or -quiet")
+    return tuple(found.values())
+
+
+def _change(text: str) -> WordChange:
+    removes = text.startswith("-")
+    plain = text.removeprefix("-").removeprefix("boot:")
+    if not (plain if removes else _NEW.fullmatch(plain)):
+        raise BadInput(f"{text!r} is not a word for the kernel command line", hint="write NAME=VALUE, NAME or -NAME")
+    name, equals, value = plain.partition("=")
+    if any(same_name(name, net) for net in NETS) and not removes:
+        raise BadInput(f"cannot set {name}: every trial boot sets it, so that a failure leads back")
+    return WordChange(BootWord(name, value if equals else None), removes)
+
+
+def base_words(command_line: str, loader: str) -> tuple[str, ...]:
+    """Return the words of this boot, without those of the boot loader. Raises Refused in a trial boot, and for `--`."""
+    own = _OF_LOADER[loader]
+    words = tuple(word for word in command_line.split() if word.partition("=")[0] not in own)
+    if "--" in words:
+        raise Refused(
+            "cannot prepare a boot: after `--` the kernel command line is for init, and ktrial's words would be too",
+            hint="remove `--` and what follows it from the boot loader's configuration, and boot",
+        )
+    mark = next((word for word in words if word.partition("=")[0] == MARK), None)
+    if mark is not None:
+        raise Refused(
+            f"cannot prepare a boot: this is a trial boot itself ({mark})",
+            hint="end it with `ktrial boot keep` or `ktrial boot undo`, and boot the default entry",
+        )
+    return words
+
+
+def change_line(base: Sequence[str], changes: Iterable[WordChange]) -> ChangedLine:
+    """Return the line with the changes. Raises BadInput for what is there already, or is not there to be removed."""
+    changes = tuple(changes)
+    left, words, removed = list(base), [], []
+    names = {change.word.name for change in changes} | {word.partition("=")[0] for word in base}
+    for change in changes:
+        word = change.word
+        same = [one for one in left if same_name(one.partition("=")[0], word.name)]
+        if change.removes:
+            gone = [one for one in same if word.value is None or one == word.text]
+            if not gone:
+                raise UnknownName("word of the kernel command line", word.text, left, hint="`cat /proc/cmdline`")
+        else:
+            if word.text in same and len(same) == 1:
+                raise BadInput(f"{word.text} is on the kernel command line already", hint="leave it out")
+            adds_up = word.name in _ADD_UP or (word.name in _PAGES and "hugepagesz" in names)
+            gone = [] if adds_up else same
+            words.append(word)
+        left = [one for one in left if one not in gone]
+        removed += gone
+    _require_safe(left)
+    line = ChangedLine(tuple(left), tuple(words), tuple(removed))
+    _require_room(line)
+    return line
+
+
+def _require_safe(words: Iterable[str]) -> None:
+    strange = next((word for word in words if not _SAFE.fullmatch(word)), None)
+    if strange is not None:
+        raise Refused(
+            f"cannot copy {strange} of the kernel command line: a boot loader would read some of its characters in its"
+            " own way",
+            hint=f"if the machine boots without it, remove it for this attempt: '-{strange.partition('=')[0]}'",
+        )
+
+
+def _require_room(line: ChangedLine) -> None:
+    needed = sum(len(word) + 1 for word in (*line.base, *(word.text for word in line.words))) + _NETS_BYTES
+    if needed > MOST_BYTES:
+        raise Refused(
+            f"cannot prepare a boot: its command line would need {needed} bytes, and the kernel takes {MOST_BYTES}",
+            hint="try fewer words at once, or remove some with -NAME",
+        )
+
+
+def find_guarded_words(line: ChangedLine, knobs: Mapping[str, Knob]) -> tuple[Guarded, ...]:
+    """Return what weakens the machine's protection: new words, and those that go without another in their place."""
+    found = []
+    for word in line.words:
+        if weakens(word.name, word.value):
+            found.append(Guarded(word.name, word.text, _price(word.name, knobs)))
+    for text in line.removed:
+        name, equals, value = text.partition("=")
+        is_replaced = name.replace("-", "_") in line.new_names
+        if not is_replaced and may_weaken(name, value if equals else None):
+            found.append(Guarded(name, f"-{text}", _price(name, knobs)))
+    return tuple(found)
+
+
+def _price(name: str, knobs: Mapping[str, Knob]) -> str:
+    knob = next((one for one in knobs.values() if one.kind == "boot" and same_name(one.short_name, name)), None)
+    return (knob.security or knob.price or "") if knob is not None else ""
+
+
+def missing_words(words: Iterable[BootWord], command_line: str) -> tuple[str, ...]:
+    """Return the words that are not on the command line of the trial boot."""
+    live = set(command_line.partition(" -- ")[0].split())
+    return tuple(word.text for word in words if word.text not in live)
+
+
+#: The kernel's own line about words that nothing in it has read, which it hands to init.
+_UNKNOWN = re.compile(r'Unknown kernel command line parameters "(.*)", will be passed to user space\.')
+
+
+def ignored_words(words: Iterable[BootWord], log: Iterable[str]) -> tuple[str, ...]:
+    """Return the words that the kernel logged as unknown. It cannot know those of modules that it loads later."""
+    unknown: set[str] = set()
+    for text in log:
+        start = text.find("Unknown kernel command line parameters ")
+        found = _UNKNOWN.match(text, start) if start >= 0 else None
+        unknown |= set(found[1].split()) if found is not None else set()
+    return tuple(word.text for word in words if word.text in unknown)

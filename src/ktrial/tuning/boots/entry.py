@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make the entry of a trial boot from what the machine shows: this kernel with other words, or another kernel."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from ktrial.kit.errors import BadInput, Refused, UnknownName
+from ktrial.tuning.boots.command_line import BootWord, ChangedLine, WordChange, base_words, change_line
+from ktrial.tuning.boots.grub_menu import GrubConfig, MenuEntry, read_grub_config, without_device
+from ktrial.tuning.boots.loader_entry import LoaderEntry, entry_id, read_loader_entry
+
+BootLoader = Literal["grub", "systemd-boot"]
+TRIAL, REHEARSAL = "ktrial-trial", "ktrial-rehearsal"
+#: How distributions call a kernel, and an initramfs, of a release.
+_KERNELS = ("vmlinuz-{}", "vmlinux-{}", "kernel-{}", "Image-{}", "linux-{}")
+_INITRDS = ("initrd.img-{}", "initrd-{}.img", "initramfs-{}.img", "initrd-{}", "initramfs-{}")
+#: Modules of GRUB that reach a disk, a file system or a packed kernel; others are for the screen.
+_REACH = re.compile(
+    r"part_[a-z0-9]+|(?:ext2|xfs|btrfs|fat|exfat|f2fs|jfs|reiserfs|zfs|ntfs|iso9660|lvm|diskfilter|raid[56]rec)"
+    r"|mdraid[a-z0-9_]+|(?:gz|xz|lzop|zstd)io?"
+)
+_HOW_TO_ADD = "add an entry for it first: `kernel-install add` or `grub-mkconfig`"
+_TITLE = re.compile(r"[^A-Za-z0-9 _.,:/+=@-]")
+_TITLE_CHARACTERS = 60
+
+
+class BootGrounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What an entry is made from. `files` are kernels and initramfs images by their paths on the machine.
+
+    `entries` are entry files with their texts; `mount` is where the partition that holds them is mounted. `selected` is
+    the one that booted, as systemd-boot says.
+    """
+
+    loader: BootLoader
+    command_line: str
+    release: str
+    files: tuple[str, ...]
+    grub_path: str | None = None
+    grub_text: str = ""
+    entries: Mapping[str, str] = {}
+    selected: str | None = None
+    mount: str = ""
+
+
+class BootEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry as the agent takes it. `kernel` and `initrds` are paths of the boot loader, `file` is the machine's."""
+
+    id: str
+    title: str
+    modules: tuple[str, ...]
+    search: str | None
+    kernel: str
+    file: str
+    initrds: tuple[str, ...]
+    base: tuple[str, ...]
+    words: tuple[BootWord, ...]
+    watchdog_s: int | None = None
+
+
+class BootPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry, the agent's form for it and its file; and what only the head needs.
+
+    `initrd_files` are the machine's paths of microcode and initramfs. `release` is None if no name tells the other
+    kernel's.
+    """
+
+    loader: BootLoader
+    form: Literal["grub-entries", "boot-entry"]
+    path: str
+    entry: BootEntry
+    removed: tuple[str, ...] = ()
+    release: str | None = None
+    is_other_kernel: bool = False
+    initrd_files: tuple[str, ...] = ()
+    has_initramfs: bool = False
+    running_has_initramfs: bool = False
+
+    @property
+    def line(self) -> ChangedLine:
+        return ChangedLine(self.entry.base, self.entry.words, self.removed)
+
+
+class _Loaded(msgspec.Struct, frozen=True):
+    """How the boot loader loads a kernel; the last two are the machine's paths."""
+
+    kernel: str
+    initrds: tuple[str, ...]
+    modules: tuple[str, ...]
+    search: str | None
+    file: str
+    initrd_files: tuple[str, ...]
+    release: str | None
+    has_initramfs: bool
+
+
+def plan_boot(
+    grounds: BootGrounds,
+    changes: Iterable[WordChange],
+    *,
+    kernel: str | None = None,
+    watchdog_s: int | None = None,
+    entry: str = TRIAL,
+) -> BootPlan:
+    """Return the trial boot's entry: the running kernel, or the one at `kernel`, with the changes of its words.
+
+    Raises Refused for what an entry of ktrial cannot carry, and BadInput for words and kernels that are wrong.
+    """
+    base = base_words(grounds.command_line, grounds.loader)
+    changes = tuple(changes)
+    line = change_line(base, changes)
+    config = read_grub_config(grounds.grub_text) if grounds.loader == "grub" else None
+    running = _running_grub(grounds, config) if config is not None else _running_entry(grounds)
+    is_other = kernel is not None and kernel != running.file
+    if not changes and not is_other and entry == TRIAL:
+        raise BadInput("nothing to try: this kernel is running, with these words")
+    loaded = _other(grounds, config, running, kernel) if kernel is not None and is_other else running
+    path = _place(grounds, entry)
+    return BootPlan(
+        loader=grounds.loader,
+        form="grub-entries" if grounds.loader == "grub" else "boot-entry",
+        path=path,
+        entry=BootEntry(
+            id=entry,
+            title=_title(entry, changes, loaded if is_other else None),
+            modules=loaded.modules,
+            search=loaded.search,
+            kernel=loaded.kernel,
+            file=loaded.file,
+            initrds=loaded.initrds,
+            base=line.base,
+            words=line.words,
+            watchdog_s=watchdog_s,
+        ),
+        removed=line.removed,
+        release=loaded.release if is_other else grounds.release,
+        is_other_kernel=is_other,
+        initrd_files=loaded.initrd_files,
+        has_initramfs=loaded.has_initramfs,
+        running_has_initramfs=running.has_initramfs,
+    )
+
+
+def plan_rehearsal(grounds: BootGrounds, *, watchdog_s: int | None = None) -> BootPlan:
+    """Return the entry that panics at once: the running kernel with the words of this boot."""
+    return plan_boot(grounds, (), watchdog_s=watchdog_s, entry=REHEARSAL)
+
+
+def find_kernel(argument: str, grounds: BootGrounds) -> str | None:
+    """Return the path of the installed kernel that a path or release names; None for other arguments.
+
+    Raises UnknownName for a path that is no kernel here.
+    """
+    kernels = [path for path in grounds.files if _suffix(path) is not None]
+    if argument.startswith("/"):
+        if argument in grounds.files:
+            return argument
+        raise UnknownName("kernel", argument, kernels, hint="install it so that the boot loader can read it")
+    found = [path for path in kernels if posixpath.basename(path) in {name.format(argument) for name in _KERNELS}]
+    for path, entry in _read_entries(grounds, {}):
+        if entry.version == argument and entry.kernel is not None:
+            found.append(_on_machine(entry.kernel, grounds, posixpath.dirname(path)))
+    return found[0] if found else None
+
+
+def entry_json(plan: BootPlan) -> dict[str, object]:
+    """Return the entry as the agent reads it, without what has no value."""
+    content = msgspec.json.decode(msgspec.json.encode(plan.entry))
+    return {name: value for name, value in content.items() if value is not None}
+
+
+def _place(grounds: BootGrounds, entry: str) -> str:
+    if grounds.loader == "grub":
+        return posixpath.join(posixpath.dirname(grounds.grub_path or ""), "custom.cfg")
+    return f"{grounds.mount}/loader/entries/{entry}.conf"
+
+
+def _title(entry: str, changes: Iterable[WordChange], other: _Loaded | None) -> str:
+    if entry == REHEARSAL:
+        return "ktrial: rehearsal of the way back"
+    parts = [posixpath.basename(other.file)] if other is not None else []
+    text = " ".join([*parts, *(change.text for change in changes)])
+    return "ktrial: " + _TITLE.sub("_", text)[:_TITLE_CHARACTERS]
+
+
+def _cannot(why: str, hint: str | None = None) -> Refused:
+    return Refused(f"cannot prepare a boot: {why}", hint=hint)
+
+
+def _running_grub(grounds: BootGrounds, config: GrubConfig) -> _Loaded:
+    """Return how GRUB loaded the running kernel."""
+    image = next((word for word in grounds.command_line.split() if word.startswith("BOOT_IMAGE=")), None)
+    if image is None:
+        raise _cannot(
+            "the kernel command line does not name the kernel's file (BOOT_IMAGE=), so GRUB did not load it itself",
+            "boot this system from GRUB's menu; under Xen, ktrial cannot",
+        )
+    kernel = without_device(image.partition("=")[2])
+    found = _find_menu_entry(config.entries, kernel, grounds.command_line)
+    if found is None and config.has_entry_files:
+        found = _of_entry_file(grounds, config, kernel)
+    if found is None:
+        raise _cannot(
+            f"no entry of {grounds.grub_path} loads the running kernel ({kernel})",
+            "run `grub-mkconfig` (`update-grub`) and boot an entry of its menu",
+        )
+    return _loaded_by_grub(found, grounds, config)
+
+
+def _loaded_by_grub(entry: MenuEntry, grounds: BootGrounds, config: GrubConfig) -> _Loaded:
+    unfit = entry.unfit or ("unlocks an encrypted disk (cryptomount)" if config.unlocks_disk else None)
+    if unfit is not None:
+        raise _cannot(
+            f"GRUB's entry {entry.title!r} {unfit}, which ktrial's own entry cannot do",
+            "boot the kernel by hand from GRUB's menu (e edits an entry)",
+        )
+    return _Loaded(
+        kernel=entry.kernel,
+        initrds=entry.initrds,
+        modules=tuple(module for module in entry.modules if _REACH.fullmatch(module)),
+        search=entry.search,
+        file=_in_boot(entry.kernel, grounds),
+        initrd_files=tuple(_in_boot(path, grounds) for path in entry.initrds),
+        release=_suffix(entry.kernel),
+        has_initramfs=bool(entry.initrds),
+    )
+
+
+def _find_menu_entry(entries: Iterable[MenuEntry], kernel: str, command_line: str) -> MenuEntry | None:
+    """Return the entry that loads the kernel with the words of this boot, or with words that differ least."""
+    live = set(command_line.split())
+    roots = {word for word in live if word.startswith("root=")}
+    best: tuple[tuple[int, int], MenuEntry] | None = None
+    for entry in entries:
+        words = {word for word in entry.words if "$" not in word}
+        own = {word for word in words if word.startswith("root=")}
+        if entry.kernel != kernel or (own and roots and not own & roots):
+            continue
+        rank = len(words - live), len(live - words)
+        if best is None or rank < best[0]:
+            best = rank, entry
+    return best[1] if best is not None else None
+
+
+def _of_entry_file(grounds: BootGrounds, config: GrubConfig, kernel: str) -> MenuEntry | None:
+    """Return the entry file of GRUB's blscfg that loads a kernel, as an entry of its menu."""
+    found = [
+        MenuEntry(
+            title=entry.title,
+            kernel=entry.kernel,
+            words=entry.words,
+            initrds=entry.initrds,
+            modules=config.modules,
+            search=config.search,
+            unfit=entry.unfit,
+        )
+        for _, entry in _read_entries(grounds, config.variables)
+        if entry.kernel is not None
+    ]
+    return _find_menu_entry(found, kernel, grounds.command_line)
+
+
+def _read_entries(grounds: BootGrounds, variables: Mapping[str, str]) -> list[tuple[str, LoaderEntry]]:
+    return [
+        (path, read_loader_entry(text, variables))
+        for path, text in grounds.entries.items()
+        if not entry_id(path).startswith("ktrial-")
+    ]
+
+
+def _in_boot(path: str, grounds: BootGrounds) -> str:
+    """Return the machine's path of a file that GRUB loads; it may see `/boot` as `/`, or below a subvolume."""
+    name = posixpath.basename(path)
+    if (found := f"/boot/{name}") in grounds.files:
+        return found
+    raise _cannot(f"GRUB loads {path}, and there is no {found}", "mount /boot, or install the kernel again")
+
+
+def _running_entry(grounds: BootGrounds) -> _Loaded:
+    """Return how systemd-boot loaded the running kernel."""
+    entries = _read_entries(grounds, {})
+    if grounds.selected is not None:
+        wanted = entry_id(grounds.selected)
+        found = [(path, entry) for path, entry in entries if entry_id(path) == wanted]
+    else:
+        live = set(grounds.command_line.split())
+        found = [
+            (path, entry) for path, entry in entries if entry.version == grounds.release and set(entry.words) <= live
+        ]
+    if len(found) != 1:
+        which = grounds.selected or f"version {grounds.release}"
+        more = "no entry file" if not found else f"{len(found)} entry files"
+        raise _cannot(f"{more} of systemd-boot for {which} in {grounds.mount}/loader/entries", "`bootctl list`")
+    return _loaded_by_entry(*found[0], grounds)
+
+
+def _loaded_by_entry(path: str, entry: LoaderEntry, grounds: BootGrounds) -> _Loaded:
+    if entry.unfit is not None or entry.kernel is None:
+        unfit = entry.unfit or "names no kernel"
+        raise _cannot(f"the entry {posixpath.basename(path)} {unfit}, which ktrial's own entry cannot do")
+    folder = posixpath.dirname(path)
+    return _Loaded(
+        kernel=entry.kernel,
+        initrds=entry.initrds,
+        modules=(),
+        search=None,
+        file=_on_machine(entry.kernel, grounds, folder),
+        initrd_files=tuple(_on_machine(one, grounds, folder) for one in entry.initrds),
+        release=entry.version or _suffix(entry.kernel),
+        has_initramfs=bool(entry.initrds),
+    )
+
+
+def _on_machine(path: str, grounds: BootGrounds, folder: str) -> str:
+    """Return the machine's path of a file on the partition that holds the entry file."""
+    return (folder.removesuffix("/loader/entries") if folder.endswith("/loader/entries") else grounds.mount) + path
+
+
+def _other(grounds: BootGrounds, config: GrubConfig | None, running: _Loaded, file: str) -> _Loaded:
+    """Return how to load another kernel: as an entry of its own does, or as the running one with other names."""
+    if file not in grounds.files:
+        raise UnknownName("kernel", file, grounds.files, hint="install it so that the boot loader can read it")
+    if config is None:
+        return _other_by_entry(grounds, running, file)
+    if posixpath.dirname(file) != "/boot":
+        raise _cannot(f"GRUB's entries here load kernels from /boot, and {file} is not there", "install it in /boot")
+    kernel = posixpath.join(posixpath.dirname(running.kernel), posixpath.basename(file))
+    found = _find_menu_entry(config.entries, kernel, grounds.command_line)
+    if found is None and config.has_entry_files:
+        found = _of_entry_file(grounds, config, kernel)
+    if found is not None and found.unfit is None and found.search == running.search:
+        return _loaded_by_grub(found, grounds, config)
+    return _renamed(grounds, running, kernel, file)
+
+
+def _other_by_entry(grounds: BootGrounds, running: _Loaded, file: str) -> _Loaded:
+    if not file.startswith(f"{grounds.mount}/"):
+        raise _cannot(
+            f"systemd-boot reads only files of its own partition ({grounds.mount}), and {file} is not there",
+            "`kernel-install add` copies a kernel there",
+        )
+    kernel = file.removeprefix(grounds.mount)
+    for path, entry in _read_entries(grounds, {}):
+        if entry.kernel == kernel and entry.unfit is None:
+            return _loaded_by_entry(path, entry, grounds)
+    return _renamed(grounds, running, kernel, file)
+
+
+def _renamed(grounds: BootGrounds, running: _Loaded, kernel: str, file: str) -> _Loaded:
+    """Return the running kernel's way with the other's names: microcode stays, and the initramfs is the other's."""
+    old, new = _suffix(running.file), _suffix(file)
+    loader_folder, folder = posixpath.dirname(kernel), posixpath.dirname(file)
+    if old is None and running.initrds:
+        raise _cannot(f"no entry loads {file}, and its initramfs is not to be told from other files", _HOW_TO_ADD)
+    initrds, files = [], []
+    for path, on_machine in zip(running.initrds, running.initrd_files, strict=True):
+        if old is None or old not in posixpath.basename(path):
+            initrds.append(path)
+            files.append(on_machine)
+    own = [] if new is None else [f"{folder}/{name.format(new)}" for name in _INITRDS]
+    image = next((path for path in own if path in grounds.files), None)
+    if image is not None:
+        initrds.append(posixpath.join(loader_folder, posixpath.basename(image)))
+        files.append(image)
+    return _Loaded(
+        kernel=kernel,
+        initrds=tuple(initrds),
+        modules=running.modules,
+        search=running.search,
+        file=file,
+        initrd_files=tuple(files),
+        release=new,
+        has_initramfs=image is not None,
+    )
+
+
+def _suffix(path: str) -> str | None:
+    """Return what follows `vmlinuz-` and its like in a kernel's name: a release, or a name such as `linux-lts`."""
+    name = posixpath.basename(path)
+    for form in _KERNELS:
+        prefix = form.removesuffix("{}")
+        if name.startswith(prefix) and len(name) > len(prefix):
+            return name.removeprefix(prefix)
+    return None
