@@ -191,12 +191,13 @@ pub fn reboot(context: &Context) -> Result<Value> {
     Ok(json!({}))
 }
 
-/// Returns what is prepared, armed and running, and what has happened so far.
+/// Returns what is prepared, armed and running, and what has happened so far; and the version of the
+/// loader that would read entries at `path`, or of the one that reads those that are prepared.
 ///
 /// # Errors
 ///
 /// A journal or the record cannot be read.
-pub fn status(context: &Context) -> Result<Value> {
+pub fn status(context: &Context, asked: Option<&str>) -> Result<Value> {
     context.need_root()?;
     let events = if context.store.is_there()? {
         let _lock = context.store.lock()?;
@@ -213,9 +214,14 @@ pub fn status(context: &Context) -> Result<Value> {
     let path = transaction
         .as_ref()
         .and_then(|one| entries_of(one).next().map(|(path, _)| path.to_owned()));
+    let version = path
+        .as_deref()
+        .or(asked)
+        .and_then(|path| oneshot::loader_of(&context.root, path));
     Ok(json!({
         "transaction": transaction.as_ref().map(|one| one.id),
         "entries": entries,
+        "version": version,
         "loader": path.as_deref().map(oneshot::kind_of),
         "armed": path.as_deref().and_then(|path| oneshot::armed(&context.root, path)),
         "running": running(&context.root),

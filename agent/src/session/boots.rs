@@ -21,9 +21,16 @@ pub fn arm(context: &mut Context, value: Value) -> Result<Value> {
     boots::arm(context, &entry, then.as_deref())
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Status {
+    #[serde(default)]
+    path: Option<String>,
+}
+
 pub fn status(context: &mut Context, value: Value) -> Result<Value> {
-    let Nothing {} = fields(value)?;
-    boots::status(context)
+    let Status { path } = fields(value)?;
+    boots::status(context, path.as_deref())
 }
 
 pub fn reboot(context: &mut Context, value: Value) -> Result<Value> {

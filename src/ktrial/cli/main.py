@@ -39,7 +39,7 @@ _GROUPS = {
         "confirm",
         "recover",
     ),
-    "Make it last": ("keep", "export", "drift"),
+    "Make it last": ("keep", "export", "drift", "boot"),
     "Try": ("trial", "ladder", "blame", "tune", "suggest", "power", "retest", "ledger"),
     "Measure": ("bench", "frames", "runs", "show", "import", "export-runs", "history", "facts", "state"),
     "Report and prove": ("report", "publish", "claim", "bundle", "recheck", "reparse"),

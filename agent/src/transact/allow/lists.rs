@@ -177,6 +177,19 @@ pub const READ: Patterns = &[
     "/boot/loader/entries/*.conf",
     "/boot/efi/loader/entries/*.conf",
     "/efi/loader/entries/*.conf",
+    "/boot/loader/loader.conf",
+    "/boot/efi/loader/loader.conf",
+    "/efi/loader/loader.conf",
+    "/boot/grub/grubenv",
+    "/boot/grub2/grubenv",
+    // Kernels, whose first bytes say what they are.
+    "/boot/vmlinu*",
+    "/boot/Image*",
+    "/boot/kernel-*",
+    "/boot/linux-*",
+    "/boot/*/*/linux",
+    "/boot/efi/*/*/linux",
+    "/efi/*/*/linux",
 ];
 
 /// Files that root reads if everybody may read them.
@@ -211,6 +224,7 @@ pub const READ_AS_EVERYBODY: Patterns = &[
     "/sys/kernel/sched_ext/enable_seq",
     "/sys/kernel/sched_ext/root/ops",
     "/sys/kernel/sched_ext/state",
+    "/sys/firmware/efi/efivars/LoaderEntryDefault-*",
     "/sys/firmware/efi/efivars/LoaderEntryOneShot-*",
     "/sys/firmware/efi/efivars/LoaderEntrySelected-*",
     "/sys/firmware/efi/efivars/LoaderInfo-*",
@@ -218,6 +232,20 @@ pub const READ_AS_EVERYBODY: Patterns = &[
     "/sys/firmware/efi/efivars/StubInfo-*",
     "/sys/module/*/parameters/",
     "/sys/module/*/version",
+    "/sys/class/watchdog/*/identity",
+    "/sys/class/scsi_host/*/proc_name",
+    "/etc/crypttab",
+    "/etc/fstab",
+    "/run/systemd/sessions/*",
+    "/lib/modules/*/modules.builtin",
+    "/lib/modules/*/modules.dep",
+    "/lib/modules/*/pkgbase",
+    "/usr/lib/modules/*/modules.builtin",
+    "/usr/lib/modules/*/modules.dep",
+    "/var/lib/dpkg/info/linux-image-*.list",
+    "/usr/bin/rpm",
+    "/bin/rpm",
+    "/boot/*/custom.cfg",
     "/boot/*/grub.cfg",
     "/boot/EFI/*/*",
     "/boot/cmdline.txt",
@@ -256,6 +284,7 @@ pub const READ_OF_CONFIGURATION: Patterns = &[
 
 /// What the firmware and the boot loader say about this boot.
 pub const OF_THIS_BOOT: Patterns = &[
+    "/sys/firmware/efi/efivars/LoaderEntryDefault-*",
     "/sys/firmware/efi/efivars/LoaderEntryOneShot-*",
     "/sys/firmware/efi/efivars/LoaderEntrySelected-*",
     "/sys/firmware/efi/efivars/LoaderInfo-*",
@@ -300,4 +329,15 @@ pub const NEVER_READ_NAMES: Patterns = &[
 ];
 
 /// Trees in which root lists names.
-pub const NAMED: Patterns = &["/proc/", "/sys/", "/dev/stune/", "/dev/cpuctl/"];
+pub const NAMED: Patterns = &[
+    "/proc/",
+    "/sys/",
+    "/dev/stune/",
+    "/dev/cpuctl/",
+    "/boot/",
+    "/efi/",
+    "/lib/modules/",
+    "/usr/lib/modules/",
+    "/usr/local/libexec/ktrial/",
+    "/var/lib/dkms/",
+];

@@ -60,8 +60,8 @@ class Past(NamedTuple):
     log: Sequence[Event]
 
 
-def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: bool) -> int:
-    """Store a new trial, and make its first visit if the arm of that visit is already in force."""
+def start_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: bool) -> tuple[StoredTrial, Due]:
+    """Store a new trial; return it with its first visit."""
     check_signs(file, app.catalog.kinds)
     app.lock_trials()
     ready = prepare(app, file, allow_dangerous=allow_dangerous)
@@ -72,9 +72,15 @@ def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: 
     protocol = protocol_of(ready.file, ready.tasks, order_of(ready).gates, ready.seed, None, runs, around)
     TrialProgress(app.clock, as_json=as_json).announce(ready, protocol)
     stored = begin(app, ready, protocol)
-    app.say(f"started {stored.trial}; run `ktrial trial next` for each visit")
     due = due_of(stored, [protocol])
     assert due is not None, "a new trial is not over"
+    return stored, due
+
+
+def begin_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: bool) -> int:
+    """Store a new trial, and make its first visit if the arm of that visit is already in force."""
+    stored, due = start_by_hand(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
+    app.say(f"started {stored.trial}; run `ktrial trial next` for each visit")
     try:
         found = _in_force(app, stored, due, Past((), ()), None)
     except Refused:

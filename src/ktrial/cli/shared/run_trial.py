@@ -18,6 +18,7 @@ from ktrial.evidence.reparse import BROKEN, reparse
 from ktrial.judge.model.log import Extended, TrialEnd, protocol_in
 from ktrial.kit.errors import LimitPassed, Refused
 from ktrial.reports.html import html_page
+from ktrial.trial.arms.boot_arms import boots_this_machine
 from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.arms.plan_arms import found_values
 from ktrial.trial.outcome.summary import extendable, judgement_of
@@ -29,6 +30,7 @@ from ktrial.trial.run.prepare import rig_of
 from ktrial.trial.run.progress import TrialProgress
 
 if TYPE_CHECKING:
+    from ktrial.cli.shared.boots import BootConsent
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
@@ -122,13 +124,28 @@ def venue_of(app: App, file: TrialFile, *, allow_dangerous: bool) -> Venue:
 
 
 def run_file(
-    app: App, file: TrialFile, *, allow_dangerous: bool, profile: bool, as_json: bool, anyway: bool = False
+    app: App,
+    file: TrialFile,
+    *,
+    allow_dangerous: bool,
+    profile: bool,
+    as_json: bool,
+    anyway: bool = False,
+    consent: BootConsent | None = None,
 ) -> int:
     """Run a new trial from its protocol to its verdict, or until a person must set up an arm.
 
-    With `anyway` it runs even if the noise is too high to detect the effect.
+    With `anyway` it runs even if the noise is too high to detect the effect. `consent` is for trials that boot this
+    machine.
     """
     file = _in_boots(app, file)
+    if boots_this_machine(file):
+        from ktrial.cli.shared.boot_trials import begin_in_boots
+        from ktrial.cli.shared.boots import BootConsent
+
+        return begin_in_boots(
+            app, file, consent=consent or BootConsent(), allow_dangerous=allow_dangerous, as_json=as_json
+        )
     if file.guest is None and is_by_hand(file):
         return begin_by_hand(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
     venue = venue_of(app, file, allow_dangerous=allow_dangerous)

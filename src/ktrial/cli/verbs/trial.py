@@ -9,7 +9,14 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import trial_names
-from ktrial.cli.options import anyway_option, dangerous_option, json_option, output_option, write_answer
+from ktrial.cli.options import (
+    anyway_option,
+    boots_options,
+    dangerous_option,
+    json_option,
+    output_option,
+    write_answer,
+)
 from ktrial.cli.shared.fail_on import fail_on_option
 from ktrial.kit.errors import BadInput, KtrialError
 
@@ -27,17 +34,40 @@ def command() -> None:
 @click.option("--no-profile", is_flag=True, help="Do not measure noise first; plan from the first seven blocks.")
 @anyway_option
 @dangerous_option
+@boots_options
 @fail_on_option
 @json_option
 @click.pass_obj
-def run(app: App, file: Path, no_profile: bool, anyway: bool, yes_dangerous: bool, as_json: bool) -> int:
-    """Run the trial that the protocol FILE describes, up to its verdict (docs/trial.md)."""
+def run(
+    app: App,
+    file: Path,
+    no_profile: bool,
+    anyway: bool,
+    yes_dangerous: bool,
+    yes: bool,
+    yes_security: tuple[str, ...],
+    yes_kernel: bool,
+    as_json: bool,
+) -> int:
+    """Run the trial that the protocol FILE describes, up to its verdict (docs/trial.md).
+
+    If its arms have kernel arguments or kernels, the machine reboots for each visit; --yes lets it.
+    """
+    from ktrial.cli.shared.boots import BootConsent
     from ktrial.cli.shared.run_trial import run_file
     from ktrial.kit.files import read_file
     from ktrial.trial.protocol.read import parse_trial_file
 
     trial = parse_trial_file(read_file(file, _LIMIT_BYTES), str(file))
-    return run_file(app, trial, allow_dangerous=yes_dangerous, profile=not no_profile, as_json=as_json, anyway=anyway)
+    return run_file(
+        app,
+        trial,
+        allow_dangerous=yes_dangerous,
+        profile=not no_profile,
+        as_json=as_json,
+        anyway=anyway,
+        consent=BootConsent(yes=yes, security=yes_security, kernel=yes_kernel, anyway=anyway),
+    )
 
 
 @command.command(short_help="Continue an interrupted trial.")
@@ -57,15 +87,32 @@ def resume(app: App, name: str | None, yes_dangerous: bool, as_json: bool) -> in
 @click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
 @click.option("--done", metavar="ARM", help="Confirm that ARM is active when ktrial cannot detect it.")
 @click.option("--dry-run", is_flag=True, help="Show which configuration is next; measure nothing.")
+@click.option("--boots", is_flag=True, hidden=True)
 @dangerous_option
 @fail_on_option
 @json_option
 @click.pass_obj
-def next_(app: App, name: str | None, done: str | None, dry_run: bool, yes_dangerous: bool, as_json: bool) -> int:
+def next_(
+    app: App, name: str | None, done: str | None, dry_run: bool, boots: bool, yes_dangerous: bool, as_json: bool
+) -> int:
     """Measure the next configuration of a trial for which you change settings by hand, or reboot."""
+    if boots and name is not None:
+        from ktrial.cli.shared.boot_trials import continue_in_boots
+
+        return continue_in_boots(app, name)
     from ktrial.cli.shared.manual_trials import next_visit
 
     return next_visit(app, name, done=done, dry_run=dry_run, allow_dangerous=yes_dangerous, as_json=as_json)
+
+
+@command.command(short_help="Stop a trial that boots this machine.")
+@click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
+@click.pass_obj
+def stop(app: App, name: str | None) -> int:
+    """Stop a trial that boots this machine, and remove its boot entries; what it has measured stays."""
+    from ktrial.cli.shared.boot_trials import stop_in_boots
+
+    return stop_in_boots(app, name)
 
 
 @command.command(short_help="Add blocks to an inconclusive trial.")

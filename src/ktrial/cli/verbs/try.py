@@ -9,7 +9,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import setting_words
-from ktrial.cli.options import guard_option
+from ktrial.cli.options import boots_options, guard_option
 from ktrial.cli.shared.bench import TakesCommand, own_words
 from ktrial.cli.shared.fail_on import fail_on_option
 from ktrial.cli.shared.trial_options import designed_options, measured_options, protocol_file
@@ -39,6 +39,7 @@ from ktrial.cli.shared.trial_options import designed_options, measured_options, 
 )
 @click.option("--placebo", is_flag=True, help="Also try a change that does nothing, to show what chance does.")
 @click.option("--name", metavar="NAME", help="Name of the trial.")
+@boots_options
 @fail_on_option
 @designed_options
 @click.pass_context
@@ -51,6 +52,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
     ktrial try --set vm.swappiness=10,60,100 --suite memory-pressure
     ktrial try thp:enabled=always --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
     """
+    from ktrial.cli.shared.boots import BootConsent
     from ktrial.cli.shared.run_trial import run_file, show_protocol
     from ktrial.trial.protocol.from_words import arms_of, default_suite, name_of, pairs
     from ktrial.trial.protocol.read import check_trial_file
@@ -71,6 +73,14 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
     if options["dry_run"]:
         show_protocol(app, file, allow_dangerous=dangerous)
         return 0
+    anyway: bool = options["anyway"]
+    consent = BootConsent(options["yes"], options["yes_security"], options["yes_kernel"], anyway)
     return run_file(
-        app, file, allow_dangerous=dangerous, profile=profile, as_json=options["as_json"], anyway=options["anyway"]
+        app,
+        file,
+        allow_dangerous=dangerous,
+        profile=profile,
+        as_json=options["as_json"],
+        anyway=anyway,
+        consent=consent,
     )

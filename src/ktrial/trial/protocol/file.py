@@ -91,7 +91,8 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     `commands` run when ktrial puts the arm in force, and their undo when it leaves the arm. `service` is the state of a
     systemd unit, `sched_ext` a scheduler that runs meanwhile, `build` builds the measured program for every visit. A
     placebo changes nothing. `manual` tells a person how to set up the arm; `expect` has the facts that identify it
-    then. In guests, `kernel` names the arm's kernel or its changes, and `boot` has words for its command line.
+    then. `kernel` names the arm's kernel, or in guests its changes, and `boot` has words for its command line; without
+    guests, ktrial boots this machine for them.
     """
 
     set: Mapping[str, Value] = {}

@@ -18,6 +18,7 @@ from ktrial.tuning.knobs.profile import Profile, flatten
 #: Types of values that contain commas.
 _LISTS = frozenset(("ints", "text", "mask"))
 _ALGORITHM = "zram:comp_algorithm"
+_BOOT = "boot:"
 #: Knob pattern -> suite that tells its values apart; the first match counts.
 _WORKLOADS: Mapping[str, str] = {
     "thp:*": "agent-pagefault",
@@ -55,7 +56,9 @@ def arms_of(
     arms = {CONTROL: control} | ({"placebo": ArmFile(placebo=True)} if placebo else {})
     for chosen in product(*values.values()):
         own = dict(zip(values, chosen, strict=True))
-        arm = ArmFile(set=own, profile=profiles, environment=environment)
+        boot = tuple(_boot_word(knob, value) for knob, value in own.items() if knob.startswith(_BOOT))
+        settings = {knob: value for knob, value in own.items() if not knob.startswith(_BOOT)}
+        arm = ArmFile(set=settings, profile=profiles, environment=environment, boot=boot)
         name = _name({knob: own[knob] for knob in grids}, (), {}) if grids else _name(own, profiles, environment)
         if not arm.changes_nothing and arm != control:
             arms[name] = arm
@@ -69,7 +72,7 @@ def arms_of(
 
 def name_of(arms: Mapping[str, ArmFile]) -> str:
     """Return a name for a trial of these arms: what they try or, if they are many, the knobs that differ."""
-    tried = {name: arm.set for name, arm in arms.items() if name != CONTROL and not arm.placebo}
+    tried = {name: {**arm.set, **dict.fromkeys(arm.boot)} for name, arm in arms.items() if name != CONTROL and not arm.placebo}
     if len(tried) > 2:
         knobs = dict.fromkeys(knob for settings in tried.values() for knob in settings)
         tried = {_short(knob): {} for knob in knobs if len({settings.get(knob) for settings in tried.values()}) > 1}
@@ -107,6 +110,12 @@ def _values(word: str, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
     knob = find_knob(address.knob, catalog.knobs)
     several = knob.value.type not in _LISTS
     return str(address), tuple(part.strip() for part in value.split(",")) if several else (value,)
+
+
+def _boot_word(address: str, value: str) -> str:
+    """Return a kernel argument as a word: a flag is `on`, and `off` removes it if it is there."""
+    name = address.removeprefix(_BOOT)
+    return {"on": name, "": name, "off": f"-{name}"}.get(value, f"{name}={value}")
 
 
 def _name(settings: Mapping[str, str], profiles: Sequence[str], environment: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from ktrial.kit.errors import BadInput, Contradiction, UnknownName
 from ktrial.kit.toml import parse_bytes
 from ktrial.machine.gates import parse_gates
+from ktrial.trial.arms.boot_arms import boots_this_machine, check_boot_arms
 from ktrial.trial.arms.builds import check_builds
 from ktrial.trial.arms.manual import check_manual
 from ktrial.trial.guests.model import check_guest_trial
@@ -109,7 +110,10 @@ def _check_arms(trial: TrialFile) -> None:
         if arm.placebo and not arm.changes_nothing:
             raise Contradiction(f"arm {name}: a placebo cannot change anything", hint="remove `placebo` or the changes")
     check_guest_trial(trial)
-    check_manual(trial)
+    if boots_this_machine(trial):
+        check_boot_arms(trial)
+    else:
+        check_manual(trial)
     check_builds(trial)
     _check_different(trial)
 

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials that boot this machine: each visit is a boot of the arm's entry, and the machine goes on by itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from ktrial.cli.options import is_terminal
+from ktrial.cli.shared.boots import (
+    Attempt,
+    BootConsent,
+    BootMaker,
+    arm,
+    prepare_boots,
+    read_status,
+    refuse_second,
+    remove_boots,
+    version_of,
+)
+from ktrial.cli.shared.drift_timer import program
+from ktrial.cli.shared.keeping import confirm_guarded
+from ktrial.cli.shared.manual_trials import next_visit, start_by_hand
+from ktrial.judge.model.log import protocol_in
+from ktrial.kit.errors import BadInput, Refused, UnknownName
+from ktrial.kit.tables import columns, labelled, paragraph
+from ktrial.trial.arms.boot_arms import boots_this_machine, entry_of, with_boot_signs
+from ktrial.trial.run.manual_visits import due_of
+from ktrial.tuning.boots.boot_status import BootStatus, rehearsal_of
+from ktrial.tuning.boots.command_line import find_guarded_words, parse_changes
+from ktrial.tuning.boots.entry import REHEARSAL, BootPlan, find_kernel
+from ktrial.tuning.boots.wire import ResumedTrial, wire_boots
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ktrial.agent.session import AgentSession
+    from ktrial.cli.app import App
+    from ktrial.trial.arms.manual import Due
+    from ktrial.trial.protocol.file import TrialFile
+    from ktrial.trial.record import StoredTrial
+
+#: Boots of one arm in a row that may fail; the next one ends the trial.
+MOST_FAILURES = 3
+#: Seconds after the start of a boot before anything is measured.
+UPTIME_S = 60.0
+_LIMIT_S = 300
+_ENDS = frozenset(("healthy", "failed", "fell-back"))
+
+
+def begin_in_boots(
+    app: App, file: TrialFile, *, consent: BootConsent, allow_dangerous: bool, as_json: bool
+) -> int:
+    """Show the entries and the number of boots; with --yes start the trial, and boot the first arm."""
+    session = app.root_session("preparing the boots of a trial")
+    now = read_status(session)
+    refuse_second(now)
+    maker = BootMaker(session, session.facts(), None, consent)
+    plans = {name: _plan(maker, file, name) for name in file.arms}
+    file = with_boot_signs(file, {name: one.release for name, one in plans.items() if one.is_other_kernel})
+    rehearsal = rehearsal_of(now, version_of(session, maker.rehearsal().path))
+    guarded = [one for plan in plans.values() for one in find_guarded_words(plan.line, app.catalog.knobs)]
+    if not as_json:
+        sys.stdout.write(_plans_text(plans, is_rehearsed=rehearsal is not None, width=columns()))
+    if not consent.yes:
+        app.say("nothing was started; add --yes to let this machine reboot for the trial")
+        return 0
+    confirm_guarded(guarded, consent.security, may_ask=not as_json and is_terminal())
+    stored, due = start_by_hand(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
+    wired = wire_boots(
+        f"trial {stored.trial}",
+        [*([] if rehearsal is not None else [maker.rehearsal()]), *plans.values()],
+        limit_s=_LIMIT_S,
+        confirmed=[one.name for one in guarded],
+        trial=ResumedTrial(program=program(), user=os.getuid(), name=stored.trial),
+    )
+    if prepare_boots(session, wired, as_json=as_json) is None:
+        return 1
+    first = entry_of(due.place)
+    arm(session, first if rehearsal is not None else REHEARSAL, then=None if rehearsal is not None else first)
+    app.say(f"started {stored.trial}; the machine reboots now, and `ktrial trial show` shows how far it is")
+    session.request("reboot")
+    return 0
+
+
+def _plan(maker: BootMaker, file: TrialFile, name: str) -> BootPlan:
+    one = file.arms[name]
+    assert one.kernel is None or isinstance(one.kernel, str), "check_boot_arms refuses recipes"
+    kernel = None if one.kernel is None else find_kernel(one.kernel, maker.grounds)
+    if one.kernel is not None and kernel is None:
+        raise UnknownName("kernel", one.kernel, maker.grounds.files, hint="install it first")
+    changes = parse_changes(one.boot) if one.boot else ()
+    return maker.plan(Attempt(changes, kernel), entry_of(name))
+
+
+def _plans_text(plans: Mapping[str, BootPlan], *, is_rehearsed: bool, width: int) -> str:
+    lines = [
+        paragraph(
+            "This machine boots once for each visit, by itself: the boot loader gets an entry for each arm, and starts"
+            " it once. The default entry stays as it is.",
+            width=width,
+        ),
+        "",
+    ]
+    for name, plan in plans.items():
+        words = [word.text for word in plan.line.words] + [f"-{word}" for word in plan.removed]
+        kernel = [plan.entry.file] if plan.is_other_kernel else []
+        lines.append(labelled(name, " ".join([*kernel, *words]) or "as booted now", width=width))
+    if not is_rehearsed:
+        lines.append(labelled("first", "one boot that fails on purpose, to see that the machine comes back", width=width))
+    return "\n".join(lines) + "\n"
+
+
+def continue_in_boots(app: App, name: str) -> int:
+    """Measure the visit for which this machine was booted, and boot for the next one; at the end clean up."""
+    stored = app.trials.find(name)
+    if not boots_this_machine(stored.file):
+        raise BadInput(f"{stored.trial} does not boot this machine", hint=f"ktrial trial next {stored.trial}")
+    session = app.root_session("continuing a trial over boots")
+    now = read_status(session)
+    if now.transaction is None:
+        raise Refused(f"{stored.trial} was stopped", hint=f"`ktrial trial show {stored.trial}` shows what it found")
+    due = _due(app, stored)
+    if due is not None and now.running == entry_of(due.place):
+        _wait_for_quiet(app)
+        try:
+            next_visit(app, stored.trial, done=None, dry_run=False, allow_dangerous=True, as_json=False)
+        finally:
+            due = _due(app, stored)
+            if due is None:
+                _end(app, session, now)
+        if due is None:
+            return 0
+    if due is None:
+        return _end(app, session, now)
+    failures = failures_of(now, entry_of(due.place))
+    if failures > MOST_FAILURES:
+        app.say(f"{stored.trial} ends: {failures} boots of {due.place} in a row failed; `ktrial boot status` says why")
+        return _end(app, session, now)
+    arm(session, entry_of(due.place))
+    session.request("reboot")
+    return 0
+
+
+def _due(app: App, stored: StoredTrial) -> Due | None:
+    log = app.trials.log(stored.trial)
+    assert protocol_in(log) is not None, "a stored trial has its protocol"
+    return due_of(stored, log)
+
+
+def failures_of(now: BootStatus, entry: str) -> int:
+    """Return how many boots of an entry have failed since its last healthy one."""
+    count = 0
+    for event in reversed(now.of_attempt()):
+        if event.entry != entry or event.event not in _ENDS:
+            continue
+        if event.event == "healthy":
+            break
+        count += 1
+    return count
+
+
+def _wait_for_quiet(app: App) -> None:
+    """Wait until the boot is old enough that its services have started."""
+    import time
+
+    facts = app.best_session("waiting for the machine").facts(["boot.uptime"])
+    left_s = UPTIME_S - float(facts.value("boot.uptime") or UPTIME_S)
+    if left_s > 0:
+        time.sleep(left_s)
+
+
+def _end(app: App, session: AgentSession, now: BootStatus) -> int:
+    """Remove entries and units; boot the default entry if one of ours is running."""
+    done = remove_boots(session, now)
+    if now.running is not None:
+        app.say("the machine reboots into its default entry")
+        session.request("reboot")
+    return int(done.state != "reverted")
+
+
+def stop_in_boots(app: App, name: str | None) -> int:
+    """Stop a trial over boots: take away what it prepared. What it has measured stays."""
+    session = app.root_session("stopping a trial over boots")
+    now = read_status(session)
+    stored = app.trials.find(name)
+    if now.transaction is None or not boots_this_machine(stored.file):
+        raise Refused(f"{stored.trial} is not booting this machine", hint="`ktrial boot status` shows what is prepared")
+    done = remove_boots(session, now)
+    where = "; reboot for the default entry" if now.running is not None else ""
+    app.say(f"stopped {stored.trial}{where}; `ktrial trial show {stored.trial}` shows what it found")
+    return int(done.state != "reverted")

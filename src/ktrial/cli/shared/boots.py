@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One trial boot: prepares its entry, boots it, and ends the attempt."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ktrial.cli.options import is_terminal, write_json
+from ktrial.cli.shared.keeping import confirm_guarded
+from ktrial.kit.errors import BadInput, Refused
+from ktrial.kit.tables import columns
+from ktrial.machine.transactions import revert, status
+from ktrial.tuning.boots.boot_status import BootStatus, decode_boot_status, rehearsal_of
+from ktrial.tuning.boots.boot_text import TrialTerms, plan_text, status_text
+from ktrial.tuning.boots.command_line import WordChange, find_guarded_words, parse_changes
+from ktrial.tuning.boots.entry import REHEARSAL, TRIAL, BootPlan, find_kernel, plan_boot, plan_rehearsal
+from ktrial.tuning.boots.gather import gather_kernel, gather_scene
+from ktrial.tuning.boots.refusals import find_obstacles, other_kernel_obstacles, refuse
+from ktrial.tuning.boots.scene import ANYWAY, YES_KERNEL, BootScene, Obstacle
+from ktrial.tuning.boots.wire import ResumedTrial, wire_boots
+from ktrial.tuning.knobs.profile import flatten
+from ktrial.tuning.plans.confirm import apply_whole
+from ktrial.tuning.plans.transaction_text import apply_text, revert_text
+
+if TYPE_CHECKING:
+    from ktrial.agent.session import AgentSession
+    from ktrial.cli.app import App
+    from ktrial.machine.facts import FactBook
+
+#: Seconds that systemd may be stuck before the watchdog resets the machine.
+_WATCHDOG_S = 60
+_BOOT = "boot:"
+#: In the sources of the transaction: whether ktrial also installed the agent that judges the boots.
+_INSTALLED = "installed_agent"
+
+
+class BootConsent(NamedTuple):
+    """What the user has agreed to."""
+
+    yes: bool = False
+    security: tuple[str, ...] = ()
+    kernel: bool = False
+    anyway: bool = False
+
+    @property
+    def options(self) -> list[str]:
+        return [ANYWAY] * self.anyway + [YES_KERNEL] * self.kernel
+
+
+class Attempt(NamedTuple):
+    """What was asked for: changes of the command line, and the path of another kernel."""
+
+    changes: tuple[WordChange, ...] = ()
+    kernel: str | None = None
+
+
+class BootMaker:
+    """Plans entries on this machine, after finding what speaks against a boot."""
+
+    def __init__(self, session: AgentSession, facts: FactBook, loader: str | None, consent: BootConsent) -> None:
+        self._session, self._facts, self._consent = session, facts, consent
+        self.scene: BootScene = gather_scene(session, facts, chosen=loader)
+        self.obstacles: list[Obstacle] = find_obstacles(self.scene)
+        refuse(self.obstacles, consent.options)
+        assert self.scene.grounds is not None, "without them the loader is an obstacle"
+        self.grounds = self.scene.grounds
+
+    @property
+    def watchdog_s(self) -> int | None:
+        return None if self.scene.watchdog is None else _WATCHDOG_S
+
+    def plan(self, attempt: Attempt, entry: str = TRIAL) -> BootPlan:
+        plan = plan_boot(
+            self.grounds, attempt.changes, kernel=attempt.kernel, watchdog_s=self.watchdog_s, entry=entry
+        )
+        if plan.is_other_kernel:
+            kernel = gather_kernel(self._session, self._facts, plan, self.scene)
+            found = other_kernel_obstacles(plan, kernel, self.scene)
+            refuse(found, self._consent.options)
+            self.obstacles += found
+        return plan
+
+    def rehearsal(self) -> BootPlan:
+        return plan_rehearsal(self.grounds, watchdog_s=self.watchdog_s)
+
+
+def read_status(session: AgentSession) -> BootStatus:
+    return decode_boot_status(session.request("boot-status"))
+
+
+def version_of(session: AgentSession, path: str) -> str:
+    """Return the boot loader that reads `path` with its version, as the agent records it with each boot."""
+    return str(session.request("boot-status", path=path).get("version") or "")
+
+
+def read_attempt(app: App, maker: BootMaker, words: Sequence[str]) -> Attempt:
+    """Read words, profiles and kernels; of a profile the kernel arguments count."""
+    texts: list[str] = []
+    kernel: str | None = None
+    for word in (part for given in words for part in given.split()):
+        found = find_kernel(word, maker.grounds) if "=" not in word and not word.startswith("-") else None
+        if found is not None and kernel is not None:
+            raise BadInput(f"two kernels: {kernel} and {found}", hint="name one; the other is the running one")
+        if found is not None:
+            kernel = found
+        elif word in app.catalog.profiles:
+            texts += _words_of_profile(app, word)
+        else:
+            texts.append(word)
+    return Attempt(parse_changes(texts) if texts else (), kernel)
+
+
+def _words_of_profile(app: App, name: str) -> list[str]:
+    settings = flatten(name, app.catalog.profiles)
+    found = []
+    for setting in settings:
+        if str(setting.knob).startswith(_BOOT):
+            bare = str(setting.knob).removeprefix(_BOOT)
+            found.append(bare if setting.value in {True, "on", ""} else f"{bare}={setting.value}")
+    if not found:
+        raise BadInput(f"the profile {name} has no kernel arguments", hint=f"`ktrial apply {name}` needs no boot")
+    return found
+
+
+def try_boot(
+    app: App, words: Sequence[str], *, consent: BootConsent, loader: str | None, limit_s: int, reboots: bool, as_json: bool
+) -> int:
+    """Show what a boot with these words would do; with --yes prepare it, and boot."""
+    session = app.root_session("preparing a boot")
+    now = read_status(session)
+    refuse_second(now)
+    facts = session.facts()
+    maker = BootMaker(session, facts, loader, consent)
+    plan = maker.plan(read_attempt(app, maker, words))
+    rehearsal = rehearsal_of(now, version_of(session, plan.path))
+    plans = [plan] if rehearsal is not None else [maker.rehearsal(), plan]
+    terms = TrialTerms(
+        limit_s=limit_s, watchdog=maker.scene.watchdog, watchdog_s=maker.watchdog_s, rehearsal=rehearsal
+    )
+    guarded = find_guarded_words(plan.line, app.catalog.knobs)
+    title = f"boot try {' '.join(words)}"
+    wired = wire_boots(title, plans, limit_s=limit_s, confirmed=[one.name for one in guarded])
+    if not as_json:
+        sys.stdout.write(plan_text(plan, terms, maker.obstacles, width=columns()))
+    if not consent.yes:
+        if as_json:
+            write_json({"schema": "ktrial.boot/1", "plan": wired, "transaction": None})
+        app.say("nothing was written; add --yes to boot it")
+        return 0
+    confirm_guarded(guarded, consent.security, may_ask=not as_json and is_terminal())
+    number = prepare_boots(session, wired, as_json=as_json)
+    if number is None:
+        return 1
+    arm(session, REHEARSAL if rehearsal is None else TRIAL, then=TRIAL if rehearsal is None else None)
+    if as_json:
+        write_json({"schema": "ktrial.boot/1", "plan": wired, "transaction": number})
+    if not reboots:
+        app.say("armed: the next boot takes it; `ktrial boot undo` calls it off")
+        return 0
+    app.say("the machine reboots now; `ktrial boot status` shows how it went")
+    session.request("reboot")
+    return 0
+
+
+def refuse_second(now: BootStatus) -> None:
+    if now.transaction is not None:
+        raise Refused(
+            f"cannot prepare a boot: another one is prepared (transaction {now.transaction})",
+            hint="`ktrial boot status` shows it; `ktrial boot undo` removes it",
+        )
+
+
+def prepare_boots(session: AgentSession, plan: dict[str, Any], *, as_json: bool) -> int | None:
+    """Install the agent that judges boots, and write the entries; return the transaction, None if that failed."""
+    already = session.list([_AGENT])[_AGENT]
+    if not already:
+        session.request("recovery", install=True)
+    plan["sources"] = {**plan.get("sources", {}), _INSTALLED: not already}
+    applied, _ = apply_whole(session, lambda: session.request("apply", plan=plan))
+    if applied.state == "applied":
+        return applied.transaction
+    if not already:
+        session.request("recovery", install=False)
+    if not as_json:
+        sys.stdout.write(apply_text(applied, [step["path"] for step in plan["steps"]], width=columns()))
+    return None
+
+
+_AGENT = "/usr/local/libexec/ktrial/ktrial-agent"
+
+
+def arm(session: AgentSession, entry: str, then: str | None = None) -> None:
+    session.request("boot-arm", entry=entry, **({} if then is None else {"then": then}))
+
+
+def remove_boots(session: AgentSession, now: BootStatus) -> Any:
+    """Take away entries, units and the agent's copy; return how the transaction was undone."""
+    assert now.transaction is not None, "the caller has looked"
+    found = next(one for one in status(session).transactions if one.transaction == now.transaction)
+    done = revert(session, now.transaction)
+    if (found.sources or {}).get(_INSTALLED):
+        session.request("recovery", install=False)
+    return done
+
+
+def show_status(app: App, *, as_json: bool) -> int:
+    session = app.root_session("reading the record of boots")
+    reply = session.request("boot-status")
+    if as_json:
+        write_json({"schema": "ktrial.boot-status/1", **reply})
+    else:
+        sys.stdout.write(status_text(decode_boot_status(reply), width=columns()))
+    return 0
+
+
+def undo_boot(app: App, *, as_json: bool) -> int:
+    """Remove what is prepared; a trial boot that runs goes on until the next boot."""
+    session = app.root_session("removing a trial boot")
+    now = read_status(session)
+    done = [] if now.transaction is None else [remove_boots(session, now)]
+    if as_json:
+        write_json({"schema": "ktrial.boot-undo/1", "transactions": done})
+    elif not done:
+        sys.stdout.write("No boot is prepared.\n")
+    else:
+        sys.stdout.write(revert_text(done, width=columns()))
+    if done and now.running is not None:
+        app.say("this boot still runs with its words: reboot for the default entry")
+    return int(any(one.state != "reverted" for one in done))
+
+
+def words_to_keep(now: BootStatus) -> list[str]:
+    """Return the settings for `ktrial keep`. Raises Refused unless the boot was healthy and can be kept."""
+    entry = now.entry(TRIAL)
+    if entry is None:
+        raise Refused("nothing to keep: no boot is prepared", hint="`ktrial boot try WORDS` tries one")
+    if not any(one.event == "healthy" and one.entry == TRIAL for one in now.of_attempt()):
+        raise Refused(
+            "cannot keep this boot: it was not found healthy", hint="`ktrial boot status` shows how far it got"
+        )
+    return [f"{_BOOT}{word}" if "=" in word else f"{_BOOT}{word}=on" for word in entry.words]

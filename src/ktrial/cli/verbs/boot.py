@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial boot`: try kernel arguments and kernels for one boot, with a way back."""
+
+from __future__ import annotations
+
+import click
+
+from ktrial.cli.app import App
+from ktrial.cli.completion import setting_words
+from ktrial.cli.options import LOADERS, json_option, security_option, yes_option
+
+
+@click.group(short_help="Try kernel arguments or a kernel for one boot.")
+def command() -> None:
+    """Try kernel arguments or another kernel for one boot, and come back by itself if that fails."""
+
+
+@command.command("try", short_help="Boot once with other kernel arguments or another kernel.")
+@click.argument("words", shell_complete=setting_words, nargs=-1, required=True, metavar="WORD|PROFILE|KERNEL…")
+@click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are two.")
+@click.option(
+    "--limit",
+    type=click.IntRange(30, 3600),
+    default=300,
+    metavar="SECONDS",
+    help="Time in which the boot must reach its target.  [300]",
+)
+@click.option("--no-reboot", is_flag=True, help="Only arm the entry; the next boot takes it.")
+@click.option("--anyway", is_flag=True, help="Also on battery, with others logged in, or with a disk that asks.")
+@click.option("--yes-kernel", is_flag=True, help="Also boot a kernel that no package owns.")
+@yes_option
+@security_option
+@json_option
+@click.pass_obj
+def try_(
+    app: App,
+    words: tuple[str, ...],
+    loader: str | None,
+    limit: int,
+    no_reboot: bool,
+    anyway: bool,
+    yes_kernel: bool,
+    yes: bool,
+    yes_security: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Show what a boot with these words would do; with --yes, do it.
+
+    The boot loader gets one more entry, which it starts once: every other boot takes the default one. The first
+    attempt on a machine is preceded by a rehearsal, a boot that fails on purpose.
+
+    \b
+    sudo ./ktrial boot try nohz_full=2-9
+    sudo ./ktrial boot try -quiet --yes
+    sudo ./ktrial boot try 6.12.9-amd64 --yes
+    """
+    from ktrial.cli.shared.boots import BootConsent, try_boot
+
+    consent = BootConsent(yes=yes, security=yes_security, kernel=yes_kernel, anyway=anyway)
+    return try_boot(
+        app, words, consent=consent, loader=loader, limit_s=limit, reboots=not no_reboot, as_json=as_json
+    )
+
+
+@command.command(short_help="Show what is prepared, and how the last boot went.")
+@json_option
+@click.pass_obj
+def status(app: App, as_json: bool) -> int:
+    """Show what is prepared, which entry runs, and how the last attempt went."""
+    from ktrial.cli.shared.boots import show_status
+
+    return show_status(app, as_json=as_json)
+
+
+@command.command(short_help="Make the kernel arguments of a healthy boot last.")
+@yes_option
+@security_option
+@json_option
+@click.pass_context
+def keep(ctx: click.Context, yes: bool, yes_security: tuple[str, ...], as_json: bool) -> int:
+    """Write the kernel arguments of the boot that was tried into the boot loader's configuration, with `ktrial keep`."""
+    from ktrial.cli.shared.boots import read_status, remove_boots, words_to_keep
+    from ktrial.cli.verbs.keep import command as keep_settings
+
+    app: App = ctx.obj
+    session = app.root_session("keeping a boot")
+    now = read_status(session)
+    words = words_to_keep(now)
+    found: int = ctx.invoke(
+        keep_settings, words=tuple(words), next_boot=True, yes=yes, yes_security=yes_security, as_json=as_json
+    )
+    if found == 0:
+        remove_boots(session, now)
+    return found
+
+
+@command.command(short_help="Remove what was prepared.")
+@json_option
+@click.pass_obj
+def undo(app: App, as_json: bool) -> int:
+    """Remove the entry and the units that `ktrial boot try` wrote; the boot loader's files are as before."""
+    from ktrial.cli.shared.boots import undo_boot
+
+    return undo_boot(app, as_json=as_json)

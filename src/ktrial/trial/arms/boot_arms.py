@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arms that are boots of this machine: with other kernel arguments, or with another installed kernel.
+
+ktrial prepares an entry of the boot loader for each of them, so each is recognised by the entry's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from ktrial.kit.errors import BadInput, Contradiction
+from ktrial.trial.protocol.file import ArmFile, TrialFile
+from ktrial.tuning.boots.command_line import MARK, parse_changes
+
+_LINE = "kernel.command_line"
+#: Fields that say what another boot changes.
+_PARTS = {"manual": None, "expect": {}, "boot": (), "kernel": None, "set": {}, "profile": ()}
+
+
+def boots_this_machine(trial: TrialFile) -> bool:
+    """Return whether ktrial itself boots this machine for the trial's arms."""
+    return trial.guest is None and any(arm.boot or arm.kernel is not None for arm in trial.arms.values())
+
+
+def entry_of(arm: str) -> str:
+    """Return the name of the boot entry of an arm."""
+    return "ktrial-" + re.sub(r"[^A-Za-z0-9]+", "-", arm).strip("-")
+
+
+def check_boot_arms(trial: TrialFile) -> None:
+    """Raise BadInput for arms that no boot of this machine can be."""
+    if trial.baseline != "found":
+        raise Contradiction(f"baseline = {trial.baseline!r} is no boot of this machine", hint="remove the baseline")
+    entries: dict[str, str] = {}
+    for name, arm in trial.arms.items():
+        if arm.boot:
+            parse_changes(arm.boot)
+        if arm.kernel is not None and not isinstance(arm.kernel, str):
+            raise BadInput(
+                f"arm {name}: only a trial in guests can build a kernel",
+                hint="add  [guest], or install the kernel and name its release",
+            )
+        left = msgspec.structs.replace(arm, environment={}, parameters={}, placebo=False, **_PARTS)
+        if not left.changes_nothing:
+            raise Contradiction(
+                f"arm {name}: a trial that boots this machine cannot have commands, services, builds or sched_ext",
+                hint="use boot, kernel, set and profile",
+            )
+        other = entries.setdefault(entry_of(name), name)
+        if other != name:
+            raise BadInput(f"the boot entries of {other} and {name} would have the same name", hint="rename one arm")
+
+
+def with_boot_signs(trial: TrialFile, releases: Mapping[str, str | None]) -> TrialFile:
+    """Return the trial with the facts by which each boot is recognised, and a boot for each visit.
+
+    `releases` are the kernels of arms that have one of their own.
+    """
+    arms = {name: _recognised(name, arm, releases.get(name)) for name, arm in trial.arms.items()}
+    return msgspec.structs.replace(trial, arms=arms, design=msgspec.structs.replace(trial.design, replicate="boot"))
+
+
+def _recognised(name: str, arm: ArmFile, release: str | None) -> ArmFile:
+    words = [f"{MARK}={entry_of(name)}"]
+    for change in parse_changes(arm.boot) if arm.boot else ():
+        words.append(f"!{change.word.text}*" if change.removes else change.word.text)
+    expect: dict[str, str] = {_LINE: " ".join(words)}
+    if release is not None:
+        expect["kernel.release"] = release
+    return msgspec.structs.replace(arm, manual=f"boot the entry {entry_of(name)}", expect=expect)
