@@ -11,14 +11,14 @@ from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
 
 #: Where the EFI system partition may be.
-_ESPS = ("/efi", "/boot/efi", "/boot")
-_FOLDERS = (*_ESPS, "/etc")
+ESPS = ("/efi", "/boot/efi", "/boot")
+_FOLDERS = (*ESPS, "/etc")
 #: Loader -> files that show it.
 _MARKS: Mapping[str, tuple[str, ...]] = {
     "grub": ("/boot/grub/grub.cfg", "/boot/grub2/grub.cfg"),
-    "systemd-boot": tuple(f"{esp}/EFI/systemd/systemd-boot*.efi" for esp in _ESPS),
+    "systemd-boot": tuple(f"{esp}/EFI/systemd/systemd-boot*.efi" for esp in ESPS),
     "limine": ("/boot/limine.conf", "/boot/limine/limine.conf", "/boot/EFI/limine/limine.conf"),
-    "refind": tuple(f"{esp}/EFI/refind/refind.conf" for esp in _ESPS),
+    "refind": tuple(f"{esp}/EFI/refind/refind.conf" for esp in ESPS),
     "extlinux": ("/boot/extlinux/extlinux.conf", "/boot/syslinux/syslinux.cfg"),
     "zipl": ("/etc/zipl.conf",),
     "raspberry-pi": ("/boot/firmware/cmdline.txt", "/boot/cmdline.txt"),
@@ -30,7 +30,6 @@ _GRUBBY = ("/usr/sbin/grubby", "/usr/bin/grubby")
 _KERNEL_INSTALL = ("/etc/kernel/cmdline",)
 _FIRMWARE = "/sys/firmware/efi/efivars/"
 _VENDOR = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
-_LOADER_INFO, _STUB_INFO = f"{_FIRMWARE}LoaderInfo-{_VENDOR}", f"{_FIRMWARE}StubInfo-{_VENDOR}"
 _SECURE_BOOT = f"{_FIRMWARE}SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 LOADERS = tuple(_MARKS)
 FACTS = ("os",)
@@ -61,25 +60,34 @@ class LoaderSigns(msgspec.Struct, frozen=True, kw_only=True):
 def look_for_loaders(machine: Machine, facts: FactBook) -> LoaderSigns:
     """Read what shows which loader boots."""
     patterns = [*(mark for marks in _MARKS.values() for mark in marks), *_BLS, *_GRUBBY, *_KERNEL_INSTALL]
-    variables = {path: _variable(machine, path) for path in (_LOADER_INFO, _STUB_INFO, _SECURE_BOOT)}
+    secure_boot = machine.read([_SECURE_BOOT]).get(_SECURE_BOOT)
     return LoaderSigns(
         files=machine.list(patterns),
-        loader_info=variables[_LOADER_INFO].decode("utf-16-le", "replace").strip("\0"),
-        stub_info=variables[_STUB_INFO].decode("utf-16-le", "replace").strip("\0"),
-        is_secure=variables[_SECURE_BOOT][-1:] == b"\1",
+        loader_info=read_variable(machine, "LoaderInfo"),
+        stub_info=read_variable(machine, "StubInfo"),
+        is_secure=secure_boot is not None and (secure_boot.data or b"")[4:] == b"\1",
         is_ostree=facts.value("os.ostree") is True,
         is_bootc=facts.value("os.bootc") is True,
     )
 
 
-def _variable(machine: Machine, path: str) -> bytes:
-    """Return a variable of the firmware without its attributes."""
+def read_variable(machine: Machine, name: str) -> str:
+    """Return the text of a variable that boot loaders share with the system; empty without one."""
+    path = f"{_FIRMWARE}{name}-{_VENDOR}"
     reading = machine.read([path]).get(path)
-    return reading.data[4:] if reading is not None and reading.data is not None else b""
+    # Four bytes of attributes precede it.
+    data = reading.data[4:] if reading is not None and reading.data is not None else b""
+    return data.decode("utf-16-le", "replace").strip("\0")
 
 
 def judge_loader(signs: LoaderSigns, chosen: str | None = None) -> NoLoader | None:
     """Return why ktrial cannot add kernel arguments; None if GRUB reads its drop-in. `chosen` settles a doubt."""
+    name = find_loader(signs, chosen)
+    return name if isinstance(name, NoLoader) else _judge_named(name, signs)
+
+
+def find_loader(signs: LoaderSigns, chosen: str | None = None) -> str | NoLoader:
+    """Return the loader that boots this system from files of its own, or why there is none."""
     if signs.is_ostree:
         kind, target = ("bootc", "bootc-loader-entries") if signs.is_bootc else ("rpm-ostree", "rpm-ostree")
         return NoLoader(f"{kind} itself writes the kernel arguments of this system", target)
@@ -92,10 +100,10 @@ def judge_loader(signs: LoaderSigns, chosen: str | None = None) -> NoLoader | No
         return _doubt(found)
     if name not in found:
         return NoLoader(f"there is no {name} here: looked for {', '.join(_MARKS[name])}", hint="name another --loader")
-    return _judge_named(name, found[name], signs)
+    return name
 
 
-def _judge_named(name: str, mark: str, signs: LoaderSigns) -> NoLoader | None:
+def _judge_named(name: str, signs: LoaderSigns) -> NoLoader | None:
     if name == "grub":
         if signs.some(_BLS) and signs.some(_GRUBBY):
             return NoLoader(f"GRUB boots the entries of {signs.some(_BLS)[0].rpartition('/')[0]} here", "grubby")
@@ -104,6 +112,7 @@ def _judge_named(name: str, mark: str, signs: LoaderSigns) -> NoLoader | None:
         return NoLoader("kernel-install makes the entries of systemd-boot here", "kernel-install")
     target = _TARGETS.get(name)
     hint = None if target else "add them to that file yourself, and make a copy first"
+    mark = signs.some(_MARKS[name])[0]
     return NoLoader(f"ktrial does not edit the files of {name} ({mark})", target, hint)
 
 

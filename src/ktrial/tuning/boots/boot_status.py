@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent knows of boot attempts, and how the present one stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from ktrial.machine.transactions import decode_reply
+from ktrial.tuning.boots.entry import REHEARSAL, TRIAL
+
+BootState = Literal[
+    "nothing",
+    "prepared",
+    "rehearsal-armed",
+    "rehearsed",
+    "rehearsal-failed",
+    "armed",
+    "checking",
+    "healthy",
+    "failing",
+    "did-not-come-up",
+    "unhealthy",
+    "left",
+]
+
+
+class AttemptEntry(msgspec.Struct, frozen=True):
+    """An entry that the agent wrote, with the words that it adds."""
+
+    id: str
+    title: str = ""
+    words: tuple[str, ...] = ()
+    kernel: str = ""
+
+
+class BootEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the agent's boot log: what became of an entry, why, and the last lines of the kernel's log.
+
+    `at` is Unix time in seconds. `transaction` is None in a log that does not name it.
+    """
+
+    event: Literal["rehearsed", "armed", "started", "healthy", "failed", "fell-back", "left"]
+    entry: str
+    boot_id: str
+    at: float
+    loader: str = ""
+    why: tuple[str, ...] = ()
+    log: tuple[str, ...] = ()
+    transaction: int | None = None
+
+
+class BootStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent's reply to `boot-status`.
+
+    `armed` is the entry that the loader boots next, `running` the one that booted; both are None for the default one.
+    """
+
+    transaction: int | None = None
+    entries: tuple[AttemptEntry, ...] = ()
+    loader: str | None = None
+    armed: str | None = None
+    running: str | None = None
+    boot_id: str = ""
+    events: tuple[BootEvent, ...] = ()
+
+    def of_attempt(self) -> tuple[BootEvent, ...]:
+        """Return the events of the present attempt, oldest first; with no transaction, all."""
+        return tuple(
+            one for one in self.events if self.transaction is None or one.transaction in {None, self.transaction}
+        )
+
+    def entry(self, name: str) -> AttemptEntry | None:
+        return next((one for one in self.entries if one.id == name), None)
+
+
+def decode_boot_status(reply: Mapping[str, Any]) -> BootStatus:
+    """Return the reply, typed. Raises AgentError for another one."""
+    return decode_reply("boot-status", reply, BootStatus)
+
+
+def state_of(status: BootStatus) -> tuple[BootState, BootEvent | None]:
+    """Return how the attempt stands, and the event that says so."""
+    events = status.of_attempt()
+    if status.running is not None:
+        own = [one for one in events if one.boot_id == status.boot_id and one.entry == status.running]
+        ended = next((one for one in reversed(own) if one.event in {"healthy", "failed"}), None)
+        if ended is None:
+            return "checking", own[-1] if own else None
+        return ("healthy" if ended.event == "healthy" else "failing"), ended
+    if status.transaction is None:
+        return "nothing", None
+    if status.armed is not None:
+        armed = next((one for one in reversed(events) if one.event == "armed"), None)
+        return ("rehearsal-armed" if status.armed == REHEARSAL else "armed"), armed
+    return _of_last(status, events)
+
+
+def last_attempt(status: BootStatus) -> BootEvent | None:
+    """Return the event that ended the newest attempt in the log."""
+    ends = {"failed", "fell-back", "left", "healthy"}
+    return next((one for one in reversed(status.events) if one.event in ends and one.entry == TRIAL), None)
+
+
+def _of_last(status: BootStatus, events: tuple[BootEvent, ...]) -> tuple[BootState, BootEvent | None]:
+    """Return how the attempt stands while the default entry runs and nothing is armed."""
+    for one in reversed(events):
+        is_trial = one.entry == TRIAL
+        if one.event in {"armed", "started"} and one.boot_id == status.boot_id:
+            # It was armed in this boot and is no longer: somebody disarmed it.
+            continue
+        if one.event in {"armed", "started", "fell-back"} and is_trial:
+            return "did-not-come-up", one
+        if one.event in {"healthy", "left"}:
+            return "left", one
+        if one.event == "failed":
+            return ("unhealthy" if is_trial else "rehearsal-failed"), one
+        if one.event == "rehearsed":
+            return "rehearsed", one
+    return "prepared", None
+
+
+def rehearsal_of(status: BootStatus, loader: str) -> BootEvent | None:
+    """Return the newest rehearsal that led back, if it was made with this version of the boot loader."""
+    found = (one for one in reversed(status.events) if one.event == "rehearsed" and one.loader == loader)
+    return next(found, None)

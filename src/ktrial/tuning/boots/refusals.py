@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What speaks against a trial boot on this machine, and what is to be said before one."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ktrial.kit.errors import Refused
+from ktrial.kit.mounts import mount_options, read_only_mount
+from ktrial.tuning.boots.encryption import asks_passphrase
+from ktrial.tuning.boots.entry import REHEARSAL, TRIAL, BootPlan
+from ktrial.tuning.boots.grub_menu import GrubConfig, read_grub_config
+from ktrial.tuning.boots.kernel_obstacles import kernel_obstacles
+from ktrial.tuning.boots.loader_entry import entry_id
+from ktrial.tuning.boots.scene import (
+    ANYWAY,
+    BootScene,
+    GrubScene,
+    KernelScene,
+    Obstacle,
+    ObstacleKind,
+    SystemdBootScene,
+)
+from ktrial.tuning.boots.systemd_boot_default import default_would_change, loader_setting
+from ktrial.tuning.lasting.loaders import NoLoader
+
+#: The first line of every file that the agent writes for a trial boot.
+OWN_MARK = "# ktrial"
+_SUPPORTED = ("grub", "systemd-boot")
+_BOOT_FOLDERS = ("/boot", "/boot/efi", "/efi", "/boot/grub", "/boot/grub2")
+#: File systems in which GRUB overwrites grubenv in place; others have checksums, snapshots or packed files.
+_WRITTEN_BY_GRUB = frozenset(("ext2", "ext3", "ext4", "vfat", "msdos", "xfs"))
+#: Layers that GRUB reads through and cannot write through.
+_LAYERS = {
+    "lvm": "LVM",
+    "raid": "RAID",
+    "luks": "an encrypted disk",
+    "multipath": "a multipath device",
+    "device-mapper": "the device mapper",
+    "loop": "a disk image",
+}
+_ENVIRONMENT_HEAD = b"# GRUB Environment Block\n"
+_LEAST_FREE_BYTES = 1 << 20
+_VARIABLES = "/sys/firmware/efi/efivars"
+
+
+def find_obstacles(scene: BootScene) -> list[Obstacle]:
+    """Return what speaks against a trial boot on this machine, the final reasons first and notes last."""
+    found = [*_of_system(scene), *_of_mounts(scene)]
+    if isinstance(scene.loader, NoLoader):
+        found.append(_of_no_loader(scene.loader))
+    elif scene.loader not in _SUPPORTED:
+        found.append(
+            Obstacle(
+                kind="loader",
+                message=f"ktrial knows no one-shot entry for {scene.loader}",
+                hint="boot by hand, and use arms that you switch yourself (`ktrial trial next`)",
+            )
+        )
+    elif scene.unreadable:
+        found.append(
+            Obstacle(
+                kind="unreadable",
+                message=f"cannot read {', '.join(scene.unreadable)}",
+                hint="run it as a user who may become root",
+            )
+        )
+    elif scene.grub is not None and scene.grounds is not None:
+        found += _of_grub(scene, scene.grub, read_grub_config(scene.grounds.grub_text))
+    elif scene.systemd_boot is not None and scene.grounds is not None:
+        folder = scene.systemd_boot.folder
+        entries = {path: text for path, text in scene.grounds.entries.items() if posixpath.dirname(path) == folder}
+        found += _of_systemd_boot(scene, scene.systemd_boot, entries)
+    found += _of_surroundings(scene)
+    return sorted(found, key=lambda one: (not one.is_final, one.is_note))
+
+
+def other_kernel_obstacles(plan: BootPlan, kernel: KernelScene, scene: BootScene) -> list[Obstacle]:
+    """Return what speaks against the kernel of the plan, if it is another one."""
+    running = scene.grounds.release if scene.grounds is not None else ""
+    return list(kernel_obstacles(plan, kernel, running))
+
+
+def refuse(obstacles: Iterable[Obstacle], allowed: Iterable[str]) -> None:
+    """Raise Refused for the first obstacle that is neither a note nor overruled by one of the options."""
+    allowed = frozenset(allowed)
+    for one in obstacles:
+        if not one.is_note and one.needs not in allowed:
+            raise Refused(f"cannot prepare a boot: {one.message}", hint=one.hint)
+
+
+def _of_system(scene: BootScene) -> Iterator[Obstacle]:
+    if scene.container not in {None, "none"}:
+        yield Obstacle(
+            kind="container", message=f"this is a container ({scene.container})", hint="run ktrial on the host"
+        )
+    elif not scene.has_systemd:
+        yield Obstacle(
+            kind="no-systemd",
+            message="systemd does not run here, and nothing else would check the health of the new boot",
+            hint="boot by hand, and use arms that you switch yourself (`ktrial trial next`)",
+        )
+
+
+def _of_mounts(scene: BootScene) -> Iterator[Obstacle]:
+    mounted = mount_options(scene.mounts)
+    wanted = [fields[1] for line in (scene.fstab or "").splitlines() if len(fields := line.split()) > 2]
+    for folder in wanted:
+        if folder.rstrip("/") in _BOOT_FOLDERS and folder.rstrip("/") not in mounted and mounted:
+            yield Obstacle(
+                kind="not-mounted",
+                message=f"/etc/fstab has {folder}, and it is not mounted",
+                hint=f"`mount {folder}`",
+            )
+
+
+def _of_no_loader(reason: NoLoader) -> Obstacle:
+    kinds: dict[str | None, ObstacleKind] = {
+        "rpm-ostree": "image-based",
+        "bootc-loader-entries": "image-based",
+        "uki-addon": "unified-kernel",
+    }
+    export = f"write arguments for it with `ktrial export … --to {reason.target}`, and boot by hand"
+    return Obstacle(
+        kind=kinds.get(reason.target, "no-loader"),
+        message=reason.reason,
+        hint=export if reason.target else reason.hint,
+    )
+
+
+def _of_folder(scene: BootScene, folder: str) -> Iterator[Obstacle]:
+    """Yield why no file can be written into a folder."""
+    options = mount_options(scene.mounts)
+    if (mount := read_only_mount(folder, options)) is not None:
+        yield Obstacle(kind="read-only", message=f"{mount} is mounted read-only", hint=f"`mount -o remount,rw {mount}`")
+    found = _file_system(scene.filesystems, folder)
+    size, used = (found or {}).get("size_bytes"), (found or {}).get("used_bytes")
+    if isinstance(size, int) and isinstance(used, int) and size - used < _LEAST_FREE_BYTES:
+        yield Obstacle(
+            kind="full",
+            message=f"{(found or {}).get('mount')} is full: {max(0, size - used) >> 10} KiB are free",
+            hint="remove an old kernel with your package manager",
+        )
+
+
+def _file_system(filesystems: Iterable[Mapping[str, Any]], folder: str) -> Mapping[str, Any] | None:
+    """Return the record of the file system that holds a folder."""
+    above = [one for one in filesystems if f"{folder}/".startswith(str(one.get("mount")).rstrip("/") + "/")]
+    return max(above, key=lambda one: len(str(one.get("mount"))), default=None)
+
+
+def _of_grub(scene: BootScene, grub: GrubScene, config: GrubConfig) -> Iterator[Obstacle]:
+    yield from _of_folder(scene, grub.folder)
+    yield from _of_environment(scene, grub)
+    path = posixpath.join(grub.folder, "grub.cfg")
+    if not config.reads_next_entry:
+        yield Obstacle(
+            kind="no-one-shot",
+            message=f"{path} does not read next_entry, so GRUB knows no one-shot boot",
+            hint="make it with `grub-mkconfig`, whose 00_header reads it",
+        )
+    if not config.reads_custom:
+        yield Obstacle(
+            kind="menu",
+            message=f"{path} does not read {grub.folder}/custom.cfg",
+            hint="make /etc/grub.d/41_custom executable and run `grub-mkconfig`",
+        )
+    if config.asks_password:
+        yield Obstacle(
+            kind="menu",
+            message="GRUB has a password (superusers) and would ask for it before it boots ktrial's entry",
+            hint="remove the password for the time of the trial",
+        )
+    if config.verifies_files:
+        yield Obstacle(
+            kind="menu",
+            message="GRUB reads only signed files (check_signatures)",
+            hint="boot by hand, and use arms that you switch yourself (`ktrial trial next`)",
+        )
+    if config.waits_for_key:
+        yield _waiting_menu("GRUB's menu waits for a key (timeout=-1)", "set GRUB_TIMEOUT and run `grub-mkconfig`")
+    if grub.custom is not None and grub.custom.strip() and not grub.custom.startswith(OWN_MARK):
+        yield Obstacle(
+            kind="foreign-file",
+            message=f"{grub.folder}/custom.cfg is not ktrial's",
+            hint="move its content to /etc/grub.d/40_custom and run `grub-mkconfig`",
+        )
+
+
+def _waiting_menu(message: str, hint: str) -> Obstacle:
+    return Obstacle(
+        kind="menu",
+        message=f"{message}, so that no boot goes on without a person",
+        hint=f"{hint}; or stay at the machine and add {ANYWAY}",
+        needs=ANYWAY,
+    )
+
+
+def _of_environment(scene: BootScene, grub: GrubScene) -> Iterator[Obstacle]:
+    """Yield why GRUB could not clear `next_entry`: then the one-shot boot would repeat for ever."""
+    found = _file_system(scene.filesystems, grub.folder)
+    way_out = "give /boot a partition of its own with ext4, or boot by hand (`ktrial trial next`)"
+
+    def refused(why: str, hint: str = way_out) -> Obstacle:
+        return Obstacle(kind="no-one-shot", message=f"GRUB cannot clear its one-shot entry: {why}", hint=hint)
+
+    if found is None:
+        yield refused(f"the file system of {grub.folder} is unknown")
+        return
+    layer = next((one for one in found.get("stack") or () if one.get("kind") in _LAYERS), None)
+    if layer is not None:
+        yield refused(f"{grub.folder} is on {_LAYERS[layer['kind']]}, which it only reads")
+    if found.get("kind") not in _WRITTEN_BY_GRUB:
+        yield refused(f"{grub.folder} is on {found.get('kind')}, which it only reads")
+    elif "data=journal" in (found.get("options") or ()):
+        yield refused(f"{found.get('mount')} is mounted with data=journal, which may bring the old content back")
+    text = grub.environment
+    if text is None:
+        yield refused(f"there is no {grub.folder}/grubenv", f"`grub-editenv {grub.folder}/grubenv create`")
+    elif not text.startswith(_ENVIRONMENT_HEAD) or len(text) != 1024:
+        yield refused(f"{grub.folder}/grubenv is damaged", f"`grub-editenv {grub.folder}/grubenv create`")
+    elif (values := _environment(text)).get("env_block"):
+        yield refused("it keeps its variables outside of grubenv (env_block)")
+    elif values.get("next_entry"):
+        yield Obstacle(
+            kind="already-armed",
+            message=f"GRUB is to boot {values['next_entry']!r} next, once",
+            hint=f"`grub-editenv {grub.folder}/grubenv unset next_entry`, or boot first",
+        )
+
+
+def _environment(text: bytes) -> dict[str, str]:
+    pairs = (line.partition("=") for line in text.decode("utf-8", "replace").splitlines() if not line.startswith("#"))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def _of_systemd_boot(scene: BootScene, found: SystemdBootScene, entries: Mapping[str, str]) -> Iterator[Obstacle]:
+    yield from _of_folder(scene, found.folder)
+    if "ro" in mount_options(scene.mounts).get(_VARIABLES, ("ro",)):
+        yield Obstacle(
+            kind="no-one-shot",
+            message=f"the firmware's variables cannot be written, which name the entry to boot once ({_VARIABLES})",
+            hint=f"`mount -o remount,rw {_VARIABLES}`",
+        )
+    if default_would_change(entries, found.loader_conf, found.default):
+        selected = scene.grounds.selected if scene.grounds is not None else None
+        yield Obstacle(
+            kind="default-changes",
+            message="systemd-boot takes the first entry by default, and that could be ktrial's",
+            hint=f"`bootctl set-default {selected or 'ENTRY.conf'}` pins the present one",
+        )
+    if loader_setting(found.loader_conf, "timeout") == "menu-force":
+        yield _waiting_menu("systemd-boot's menu waits for a key", "set a timeout in loader.conf")
+    if found.one_shot:
+        yield Obstacle(
+            kind="already-armed",
+            message=f"systemd-boot is to boot {found.one_shot!r} next, once",
+            hint="`bootctl set-oneshot ''`, or boot first",
+        )
+    own = next((path for path, text in entries.items() if _is_foreign(path, text)), None)
+    if own is not None:
+        yield Obstacle(kind="foreign-file", message=f"{own} is not ktrial's", hint="give it another name")
+
+
+def _is_foreign(path: str, text: str) -> bool:
+    return entry_id(path) in {TRIAL, REHEARSAL} and not text.startswith(OWN_MARK)
+
+
+def _of_surroundings(scene: BootScene) -> Iterator[Obstacle]:
+    if asks_passphrase(scene.filesystems, scene.crypttab, scene.command_line):
+        yield Obstacle(
+            kind="encrypted-disk",
+            message="the disk is encrypted, and each boot may wait for its passphrase",
+            hint=f"stay at the machine and add {ANYWAY}; `systemd-cryptenroll --tpm2-device=auto` opens it without you",
+            needs=ANYWAY,
+        )
+    if scene.power == "battery":
+        yield Obstacle(
+            kind="battery",
+            message="this machine runs on its battery, which may be empty before the last boot",
+            hint=f"plug it in, or add {ANYWAY}",
+            needs=ANYWAY,
+        )
+    if scene.remote_users:
+        names = ", ".join(scene.remote_users)
+        yield Obstacle(
+            kind="users",
+            message=f"others are logged in over the network, and would lose their work: {names}",
+            hint=f"agree on a time with them, or add {ANYWAY}",
+            needs=ANYWAY,
+        )
+    if scene.watchdog is None:
+        yield Obstacle(
+            kind="no-watchdog",
+            message="no hardware watchdog: if the trial boot hangs so that its kernel cannot even panic, a person has"
+            " to reset the machine",
+            hint="load the driver of its watchdog (`wdctl` shows it), or name a --power command",
+            is_note=True,
+        )
+    words = set(scene.command_line.split())
+    off = sorted({"nowatchdog", "nosoftlockup", "nmi_watchdog=0"} & words)
+    if off:
+        yield Obstacle(
+            kind="no-lockup-detector",
+            message=f"{', '.join(off)} switches off the kernel's own search for CPUs that hang: only a hardware"
+            " watchdog ends such a boot",
+            hint=f"remove it for the attempt: {' '.join(f'-{word}' for word in off)}",
+            is_note=True,
+        )

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of a machine and of a kernel before a trial boot, and a reason against one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from ktrial.tuning.boots.entry import BootGrounds
+from ktrial.tuning.lasting.loaders import NoLoader
+
+ObstacleKind = Literal[
+    "no-loader",
+    "loader",
+    "unified-kernel",
+    "image-based",
+    "container",
+    "no-systemd",
+    "unreadable",
+    "not-mounted",
+    "read-only",
+    "full",
+    "no-one-shot",
+    "menu",
+    "foreign-file",
+    "already-armed",
+    "default-changes",
+    "encrypted-disk",
+    "battery",
+    "users",
+    "no-watchdog",
+    "no-lockup-detector",
+    "architecture",
+    "not-a-kernel",
+    "no-initramfs",
+    "no-modules",
+    "no-driver",
+    "dkms",
+    "unsigned",
+    "not-packaged",
+]
+#: The options that overrule obstacles which are not final.
+ANYWAY, YES_KERNEL = "--anyway", "--yes-kernel"
+
+
+class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
+    """A reason, which completes `cannot prepare a boot: …`, and what to do.
+
+    An option may overrule it (`needs`). A note is only said.
+    """
+
+    kind: ObstacleKind
+    message: str
+    hint: str | None = None
+    needs: str | None = None
+    is_note: bool = False
+
+    @property
+    def is_final(self) -> bool:
+        return self.needs is None and not self.is_note
+
+
+class GrubScene(msgspec.Struct, frozen=True, kw_only=True):
+    """GRUB's files; None for one that is not there. `folder` holds them."""
+
+    folder: str
+    environment: bytes | None = None
+    custom: str | None = None
+
+
+class SystemdBootScene(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides which entry systemd-boot boots by default. `folder` holds the entries."""
+
+    folder: str
+    loader_conf: str = ""
+    default: str | None = None
+    one_shot: str | None = None
+
+
+class BootScene(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine before a trial boot.
+
+    `loader` is the boot loader, or why ktrial cannot use it; `grounds` are missing then. `fstab` and `crypttab` are
+    None if they cannot be read. `unreadable` are files that need root. `watchdog` is the name of the hardware's.
+    """
+
+    loader: str | NoLoader
+    grounds: BootGrounds | None = None
+    grub: GrubScene | None = None
+    systemd_boot: SystemdBootScene | None = None
+    filesystems: tuple[Mapping[str, Any], ...] = ()
+    mounts: str = ""
+    fstab: str | None = None
+    crypttab: str | None = None
+    command_line: str = ""
+    power: str | None = None
+    container: str | None = None
+    has_systemd: bool = True
+    is_secure: bool = False
+    watchdog: str | None = None
+    remote_users: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+
+class KernelScene(msgspec.Struct, frozen=True, kw_only=True):
+    """Another kernel before it is booted. `head` are its first bytes; None if they cannot be read.
+
+    `modules` are the names in its `modules.dep` and `modules.builtin`: empty without the folder, None if too long to
+    be read. `dkms` are files below /var/lib/dkms. `drivers` are those of the root file system and its disks.
+    `is_packaged` is whether a package owns the kernel.
+    """
+
+    head: bytes | None
+    release: str | None
+    architecture: str | None
+    has_modules: bool
+    modules: frozenset[str] | None
+    drivers: tuple[str, ...]
+    dkms: tuple[str, ...]
+    is_packaged: bool
+    is_secure: bool

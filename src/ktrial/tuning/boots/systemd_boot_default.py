@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which entry systemd-boot boots by default, and whether one more entry file would change that.
+
+It sorts entries with boots left before those without, then those with a sort key before those without one, and takes
+the first. An entry of ktrial has no sort key; among entries without one the name decides, the greatest first.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping
+
+from ktrial.tuning.boots.loader_entry import entry_id, read_loader_entry
+
+_OWN = "ktrial-"
+#: A name of such an entry is greater than one of ktrial's, whatever else decides between names.
+_GREATER = re.compile(r"[l-z]")
+_USED_UP = re.compile(r"\+0(?:-[0-9]{1,9})?\.conf$")
+
+
+def default_would_change(entries: Mapping[str, str], loader_conf: str, default: str | None) -> bool:
+    """Return whether an entry of ktrial could become the default; `default` is what the firmware remembers."""
+    others = {
+        path: read_loader_entry(text, {}) for path, text in entries.items() if not entry_id(path).startswith(_OWN)
+    }
+    names = [f"{entry_id(path)}.conf" for path in others]
+    pinned = default or loader_setting(loader_conf, "default") or ""
+    if pinned == "@saved" or any(fnmatch.fnmatchcase(name, pinned) for name in names):
+        return fnmatch.fnmatchcase(f"{_OWN}trial.conf", pinned) and pinned != "@saved"
+    usable = [path for path in others if not _USED_UP.search(path)]
+    return not any(others[path].sort_key or _GREATER.match(entry_id(path)) for path in usable)
+
+
+def loader_setting(loader_conf: str, name: str) -> str | None:
+    """Return a setting of loader.conf; the last one counts."""
+    value = None
+    for line in loader_conf.splitlines():
+        fields = line.split(maxsplit=1)
+        if len(fields) == 2 and fields[0] == name:
+            value = fields[1].strip()
+    return value
