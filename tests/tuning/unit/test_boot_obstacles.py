@@ -69,7 +69,7 @@ def systemd_scene(**more: Any) -> BootScene:
         "loader": "systemd-boot",
         "grounds": systemd_boot(),
         "grub": None,
-        "systemd_boot": SystemdBootScene(folder="/efi/loader/entries"),
+        "systemd_boot": SystemdBootScene(folder="/efi/loader/entries", version=252),
     }
     return grub_scene(**{**own, **more})
 
@@ -119,10 +119,11 @@ CASES: list[tuple[BootScene, str, str, str | None]] = [
     (grub_scene(grub=GrubScene(folder="/boot/grub", environment=b"x" * 1024)), "no-one-shot", "damaged", None),
     (grub_scene(grub=GrubScene(folder="/boot/grub", environment=ENVIRONMENT[:-1])), "no-one-shot", "damaged", None),
     (grub_scene(grub=environment(b"env_block=512+1\n")), "no-one-shot", "env_block", None),
+    (grub_scene(grub=environment(b"boot_counter=2\n")), "no-one-shot", "counts boots itself", None),
     (grub_scene(grub=environment(b"next_entry=2\n")), "already-armed", "to boot '2' next", None),
     (grub_scene(grounds=in_grub_config("save_env next_entry", "true")), "no-one-shot", "not read next_entry", None),
     (grub_scene(grounds=in_grub_config("/custom.cfg", "/other.cfg")), "menu", "custom.cfg", None),
-    (grub_scene(grounds=in_grub_config("set timeout=5", 'set superusers="a"')), "menu", "superusers", None),
+    (grub_scene(grounds=in_grub_config("set linux_gfx_mode=", 'set superusers="a"')), "menu", "superusers", None),
     (grub_scene(grounds=in_grub_config("set timeout=5", "set check_signatures=enforce")), "menu", "signed", None),
     (grub_scene(grounds=in_grub_config("set timeout=5", "set timeout=-1")), "menu", "waits for a key", "--anyway"),
     (
@@ -135,14 +136,16 @@ CASES: list[tuple[BootScene, str, str, str | None]] = [
     (systemd_scene(mounts=MOUNTS.splitlines()[0]), "no-one-shot", "cannot be written", None),
     (
         systemd_scene(
-            systemd_boot=SystemdBootScene(folder="/efi/loader/entries", loader_conf="timeout 3\ntimeout menu-force\n")
+            systemd_boot=SystemdBootScene(
+                folder="/efi/loader/entries", version=252, loader_conf="timeout 3\ntimeout menu-force\n"
+            )
         ),
         "menu",
         "waits for a key",
         "--anyway",
     ),
     (
-        systemd_scene(systemd_boot=SystemdBootScene(folder="/efi/loader/entries", one_shot="a.conf")),
+        systemd_scene(systemd_boot=SystemdBootScene(folder="/efi/loader/entries", version=252, one_shot="a.conf")),
         "already-armed",
         "'a.conf'",
         None,
@@ -235,12 +238,13 @@ FOLDER = "/efi/loader/entries"
         ({"a.conf": "sort-key debian\n"}, "", None, False),
         ({"a.conf": "linux /a\n"}, "", None, True),
         ({"zz.conf": "linux /a\n"}, "", None, False),
-        ({"0a.conf": "linux /a\n"}, "default 0a.conf\n", None, False),
-        ({"0a+2.conf": "linux /a\n"}, "default 0*\n", None, False),
-        ({"0a.conf": "linux /a\n"}, "default *\n", None, True),
-        ({"0a.conf": "linux /a\n"}, "default gone.conf\n", None, True),
-        ({"0a.conf": "linux /a\n"}, "default @saved\n", None, False),
-        ({"0a.conf": "linux /a\n"}, "", "0a.conf", False),
+        ({"0a.conf": "linux /a\n"}, "", None, False),
+        ({"ba.conf": "linux /a\n"}, "default ba.conf\n", None, False),
+        ({"ba+2.conf": "linux /a\n"}, "default b*\n", None, False),
+        ({"ba.conf": "linux /a\n"}, "default *\n", None, True),
+        ({"ba.conf": "linux /a\n"}, "default gone.conf\n", None, True),
+        ({"ba.conf": "linux /a\n"}, "default @saved\n", None, False),
+        ({"ba.conf": "linux /a\n"}, "", "ba.conf", False),
         ({"a+0-3.conf": "sort-key debian\n"}, "", None, True),
         ({}, "", None, True),
         ({"ktrial-trial.conf": "sort-key a\n"}, "", None, True),
@@ -249,7 +253,12 @@ FOLDER = "/efi/loader/entries"
 def test_an_entry_of_ktrial_never_becomes_the_default(
     entries: dict[str, str], conf: str, default: str | None, changes: bool
 ) -> None:
-    assert default_would_change({f"{FOLDER}/{name}": text for name, text in entries.items()}, conf, default) is changes
+    scene = SystemdBootScene(folder=FOLDER, version=252, loader_conf=conf, default=default)
+    files = {f"{FOLDER}/{name}": text for name, text in entries.items()}
+    assert default_would_change(files, scene) is changes
+    for version in (249, None):
+        scene = msgspec.structs.replace(scene, version=version)
+        assert default_would_change(files, scene) is (changes or "sort-key" in str(entries))
 
 
 def bzimage(release: bytes = b"7.0 (me@here) #1", *, is_64_bit: bool = True, certificate: int | None = 8) -> bytes:
@@ -456,6 +465,10 @@ def test_a_scene_of_fedora_has_its_entry_files() -> None:
     found = on(machine, gather_scene, user="ann")
     assert (found.grounds.entries, found.grounds.grub_path) == (fedora().entries, "/boot/grub2/grub.cfg")
     assert found.grub.folder == "/boot/grub2"
+    assert find_obstacles(found) == []
+    machine.files["/boot/grub2/user.cfg"] = "GRUB2_PASSWORD=grub.pbkdf2.sha512\n"
+    (obstacle,) = find_obstacles(on(machine, gather_scene, user="ann"))
+    assert "superusers" in obstacle.message
 
 
 def test_a_scene_of_systemd_boot() -> None:
@@ -473,7 +486,9 @@ def test_a_scene_of_systemd_boot() -> None:
     assert find_obstacles(found) == []
     assert (found.grounds.mount, found.grounds.selected) == ("/efi", "0123-6.1.conf")
     assert set(systemd_boot().files) <= set(found.grounds.files)
-    assert found.systemd_boot == SystemdBootScene(folder=FOLDER, loader_conf="timeout 3\n", default="0123-6.1.conf")
+    assert found.systemd_boot == SystemdBootScene(
+        folder=FOLDER, version=252, loader_conf="timeout 3\n", default="0123-6.1.conf"
+    )
     assert read_variable(machine, "LoaderEntryOneShot") == ""
 
 

@@ -62,7 +62,7 @@ def gather_scene(machine: Machine, facts: FactBook, *, chosen: str | None = None
     release = str(facts.value("kernel.release") or "")
     if loader == "grub":
         return _with_grub(scene, machine, signs, release)
-    return _with_systemd_boot(scene, machine, release) if loader == "systemd-boot" else scene
+    return _with_systemd_boot(scene, machine, signs, release) if loader == "systemd-boot" else scene
 
 
 class _Texts:
@@ -90,12 +90,14 @@ def _with_grub(scene: BootScene, machine: Machine, signs: LoaderSigns, release: 
     listed = machine.list(["/boot/*", entries_pattern])
     path = signs.some(("/boot/grub/grub.cfg", "/boot/grub2/grub.cfg"))[0]
     folder = posixpath.dirname(path)
-    environment, custom = f"{folder}/grubenv", f"{folder}/custom.cfg"
-    texts = _Texts(machine, [path, environment, custom, *listed[entries_pattern]])
+    environment, custom, user = (f"{folder}/{name}" for name in ("grubenv", "custom.cfg", "user.cfg"))
+    texts = _Texts(machine, [path, environment, custom, user, *listed[entries_pattern]])
     return msgspec.structs.replace(
         scene,
         unreadable=texts.locked,
-        grub=GrubScene(folder=folder, environment=texts.bytes(environment), custom=texts.get(custom)),
+        grub=GrubScene(
+            folder=folder, environment=texts.bytes(environment), custom=texts.get(custom), user=texts.get(user)
+        ),
         grounds=BootGrounds(
             loader="grub",
             command_line=scene.command_line,
@@ -108,7 +110,7 @@ def _with_grub(scene: BootScene, machine: Machine, signs: LoaderSigns, release: 
     )
 
 
-def _with_systemd_boot(scene: BootScene, machine: Machine, release: str) -> BootScene:
+def _with_systemd_boot(scene: BootScene, machine: Machine, signs: LoaderSigns, release: str) -> BootScene:
     patterns = {f"{mount}/{_ENTRIES}": mount for mount in ESPS}
     listed = machine.list(list(patterns))
     settings = [f"{mount}/loader/loader.conf" for mount in ESPS]
@@ -125,6 +127,7 @@ def _with_systemd_boot(scene: BootScene, machine: Machine, release: str) -> Boot
         unreadable=texts.locked,
         systemd_boot=SystemdBootScene(
             folder=f"{mount}/loader/entries",
+            version=_version(signs.loader_info),
             loader_conf=next((text for path in settings if (text := texts.get(path)) is not None), ""),
             default=read_variable(machine, "LoaderEntryDefault") or None,
             one_shot=read_variable(machine, "LoaderEntryOneShot") or None,
@@ -139,6 +142,12 @@ def _with_systemd_boot(scene: BootScene, machine: Machine, release: str) -> Boot
             mount=mount,
         ),
     )
+
+
+def _version(loader_info: str) -> int | None:
+    """Return the version in `systemd-boot 252.6-1`."""
+    found = re.match(r"systemd-boot ([0-9]{1,6})", loader_info)
+    return int(found[1]) if found is not None else None
 
 
 def hardware_watchdog(identities: Iterable[str]) -> str | None:

@@ -72,7 +72,10 @@ class MenuEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrubConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a `grub.cfg` does. `modules` and `search` are those before `blscfg`, which reads entries from files."""
+    """What a `grub.cfg` does. `modules` and `search` are those before `blscfg`, which reads entries from files.
+
+    It `may_ask_password` if it asks for one under a condition, as Fedora's does if there is a `user.cfg`.
+    """
 
     entries: tuple[MenuEntry, ...] = ()
     has_entry_files: bool = False
@@ -83,6 +86,7 @@ class GrubConfig(msgspec.Struct, frozen=True, kw_only=True):
     reads_custom: bool = False
     unlocks_disk: bool = False
     asks_password: bool = False
+    may_ask_password: bool = False
     verifies_files: bool = False
     waits_for_key: bool = False
 
@@ -339,7 +343,8 @@ class _Script:
                 continue
             if name == "default" and value in {"${next_entry}", "$next_entry"}:
                 self.next_entry.add("taken")
-            self.signs |= {"superusers"} if name == "superusers" and value else set()
+            if name == "superusers" and value:
+                self.signs.add("may ask" if self.conditions else "asks")
             self.signs |= {"signatures"} if name == "check_signatures" and value == "enforce" else set()
             self.signs |= {"waits"} if name == "timeout" and value.startswith("-") else set()
             is_same = not self.conditions and self.variables.get(name, value) == value
@@ -356,7 +361,8 @@ class _Script:
             reads_next_entry=self.next_entry == {"saved", "taken"} and "load_env" in self.signs,
             reads_custom="custom" in self.signs,
             unlocks_disk="cryptomount" in self.signs,
-            asks_password="superusers" in self.signs,
+            asks_password="asks" in self.signs,
+            may_ask_password="may ask" in self.signs,
             verifies_files="signatures" in self.signs,
             waits_for_key="waits" in self.signs,
         )

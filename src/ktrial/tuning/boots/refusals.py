@@ -42,6 +42,7 @@ _LAYERS = {
     "loop": "a disk image",
 }
 _ENVIRONMENT_HEAD = b"# GRUB Environment Block\n"
+_ENVIRONMENT_BYTES = 1024
 _LEAST_FREE_BYTES = 1 << 20
 _VARIABLES = "/sys/firmware/efi/efivars"
 
@@ -167,7 +168,7 @@ def _of_grub(scene: BootScene, grub: GrubScene, config: GrubConfig) -> Iterator[
             message=f"{path} does not read {grub.folder}/custom.cfg",
             hint="make /etc/grub.d/41_custom executable and run `grub-mkconfig`",
         )
-    if config.asks_password:
+    if config.asks_password or (config.may_ask_password and "GRUB2_PASSWORD" in (grub.user or "")):
         yield Obstacle(
             kind="menu",
             message="GRUB has a password (superusers) and would ask for it before it boots ktrial's entry",
@@ -200,35 +201,47 @@ def _waiting_menu(message: str, hint: str) -> Obstacle:
 
 def _of_environment(scene: BootScene, grub: GrubScene) -> Iterator[Obstacle]:
     """Yield why GRUB could not clear `next_entry`: then the one-shot boot would repeat for ever."""
-    found = _file_system(scene.filesystems, grub.folder)
-    way_out = "give /boot a partition of its own with ext4, or boot by hand (`ktrial trial next`)"
-
-    def refused(why: str, hint: str = way_out) -> Obstacle:
-        return Obstacle(kind="no-one-shot", message=f"GRUB cannot clear its one-shot entry: {why}", hint=hint)
-
-    if found is None:
-        yield refused(f"the file system of {grub.folder} is unknown")
-        return
-    layer = next((one for one in found.get("stack") or () if one.get("kind") in _LAYERS), None)
-    if layer is not None:
-        yield refused(f"{grub.folder} is on {_LAYERS[layer['kind']]}, which it only reads")
-    if found.get("kind") not in _WRITTEN_BY_GRUB:
-        yield refused(f"{grub.folder} is on {found.get('kind')}, which it only reads")
-    elif "data=journal" in (found.get("options") or ()):
-        yield refused(f"{found.get('mount')} is mounted with data=journal, which may bring the old content back")
+    create = f"`grub-editenv {grub.folder}/grubenv create`"
+    for why in _of_disk(_file_system(scene.filesystems, grub.folder), grub.folder):
+        yield _not_cleared(why)
     text = grub.environment
+    values = _environment(text or b"")
     if text is None:
-        yield refused(f"there is no {grub.folder}/grubenv", f"`grub-editenv {grub.folder}/grubenv create`")
-    elif not text.startswith(_ENVIRONMENT_HEAD) or len(text) != 1024:
-        yield refused(f"{grub.folder}/grubenv is damaged", f"`grub-editenv {grub.folder}/grubenv create`")
-    elif (values := _environment(text)).get("env_block"):
-        yield refused("it keeps its variables outside of grubenv (env_block)")
+        yield _not_cleared(f"there is no {grub.folder}/grubenv", create)
+    elif not text.startswith(_ENVIRONMENT_HEAD) or len(text) != _ENVIRONMENT_BYTES:
+        yield _not_cleared(f"{grub.folder}/grubenv is damaged", create)
+    elif values.get("env_block"):
+        yield _not_cleared("it keeps its variables outside of grubenv (env_block)")
+    elif "boot_counter" in values:
+        yield _not_cleared("it counts boots itself (boot_counter, as greenboot does), and may choose another entry")
     elif values.get("next_entry"):
         yield Obstacle(
             kind="already-armed",
             message=f"GRUB is to boot {values['next_entry']!r} next, once",
             hint=f"`grub-editenv {grub.folder}/grubenv unset next_entry`, or boot first",
         )
+
+
+def _not_cleared(why: str, hint: str | None = None) -> Obstacle:
+    return Obstacle(
+        kind="no-one-shot",
+        message=f"GRUB cannot be trusted to boot an entry only once: {why}",
+        hint=hint or "give /boot a partition of its own with ext4, or boot by hand (`ktrial trial next`)",
+    )
+
+
+def _of_disk(found: Mapping[str, Any] | None, folder: str) -> Iterator[str]:
+    """Yield why GRUB cannot write into a file of the folder."""
+    if found is None:
+        yield f"the file system of {folder} is unknown"
+        return
+    layer = next((one for one in found.get("stack") or () if one.get("kind") in _LAYERS), None)
+    if layer is not None:
+        yield f"{folder} is on {_LAYERS[layer['kind']]}, which it only reads"
+    if found.get("kind") not in _WRITTEN_BY_GRUB:
+        yield f"{folder} is on {found.get('kind')}, which it only reads"
+    elif "data=journal" in (found.get("options") or ()):
+        yield f"{found.get('mount')} is mounted with data=journal, which may bring the old content back"
 
 
 def _environment(text: bytes) -> dict[str, str]:
@@ -244,7 +257,7 @@ def _of_systemd_boot(scene: BootScene, found: SystemdBootScene, entries: Mapping
             message=f"the firmware's variables cannot be written, which name the entry to boot once ({_VARIABLES})",
             hint=f"`mount -o remount,rw {_VARIABLES}`",
         )
-    if default_would_change(entries, found.loader_conf, found.default):
+    if default_would_change(entries, found):
         selected = scene.grounds.selected if scene.grounds is not None else None
         yield Obstacle(
             kind="default-changes",

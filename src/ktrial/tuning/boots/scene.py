@@ -63,17 +63,19 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrubScene(msgspec.Struct, frozen=True, kw_only=True):
-    """GRUB's files; None for one that is not there. `folder` holds them."""
+    """GRUB's files; None for one that is not there. `folder` holds them; `user` is Fedora's file of a password."""
 
     folder: str
     environment: bytes | None = None
     custom: str | None = None
+    user: str | None = None
 
 
 class SystemdBootScene(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides which entry systemd-boot boots by default. `folder` holds the entries."""
+    """What decides which entry systemd-boot boots by default. `folder` holds the entries; a version may be unknown."""
 
     folder: str
+    version: int | None = None
     loader_conf: str = ""
     default: str | None = None
     one_shot: str | None = None

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which entry systemd-boot boots by default, and whether one more entry file would change that.
 
-It sorts entries with boots left before those without, then those with a sort key before those without one, and takes
-the first. An entry of ktrial has no sort key; among entries without one the name decides, the greatest first.
+It sorts entries with boots left before those without, then (since version 250) those with a sort key before those
+without one, and takes the first. An entry of ktrial has no sort key; among entries without one the name decides, the
+greatest first.
 """
 
 from __future__ import annotations
@@ -12,24 +13,27 @@ import re
 from collections.abc import Mapping
 
 from ktrial.tuning.boots.loader_entry import entry_id, read_loader_entry
+from ktrial.tuning.boots.scene import SystemdBootScene
 
 _OWN = "ktrial-"
 #: A name of such an entry is greater than one of ktrial's, whatever else decides between names.
-_GREATER = re.compile(r"[l-z]")
+_GREATER = re.compile(r"[0-9l-z]")
+_FIRST_WITH_KEYS = 250
 _USED_UP = re.compile(r"\+0(?:-[0-9]{1,9})?\.conf$")
 
 
-def default_would_change(entries: Mapping[str, str], loader_conf: str, default: str | None) -> bool:
-    """Return whether an entry of ktrial could become the default; `default` is what the firmware remembers."""
+def default_would_change(entries: Mapping[str, str], scene: SystemdBootScene) -> bool:
+    """Return whether an entry of ktrial could become the default."""
     others = {
         path: read_loader_entry(text, {}) for path, text in entries.items() if not entry_id(path).startswith(_OWN)
     }
     names = [f"{entry_id(path)}.conf" for path in others]
-    pinned = default or loader_setting(loader_conf, "default") or ""
+    pinned = scene.default or loader_setting(scene.loader_conf, "default") or ""
     if pinned == "@saved" or any(fnmatch.fnmatchcase(name, pinned) for name in names):
         return fnmatch.fnmatchcase(f"{_OWN}trial.conf", pinned) and pinned != "@saved"
     usable = [path for path in others if not _USED_UP.search(path)]
-    return not any(others[path].sort_key or _GREATER.match(entry_id(path)) for path in usable)
+    has_keys = scene.version is not None and scene.version >= _FIRST_WITH_KEYS
+    return not any((has_keys and others[path].sort_key) or _GREATER.match(entry_id(path)) for path in usable)
 
 
 def loader_setting(loader_conf: str, name: str) -> str | None:
