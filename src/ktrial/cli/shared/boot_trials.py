@@ -49,9 +49,7 @@ _LIMIT_S = 300
 _ENDS = frozenset(("healthy", "failed", "fell-back"))
 
 
-def begin_in_boots(
-    app: App, file: TrialFile, *, consent: BootConsent, allow_dangerous: bool, as_json: bool
-) -> int:
+def begin_in_boots(app: App, file: TrialFile, *, consent: BootConsent, allow_dangerous: bool, as_json: bool) -> int:
     """Show the entries and the number of boots; with --yes start the trial, and boot the first arm."""
     session = app.root_session("preparing the boots of a trial")
     now = read_status(session)
@@ -108,7 +106,9 @@ def _plans_text(plans: Mapping[str, BootPlan], *, is_rehearsed: bool, width: int
         kernel = [plan.entry.file] if plan.is_other_kernel else []
         lines.append(labelled(name, " ".join([*kernel, *words]) or "as booted now", width=width))
     if not is_rehearsed:
-        lines.append(labelled("first", "one boot that fails on purpose, to see that the machine comes back", width=width))
+        lines.append(
+            labelled("first", "one boot that fails on purpose, to see that the machine comes back", width=width)
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktrial.cli.options import is_terminal, write_json
@@ -19,7 +19,7 @@ from ktrial.tuning.boots.entry import REHEARSAL, TRIAL, BootPlan, find_kernel, p
 from ktrial.tuning.boots.gather import gather_kernel, gather_scene
 from ktrial.tuning.boots.refusals import find_obstacles, other_kernel_obstacles, refuse
 from ktrial.tuning.boots.scene import ANYWAY, YES_KERNEL, BootScene, Obstacle
-from ktrial.tuning.boots.wire import ResumedTrial, wire_boots
+from ktrial.tuning.boots.wire import wire_boots
 from ktrial.tuning.knobs.profile import flatten
 from ktrial.tuning.plans.confirm import apply_whole
 from ktrial.tuning.plans.transaction_text import apply_text, revert_text
@@ -72,9 +72,7 @@ class BootMaker:
         return None if self.scene.watchdog is None else _WATCHDOG_S
 
     def plan(self, attempt: Attempt, entry: str = TRIAL) -> BootPlan:
-        plan = plan_boot(
-            self.grounds, attempt.changes, kernel=attempt.kernel, watchdog_s=self.watchdog_s, entry=entry
-        )
+        plan = plan_boot(self.grounds, attempt.changes, kernel=attempt.kernel, watchdog_s=self.watchdog_s, entry=entry)
         if plan.is_other_kernel:
             kernel = gather_kernel(self._session, self._facts, plan, self.scene)
             found = other_kernel_obstacles(plan, kernel, self.scene)
@@ -125,7 +123,14 @@ def _words_of_profile(app: App, name: str) -> list[str]:
 
 
 def try_boot(
-    app: App, words: Sequence[str], *, consent: BootConsent, loader: str | None, limit_s: int, reboots: bool, as_json: bool
+    app: App,
+    words: Sequence[str],
+    *,
+    consent: BootConsent,
+    loader: str | None,
+    limit_s: int,
+    reboots: bool,
+    as_json: bool,
 ) -> int:
     """Show what a boot with these words would do; with --yes prepare it, and boot."""
     session = app.root_session("preparing a boot")
@@ -136,9 +141,7 @@ def try_boot(
     plan = maker.plan(read_attempt(app, maker, words))
     rehearsal = rehearsal_of(now, version_of(session, plan.path))
     plans = [plan] if rehearsal is not None else [maker.rehearsal(), plan]
-    terms = TrialTerms(
-        limit_s=limit_s, watchdog=maker.scene.watchdog, watchdog_s=maker.watchdog_s, rehearsal=rehearsal
-    )
+    terms = TrialTerms(limit_s=limit_s, watchdog=maker.scene.watchdog, watchdog_s=maker.watchdog_s, rehearsal=rehearsal)
     guarded = find_guarded_words(plan.line, app.catalog.knobs)
     title = f"boot try {' '.join(words)}"
     wired = wire_boots(title, plans, limit_s=limit_s, confirmed=[one.name for one in guarded])

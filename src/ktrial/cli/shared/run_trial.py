@@ -30,11 +30,11 @@ from ktrial.trial.run.prepare import rig_of
 from ktrial.trial.run.progress import TrialProgress
 
 if TYPE_CHECKING:
-    from ktrial.cli.shared.boots import BootConsent
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from ktrial.cli.app import App
+    from ktrial.cli.shared.boots import BootConsent
     from ktrial.judge.model.comparison import Comparison
     from ktrial.judge.model.log import Protocol as TrialProtocol
     from ktrial.trial.protocol.file import TrialFile

@@ -57,9 +57,7 @@ def try_(
     from ktrial.cli.shared.boots import BootConsent, try_boot
 
     consent = BootConsent(yes=yes, security=yes_security, kernel=yes_kernel, anyway=anyway)
-    return try_boot(
-        app, words, consent=consent, loader=loader, limit_s=limit, reboots=not no_reboot, as_json=as_json
-    )
+    return try_boot(app, words, consent=consent, loader=loader, limit_s=limit, reboots=not no_reboot, as_json=as_json)
 
 
 @command.command(short_help="Show what is prepared, and how the last boot went.")
@@ -78,7 +76,7 @@ def status(app: App, as_json: bool) -> int:
 @json_option
 @click.pass_context
 def keep(ctx: click.Context, yes: bool, yes_security: tuple[str, ...], as_json: bool) -> int:
-    """Write the kernel arguments of the boot that was tried into the boot loader's configuration, with `ktrial keep`."""
+    """Write the tried kernel arguments into the boot loader's configuration, as `ktrial keep` does."""
     from ktrial.cli.shared.boots import read_status, remove_boots, words_to_keep
     from ktrial.cli.verbs.keep import command as keep_settings
 

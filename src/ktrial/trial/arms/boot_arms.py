@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -17,7 +18,7 @@ from ktrial.tuning.boots.command_line import MARK, parse_changes
 
 _LINE = "kernel.command_line"
 #: Fields that say what another boot changes.
-_PARTS = {"manual": None, "expect": {}, "boot": (), "kernel": None, "set": {}, "profile": ()}
+_PARTS: Mapping[str, Any] = {"manual": None, "expect": {}, "boot": (), "kernel": None, "set": {}, "profile": ()}
 
 
 def boots_this_machine(trial: TrialFile) -> bool:

@@ -72,7 +72,11 @@ def arms_of(
 
 def name_of(arms: Mapping[str, ArmFile]) -> str:
     """Return a name for a trial of these arms: what they try or, if they are many, the knobs that differ."""
-    tried = {name: {**arm.set, **dict.fromkeys(arm.boot)} for name, arm in arms.items() if name != CONTROL and not arm.placebo}
+    tried = {
+        name: {**arm.set, **dict.fromkeys(arm.boot)}
+        for name, arm in arms.items()
+        if name != CONTROL and not arm.placebo
+    }
     if len(tried) > 2:
         knobs = dict.fromkeys(knob for settings in tried.values() for knob in settings)
         tried = {_short(knob): {} for knob in knobs if len({settings.get(knob) for settings in tried.values()}) > 1}
