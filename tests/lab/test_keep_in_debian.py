@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.debian_guest import CLONE, DebianGuest, GuestImages, Ran
+from tests.support.debian_guest import CLONE, DebianGuest, GuestImages
+from tests.support.qemu_guest import Ran
 
 pytestmark = [pytest.mark.xdist_group("debian-guest"), pytest.mark.timeout(4500)]
 
