@@ -450,6 +450,47 @@ def test_a_line_less_is_seen(text: str, sign: str | None) -> None:
     assert lost == ({sign} if sign else set())
 
 
+def test_only_commands_that_always_run_count() -> None:
+    config = read_grub_config("# don't\nfunction f {\n cryptomount -a\n set check_signatures=enforce\n}\nset a=b c=d\n")
+    assert (config.unlocks_disk, config.verifies_files, config.variables) == (False, False, {"a": "b", "c": "d"})
+    config = read_grub_config("set a=b\nif true; then\n set a=b\n set c=d\nfi\nset e=f\nset e=g\n")
+    assert config.variables == {}
+    (entry,) = read_grub_config("# don't\nmenuentry 'it' {\n linux /a # don't\n}\n# don't").entries
+    assert (entry.title, entry.kernel, entry.words) == ("it", "/a", ())
+
+
+def test_of_entries_for_one_kernel_that_with_the_words_of_this_boot_is_taken() -> None:
+    text = debian().grub_text
+    simple = text[text.index("menuentry 'Debian GNU/Linux' ") : text.index("submenu 'Adv")]
+    recovery = simple.replace("ro  quiet", "ro single").replace("initrd.img-6.1.0-13", "initrd.img-6.1.0-12")
+    assert planned(debian(grub_text=recovery + simple), "threadirqs").entry.initrds == (
+        "/boot/initrd.img-6.1.0-13-amd64",
+    )
+    assert planned(debian(grub_text=simple + recovery), "threadirqs").entry.initrds == (
+        "/boot/initrd.img-6.1.0-13-amd64",
+    )
+
+
+def test_the_other_kernels_own_entry_counts_only_on_the_same_disk() -> None:
+    own = "linux\t/boot/vmlinuz-6.1.0-12-amd64"
+    before, after = debian().grub_text.rsplit(own, 1)
+    unfit = debian(grub_text=f"{before}cryptomount -a\n{own}{after}")
+    with pytest.raises(Refused, match="unlocks an encrypted disk"):
+        plan_boot(unfit, (), kernel="/boot/vmlinuz-6.1.0-12-amd64")
+    start = before.rindex("search")
+    moved = before[:start] + before[start:].replace("11111111", "99999999") + own
+    elsewhere = debian(grub_text=moved + after.replace("initrd.img-6.1.0-12", "initrd.img-6.1.0-13"))
+    found = plan_boot(elsewhere, (), kernel="/boot/vmlinuz-6.1.0-12-amd64")
+    assert found.entry.search == "11111111-aaaa-4bbb-8ccc-000000000001"
+    assert found.entry.initrds == ("/boot/initrd.img-6.1.0-12-amd64",)
+
+
+def test_entries_of_ktrial_are_no_ones_origin() -> None:
+    own = {"/efi/loader/entries/ktrial-trial.conf": (FOLDER / "debian.conf").read_text()}
+    found = planned(systemd_boot(None, entries={**systemd_boot().entries, **own}), "-quiet")
+    assert found.entry.kernel.endswith("/linux")
+
+
 @pytest.mark.parametrize(
     "name, wanted",
     [("a.conf", "a"), ("/efi/loader/entries/a-6.1+3-1.conf", "a-6.1"), ("a+0.conf", "a"), ("a+b", "a+b"), ("a", "a")],

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 import zlib
 from collections.abc import Callable
@@ -315,10 +316,18 @@ def test_the_beginning_of_a_kernel(data: bytes, architecture: str | None, releas
 
 
 def test_a_packed_kernel_is_not_signed() -> None:
-    packer = zlib.compressobj(wbits=31)
-    found = read_kernel_header(packer.compress(flat()) + packer.flush())
+    found = read_kernel_header(gzip.compress(flat()))
     assert found is not None
     assert (found.architecture, found.is_signed) == ("aarch64", False)
+    assert read_kernel_header(gzip.compress(gzip.compress(flat()))) is None
+
+
+def test_a_program_without_a_directory_of_certificates_is_not_signed() -> None:
+    data = bytearray(bzimage())
+    struct.pack_into("<I", data, 0x98 + 108, 4)
+    found = read_kernel_header(bytes(data))
+    assert found is not None
+    assert not found.is_signed
 
 
 @given(st.binary(max_size=300) | st.binary(max_size=64).map(lambda data: bzimage() + data), st.integers(0, 4096))
@@ -466,7 +475,7 @@ def test_a_scene_of_fedora_has_its_entry_files() -> None:
     assert (found.grounds.entries, found.grounds.grub_path) == (fedora().entries, "/boot/grub2/grub.cfg")
     assert found.grub.folder == "/boot/grub2"
     assert find_obstacles(found) == []
-    machine.files["/boot/grub2/user.cfg"] = "GRUB2_PASSWORD=grub.pbkdf2.sha512\n"
+    machine.files["/boot/grub2/user.cfg"] = Reading(unreadable="a secret")
     (obstacle,) = find_obstacles(on(machine, gather_scene, user="ann"))
     assert "superusers" in obstacle.message
 
@@ -513,6 +522,12 @@ def test_a_kernel_is_looked_at() -> None:
     assert not on(machine, gather_kernel, PLAN, grub_scene()).is_packaged
     machine.files[f"/lib/modules/{OTHER}/pkgbase"] = "linux\n"
     assert on(machine, gather_kernel, PLAN, grub_scene()).is_packaged
+    # Names that the running kernel has not are those of drivers, not of modules.
+    machine.files["/sys/class/scsi_host/host0/proc_name"] = "storvsc_host\n"
+    assert on(machine, gather_kernel, PLAN, grub_scene()).drivers == ("ext4", "sd_mod")
+    # The agent cuts long files.
+    machine.files[f"/lib/modules/{OTHER}/modules.dep"] = "x" * (1 << 20)
+    assert on(machine, gather_kernel, PLAN, grub_scene()).modules is None
 
 
 def test_a_release_that_is_a_path_is_none() -> None:

@@ -333,7 +333,7 @@ def _other(grounds: BootGrounds, config: GrubConfig | None, running: _Loaded, fi
     found = _find_menu_entry(config.entries, kernel, grounds.command_line)
     if found is None and config.has_entry_files:
         found = _of_entry_file(grounds, config, kernel)
-    if found is not None and found.unfit is None and found.search == running.search:
+    if found is not None and found.search == running.search:
         return _loaded_by_grub(found, grounds, config)
     return _renamed(grounds, running, kernel, file)
 
@@ -346,7 +346,7 @@ def _other_by_entry(grounds: BootGrounds, running: _Loaded, file: str) -> _Loade
         )
     kernel = file.removeprefix(grounds.mount)
     for path, entry in _read_entries(grounds, {}):
-        if entry.kernel == kernel and entry.unfit is None:
+        if entry.kernel == kernel:
             return _loaded_by_entry(path, entry, grounds)
     return _renamed(grounds, running, kernel, file)
 

@@ -91,12 +91,15 @@ def _with_grub(scene: BootScene, machine: Machine, signs: LoaderSigns, release: 
     path = signs.some(("/boot/grub/grub.cfg", "/boot/grub2/grub.cfg"))[0]
     folder = posixpath.dirname(path)
     environment, custom, user = (f"{folder}/{name}" for name in ("grubenv", "custom.cfg", "user.cfg"))
-    texts = _Texts(machine, [path, environment, custom, user, *listed[entries_pattern]])
+    texts = _Texts(machine, [path, environment, custom, *listed[entries_pattern]])
     return msgspec.structs.replace(
         scene,
         unreadable=texts.locked,
         grub=GrubScene(
-            folder=folder, environment=texts.bytes(environment), custom=texts.get(custom), user=texts.get(user)
+            folder=folder,
+            environment=texts.bytes(environment),
+            custom=texts.get(custom),
+            has_user_file=bool(machine.list([user])[user]),
         ),
         grounds=BootGrounds(
             loader="grub",

@@ -168,7 +168,7 @@ def _of_grub(scene: BootScene, grub: GrubScene, config: GrubConfig) -> Iterator[
             message=f"{path} does not read {grub.folder}/custom.cfg",
             hint="make /etc/grub.d/41_custom executable and run `grub-mkconfig`",
         )
-    if config.asks_password or (config.may_ask_password and "GRUB2_PASSWORD" in (grub.user or "")):
+    if config.asks_password or (config.may_ask_password and grub.has_user_file):
         yield Obstacle(
             kind="menu",
             message="GRUB has a password (superusers) and would ask for it before it boots ktrial's entry",

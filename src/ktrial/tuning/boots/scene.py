@@ -63,12 +63,14 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrubScene(msgspec.Struct, frozen=True, kw_only=True):
-    """GRUB's files; None for one that is not there. `folder` holds them; `user` is Fedora's file of a password."""
+    """GRUB's files; None for one that is not there. `folder` holds them.
+
+    Fedora's GRUB takes a password from `user.cfg`, which ktrial does not read."""
 
     folder: str
     environment: bytes | None = None
     custom: str | None = None
-    user: str | None = None
+    has_user_file: bool = False
 
 
 class SystemdBootScene(msgspec.Struct, frozen=True, kw_only=True):
