@@ -65,7 +65,8 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
 class GrubScene(msgspec.Struct, frozen=True, kw_only=True):
     """GRUB's files; None for one that is not there. `folder` holds them.
 
-    Fedora's GRUB takes a password from `user.cfg`, which ktrial does not read."""
+    Fedora's GRUB takes a password from `user.cfg`, which ktrial does not read.
+    """
 
     folder: str
     environment: bytes | None = None

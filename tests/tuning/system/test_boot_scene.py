@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trial boot has to know, read by the real agent from a folder that stands for a machine."""
+
+from __future__ import annotations
+
+from ktrial.agent.binary import find_agent
+from ktrial.agent.session import AgentSession
+from ktrial.agent.transport import ProcessTransport
+from ktrial.tuning.boots.command_line import parse_changes
+from ktrial.tuning.boots.entry import find_kernel, plan_boot
+from ktrial.tuning.boots.gather import FACTS, gather_kernel, gather_scene
+from ktrial.tuning.boots.refusals import find_obstacles, other_kernel_obstacles
+from tests.support.tree import FakeRoot
+from tests.tuning.unit.test_boot_entry import debian
+
+OTHER = "6.1.0-12-amd64"
+
+
+def test_a_debian_machine(root: FakeRoot) -> None:
+    grounds = debian()
+    for path in grounds.files:
+        root.write(path, "text")
+    root.write("/proc/cmdline", grounds.command_line)
+    root.write("/proc/self/mounts", "/dev/sda2 / ext4 rw 0 0\n")
+    root.write("/proc/self/mountinfo", "1 0 8:2 / / rw - ext4 /dev/sda2 rw\n")
+    root.write("/proc/sys/kernel/osrelease", f"{grounds.release}\n")
+    root.write("/proc/sys/kernel/arch", "x86_64\n")
+    root.write("/boot/grub/grub.cfg", grounds.grub_text)
+    root.write("/boot/grub/grubenv", "# GRUB Environment Block\n".ljust(1024, "#"))
+    root.write("/sys/class/watchdog/watchdog0/identity", "iTCO_wdt\n")
+    root.write("/run/systemd/sessions/1", "USER=ann\nREMOTE=1\nSTATE=active\n")
+    root.write(f"/lib/modules/{OTHER}/modules.dep", "kernel/fs/ext4/ext4.ko:\n")
+    root.write("/var/lib/dkms/nvidia/1/6.1.0-13-amd64/x86_64/module/nvidia.ko", "")
+    root.write(f"/var/lib/dpkg/info/linux-image-{OTHER}.list", f"/boot/vmlinuz-{OTHER}\n")
+    transport = ProcessTransport([str(find_agent()), "serve", "--role", "user", "--root", str(root.folder)])
+    session = AgentSession(transport)
+    try:
+        facts = session.facts(FACTS)
+        scene = gather_scene(session, facts)
+        assert scene.grounds is not None
+        assert (set(grounds.files) <= set(scene.grounds.files), scene.watchdog) == (True, "iTCO_wdt")
+        assert [one.kind for one in find_obstacles(scene)] == ["users"]
+        assert plan_boot(scene.grounds, parse_changes(["threadirqs"])).entry.kernel == "/boot/vmlinuz-6.1.0-13-amd64"
+        plan = plan_boot(scene.grounds, (), kernel=find_kernel(OTHER, scene.grounds))
+        kernel = gather_kernel(session, facts, plan, scene)
+    finally:
+        session.close()
+    assert (kernel.is_packaged, kernel.has_modules, kernel.modules) == (True, True, frozenset(["ext4"]))
+    assert (kernel.architecture, kernel.release) == ("x86_64", OTHER)
+    assert [one.kind for one in other_kernel_obstacles(plan, kernel, scene)] == ["not-a-kernel"]
+    assert kernel.dkms == ("/var/lib/dkms/nvidia/1/6.1.0-13-amd64/x86_64/module/nvidia.ko",)
