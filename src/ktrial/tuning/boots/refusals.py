@@ -28,6 +28,7 @@ from ktrial.tuning.lasting.loaders import NoLoader
 
 #: The first line of every file that the agent writes for a trial boot.
 OWN_MARK = "# ktrial"
+_BY_HAND = "boot by hand, and use arms that you switch yourself (`ktrial trial next`)"
 _SUPPORTED = ("grub", "systemd-boot")
 _BOOT_FOLDERS = ("/boot", "/boot/efi", "/efi", "/boot/grub", "/boot/grub2")
 #: File systems in which GRUB overwrites grubenv in place; others have checksums, snapshots or packed files.
@@ -57,7 +58,7 @@ def find_obstacles(scene: BootScene) -> list[Obstacle]:
             Obstacle(
                 kind="loader",
                 message=f"ktrial knows no one-shot entry for {scene.loader}",
-                hint="boot by hand, and use arms that you switch yourself (`ktrial trial next`)",
+                hint=_BY_HAND,
             )
         )
     elif scene.unreadable:
@@ -101,7 +102,7 @@ def _of_system(scene: BootScene) -> Iterator[Obstacle]:
         yield Obstacle(
             kind="no-systemd",
             message="systemd does not run here, and nothing else would check the health of the new boot",
-            hint="boot by hand, and use arms that you switch yourself (`ktrial trial next`)",
+            hint=_BY_HAND,
         )
 
 
@@ -127,7 +128,7 @@ def _of_no_loader(reason: NoLoader) -> Obstacle:
     return Obstacle(
         kind=kinds.get(reason.target, "no-loader"),
         message=reason.reason,
-        hint=export if reason.target else reason.hint,
+        hint=export if reason.target else reason.hint or _BY_HAND,
     )
 
 
@@ -178,7 +179,7 @@ def _of_grub(scene: BootScene, grub: GrubScene, config: GrubConfig) -> Iterator[
         yield Obstacle(
             kind="menu",
             message="GRUB reads only signed files (check_signatures)",
-            hint="boot by hand, and use arms that you switch yourself (`ktrial trial next`)",
+            hint=_BY_HAND,
         )
     if config.waits_for_key:
         yield _waiting_menu("GRUB's menu waits for a key (timeout=-1)", "set GRUB_TIMEOUT and run `grub-mkconfig`")
