@@ -153,7 +153,7 @@ class BootGuest(_BootingGuest):
         super().__init__(images, folder / "disk.qcow2", variables, memory_mib=memory_mib)
 
     def reboot(self) -> None:
-        """Reboot it from within, and wait until systemd has started everything."""
+        """Reboot it from within: QEMU goes on, and the loader begins anew."""
         self.send("systemctl --no-block reboot")
         self.wait_boot()
         self.assert_running()

@@ -167,6 +167,10 @@ class QemuGuest:
         self._process.wait(timeout=BOOT_LIMIT_S)
         self.kill()
 
+    def reboot(self) -> None:
+        """Reboot it, and wait until systemd has started everything."""
+        raise NotImplementedError
+
     def assert_running(self) -> None:
         """Wait until the boot is over; no unit may have failed."""
         state = self.run("systemctl is-system-running --wait").out.strip()

@@ -236,8 +236,13 @@ pub fn health(context: &Context, limit: Duration) -> Result<bool> {
         {
             return Ok(true);
         }
-        record::append(context, &event(context, Happened::Started, &id))?;
-        prepared(context)?
+        let transaction = prepared(context)?;
+        let started = Event {
+            transaction: transaction.as_ref().map(|one| one.id),
+            ..event(context, Happened::Started, &id)
+        };
+        record::append(context, &started)?;
+        transaction
     };
     let entry = transaction
         .iter()
