@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-pub use health::{health, next};
+pub use health::{announce, health, next};
 pub use oneshot::{check_entries_file, forget_entry, is_grub_entries, restore, GRUB_ENVIRONMENTS};
 
 /// Where kernels that an entry starts may be.

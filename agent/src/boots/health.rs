@@ -8,11 +8,14 @@ use crate::error::Result;
 use crate::kernel_log;
 use crate::root::Root;
 use crate::transact::context::Context;
+use crate::transact::files::{self, Rights};
 use crate::transact::programs;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+/// What `pam_motd` shows at a login; the folder is empty after each boot.
+const NOTICE: &str = "/run/motd.d/ktrial";
 /// How often systemd is asked for its state.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long to wait for the network after everything else has started.
@@ -292,6 +295,7 @@ pub fn health(context: &Context, limit: Duration) -> Result<bool> {
         &Event {
             why,
             log,
+            transaction: transaction.as_ref().map(|one| one.id),
             ..event(context, what, &id)
         },
     )?;
@@ -332,6 +336,22 @@ pub fn last_lines(root: &Root, boot_id: Option<&str>) -> Vec<String> {
         }
     }
     Vec::new()
+}
+
+/// Tells whoever logs in during this boot what the machine is doing, and how to stop it.
+pub fn announce(context: &Context, trial: &str) {
+    let text = format!(
+        "ktrial boots this machine for the trial {trial}, and will boot it again.\n\
+         To stop it: ktrial trial stop {trial}\n"
+    );
+    let file = context.root.path(NOTICE);
+    let rights = Rights {
+        mode: 0o644,
+        owner: None,
+    };
+    if let Err(error) = files::put_at(&file, text.as_bytes(), rights, 0) {
+        eprintln!("ktrial-agent: cannot write {NOTICE}: {error}");
+    }
 }
 
 /// Goes on after a boot: records how the last one ended, and tries the next entry once the rehearsal

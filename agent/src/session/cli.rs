@@ -385,7 +385,11 @@ fn run(command: Command) -> Result<ExitCode> {
 }
 
 fn boot_next(next: NextBoot) -> Result<ExitCode> {
-    let may_continue = boots::next(&context(Role::Root, &next.machine)?)?;
+    let context = context(Role::Root, &next.machine)?;
+    if let Some(trial) = &next.trial {
+        boots::announce(&context, trial);
+    }
+    let may_continue = boots::next(&context)?;
     let trial = next.trial.zip(next.program).filter(|_| may_continue);
     Ok(trial.map_or(ExitCode::SUCCESS, |(trial, program)| {
         launched(continue_trial(next.user.unwrap_or(0), &trial, &program))

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ktrial.bench.suite import SuiteEntry
 from ktrial.cli.options import is_terminal
 from ktrial.cli.shared.arm_commands import extras_of, undo_left_commands
 from ktrial.cli.shared.bench import choose, cpus_here
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.kit.tables import columns, paragraph
+from ktrial.trial.arms.boot_arms import BOOT_TIME, boots_this_machine
 from ktrial.trial.outcome.text import more_text, sight_text
 from ktrial.trial.run import prepare as trial_ready
 from ktrial.trial.run.prepare import check_measured, look_over
@@ -31,7 +33,11 @@ def _what_to_measure(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchm
     """Return what the protocol measures."""
     words, steps = file.command or None, file.prepare or ()
     clean = bool(file.clean_environment)
-    return choose(app, file.suite, words, file.metrics, file.limit_s, clean=clean, steps=steps)
+    suite, benchmarks = choose(app, file.suite, words, file.metrics, file.limit_s, clean=clean, steps=steps)
+    if not boots_this_machine(file) or any(entry.use == BOOT_TIME for entry in suite.benchmark):
+        return suite, benchmarks
+    suite = msgspec.structs.replace(suite, benchmark=(*suite.benchmark, SuiteEntry(use=BOOT_TIME)))
+    return suite, {**benchmarks, BOOT_TIME: app.benchmarks[BOOT_TIME]}
 
 
 def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:

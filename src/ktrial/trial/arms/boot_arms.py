@@ -16,6 +16,8 @@ from ktrial.kit.errors import BadInput, Contradiction
 from ktrial.trial.protocol.file import ArmFile, TrialFile
 from ktrial.tuning.boots.command_line import MARK, parse_changes
 
+#: The benchmark that every trial over boots also makes, and its outcome.
+BOOT_TIME = "boot-time"
 _LINE = "kernel.command_line"
 #: Fields that say what another boot changes.
 _PARTS: Mapping[str, Any] = {"manual": None, "expect": {}, "boot": (), "kernel": None, "set": {}, "profile": ()}
@@ -61,7 +63,14 @@ def with_boot_signs(trial: TrialFile, releases: Mapping[str, str | None]) -> Tri
     `releases` are the kernels of arms that have one of their own.
     """
     arms = {name: _recognised(name, arm, releases.get(name)) for name, arm in trial.arms.items()}
-    return msgspec.structs.replace(trial, arms=arms, design=msgspec.structs.replace(trial.design, replicate="boot"))
+    total = f"{BOOT_TIME}.total"
+    is_named = total in {trial.primary, *trial.secondary, *trial.guards}
+    return msgspec.structs.replace(
+        trial,
+        arms=arms,
+        secondary=trial.secondary if is_named else (*trial.secondary, total),
+        design=msgspec.structs.replace(trial.design, replicate="boot"),
+    )
 
 
 def _recognised(name: str, arm: ArmFile, release: str | None) -> ArmFile:

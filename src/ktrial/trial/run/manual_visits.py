@@ -215,7 +215,8 @@ def runs_per_visit(file: TrialFile, tasks: Sequence[Task], facts: FactBook) -> i
     if file.design.runs_per_visit is not None or file.design.replicate == "run":
         return file.design.runs_per_visit or 1
     invocations = [task.benchmark.invocation(task.parameters, facts) for task in tasks]
-    if any(one.once_per_boot for one in invocations):
+    invocations = [one for one in invocations if not one.once_per_boot]
+    if not invocations:
         return 1
     known = [one.expected_s for one in invocations if one.expected_s is not None]
     if len(known) < len(invocations) or not sum(known) > 0:
