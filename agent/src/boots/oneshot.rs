@@ -57,7 +57,8 @@ pub fn loader_of(root: &Root, path: &str) -> Option<String> {
     let folder = files::folder_of(path);
     let version = root.list(folder).ok()?.into_iter().find_map(|name| {
         let text = root.read_text(&format!("{folder}/{name}/modinfo.sh")).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("grub_version="))?;
+        let named = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
+        let line = named("grub_package_version=").or_else(|| named("grub_version="))?;
         Some(line.trim_matches(['"', '\'']).to_owned())
     });
     Some(version.map_or_else(|| "grub".to_owned(), |version| format!("grub {version}")))

@@ -181,6 +181,12 @@ fn judge(root: &Root, path: &str, purpose: Purpose) -> Judged {
     }
 }
 
+/// Whether a file that root may read can contain a password, which root does not hand out.
+#[must_use]
+pub fn may_hold_password(path: &str) -> bool {
+    any(lists::MAY_HOLD_PASSWORD, path)
+}
+
 fn may_write(root: &Root, path: &str) -> Judged {
     if let Some(admitted) = admitted(&catalog().written, path) {
         return Ok(admitted);

@@ -148,7 +148,22 @@ pub fn mode_text(mode: u32) -> String {
 /// Reads a file that `purpose` allows.
 pub fn read(root: &Root, path: &str, purpose: Purpose) -> Result<Content, Refusal> {
     let open = allow::check(root, path, purpose).map_err(|denial| Refusal::denied(denial, path))?;
-    read_at(&open).map_err(|error| Refusal::of("read", path, &error))
+    let content = read_at(&open).map_err(|error| Refusal::of("read", path, &error))?;
+    if purpose == Purpose::Read && allow::may_hold_password(path) && holds_password(&content.bytes) {
+        return Err(Refusal {
+            outcome: Outcome::Forbidden,
+            errno: Errno::PERM.raw_os_error(),
+            message: format!("{path} contains a password, so it is not read as root"),
+        });
+    }
+    Ok(content)
+}
+
+/// Whether GRUB's configuration contains a password or the hash of one.
+fn holds_password(text: &[u8]) -> bool {
+    let word = b"password";
+    text.windows(word.len())
+        .any(|window| window.eq_ignore_ascii_case(word))
 }
 
 fn read_at(open: &Path) -> io::Result<Content> {
@@ -316,6 +331,25 @@ mod tests {
         assert_eq!(still_there(Errno::NODEV), Outcome::Refused);
         let below_file = read(&root, "/proc/sys/vm/swappiness/x", Purpose::Read).unwrap_err();
         assert_eq!(below_file.outcome, Outcome::Absent);
+    }
+
+    #[test]
+    fn the_configuration_of_grub_is_read_unless_it_contains_a_password() {
+        let (folder, root) = tree();
+        let path = "/boot/grub/grub.cfg";
+        std::fs::create_dir_all(folder.path().join("boot/grub")).unwrap();
+        std::fs::write(root.path(path), "set timeout=0\n").unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(root.path(path), private).unwrap();
+        assert!(read(&root, path, Purpose::Read).is_ok());
+        std::fs::write(root.path(path), "password_pbkdf2 root grub.pbkdf2.x\n").unwrap();
+        let refusal = read(&root, path, Purpose::Read).unwrap_err();
+        assert!(
+            refusal.message.contains("contains a password"),
+            "{}",
+            refusal.message
+        );
+        assert!(read(&root, path, Purpose::Own).is_ok(), "to restore it");
     }
 
     #[test]

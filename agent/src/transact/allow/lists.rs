@@ -182,6 +182,8 @@ pub const READ: Patterns = &[
     "/efi/loader/loader.conf",
     "/boot/grub/grubenv",
     "/boot/grub2/grubenv",
+    "/boot/grub/grub.cfg",
+    "/boot/grub2/grub.cfg",
     // Kernels, whose first bytes say what they are.
     "/boot/vmlinu*",
     "/boot/Image*",
@@ -270,6 +272,9 @@ pub const READ_AS_EVERYBODY: Patterns = &[
     "/usr/lib/systemd/system-generators/zram-generator",
     "/usr/lib/tuned/",
 ];
+
+/// Files that root does not read for anybody else while they contain a password.
+pub const MAY_HOLD_PASSWORD: Patterns = &["/boot/grub/grub.cfg", "/boot/grub2/grub.cfg"];
 
 /// Configuration folders; [`READ_OF_CONFIGURATION`] lists what root reads in each if everybody may.
 pub const CONFIGURATION: Patterns = &["/etc/", "/run/", "/usr/local/lib/", "/usr/lib/", "/lib/"];
