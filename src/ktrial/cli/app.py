@@ -87,7 +87,7 @@ class App:
         self._root: AgentSession | None = None
         self._oom_before: int | None = None  # this process's score before protect() changed it
         self._measured_first = False
-        self.fail_on: tuple[Verdict, ...] = ()  # verdicts that end the command with status 3
+        self.fail_on: tuple[tuple[Verdict, float | None], ...] = ()  # verdicts with limits that make the exit status 3
         self._lent: LentRoot | None = None  # starts root sessions if the launcher dropped root
         if machine_root is None and "KTRIAL_LAUNCHED" in os.environ:
             from ktrial.agent.lent_root import lent_root

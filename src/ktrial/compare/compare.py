@@ -96,7 +96,7 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
         return self.about.outcomes.get((tool, series.outcome))
 
 
-def foreign_judge(swing: float, *, assumptions: bool = True) -> Judge:
+def foreign_judge(swing: float, *, assumptions: bool = True, alpha: float = 0.05) -> Judge:
     """Return the judge of observational data, which doubts arms with a spread above `swing`.
 
     Without `assumptions` it does not check the assumptions of the tests that it shows beside its own.
@@ -105,7 +105,7 @@ def foreign_judge(swing: float, *, assumptions: bool = True) -> Judge:
 
     from ktrial.judge.observational import judge_foreign
 
-    return partial(judge_foreign, swing=swing, assumptions=assumptions)
+    return partial(judge_foreign, swing=swing, assumptions=assumptions, alpha=alpha)
 
 
 def compare(control: Arm, arms: Sequence[Arm], asked: CompareQuery, about: About, judge: Judge) -> Comparison:

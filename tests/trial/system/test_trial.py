@@ -106,9 +106,9 @@ def test_a_verdict_can_end_every_command_that_tells_one(home: Path) -> None:
     assert (ran.status, "1 verdict worse: " in ran.err) == (3, True), ran.err
     name = trials_in(home)[0].trial
     for verb in (["trial", "show"], ["trial", "show", name, "--json"], ["trial", "resume", name], ["compare", name]):
-        for verdict, status in (("worse", 3), ("better,different", 0)):
+        for verdict, status in (("worse", 3), ("better,different", 0), ("worse:1%", 3), ("worse:900%", 0)):
             ran = run(home, *verb, "--fail-on", verdict)
-            assert ran.status == status, (verb, ran.err)
+            assert (ran.status, "ruled out: " in ran.err) == (status, verdict == "worse:900%"), (verb, ran.err)
         assert run(home, *verb).status == 0
     refused = run(home, "compare", name, "--margin", "5%", "--tiers")
     assert refused.status == 2

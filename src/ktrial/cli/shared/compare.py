@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ktrial.results.ports import ReadResults
     from ktrial.trial.record import StoredTrial
 
+#: Error rate of a comparison; its intervals have 95 %.
+ALPHA = 0.05
 _PERCENT = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 _PATTERN = re.compile(r"[*?[]")
 _NAMED = re.compile(r"([^=/]+)=(.+)")
@@ -192,6 +194,7 @@ def compared(
     swing: float,
     *,
     assumptions: bool = True,
+    alpha: float = ALPHA,
 ) -> Comparison:
     """Compare these arms. Checking the `assumptions` of the tests loads a slow library."""
     import msgspec
@@ -204,7 +207,7 @@ def compared(
     given = tuple(declared)
     keys, declarations = split_declared(given, app.catalog) if given else ((), ())
     about = About(outcomes=_outcomes(app, arms), state_changes=state_changes(first, others, declarations))
-    judge = foreign_judge(swing, assumptions=assumptions)
+    judge = foreign_judge(swing, assumptions=assumptions, alpha=alpha)
     return compare(first, others, msgspec.structs.replace(query, declared=keys), about, judge)
 
 
@@ -243,6 +246,7 @@ def answer_comparison(
     versions: Mapping[str, str],
     *,
     assumptions: bool = True,
+    alpha: float = ALPHA,
 ) -> Comparison:
     """Compare these arms, and store the question in the answer."""
     import msgspec
@@ -260,7 +264,9 @@ def answer_comparison(
         reproduce=reproduce,
         versions=versions,
     )
-    found = compared(app, arms, question.control, query, question.declared, question.spread, assumptions=assumptions)
+    found = compared(
+        app, arms, question.control, query, question.declared, question.spread, assumptions=assumptions, alpha=alpha
+    )
     # What only the terminal shows is compared with nothing later.
     writer = code_sha256() if assumptions else None
     return msgspec.structs.replace(found, asked=question, asked_sha256=question.sha256, writer=writer)

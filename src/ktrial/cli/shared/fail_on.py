@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -11,22 +14,45 @@ from ktrial.kit.errors import BadInput, GuardTripped
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
-    from ktrial.judge.model.comparison import Comparison
+    from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison
+    from ktrial.judge.model.verdict import Effect, Verdict
+
+    #: Return the same comparison at a smaller error rate: 5 % divided by this number of comparisons.
+    Stricter = Callable[[int], Comparison]
+    JudgedPair = tuple[OutcomeComparison, Contrast]
+
+#: Verdicts whose intervals a limit of this verdict checks: `different` is for data that don't identify the cause.
+_CHECKED: dict[str, tuple[Verdict, ...]] = {
+    "worse": ("better", "worse", "equivalent", "inconclusive"),
+    "different": ("different", "no difference seen"),
+}
+#: Of these, the verdicts with an interval that can prove something.
+_PROVING: dict[str, tuple[Verdict, ...]] = {"worse": ("worse", "equivalent"), "different": ("different",)}
+_PERCENT = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3})?%")
+#: In a trial, an arm whose runs fail so often is worse, whatever its other runs show.
+_DECIDING_FAILURES = 6
 
 
 def _ask(context: click.Context, option: click.Parameter, text: str | None) -> None:
-    """Parse comma-separated verdicts, with `-` for a space."""
+    """Parse comma-separated verdicts, with `-` for a space; `worse` and `different` may have a limit."""
     from typing import get_args
 
     from ktrial.judge.model.verdict import Verdict
 
     known = {verdict.replace(" ", "-"): verdict for verdict in get_args(Verdict)}
-    words = [] if text is None else [word.strip() for word in text.split(",")]
-    for word in words:
-        if word not in known:
-            raise click.BadParameter(f"{word!r} is not one of {', '.join(known)}", ctx=context, param=option)
+    conditions = []
+    for word in [] if text is None else [word.strip() for word in text.split(",")]:
+        name, colon, limit = word.partition(":")
+        if name not in known:
+            hint = "; a limit follows a colon: worse:5%" if name.startswith(tuple(_CHECKED)) else ""
+            raise click.BadParameter(f"{word!r} is not one of {', '.join(known)}{hint}", ctx=context, param=option)
+        if colon and name not in _CHECKED:
+            raise click.BadParameter(f"{name} takes no limit; only worse and different do", ctx=context, param=option)
+        if colon and _PERCENT.fullmatch(limit) is None:
+            raise click.BadParameter(f"{word!r} has no limit like {name}:5%", ctx=context, param=option)
+        conditions.append((known[name], float(limit[:-1]) / 100 if colon else None))
     if context.obj is not None:
-        context.obj.fail_on = tuple(known[word] for word in words)
+        context.obj.fail_on = tuple(conditions)
 
 
 #: Sets `App.fail_on`.
@@ -34,24 +60,32 @@ fail_on_option = click.option(
     "--fail-on",
     callback=_ask,
     expose_value=False,
-    metavar="VERDICT,…",
-    help="Verdicts that make the exit status 3, such as worse,different,inconclusive,not-comparable.",
+    metavar="VERDICT[:5%],…",
+    help="Verdicts that make the exit status 3, such as worse,different,inconclusive,not-comparable. worse:5% fails"
+    " only if the data prove that it is more than 5 % worse.",
 )
 
 
-def refuse(app: App, found: Comparison) -> None:
-    """Raise GuardTripped if a verdict of --fail-on occurs, BadInput if no arms are comparable.
+def refuse(app: App, found: Comparison, stricter: Stricter | None = None) -> None:
+    """Raise GuardTripped if a condition of --fail-on is met, BadInput if no arms are comparable.
 
-    A build step must not pass if its outcomes cannot be compared.
+    A build step must not pass if its outcomes cannot be compared. The intervals of a trial account for the number of
+    its comparisons; for other data, `stricter` returns the comparison with intervals that do.
     """
-    contrasts = [contrast for outcome in found.outcomes for contrast in outcome.judged]
-    for verdict in app.fail_on:
+    pairs = [(outcome, contrast) for outcome in found.outcomes for contrast in outcome.judged]
+    contrasts = [contrast for _, contrast in pairs]
+    for verdict, limit in app.fail_on:
+        if limit is not None:
+            _check_limit(app, verdict, limit, pairs, stricter)
+            continue
         met = [contrast for contrast in contrasts if contrast.verdict == verdict]
         if met:
             raise GuardTripped(f"{len(met)} verdict{'s'[: len(met) != 1]} {verdict}: {met[0].sentence}")
-    if app.fail_on and any(one.verdict == "different" for one in contrasts) and "different" not in app.fail_on:
-        app.say("--fail-on passed over `different`: the data cannot say what caused it; add `different` to fail on it")
-    primary = [contrast for outcome in found.outcomes if outcome.role == "primary" for contrast in outcome.judged]
+    asks_different = "different" in dict(app.fail_on)
+    if app.fail_on and any(one.verdict == "different" for one in contrasts) and not asks_different:
+        word = next((f"different:{100 * limit:g}%" for _, limit in app.fail_on if limit is not None), "different")
+        app.say(f"--fail-on passed over `different`: the data cannot say what caused it; add `{word}` to fail on it")
+    primary = [contrast for outcome, contrast in pairs if outcome.role == "primary"]
     asked = primary or contrasts
     if app.fail_on and asked and all(contrast.verdict == "not comparable" for contrast in asked):
         raise BadInput(
@@ -59,3 +93,114 @@ def refuse(app: App, found: Comparison) -> None:
             hint="remove the differences that the report names"
             + (", or declare intended ones with --declared" if found.trial is None else ""),
         )
+
+
+def _check_limit(
+    app: App, verdict: Verdict, limit: float, pairs: Sequence[JudgedPair], stricter: Stricter | None
+) -> None:
+    """Raise GuardTripped if a whole interval lies beyond the limit; otherwise print what the data show about it."""
+    checked = [pair for pair in pairs if pair[1].verdict in _CHECKED[verdict]]
+    if verdict == "worse" and (failing := [one for _, one in checked if _fails(one)]):
+        raise GuardTripped(f"1 verdict worse: {failing[0].arm} fails: {failing[0].why}")
+    beyond = [pair for pair in checked if pair[1].verdict in _PROVING[verdict] and _is_beyond(pair, limit)]
+    proven = [one for pair in beyond if (one := _counted_in(pair, limit, pairs, stricter)) is not None]
+    if proven:
+        outcome = proven[0].outcome
+        word = "worse" if outcome.direction is not None else "different"
+        cause = ", cause unknown" if verdict == "different" and word == "worse" else ""
+        what = f"{len(proven)} outcome{'s'[: len(proven) != 1]} surely {word} by more than {100 * limit:g} %{cause}"
+        raise GuardTripped(f"{what}: {proven[0].text}")
+    told = [pair for pair in checked if pair[0].role == "primary"] or checked
+    if beyond:
+        pair, family = beyond[0], _family_size(beyond[0], pairs)
+        state = f"not proven for {family} comparisons together; name one with --primary"
+    elif told:
+        pair = min(told, key=_lowest)
+        state = "ruled out" if all(_is_within(one, limit) for one in told) else "not proven"
+    else:
+        return
+    outcome, contrast = pair
+    subject = f"{outcome.name}: {contrast.arm} against {contrast.control}"
+    app.say(f"--fail-on {verdict}:{100 * limit:g}%: {state}: {subject}: {_interval_text(outcome, contrast.effect)}")
+
+
+class ProvenContrast(NamedTuple):
+    """A contrast beyond the limit; `together` is its interval corrected for a family of several comparisons."""
+
+    outcome: OutcomeComparison
+    contrast: Contrast
+    family: int = 1
+    together: Effect | None = None
+
+    @property
+    def text(self) -> str:
+        if self.together is None:
+            return self.contrast.sentence
+        interval = _interval_text(self.outcome, self.together)
+        return f"{self.contrast.sentence} Corrected for {self.family} comparisons: {interval}."
+
+
+def _counted_in(
+    pair: JudgedPair, limit: float, pairs: Sequence[JudgedPair], stricter: Stricter | None
+) -> ProvenContrast | None:
+    """Return the contrast if it is still beyond the limit with an interval corrected for all contrasts of its role."""
+    outcome, contrast = pair
+    family = _family_size(pair, pairs)
+    if stricter is None or family == 1:
+        return ProvenContrast(outcome, contrast)
+    for again in stricter(family).outcomes:
+        for one in again.judged if again.name == outcome.name else ():
+            if (one.arm, one.control) == (contrast.arm, contrast.control) and _is_beyond((again, one), limit):
+                return ProvenContrast(outcome, contrast, family, one.effect)
+    return None
+
+
+def _family_size(pair: JudgedPair, pairs: Sequence[JudgedPair]) -> int:
+    return sum(other.role == pair[0].role for other, _ in pairs)
+
+
+def _fails(contrast: Contrast) -> bool:
+    """Return whether the arm is worse because its runs fail."""
+    return contrast.verdict == "worse" and any(
+        one.sentence == contrast.why
+        or (one.kind == "failures" and float(one.values[contrast.arm]) >= _DECIDING_FAILURES)
+        for one in contrast.findings
+    )
+
+
+def _is_beyond(pair: JudgedPair, limit: float) -> bool:
+    """Return whether the whole interval is worse than the limit; on either side, if nobody knows which one is worse."""
+    outcome, contrast = pair
+    effect = contrast.effect
+    if effect is None or effect.low is None or effect.high is None:
+        return False
+    far = _on_scale(outcome, contrast, limit)
+    return effect.high < -far or (outcome.direction is None and effect.low > far)
+
+
+def _is_within(pair: JudgedPair, limit: float) -> bool:
+    """Return whether the interval excludes a change for the worse by more than the limit."""
+    outcome, contrast = pair
+    effect = contrast.effect
+    if effect is None or effect.low is None or effect.high is None:
+        return False
+    far = _on_scale(outcome, contrast, limit)
+    return bool(effect.low >= -far and (outcome.direction is not None or effect.high <= far))
+
+
+def _on_scale(outcome: OutcomeComparison, contrast: Contrast, limit: float) -> float:
+    """Return the limit on the scale of the effect, like a margin."""
+    if contrast.effect is None or contrast.effect.scale == "log":
+        return math.log1p(limit)
+    return limit * next((abs(arm.median) for arm in outcome.arms if arm.arm == contrast.control), 0.0)
+
+
+def _lowest(pair: JudgedPair) -> float:
+    effect = pair[1].effect
+    return -math.inf if effect is None or effect.low is None else effect.low
+
+
+def _interval_text(outcome: OutcomeComparison, effect: Effect | None) -> str:
+    from ktrial.judge.model.words import interval_phrase
+
+    return (effect and interval_phrase(effect, outcome.unit, outcome.direction)) or "no interval"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,13 +12,16 @@ import click
 from ktrial.cli.app import App
 from ktrial.cli.completion import result_names
 from ktrial.cli.options import json_bytes, json_option, output_option, write_answer
-from ktrial.cli.shared.compare import gathered, judge_trial, share, table_options, trial_of
+from ktrial.cli.shared.compare import ALPHA, gathered, judge_trial, share, table_options, trial_of
 from ktrial.cli.shared.fail_on import fail_on_option, refuse
 from ktrial.kit.errors import BadInput, Contradiction
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from msgspec import UnsetType
 
+    from ktrial.cli.shared.fail_on import Stricter
     from ktrial.judge.model.comparison import Comparison
 
 
@@ -74,7 +78,7 @@ def command(
 
     \b
     ktrial compare stock tuned --declared vm.swappiness
-    ktrial compare stock=before.json tuned=after.json
+    ktrial compare base=before.json change=after.json --fail-on worse:5%,different:5%
     ktrial compare --tiers stock t1 t2 t3
     ktrial compare --pool desk-trial laptop-trial server-trial
     ktrial compare swappiness-10-3fa9c1 --fail-on worse
@@ -109,9 +113,14 @@ def command(
         spread=share(spread, "--spread") or 0.0,
     )
     question = as_protocols_say(app, there.of_trials, question)
-    assumptions = as_json or output is not None
-    found = answer_comparison(app, there.arms, question, reproducible(), versions(), assumptions=assumptions)
-    return _print_comparison(app, found, output, as_json=as_json)
+    answer = partial(answer_comparison, app, there.arms, question, reproducible(), versions())
+    found, stricter = answer(assumptions=as_json or output is not None), partial(_stricter, answer)
+    return _print_comparison(app, found, output, as_json=as_json, stricter=stricter)
+
+
+def _stricter(answer: Callable[..., Comparison], comparisons: int) -> Comparison:
+    """Return the comparison at an error rate divided by the number of comparisons."""
+    return answer(assumptions=False, alpha=ALPHA / comparisons)
 
 
 def _check_options(accepted: str | None, *, pool: bool, tiers: bool) -> Literal[True] | UnsetType:
@@ -124,14 +133,16 @@ def _check_options(accepted: str | None, *, pool: bool, tiers: bool) -> Literal[
     return pool or UNSET
 
 
-def _print_comparison(app: App, found: Comparison, output: Path | None, *, as_json: bool) -> int:
+def _print_comparison(
+    app: App, found: Comparison, output: Path | None, *, as_json: bool, stricter: Stricter | None = None
+) -> int:
     from ktrial.compare.files import write_file
     from ktrial.reports.terminal import comparison_text
 
     if output is not None:
         write_file(output, json_bytes(found))
     write_answer(as_json, lambda: found, lambda width: comparison_text(found, width=width))
-    refuse(app, found)
+    refuse(app, found, stricter)
     if not any(one.contrasts for one in found.outcomes):
         raise BadInput(
             "no outcome in common to compare", hint="list outcomes with `ktrial show` or `ktrial import --dry-run`"
