@@ -64,6 +64,9 @@ class Lab:
         """Run code with KVM, and return why this kernel cannot run with KVM; None if it can."""
         return self._look_up(kernel)[1].why_no_kvm()
 
+    def find(self, kernel: str) -> None:
+        self._look_up(kernel)
+
     def identify(self, kernel: str) -> KernelFound:
         return read_kernel(self._images, kernel)
 

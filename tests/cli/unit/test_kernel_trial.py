@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tomllib
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ktrial.cli.main import main
+from tests.support import kernels as kernel_files
 from tests.support.tree import Ran
 
 
@@ -18,17 +20,30 @@ def run(*argv: str) -> Ran:
     return Ran(main(list(argv), out, err), out.getvalue(), err.getvalue())
 
 
-def test_kernels_words_and_values_are_arms() -> None:
-    words = ["/k/linux-image-6.1.deb", "/k/6.12/", "/l/6.12", "sched:base_slice_ns=500000,3000000"]
+@pytest.fixture
+def kernels(tmp_path: Path) -> list[str]:
+    """Three kernels: an image, a folder, and another one of the same name."""
+    image = kernel_files.image()
+    paths = [tmp_path / "linux-image-6.1.deb", tmp_path / "k" / "6.12", tmp_path / "l" / "6.12"]
+    paths[0].write_bytes(kernel_files.package({"boot/vmlinuz-6.1": image}))
+    for folder in paths[1:]:
+        folder.mkdir(parents=True)
+        (folder / "vmlinuz-6.12").write_bytes(image)
+    return [str(paths[0]), f"{paths[1]}/vmlinuz-6.12", f"{paths[2]}/vmlinuz-6.12"]
+
+
+def test_kernels_words_and_values_are_arms(kernels: list[str]) -> None:
+    words = [*kernels, "sched:base_slice_ns=500000,3000000"]
     more = ["--boot", "preempt=full nohz=off", "--suite", "wakeups-busy", "--placebo", "--workloads", "2", "--cap", "9"]
     shown = run("kernel", "trial", *words, *more, "--dry-run")
-    assert (shown.status, shown.err) == (0, "")
+    assert shown.status == 0, shown.err
+    assert f"ktrial: vmlinuz-6.12: Linux 6.12.7-test, {kernels[1]}\n" in shown.err
     file = tomllib.loads(shown.out)
-    assert file["guest"] == {"kernel": "/k/linux-image-6.1.deb", "workloads": 2}
+    assert file["guest"] == {"kernel": kernels[0], "workloads": 2}
     arms = file["arms"]
     assert arms["control"] == {}
     assert arms["placebo"] == {"placebo": True}
-    assert (arms["6.12"], arms["6.12-2"]) == ({"kernel": "/k/6.12/"}, {"kernel": "/l/6.12"})
+    assert (arms["vmlinuz-6.12"], arms["vmlinuz-6.12-2"]) == ({"kernel": kernels[1]}, {"kernel": kernels[2]})
     assert arms["preempt-full-nohz-off"] == {"boot": ["preempt=full", "nohz=off"]}
     assert [arm["set"] for arm in arms.values() if "set" in arm] == [
         {"sched:base_slice_ns": "500000"},
@@ -36,14 +51,38 @@ def test_kernels_words_and_values_are_arms() -> None:
     ]
 
 
-def test_algorithms_of_zram_are_tried_against_the_first_of_them() -> None:
-    zram = ("kernel", "trial", "/k/6.12", "zram:comp_algorithm=lz4,zstd", "--suite", "pressure-small", "--dry-run")
+def test_algorithms_of_zram_are_tried_against_the_first_of_them(kernels: list[str]) -> None:
+    zram = ("kernel", "trial", kernels[1], "zram:comp_algorithm=lz4,zstd", "--suite", "pressure-small", "--dry-run")
     shown = run(*zram)
-    assert (shown.status, shown.err) == (0, "")
+    assert shown.status == 0, shown.err
     arms = tomllib.loads(shown.out)["arms"]
     assert [arm["set"]["zram:comp_algorithm"] for arm in arms.values()] == ["lz4", "zstd"]
     beside = run(*zram, "--boot", "nohz=off")
     assert (beside.status, "run a separate trial of the zram algorithms" in beside.err) == (2, True), beside.err
+
+
+@pytest.mark.parametrize("dry", [["--dry-run"], []])
+def test_a_kernel_that_does_not_exist_is_named_with_its_arm(kernels: list[str], tmp_path: Path, dry: list[str]) -> None:
+    suite = ("--suite", "wakeups-busy", *dry)
+    missing = run("kernel", "trial", kernels[1], f"{tmp_path}/none", *suite)
+    told = f"ktrial: arm none: {tmp_path}/none: no such file\n  next: check the path; `ktrial kernel list` lists"
+    assert (missing.status, told in missing.err) == (2, True), missing.err
+    unknown = run("kernel", "trial", "9.9.9-none", kernels[1], *suite)
+    told = "ktrial: arm control: unknown installed kernel: '9.9.9-none'\n  next: "
+    assert (unknown.status, told in unknown.err) == (2, True), unknown.err
+    (tmp_path / "text").write_text("no kernel")
+    wrong = run("kernel", "trial", kernels[1], f"{tmp_path}/text", *suite)
+    assert (wrong.status, f"arm text: {tmp_path}/text: " in wrong.err, "next: " in wrong.err) == (2, True, True)
+
+
+def test_exact_guests_refuse_kernels_of_two_compilers_before_the_trial(kernels: list[str]) -> None:
+    other = kernel_files.kernel(banner=kernel_files.BANNER.replace(b"gcc-12", b"gcc-13"))
+    Path(kernels[2]).write_bytes(kernel_files.bzimage(gzip.compress(other)))
+    words = ("kernel", "trial", *kernels[1:], "--dry-run")
+    exact = run(*words, "--suite", "wakeups-busy")
+    assert (exact.status, "they differ in their compilers" in exact.err) == (4, True), exact.err
+    assert "next: add --mode kvm (in a protocol: mode = " in exact.err
+    assert run(*words, "--mode", "kvm", "--suite", "wakeups-busy").status == 0
 
 
 @pytest.mark.parametrize(
@@ -54,6 +93,7 @@ def test_algorithms_of_zram_are_tried_against_the_first_of_them() -> None:
         (["kernel", "trial", "a", "b", "--suite", "quick", "--cpus", "2", "--dry-run"], "an exact guest has one CPU"),
         (["kernel", "trial", "--set", "A=y", "--suite", "quick"], "--set requires --tree"),
         (["kernel", "trial", "a", "--patch", "p", "--suite", "quick"], "--patch requires --tree"),
+        (["kernel", "trial", "a", "--target", "native", "--suite", "quick"], "--target requires --tree"),
         (["kernel", "trial", "--common", "guest", "--suite", "quick"], "--common requires --tree"),
         (["kernel", "trial", "--tree", "l", "--set", "A", "--suite", "quick"], "--set A: expected SYMBOL=VALUE"),
         (

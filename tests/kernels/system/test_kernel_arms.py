@@ -217,3 +217,18 @@ def test_ctrl_c_ends_a_build_and_the_same_command_goes_on(archive: Path, tmp_pat
     ran = run("trial", *words, "--dry-run")
     assert f"control: Linux 6.14.0, {tmp_path}" in ran.err
     assert "SLOW-y: Linux 6.14.0, to be built" in ran.err
+
+
+def test_a_target_is_an_arm_that_only_a_clock_can_judge(archive: Path) -> None:
+    words = ("trial", "--tree", str(archive), "--common", "hz-100", "--target", "x86-64-v3", "--suite", "wakeups-busy")
+    ran = run(*words, "--mode", "kvm", "--dry-run")
+    assert ran.status == 0, ran.err
+    file = tomllib.loads(ran.out)
+    assert file["arms"] == {"control": {}, "x86-64-v3": {"kernel": {"target": "x86-64-v3"}}}
+    assert "x86-64-v3: Linux 6.14.0, to be built" in ran.err
+    exact = run(*words)
+    assert exact.status == 4
+    assert "cannot compare arms control and x86-64-v3 in exact guests" in exact.err
+    assert "next: add --mode kvm" in exact.err
+    unknown = run(*words[:6], "x86-64-v9", *words[7:], "--mode", "kvm", "--dry-run")
+    assert (unknown.status, "arm x86-64-v9: " in unknown.err) == (2, True), unknown.err

@@ -67,6 +67,9 @@ class FakeLab:
     def why_no_kvm(self, _kernel: str) -> str | None:
         return None
 
+    def find(self, kernel: str) -> None:
+        return None
+
     def identify(self, kernel: str) -> KernelFound:
         raise AssertionError(kernel)
 

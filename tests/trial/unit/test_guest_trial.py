@@ -79,6 +79,9 @@ class FakeLab:
     def why_no_kvm(self, _kernel: str) -> str | None:
         return "there is no /dev/kvm"
 
+    def find(self, kernel: str) -> None:
+        return None
+
     def identify(self, kernel: str) -> KernelFound:
         identity = IDENTITY if kernel == "6.12" else self._other
         return KernelFound(name=kernel, place=kernel, identity=identity, symbols=None)

@@ -59,6 +59,13 @@ _LIMIT_BYTES = 1 << 20
     metavar="FILE|URL",
     help="Also try a kernel with this patch or series. Repeatable.",
 )
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="TARGET",
+    help="Also try a kernel compiled for this CPU or x86-64 level; native is this CPU. Needs --mode kvm. Repeatable.",
+)
 @click.option("--placebo", is_flag=True, help="Also try the baseline against itself, to show what chance does.")
 @guest_options
 @click.option("--margin", metavar="SHARE", help="Call differences below this equivalent.  [2 %; p95 5 %, p99 10 %]")
@@ -69,7 +76,7 @@ _LIMIT_BYTES = 1 << 20
     help="Maximum number of blocks (rounds of all configurations).",
 )
 @seed_option()
-@click.option("--dry-run", is_flag=True, help="Print the protocol; build and boot nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the protocol and check its kernels; build and boot nothing.")
 @fail_on_option
 @dangerous_option
 @json_option
@@ -84,11 +91,15 @@ def command(
     ktrial kernel trial 6.1.0-56-amd64 6.12.117+deb12-amd64 --suite wakeups-busy
     ktrial kernel trial running sched:base_slice_ns=500000,3000000 --suite wakeups-working --placebo
     ktrial kernel trial --tree linux.tar.xz --fragment hz-1000 --set PREEMPT=y --patch mine.patch --suite wakeups-busy
+    ktrial kernel trial 6.12.117+deb12-amd64 --tree linux.tar.xz --config running --common guest --target native
+        --mode kvm --suite quick --primary agent-messaging-pipe.time
+
+    The last example compares a kernel for this CPU with the same kernel for any CPU, and with the distribution's.
 
     The first KERNEL is the baseline. With --tree ktrial builds the baseline, and one more kernel for each
-    --fragment, --set and --patch; it keeps them for later trials. A protocol file with a [guest] table can describe
-    the same trial. In exact guests the clock counts instructions; ktrial makes the first boots of each configuration
-    twice and requires identical results.
+    --fragment, --set, --patch and --target; it keeps them for later trials. A protocol file with a [guest] table
+    can describe the same trial. In exact guests the clock counts instructions; ktrial makes the first boots of each
+    configuration twice and requires identical results.
     """
     from ktrial.cli.shared.guest_trials import show_protocol
     from ktrial.cli.shared.run_trial import run_file
@@ -121,10 +132,10 @@ def _trial_file_of(app: App, words: tuple[str, ...], options: Mapping[str, Any])
 
     settings = [word for word in words if "=" in word]
     kernels = [word for word in words if "=" not in word]
-    recipe = recipe_of(options, "fragments", "settings", "patches")
+    recipe = recipe_of(options, "fragments", "settings", "patches", "targets")
     control = recipe or next(iter(kernels), "running")
     others = kernels if recipe is not None else kernels[1:]
-    built = built_arms(options["fragments"], options["settings"], options["patches"])
+    built = built_arms(*(options[name] for name in ("fragments", "settings", "patches", "targets")))
     arms = arms_in_guests(app, others, built, settings, options["boots"], placebo=options["placebo"])
     file = TrialFile(
         name="guests",

@@ -16,7 +16,13 @@ from ktrial.kernels.request import parse_set
 from ktrial.kernels.source import parse_patch
 from ktrial.kit.errors import BadInput
 from ktrial.trial.guests.guest_kernels import kernel_words, planned_kernels, refuse_same
-from ktrial.trial.guests.prepare import GuestMeans, found_in_guests, prepare_in_guests
+from ktrial.trial.guests.prepare import (
+    GuestMeans,
+    find_named_kernels,
+    found_in_guests,
+    prepare_in_guests,
+    refuse_unlike,
+)
 from ktrial.trial.guests.recipe import KernelChange
 from ktrial.trial.guests.visits import carry_on_in_guests
 from ktrial.trial.protocol.file import CONTROL, ArmFile, trial_text
@@ -124,17 +130,21 @@ def arms_in_guests(
     if len(arms) < 2:
         raise BadInput(
             "nothing to compare",
-            hint="add a kernel, --boot WORDS, KNOB=VALUE or --placebo; with --tree also --fragment, --set or --patch",
+            hint="add a kernel, --boot WORDS, KNOB=VALUE or --placebo; with --tree also --fragment, --set, --patch or "
+            "--target",
         )
     return arms
 
 
-def built_arms(fragments: Sequence[str], settings: Sequence[str], patches: Sequence[str]) -> Mapping[str, KernelChange]:
+def built_arms(
+    fragments: Sequence[str], settings: Sequence[str], patches: Sequence[str], targets: Sequence[str]
+) -> Mapping[str, KernelChange]:
     """Return the kernel change of each option by the option's text, which may name several fragments or symbols."""
     changes = {text: KernelChange(fragments=tuple(text.split())) for text in fragments}
     for text in settings:
         wishes = [parse_set(word) for word in text.split()]
         changes[text] = KernelChange(set={wish.symbol: wish.value for wish in wishes})
+    changes |= {target: KernelChange(target=target) for target in targets}
     changes |= {parse_patch(word).place.removesuffix(".patch"): KernelChange(patches=(word,)) for word in patches}
     return changes
 
@@ -154,15 +164,21 @@ def _free(name: str, taken: Mapping[str, object]) -> str:
 
 
 def show_protocol(app: App, file: TrialFile) -> None:
-    """Print the protocol file and the kernels that would be built; raise for one that cannot be built."""
+    """Print the protocol file and its kernels; raise for one that is missing or cannot be built."""
     sys.stdout.write(trial_text(file))
     sys.stdout.flush()
     look_at(app, file, allow_dangerous=True)
+    lab = app.kernels.lab
+    named = find_named_kernels(file, lab)
+    kernels = {word: lab.identify(word) for word in dict.fromkeys(named.values())}
+    assert file.guest is not None, "only trials in guests come here"
+    refuse_unlike(file.guest, list(kernels.values()))
     plans = planned_kernels(file, workshop_of(app))
     refuse_same(file, plans)
     arms: dict[str, list[str]] = {}
+    for name, word in named.items():
+        arms.setdefault(f"Linux {kernels[word].identity.release}, {kernels[word].place}", []).append(name)
     for name, plan in plans.items():
-        arms.setdefault(plan.key, []).append(name)
-    for names in arms.values():
-        plan = plans[names[0]]
-        app.say(f"{', '.join(names)}: Linux {plan.version}, {plan.image or 'to be built'}")
+        arms.setdefault(f"Linux {plan.version}, {plan.image or 'to be built'}", []).append(name)
+    for what, names in arms.items():
+        app.say(f"{', '.join(names)}: {what}")

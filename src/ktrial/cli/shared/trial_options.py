@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ktrial.trial.protocol.file import TrialFile
 
 #: Option names that differ from their parameter names.
-_WORDS = {"fragments": "fragment", "settings": "set", "patches": "patch"}
+_WORDS = {"fragments": "fragment", "settings": "set", "patches": "patch", "targets": "target"}
 
 measured_options = with_options(
     click.option(

@@ -57,6 +57,10 @@ class Images:
             return self._installed(self._release)
         if path.is_dir():
             return self._in_folder(path, word)
+        if "/" in word and not path.exists():
+            raise BadInput(
+                "no such file", file=word, hint="check the path; `ktrial kernel list` lists installed kernels"
+            )
         if path.is_file() or "/" in word:
             return _package(path, word) if is_package(path) else _image(path, word)
         return self._installed(word)

@@ -16,6 +16,10 @@ from ktrial.tuning.plans.model import Change, Plan, Refusal
 
 #: Prefix of Kconfig symbols among the knobs, and their values in a configuration.
 _SYMBOL = "kconfig:"
+#: What to do about kernels whose difference an exact guest cannot measure.
+UNLIKE_HINT = (
+    'add --mode kvm (in a protocol: mode = "kvm"), because an exact guest counts instructions, not what they cost'
+)
 _STANDS = {"on": "y", "off": "n"}
 
 
@@ -116,7 +120,7 @@ def _refuse_compiled(plans: Mapping[str, KernelPlan]) -> None:
                 raise Refused(
                     f"cannot compare arms {first} and {name} in exact guests: their kernels will differ in their "
                     f"{what} ({usual}, {value})",
-                    hint='use  mode = "kvm"  or  "emulated": an exact guest counts instructions, not what they cost',
+                    hint=UNLIKE_HINT,
                 )
 
 

@@ -30,9 +30,9 @@ from ktrial.trial.arms.plan_arms import (
     needed_suite,
     with_placebos,
 )
-from ktrial.trial.guests.guest_kernels import KernelWords, as_built
+from ktrial.trial.guests.guest_kernels import UNLIKE_HINT, KernelWords, as_built
 from ktrial.trial.guests.guest_visit import needs_disk
-from ktrial.trial.guests.model import place_of
+from ktrial.trial.guests.model import kernel_of, place_of
 from ktrial.trial.guests.programs import tools_of
 from ktrial.trial.guests.recipe import KernelChange
 from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile, seconds
@@ -59,6 +59,9 @@ class GuestLab(Protocol):
 
     def why_no_kvm(self, kernel: str) -> str | None:
         """Return why this kernel cannot be run with KVM; None if it can."""
+
+    def find(self, kernel: str) -> None:
+        """Raise BadInput if guests cannot boot this kernel, for example because it does not exist."""
 
     def identify(self, kernel: str) -> KernelFound: ...
 
@@ -113,6 +116,7 @@ def prepare_in_guests(
     disk = any(needs_disk(task.parameters) for task in wanted)
     limit_s = seconds(guest.limit, "limit")
     tools = tools_of(wanted, world.executor) if any(is_program(task.benchmark) for task in wanted) else {}
+    find_named_kernels(file, lab)
     words = means.kernels(file)
     swap = lab.swap_programs(words[file.control]) if _sets_swap_up(file, world.catalog) else ()
     brought = (*tools.values(), *swap)
@@ -121,12 +125,10 @@ def prepare_in_guests(
         for name, arm in file.full_arms.items()
     }
     kernels = {place.kernel: lab.identify(place.kernel) for place in places.values()}
-    _refuse_two_architectures(list(kernels.values()))
+    refuse_unlike(guest, list(kernels.values()))
     for kernel in kernels if guest.mode == "kvm" else ():
         if (why := lab.why_no_kvm(kernel)) is not None:
             raise KtrialError(f"cannot use KVM: {why}", hint='use  mode = "emulated"')
-    if guest.mode == "exact":
-        _refuse_compilers(kernels)
     for place in places.values():
         lab.prepare(place)
     plans, facts = _scouted(world, file, places, means.scout, allow_dangerous=allow_dangerous)
@@ -199,19 +201,36 @@ def _is_own(task: Task) -> bool:
     return load is not None and not load.as_root
 
 
-def _refuse_two_architectures(kernels: Sequence[KernelFound]) -> None:
-    first, *others = kernels
-    for one in others:
+def find_named_kernels(file: TrialFile, lab: GuestLab) -> dict[str, str]:
+    """Return the word of each arm that names a kernel, by arm. The error for a kernel that is missing names its arm."""
+    found = {}
+    for name, arm in file.full_arms.items():
+        kernel = kernel_of(file, arm)
+        if isinstance(kernel, str):
+            try:
+                lab.find(kernel)
+            except KtrialError as error:
+                error.message = f"arm {name}: {error.message}"
+                raise
+            found[name] = kernel
+    return found
+
+
+def refuse_unlike(guest: GuestFile, kernels: Sequence[KernelFound]) -> None:
+    """Raise for kernels of two architectures, and for a difference that an exact guest cannot measure."""
+    for one in kernels[1:]:
+        first = kernels[0]
         if one.identity.architecture != first.identity.architecture:
             raise BadInput(
                 f"{first.name} is for {first.identity.architecture} and {one.name} for {one.identity.architecture}",
                 hint="compare kernels for one architecture",
             )
+    if guest.mode == "exact":
+        _refuse_compilers(kernels)
 
 
-def _refuse_compilers(kernels: Mapping[str, KernelFound]) -> None:
+def _refuse_compilers(found: Sequence[KernelFound]) -> None:
     """Raise Refused if two kernels differ in a property that an exact guest cannot measure."""
-    found = list(kernels.values())
     for one in found[1:]:
         for field, what in _COMPILED.items():
             pair = (_plain(found[0], field), _plain(one, field))
@@ -219,7 +238,7 @@ def _refuse_compilers(kernels: Mapping[str, KernelFound]) -> None:
                 raise Refused(
                     f"cannot compare {found[0].name} and {one.name} in exact guests: they differ in their {what} "
                     f"({pair[0]}, {pair[1]})",
-                    hint='use  mode = "kvm": an exact guest counts instructions, not what they cost',
+                    hint=UNLIKE_HINT,
                 )
 
 
