@@ -22,6 +22,7 @@ from ktrial.cli.shared.guest_trials import words_of
 from ktrial.kit.errors import BadInput, Contradiction, KtrialError, Refused
 from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
 from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile
+from tests.support import kernels as kernel_files
 from tests.support.buildable_tree import write_buildable
 from tests.support.tree import Ran
 
@@ -137,20 +138,23 @@ def test_words_are_arms_and_what_would_be_built_is_told(archive: Path, tmp_path:
     patch = tmp_path / "mine.patch"
     patch.write_text(PATCH)
     words = ("trial", "--tree", str(archive), "--config", "tinyconfig", "--suite", "wakeups-busy")
-    arms = ("--set", "HZ_1000=y HZ_250=n", "--patch", str(patch), "--boot", "nohz=off", "6.1.0-56-amd64")
+    image = tmp_path / "vmlinuz-6.12"
+    image.write_bytes(kernel_files.image())
+    arms = ("--set", "HZ_1000=y HZ_250=n", "--patch", str(patch), "--boot", "nohz=off", str(image))
     ran = run(*words, *arms, "--dry-run")
     assert ran.status == 0, ran.err
     file = tomllib.loads(ran.out)
     assert file["guest"] == {"kernel": {"tree": str(archive), "fragments": []}}
     assert file["arms"] == {
         "control": {},
-        "6.1.0-56-amd64": {"kernel": "6.1.0-56-amd64"},
+        "vmlinuz-6.12": {"kernel": str(image)},
         "HZ_1000-y-HZ_250-n": {"kernel": {"set": {"HZ_1000": "y", "HZ_250": "n"}}},
         "mine": {"kernel": {"patches": [str(patch)]}},
         "nohz-off": {"boot": ["nohz=off"]},
     }
     assert "control, nohz-off: Linux 6.14.0, to be built" in ran.err
     assert "mine: Linux 6.14.0, to be built" in ran.err
+    assert f"vmlinuz-6.12: Linux 6.12.7-test, {image}" in ran.err
     assert built(tmp_path) == []
 
 

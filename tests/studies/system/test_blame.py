@@ -93,6 +93,41 @@ def test_what_cannot_be_asked_is_said_before_anything_runs(home: Path) -> None:
     assert (status, "only A changes anything here" in err) == (2, True)
     status, _, err = run("blame", "vm.swappiness=1,2", "--env", "A=1", "--", "true")
     assert (status, "expected one value for each setting" in err) == (2, True)
+    status, _, err = run("blame", "--env", "A=1", "--env", "B=1", "--budget", "7", "--", "true")
+    assert (status, "7 is not in the range 9<=x<=60" in err) == (2, True)
     status, _, err = run("blame", "--env", "A=1", "--env", "B=1", "-o", "x.txt", "--", "true")
     assert (status, "unknown picture format" in err) == (2, True)
     assert json.loads(run("trial", "list", "--json")[1])["trials"] == []
+
+
+TWEAKS = """
+name = "tweaks"
+summary = "Settings of a blog."
+[[setting]]
+knob = "vm.swappiness"
+value = 11
+why = "a blog"
+[[setting]]
+knob = "vm.page-cluster"
+value = 1
+why = "a blog"
+"""
+
+
+def test_the_settings_of_a_file_are_suspects_with_their_cost(home: Path) -> None:
+    (home / "tweaks.toml").write_text(TWEAKS)
+    asked = ["blame", "tweaks.toml", "--env", "A=1", "--known", "worse", "--dry-run", "--", "sleep", "0.05"]
+    status, out, err = run(*asked)
+    assert status == 0, err
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[2:5] == [["vm.swappiness", "11"], ["vm.page-cluster", "1"], ["A", "1"]]
+    assert ["together", "65", "to", "269", "?"] in lines
+    assert "`ktrial bench -n 1 -- sleep 0.05` makes one" in " ".join(out.split())
+    assert err == "3 settings to test; nothing is measured\n"
+    assert run("bench", "-n", "1", "--", "sleep", "0.05")[0] == 0
+    _, out, _ = run(*asked)
+    assert "?" not in out
+    assert "together                          65 to 269  1 min" in out
+    assert json.loads(run("trial", "list", "--json")[1])["trials"] == []
+    status, _, err = run("blame", "nothing.toml", "--dry-run", "--", "true")
+    assert (status, "nothing.toml: no such file" in err) == (2, True), err

@@ -12,10 +12,13 @@ from ktrial.judge.model.verdict import Effect
 from ktrial.reports.charts.coefficients import coefficients_chart
 from ktrial.reports.charts.drawing import Style
 from ktrial.reports.charts.svg import svg_bytes
+from ktrial.studies.blame.cost import cost_of, last_run_seconds, settle_seconds
 from ktrial.studies.blame.model import Blame, Culprit, Factor, Recovery
-from ktrial.studies.blame.text import blame_text, question_text, screening_text
+from ktrial.studies.blame.text import blame_text, dry_run_text, question_text, screening_text
 from ktrial.trial.outcome.text import screening_line
-from tests.support.blame import question
+from ktrial.trial.protocol.file import DesignFile
+from tests.support.blame import TASKS, question
+from tests.support.knobs import catalog
 
 EFFECT = Effect(estimate=-0.105, low=-0.139, high=-0.083, method="walsh")
 
@@ -90,3 +93,57 @@ def test_an_interval_without_end_stays_in_the_picture() -> None:
     values = chart.spec["vconcat"][0]["data"]["values"]
     assert values[0]["low"] == pytest.approx(-0.11)
     assert chart.table.rows[0][4] == "-"
+
+
+@pytest.mark.parametrize(
+    "changes, steps",
+    [
+        ({}, [(14, 50), (24, 144), (27, 75), (14, 50)]),
+        ({"known": "worse"}, [(24, 144), (27, 75), (14, 50)]),
+        ({"known": "either", "cap": 12}, [(24, 24), (14, 50)]),
+        ({"known": "better", "budget": 9}, [(24, 144), (27, 27), (14, 18)]),
+        ({"known": "better", "budget": 60}, [(24, 144), (36, 180), (18, 120)]),
+    ],
+)
+def test_the_cost_is_that_of_each_trial(changes: dict[str, object], steps: list[tuple[int, int]]) -> None:
+    assert [(one.least, one.most) for one in cost_of(msgspec.structs.replace(question(4), **changes))] == steps
+
+
+def test_a_dry_run_lists_the_suspects_and_the_time() -> None:
+    asked = question(3, known="worse")
+    knob = Factor(name="vm.a + vm.b", set={"vm.a@x": "5", "vm.b": 7})
+    asked = msgspec.structs.replace(asked, factors=(*asked.factors, knob, Factor(name="boot:nosmt", boot=("nosmt",))))
+    text = dry_run_text(asked, 2.0, "", width=80)
+    assert "s1           1\n" in text
+    assert "vm.a + vm.b  5, 7\n" in text
+    assert "boot:nosmt   on\n" in text
+    assert "find the suspect                  24 to 144  48 s to 4 min 48 s\n" in text
+    assert "together                          65 to 269  2 min 10 s to 8 min 58 s\n" in text
+    unknown = dry_run_text(asked, None, "nobody ran it", width=80)
+    assert "24 to 144  ?\n" in unknown
+    assert "time unknown: nobody ran it\n" in unknown
+
+
+def test_the_time_is_that_of_the_newest_run_with_the_same_parameters() -> None:
+    def run(seconds: float, *argv: str, **parameters: object) -> dict[str, object]:
+        return {
+            "benchmark": "tool",
+            "parameters": parameters,
+            "argv": argv,
+            "resources": {"wall_ns": round(seconds * 1e9)},
+        }
+
+    found = [run(9, "/bin/tool", "-x", n=2), run(3, "/bin/tool", "-y"), run(2, "/bin/tool", "-x"), run(1)]
+    assert last_run_seconds(found, TASKS, ()) == 3
+    assert last_run_seconds(found, TASKS, ("tool", "-x")) == 2
+    assert last_run_seconds(found, TASKS, ("tool", "-z")) is None
+    assert last_run_seconds([], TASKS, ()) is None
+
+
+def test_the_longest_wait_of_a_suspect_counts() -> None:
+    asked = question(2)
+    assert settle_seconds(asked, {}) == 0
+    trial = msgspec.structs.replace(asked.trial, design=DesignFile())
+    slow = Factor(name="vm.dirty_ratio", set={"vm.dirty_ratio": "5"})
+    asked = msgspec.structs.replace(asked, trial=trial, factors=(*asked.factors, slow))
+    assert settle_seconds(asked, catalog().knobs) == catalog().knobs["vm.dirty_ratio"].settle_s > 0

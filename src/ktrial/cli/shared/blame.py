@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -16,6 +17,7 @@ from ktrial.cli.shared.bench import give_programs_of
 from ktrial.cli.shared.guest_trials import scout, words_of
 from ktrial.cli.shared.several_trials import carry_out
 from ktrial.cli.shared.trial_options import guest_shape, recipe_of, refuse_shape, template_file
+from ktrial.cli.shared.trial_start import look_at
 from ktrial.kit import plain_json
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.kit.tables import columns
@@ -23,6 +25,7 @@ from ktrial.reports.charts.coefficients import coefficients_chart
 from ktrial.reports.charts.drawing import Style
 from ktrial.reports.charts.svg import png_bytes, svg_bytes
 from ktrial.studies.blame.blame import follow
+from ktrial.studies.blame.cost import last_run_seconds, settle_seconds
 from ktrial.studies.blame.factors import (
     check_combinations,
     combinations_of,
@@ -32,7 +35,7 @@ from ktrial.studies.blame.factors import (
     whole,
 )
 from ktrial.studies.blame.model import BlameQuestion
-from ktrial.studies.blame.text import blame_text
+from ktrial.studies.blame.text import blame_text, dry_run_text
 from ktrial.trial.arms.plan_arms import arm_plans
 from ktrial.trial.guests.guest_kernels import planned_kernels, refuse_same
 from ktrial.trial.guests.prepare import plans_in_guests
@@ -42,11 +45,15 @@ from ktrial.trial.protocol.from_words import arms_of, default_suite, pairs
 from ktrial.trial.protocol.read import check_trial_file
 from ktrial.tuning.plans.model import Plan
 
+#: Sessions whose runs show how long a run takes.
+_NEWEST_SESSIONS = 30
+
 if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.studies.blame.model import Blame, BlamePart, KnownFacts
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.run.prepare import Prepared
+    from ktrial.tuning.catalog.model import Catalog
 
 
 class Budgets(NamedTuple):
@@ -61,14 +68,14 @@ class Budgets(NamedTuple):
 
 
 def blame_question(
-    app: App, words: tuple[str, ...], own: tuple[str, ...] | None, options: Mapping[str, Any]
+    catalog: Catalog, words: tuple[str, ...], own: tuple[str, ...] | None, options: Mapping[str, Any]
 ) -> tuple[ArmFile, TrialFile]:
     """Return one arm with all named settings, and the template of the trials that measure them."""
     environment = pairs(options["environment"], "--env")
     guest = _guest(options)
     boots, symbols = options["boots"], symbol_factors(options["settings"])
     named = words or environment or not (boots or symbols)
-    arms = arms_of(words, app.catalog, environment, placebo=False) if named else {"all": ArmFile()}
+    arms = arms_of(words, catalog, environment, placebo=False) if named else {"all": ArmFile()}
     if len(arms) > 2:
         raise BadInput("expected one value for each setting", hint="use `ktrial try` for several values of a knob")
     arm = next(arm for name, arm in arms.items() if name != CONTROL)
@@ -85,7 +92,7 @@ def blame_question(
         own,
         options,
         {},
-        suite=options["suite"] or (default_suite(words, app.catalog) if own is None else None),
+        suite=options["suite"] or (default_suite(words, catalog) if own is None else None),
         parameters=pairs(options["given"], "-p"),
         primary=options["primary"],
         secondary=options["secondary"],
@@ -108,6 +115,7 @@ def _guest(options: Mapping[str, Any]) -> GuestFile | None:
 
 def question_of(
     app: App,
+    catalog: Catalog,
     arm: ArmFile,
     template: TrialFile,
     budgets: Budgets,
@@ -123,8 +131,8 @@ def question_of(
     if symbols:
         _check_kernels(app, symbols, template)
     give_programs_of(app, template.suite)
-    plan = _planned(app, arm, template, allow_dangerous=allow_dangerous)
-    factors = factors_of(plan, app.catalog.knobs, arm.environment, boots, symbols)
+    plan = _planned(app, catalog, whole(arm, template), allow_dangerous=allow_dangerous)
+    factors = factors_of(plan, catalog.knobs, arm.environment, boots, symbols)
     drawn = secrets.randbelow(2**32) if seed is None else seed
     name = f"{template.name}-{secrets.token_hex(3)}"
     known, cap, budget = budgets
@@ -146,10 +154,10 @@ def _check_kernels(app: App, symbols: Sequence[str], template: TrialFile) -> Non
     app.say(f"{len(plans)} kernels; ktrial builds {len(missing)} of them when it needs them")
 
 
-def _planned(app: App, arm: ArmFile, template: TrialFile, *, allow_dangerous: bool) -> Plan:
+def _planned(app: App, catalog: Catalog, file: TrialFile, *, allow_dangerous: bool) -> Plan:
     """Return the plan of all settings together, on this machine or in a guest."""
-    file = whole(arm, template)
-    plan = partial(arm_plans, file, catalog=app.catalog, allow_dangerous=allow_dangerous)
+    arm = file.arms["all"]
+    plan = partial(arm_plans, file, catalog=catalog, allow_dangerous=allow_dangerous)
     if file.guest is None:
         return plan(app.best_session("planning the settings"))["all"]
 
@@ -159,6 +167,31 @@ def _planned(app: App, arm: ArmFile, template: TrialFile, *, allow_dangerous: bo
     words = words_of(app, file)
     swap = app.kernels.lab.swap_programs(words[file.control])
     return plans_in_guests(file, partial(scout, app), words, lambda root, names: plan(root, only=names), swap)["all"]
+
+
+def show_cost(app: App, question: BlameQuestion, *, allow_dangerous: bool) -> None:
+    """Print the suspects and what the blame costs; raise for what would prevent it."""
+    every = question.arm(tuple(one.name for one in question.factors))
+    tasks = look_at(app, whole(every, question.trial), allow_dangerous=allow_dangerous)
+    command = question.trial.command
+    names = shlex.join(("--", *command)) if command else str(question.trial.suite)
+    run_s = None if question.trial.guest is not None else last_run_seconds(_newest_runs(app), tasks, command)
+    visit_s = None if run_s is None else run_s + settle_seconds(question, app.catalog.knobs)
+    why = (
+        "each run needs the boot of a guest"
+        if question.trial.guest is not None
+        else f"no earlier run like these is stored; `ktrial bench -n 1 {names}` makes one"
+    )
+    sys.stdout.write(dry_run_text(question, visit_s, why, width=columns()))
+
+
+def _newest_runs(app: App) -> list[Mapping[str, Any]]:
+    """Return the records of good runs of the newest sessions, the newest first."""
+    found: list[Mapping[str, Any]] = []
+    for session in [one for one in app.store.sessions() if one.origin == "bench"][:_NEWEST_SESSIONS]:
+        runs = [run.document for run in app.store.runs(session.session) if run.state == "ok"]
+        found += [document for document in reversed(runs) if document is not None]
+    return found
 
 
 def run_blame(

@@ -22,7 +22,7 @@ from ktrial.tuning.plans.confirm import must_agree
 
 if TYPE_CHECKING:
     from ktrial.bench.benchmark import Benchmark
-    from ktrial.bench.suite import Suite
+    from ktrial.bench.suite import Suite, Task
     from ktrial.cli.app import App
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.protocol.forecast import TrialForecast
@@ -59,13 +59,15 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     return trial_ready.prepare(app, file, suite, benchmarks, extras, allow_dangerous=allow_dangerous)
 
 
-def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
-    """Raise every error that ktrial can find without measuring; for guests check only what the trial would measure."""
+def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> tuple[Task, ...]:
+    """Return what the trial would measure. Raise every error that ktrial can find without measuring.
+
+    For guests, check only what the trial would measure.
+    """
     suite, benchmarks = _what_to_measure(app, file)
     if file.guest is None:
-        look_over(app, file, suite, benchmarks, allow_dangerous=allow_dangerous)
-    else:
-        check_measured(app, file, suite, benchmarks)
+        return look_over(app, file, suite, benchmarks, allow_dangerous=allow_dangerous)
+    return check_measured(app, file, suite, benchmarks)
 
 
 def agree_to_blindness(forecast: TrialForecast, *, anyway: bool, ask: bool) -> None:

@@ -17,12 +17,12 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
 
 
 @click.command(cls=TakesCommand, short_help="Find which of many settings or boot words is to blame.")
-@click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|KNOB=VALUE…]")
+@click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|FILE|KNOB=VALUE…]")
 @click.option(
     "--profile",
     "profiles",
     multiple=True,
-    metavar="PROFILE",
+    metavar="PROFILE|FILE",
     help="Profile whose settings are the suspects. Repeatable.",
 )
 @measured_options
@@ -36,7 +36,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
 @click.option("--margin", metavar="SHARE", help="Call differences below this equivalent.  [2 %; p95 5 %, p99 10 %]")
 @click.option(
     "--budget",
-    type=click.IntRange(7, 60),
+    type=click.IntRange(9, 60),  # fewer cannot decide the three comparisons of a confirming trial
     default=25,
     show_default=True,
     help="Maximum number of blocks (rounds) of each trial.",
@@ -75,7 +75,9 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
 @output_option("Draw a chart to FILE: .svg or .png.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
-@click.option("--dry-run", is_flag=True, help="Show the suspects; measure nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show the suspects, and how many runs and how much time they need; measure nothing."
+)
 @dangerous_option
 @json_option
 @click.pass_context
@@ -84,6 +86,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
 
     \b
     ktrial blame --profile ktweak --suite agent-messaging-pipe
+    ktrial blame ./tweaks.toml --suite memory-pressure --dry-run
     ktrial blame vm.swappiness=10 vm.dirty_ratio=5 thp:enabled=never --known worse --suite memory-pressure
     ktrial blame --env MALLOC_ARENA_MAX=1 --env OMP_NUM_THREADS=1 -- ./my-test
     ktrial blame --boot nohz=off --boot highres=off --boot threadirqs --suite wakeups-busy
@@ -94,22 +97,22 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     """
     import msgspec
 
-    from ktrial.cli.shared.blame import Budgets, blame_question, picture, question_of, run_blame, show
+    from ktrial.cli.shared.blame import Budgets, blame_question, picture, question_of, run_blame, show, show_cost
     from ktrial.cli.shared.several_trials import find_unfinished
-    from ktrial.cli.shared.trial_start import look_at
     from ktrial.compare.files import write_file
     from ktrial.kit.tables import columns
     from ktrial.studies.blame.blame import follow
-    from ktrial.studies.blame.factors import whole
     from ktrial.studies.blame.text import question_text
 
     app: App = ctx.obj
     output: Path | None = options["output"]
     check_picture(output, force=options["force"])
-    arm, template = blame_question(app, (*profiles, *words), own_words(ctx), options)
+    catalog, names = app.catalog_for((*profiles, *words))
+    arm, template = blame_question(catalog, names, own_words(ctx), options)
     dangerous = options["yes_dangerous"]
     question, left_out = question_of(
         app,
+        catalog,
         arm,
         template,
         Budgets(options["known"], options["cap"], options["budget"]),
@@ -118,9 +121,9 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
         seed=options["seed"],
         allow_dangerous=dangerous,
     )
-    sys.stderr.write(question_text(question, left_out, width=columns()))
+    sys.stderr.write(question_text(question, left_out, is_dry_run=options["dry_run"], width=columns()))
     if options["dry_run"]:
-        look_at(app, whole(arm, template), allow_dangerous=dangerous)
+        show_cost(app, question, allow_dangerous=dangerous)
         return 0
     question, parts = (question, []) if options["fresh"] else find_unfinished(app, question, template.name, follow)
     found = run_blame(app, question, parts, allow_dangerous=dangerous, as_json=options["as_json"])

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ktrial.bench.text import duration
 from ktrial.judge.model.judgement import Screened
 from ktrial.judge.model.verdict import Effect
 from ktrial.judge.model.words import percent_text, range_text
 from ktrial.kit.tables import paragraph, table
 from ktrial.reports.order import weightiest
-from ktrial.studies.blame.model import Blame, BlameQuestion, Culprit
+from ktrial.studies.blame.cost import StepCost, cost_of
+from ktrial.studies.blame.model import Blame, BlameQuestion, Culprit, Factor
 
 _KINDS: Mapping[str, str] = {
     "alone": "alone",
@@ -20,15 +22,54 @@ _KINDS: Mapping[str, str] = {
 }
 
 
-def question_text(question: BlameQuestion, left_out: Mapping[str, str], *, width: int) -> str:
+def question_text(question: BlameQuestion, left_out: Mapping[str, str], *, is_dry_run: bool = False, width: int) -> str:
     """Return the number of settings to test, those that count as one, and those that are skipped."""
-    lines = [f"{len(question.factors)} settings to test; the answer is saved as {question.name}"]
+    saved = "nothing is measured" if is_dry_run else f"the answer is saved as {question.name}"
+    lines = [f"{len(question.factors)} settings to test; {saved}"]
     joined = [one.name for one in question.factors if len({name.partition("@")[0] for name in one.set}) > 1]
     lines += [
         paragraph(f"{name}: the kernel changes these together, so they count as one", width=width) for name in joined
     ]
     lines += [paragraph(f"skipped: {name}: {why}", width=width, indent="  ") for name, why in left_out.items()]
     return "\n".join(lines) + "\n"
+
+
+def dry_run_text(question: BlameQuestion, visit_s: float | None, without_time: str, *, width: int) -> str:
+    """Return the suspects, and what a blame costs if one of them is responsible.
+
+    `visit_s` is the time of one run with its wait; without it, `without_time` says why.
+    """
+    rows = [(one.name, _switched(one)) for one in question.factors]
+    steps = cost_of(question)
+    costs = [(one.step, _runs(one), _time(one, visit_s)) for one in steps]
+    whole = StepCost("together", sum(one.least for one in steps), sum(one.most for one in steps))
+    costs.append((whole.step, _runs(whole), _time(whole, visit_s)))
+    lines = [table(("suspect", "value"), rows, width=width, whole=1), ""]
+    lines.append("If one setting is responsible, ktrial makes these trials:")
+    lines.append(table(("step", "runs", "time"), costs, width=width, whole=1))
+    if visit_s is None:
+        lines.append(paragraph(f"time unknown: {without_time}", width=width))
+    lines.append(
+        paragraph(
+            "Larger effects need fewer runs. More suspects, or an effect that is left without them, need more.",
+            width=width,
+        )
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _switched(factor: Factor) -> str:
+    """Return the values that the suspect switches on."""
+    values = [str(value) for value in (*factor.set.values(), *factor.environment.values())]
+    return ", ".join(dict.fromkeys(values)) or "on"
+
+
+def _runs(cost: StepCost) -> str:
+    return f"{cost.least} to {cost.most}"
+
+
+def _time(cost: StepCost, visit_s: float | None) -> str:
+    return "?" if visit_s is None else f"{duration(cost.least * visit_s)} to {duration(cost.most * visit_s)}"
 
 
 def blame_text(blame: Blame, *, width: int) -> str:

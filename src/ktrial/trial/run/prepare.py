@@ -119,11 +119,12 @@ def prepare(
 
 def look_over(
     world: TrialWorld, file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark], *, allow_dangerous: bool
-) -> None:
-    """Raise the errors that this trial would meet here, if they can be found without running anything."""
+) -> tuple[Task, ...]:
+    """Return the tasks to measure. Raise the errors of this trial that ktrial finds without running anything."""
     tasks = check_measured(world, file, suite, benchmarks)
     arm_plans(file, world.best_session("planning the arms"), world.catalog, allow_dangerous=allow_dangerous)
     _refuse_absent(tasks, world.executor)
+    return tasks
 
 
 def check_measured(

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a blame will cost: the trials that it takes if one setting is responsible, and how long they last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ktrial.bench.suite import Task
+from ktrial.judge.screening import FIRST_LOOK
+from ktrial.judge.sequential import cap_of, looks
+from ktrial.studies.blame.model import BlameQuestion
+from ktrial.tuning.knobs.knob import Knob
+
+
+class StepCost(NamedTuple):
+    """A step of a blame, and the fewest and most runs that it takes."""
+
+    step: str
+    least: int
+    most: int
+
+
+def cost_of(question: BlameQuestion) -> tuple[StepCost, ...]:
+    """Return the steps of a blame in which one setting is responsible, each with its runs."""
+    budget = question.budget
+    alone = StepCost("try the suspect alone", 2 * _first_look(budget, 1), 2 * budget)
+    steps = [StepCost("find the suspect", 2 * min(FIRST_LOOK, question.cap), 2 * question.cap)]
+    if question.known is None:
+        steps.insert(0, StepCost("show the effect of all", 2 * _first_look(budget, 1), 2 * budget))
+    if question.known != "either":
+        steps.append(StepCost("confirm: all, and all without it", 3 * _first_look(budget, 3), 3 * budget))
+    return (*steps, alone)
+
+
+def _first_look(cap: int, comparisons: int) -> int:
+    """Return the first block after which a trial with this cap can be decided."""
+    return min(looks(cap_of(cap), comparisons))
+
+
+def settle_seconds(question: BlameQuestion, knobs: Mapping[str, Knob]) -> float:
+    """Return how long ktrial waits before each visit."""
+    if question.trial.settle_s is not None:
+        return question.trial.settle_s
+    names = {address.partition("@")[0] for one in question.factors for address in one.set}
+    return max((knobs[name].settle_s for name in names if name in knobs), default=0.0)
+
+
+def last_run_seconds(
+    documents: Sequence[Mapping[str, Any]], tasks: Sequence[Task], command: Sequence[str]
+) -> float | None:
+    """Return how long the newest runs of these tasks took together; None if one has no run with its parameters.
+
+    `documents` are records of good runs, the newest first. `command` is the user's own, or empty.
+    """
+    total_s = 0.0
+    for task in tasks:
+        took = [
+            one["resources"]["wall_ns"]
+            for one in documents
+            if (one["benchmark"], one["parameters"]) == (task.label, task.parameters)
+            and (not command or list(one["argv"])[1:] == list(command)[1:])  # the path of the program is resolved
+        ]
+        if not took or took[0] is None:
+            return None
+        total_s += took[0] / 1e9
+    return total_s
