@@ -175,10 +175,10 @@ def show_protocol(app: App, file: TrialFile) -> None:
     refuse_unlike(file.guest, list(kernels.values()))
     plans = planned_kernels(file, workshop_of(app))
     refuse_same(file, plans)
+    shown = {word: f"Linux {one.identity.release}, {one.place}" for word, one in kernels.items()}
+    shown |= {plan.key: f"Linux {plan.version}, {plan.image or 'to be built'}" for plan in plans.values()}
     arms: dict[str, list[str]] = {}
-    for name, word in named.items():
-        arms.setdefault(f"Linux {kernels[word].identity.release}, {kernels[word].place}", []).append(name)
-    for name, plan in plans.items():
-        arms.setdefault(f"Linux {plan.version}, {plan.image or 'to be built'}", []).append(name)
-    for what, names in arms.items():
-        app.say(f"{', '.join(names)}: {what}")
+    for name, key in {**named, **{name: plan.key for name, plan in plans.items()}}.items():
+        arms.setdefault(key, []).append(name)
+    for key, names in arms.items():
+        app.say(f"{', '.join(names)}: {shown[key]}")
