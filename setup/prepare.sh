@@ -35,14 +35,43 @@ require_tools() {
     exit 1
 }
 
-# Waits until no other set-up runs in this checkout. The lock ends with this process.
+# Waits until no other set-up runs in this checkout. Its lock ends with its last process: if somebody ended a start, its
+# build goes on, and the next start uses it.
 take_lock() {
     mkdir -p .setup/bin
-    exec 9>.setup/lock
-    if ! flock -n 9; then
-        say 'another set-up of this checkout is running: waiting for it'
-        flock 9
+    exec 9>>.setup/lock
+    waited_s=0
+    until try_lock; do
+        [ $((waited_s % 30)) != 0 ] || tell_waiting
+        sleep 1 9>&-
+        waited_s=$((waited_s + 1))
+    done
+    date '+%H:%M:%S' >.setup/lock
+}
+
+try_lock() {
+    locked=0
+    flock -n 9 || locked=$?
+    [ "$locked" -le 1 ] || fail "cannot lock $root/.setup/lock: flock ended with status $locked"
+    return "$locked"
+}
+
+# The lock file holds the time at which its holder began, and the steps that it has begun.
+tell_waiting() {
+    if [ "$waited_s" != 0 ]; then
+        say "still waiting, for $waited_s s"
+        return 0
     fi
+    begun=$(sed -n 1p .setup/lock)
+    steps=$(sed 1d .setup/lock | tr '\n' ',' | sed 's/,$//; s/,/, /g')
+    say "waiting: another start of ktrial has been setting up this checkout since ${begun:-just now}${steps:+ ($steps)}"
+    say 'if somebody ended that start, its set-up goes on in the background, and this start uses it'
+}
+
+# step WHAT: tells that a part of the set-up begins, also those who wait for it.
+step() {
+    say "$*"
+    printf '%s\n' "$*" >>.setup/lock
 }
 
 # hash_of PATH…: one hash over the names and contents of all files below.
@@ -63,7 +92,7 @@ make_environment() {
     python=$(find_python) || fail 'no usable Python found'
     key="$root $python $(hash_of setup/requirements.lock)"
     if [ ! -x .venv/bin/python ] || ! is_stamped .venv/ktrial-stamp "$key"; then
-        say "making the Python environment with $python"
+        step "making the Python environment with $python"
         environment=$(mktemp -d .setup/venv.XXXXXX)
         chmod 755 "$environment"
         "$python" -I -m venv "$root/$environment" >&2 9>&-
@@ -76,7 +105,7 @@ make_environment() {
     [ "$mode" = dev ] || return 0
     key=$(hash_of setup/requirements-dev.lock)
     if ! is_stamped .venv/ktrial-stamp-dev "$key"; then
-        say 'adding the tools of ./check'
+        step 'adding the tools of ./check'
         # Most of what these bring is never imported: what is gets compiled then.
         install_locked "$root/.venv" setup/requirements-dev.lock --no-compile
         stamp .venv/ktrial-stamp-dev "$key"
@@ -111,7 +140,7 @@ build_agent() {
     host=$("$rustc" -vV | sed -n 's/^host: //p')
     key="$root $rustc $("$rustc" --version) $(hash_of agent/Cargo.toml agent/Cargo.lock agent/.cargo agent/src)"
     if [ -x .setup/bin/ktrial-agent ] && is_stamped .setup/agent-stamp "$key"; then return 0; fi
-    say 'building the agent (release mode)'
+    step 'building the agent (release mode)'
     (
         unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_RUSTFLAGS
         export CARGO_BUILD_TARGET="$host" RUSTC="$rustc"

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -87,14 +88,37 @@ def test_arguments_pass_unchanged_and_through_a_link(checkout: FakeCheckout, tmp
 
 
 def test_two_at_once_set_up_once_and_the_second_says_that_it_waits(checkout: FakeCheckout) -> None:
-    first = checkout.begin(SLOW_PIP="0.7")
+    first = checkout.begin(SLOW_PIP="2.5")
     wait_for(checkout, "pip")
     second = checkout.start()
     first_err = first.communicate(timeout=60)[1]
     assert (first.returncode, second.returncode) == (0, 0), (first_err, second.stderr)
-    assert "waiting" in second.stderr
+    assert second.stderr.startswith("ktrial: waiting: another start of ktrial has been setting up this checkout since ")
+    assert "making the Python environment with " in second.stderr.splitlines()[0]
     assert "waiting" not in first_err
     assert kinds(checkout.done()) == ["cargo", "pip", "venv"]
+
+
+def test_a_start_that_somebody_ended_goes_on_and_the_next_one_says_what_it_waits_for(checkout: FakeCheckout) -> None:
+    begun = checkout.begin(SLOW_CARGO="3")
+    wait_for(checkout, "cargo")
+    wait_until((checkout.root / ".venv/ktrial-stamp").exists)
+    begun.kill()
+    again = checkout.start()
+    begun.communicate(timeout=20)
+    assert again.returncode == 0, again.stderr
+    first, second, *_ = again.stderr.splitlines()
+    assert re.fullmatch(r"ktrial: waiting: .* since \d\d:\d\d:\d\d \(.*building the agent \(release mode\).*\)", first)
+    assert second.endswith("its set-up goes on in the background, and this start uses it")
+    assert kinds(checkout.done()) == ["cargo", "pip", "venv"], "nothing is made twice"
+
+
+def test_a_lock_that_cannot_be_taken_is_not_waited_for(checkout: FakeCheckout) -> None:
+    checkout.add_tool("flock", "#!/bin/sh\necho 'flock: 9: No locks available' >&2\nexit 71\n")
+    started = checkout.start()
+    assert started.returncode == 1
+    assert "flock: 9: No locks available\nktrial: cannot lock " in started.stderr
+    assert "waiting" not in started.stderr
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
