@@ -114,7 +114,7 @@ def test_a_trial_that_is_not_over_says_so() -> None:
     log = pair_log(protocol(), BETTER[:3])
     found = comparison_of(stored("a"), log, judge(log), TrialFacts(outcomes={TIME: outcome()}, records=()))
     assert [one.kind for one in found.findings if one.kind == "unfinished"] == ["unfinished"]
-    assert found.outcomes[0].contrasts[0].why.startswith("the trial has not decided it yet")
+    assert found.outcomes[0].contrasts[0].why.startswith("undecided so far")
 
 
 def test_failed_and_void_runs_are_counted() -> None:

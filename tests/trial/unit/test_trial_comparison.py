@@ -143,24 +143,27 @@ def reason(protocol: Protocol | None = None, ended: str | None = None, **fields:
 
 def test_the_reason_of_futility_says_what_it_would_take() -> None:
     assert reason(needed=188) == (
-        "given up after 12 blocks: those up to the cap of 20 blocks would hardly have decided it; "
-        "with this noise 188 blocks would be needed to find a difference of 5 %"
+        "given up after 12 blocks: going on to the cap of 20 blocks was unlikely to decide it; "
+        "with this noise, it takes 188 blocks to find a difference of 5 %"
     )
 
 
 def test_where_enough_blocks_were_made_it_does_not_ask_for_fewer() -> None:
     said = reason(needed=7)
     assert "7 blocks" not in said
-    assert "a difference of 5 % would probably have been found, whether one above 2 % is there stays open" in said
+    assert "ktrial would probably have found a difference of 5 %; whether there is one above 2 % is open" in said
 
 
 @pytest.mark.parametrize(
     "fields,said",
     [
         ({"why": "cap", "blocks": 20}, "the cap of 20 blocks was reached"),
-        ({"why": "boundary", "verdict": "better"}, "its interval decided it"),
+        ({"why": "boundary", "verdict": "better"}, "the interval excludes zero"),
+        ({"why": "boundary", "verdict": "equivalent"}, "the interval lies within the margin"),
+        ({"why": "counter", "verdict": "equivalent"}, "the counts differ by less than the margin"),
+        ({"why": "holm", "verdict": "worse"}, "the difference is beyond chance, corrected for all primary outcomes"),
         ({"why": "ended"}, "the trial ended first: no time is left for another block"),
-        ({"why": "open", "verdict": None}, "the trial has not decided it yet"),
+        ({"why": "open", "verdict": None}, "undecided so far"),
         ({"why": "check", "verdict": "not comparable", "needed": 40}, "refused: 9 of 10 are void"),
         ({"why": "failures", "verdict": "worse"}, "its runs fail"),
     ],
@@ -171,16 +174,16 @@ def test_reasons(fields: dict[str, Any], said: str) -> None:
 
 def test_an_interval_that_holds_the_effect_is_not_said_to_exclude_it() -> None:
     said = reason(needed=7, effect=Effect(estimate=0.01, low=-0.01, high=0.06, method="m"))
-    assert "would probably have been found" not in said
-    assert said.endswith("its interval still holds a difference of 5 %")
+    assert "would probably have found" not in said
+    assert said.endswith("the interval still includes a difference of 5 %")
 
 
 @pytest.mark.parametrize(
     "guard,said",
     [
-        ("holds", "the guard holds: surely not worse by more than 5 %; its interval decided it"),
-        ("broken", "the guard is broken: surely worse by more than 5 %; its interval decided it"),
-        ("open", "whether it is worse by more than 5 % is open; its interval decided it"),
+        ("holds", "the guard holds: surely not worse by more than 5 %; the interval lies within the margin"),
+        ("broken", "the guard is broken: surely worse by more than 5 %; the interval lies within the margin"),
+        ("open", "whether it is worse by more than 5 % is open; the interval lies within the margin"),
     ],
 )
 def test_guards_say_whether_they_hold(guard: str, said: str) -> None:
@@ -201,23 +204,23 @@ def test_counters_have_their_own_figures() -> None:
     )
     said = reason(outcome=FAULTS, role="secondary", why="counter", verdict="worse", blocks=20, counter=counter)
     assert said == (
-        "its counts decided it; 400 against 80, summed over 20 blocks, or 20 against 4 a block; none in 0% of them, "
-        "against 10%"
+        "the counts differ beyond chance; 400 against 80, summed over 20 blocks, or 20 against 4 a block; "
+        "no event in 0 % of them, against 10 %"
     )
     silent = msgspec.structs.replace(counter, control_total=0, arm_total=0, ratio=None, bound=0.15)
     said = reason(outcome=FAULTS, role="secondary", why="cap", blocks=20, counter=silent)
-    assert said.endswith("none in either in 20 blocks: fewer than 0.15 events a block")
+    assert said.endswith("no event in either arm in 20 blocks: fewer than 0.15 events a block")
 
 
 def test_counts_that_were_never_looked_at_say_so() -> None:
     said = {one.why for one in named(told(), FAULTS).contrasts}
     assert len(said) == 1
-    assert "counts are looked at after all 20 blocks only; until_all_decided = true" in said.pop()
+    assert "counts are judged only after all 20 blocks; until_all_decided = true" in said.pop()
 
 
 def test_what_was_not_asked_has_p_values_and_no_verdict() -> None:
     for one in named(told(), WALL).contrasts:
-        assert one.why.startswith("explored only, no verdict: p ")
+        assert one.why.startswith("exploratory, no verdict: p ")
 
 
 def test_outcomes_of_own_commands_come_from_the_records() -> None:

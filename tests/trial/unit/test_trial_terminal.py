@@ -18,7 +18,7 @@ def test_the_verdict_of_each_arm_comes_first() -> None:
     assert lines[1] == "tool.rate, higher is better; differences below 2 % do not matter"
     verdicts = [tuple(line.split()[:2]) for line in lines[5:9]]
     assert verdicts == [("sw10", "better"), ("sw60", "equivalent"), ("sw180", "worse"), ("placebo", "equivalent")]
-    assert lines[9] == "  sw10, sw180: its interval decided it, and it matters"
+    assert lines[9] == "  sw10, sw180: the interval excludes zero; the change matters"
 
 
 def test_it_says_what_else_a_person_wants_to_know() -> None:

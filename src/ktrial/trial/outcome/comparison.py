@@ -122,15 +122,20 @@ def _looks(protocol: Protocol, log: Sequence[Event]) -> Iterator[ToldLook]:
             )
 
 
+#: Reasons of verdicts; {role} is replaced. `equivalent` has its own words where they differ.
 _WHYS: Mapping[str, str] = {
     "fast path": "the first four blocks left no doubt",
-    "boundary": "its interval decided it",
-    "holm": "its interval decided it, with all others of its role counted in",
-    "e-value": "the evidence since the cap decided it",
-    "counter": "its counts decided it",
+    "boundary": "the interval excludes zero",
+    "holm": "the difference is beyond chance, corrected for all {role} outcomes",
+    "e-value": "the blocks after the cap left no doubt",
+    "counter": "the counts differ beyond chance",
     "failures": "its runs fail",
-    "few-events": "its runs hold too few events for so far a percentile: longer runs, or another outcome",
-    "open": "the trial has not decided it yet",
+    "few-events": "its runs have too few events for this percentile: use longer runs or another outcome",
+    "open": "undecided so far",
+}
+_WHYS_EQUIVALENT: Mapping[str, str] = {
+    "boundary": "the interval lies within the margin",
+    "counter": "the counts differ by less than the margin",
 }
 
 _GUARDS: Mapping[str, str] = {
@@ -144,14 +149,14 @@ def why(judged: OutcomeJudgement, protocol: Protocol, judgement: Judgement, ende
     """Return what led to the verdict, or what is missing for one."""
     if judged.role == "exploratory":
         if judged.p is None or judged.p_adjusted is None:
-            return "explored only: no verdict is given on it"
-        return f"explored only, no verdict: p {judged.p:.2g}, {judged.p_adjusted:.2g} with all explored counted in"
+            return "exploratory: it gets no verdict"
+        return f"exploratory, no verdict: p {judged.p:.2g}, {judged.p_adjusted:.2g} corrected for all of them"
     cap = judgement.cap
     parts = [_reason(judged, judgement, ended)]
     if judged.why == "ended" and judged.role != "primary":
         counts = protocol.outcomes[judged.outcome].scale == "count" and judged.counter is None
-        looked = f"counts are looked at after all {cap or protocol.budget} blocks only; " if counts else ""
-        parts.append(f"{looked}until_all_decided = true in the protocol's [design] would go on for it")
+        looked = f"counts are judged only after all {cap or protocol.budget} blocks; " if counts else ""
+        parts.append(f"{looked}until_all_decided = true in the protocol's [design] makes a trial go on for it")
     if judged.guard is not None:
         parts.insert(0, _GUARDS[judged.guard].format(margin=_percent(protocol.outcomes[judged.outcome].margin)))
     if judged.counter is not None:
@@ -167,34 +172,37 @@ def _reason(judged: OutcomeJudgement, judgement: Judgement, ended: str | None) -
     if judged.why == "cap":
         return f"{cap} was reached"
     if judged.why == "futility":
-        return f"given up after {judged.blocks} blocks: those up to {cap} would hardly have decided it"
+        return f"given up after {judged.blocks} blocks: going on to {cap} was unlikely to decide it"
     if judged.why == "ended":
         return f"the trial ended first: {ended}" if ended is not None else "the trial ended first"
     if judged.why == "check":
         refused = next((one for one in (*judged.findings, *judgement.findings) if one.level == "refuse"), None)
         return "a check refused it" if refused is None else f"refused: {refused.sentence}"
-    return _WHYS.get(judged.why, judged.why)
+    if judged.verdict == "equivalent" and judged.why in _WHYS_EQUIVALENT:
+        return _WHYS_EQUIVALENT[judged.why]
+    return _WHYS.get(judged.why, judged.why).format(role=judged.role)
 
 
 def _needed(judged: OutcomeJudgement, needed: int, protocol: Protocol) -> str:
     """Return how many blocks this noise requires, or what it leaves undecided."""
     detect = _percent(protocol.detect)
     if needed > judged.blocks:
-        return f"with this noise {needed} blocks would be needed to find a difference of {detect}"
+        return f"with this noise, it takes {needed} blocks to find a difference of {detect}"
     effect, far = judged.effect, math.log1p(protocol.detect)
     if effect is None or effect.low is None or effect.high is None or effect.low < -far or effect.high > far:
-        return f"its interval still holds a difference of {detect}"
+        return f"the interval still includes a difference of {detect}"
     margin = _percent(protocol.outcomes[judged.outcome].margin)
-    return f"a difference of {detect} would probably have been found, whether one above {margin} is there stays open"
+    return f"ktrial would probably have found a difference of {detect}; whether there is one above {margin} is open"
 
 
 def _count_text(counter: Counter, blocks: int) -> str:
     if counter.bound is not None:
-        return f"none in either in {blocks} blocks: fewer than {counter.bound:.2g} events a block"
+        return f"no event in either arm in {blocks} blocks: fewer than {counter.bound:.2g} events a block"
     totals = f"{counter.arm_total:.4g} against {counter.control_total:.4g}, summed over {blocks} blocks"
     means = f"{counter.arm_total / blocks:.3g} against {counter.control_total / blocks:.3g} a block"
     return (
-        f"{totals}, or {means}; none in {counter.arm_zero_share:.0%} of them, against {counter.control_zero_share:.0%}"
+        f"{totals}, or {means}; no event in {100 * counter.arm_zero_share:.0f} % of them, against "
+        f"{100 * counter.control_zero_share:.0f} %"
     )
 
 
@@ -298,7 +306,8 @@ def _idle_gates(log: Sequence[Event]) -> tuple[Finding, ...]:
     if not names:
         return ()
     told = ", ".join(f"{name} ({GATES[name].what})" for name in names)
-    return (Finding(kind="gate-unread", level="note", sentence=f"nothing to read here for these gates: {told}"),)
+    sentence = f"these gates have no effect, because this machine does not report what they check: {told}"
+    return (Finding(kind="gate-unread", level="note", sentence=sentence),)
 
 
 def by_role(outcomes: Iterable[OutcomeComparison]) -> tuple[OutcomeComparison, ...]:

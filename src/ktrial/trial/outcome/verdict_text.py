@@ -16,7 +16,7 @@ from ktrial.reports.sentences import blocks_words, count_words, ended_words, not
 from ktrial.trial.outcome.live_view import interval_picture, reach_of
 
 _LEVELS = {"refuse": "refused", "suspect": "doubt", "note": "note"}
-_WORTH = {"yes": ", and it matters", "likely": ", likely to matter", "unclear": ""}
+_WORTH = {"yes": "; the change matters", "likely": "; the change is likely to matter", "unclear": ""}
 _PICTURE = 23
 #: Columns that the text beside a picture needs.
 _BESIDE = 64
