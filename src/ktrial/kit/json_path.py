@@ -35,7 +35,7 @@ def parse_path(text: str) -> tuple[Step, ...]:
     while at < len(text):
         match = _STEP.match(text, at)
         if match is None:
-            raise BadInput(f"invalid path {text} at character {at + 1}: {text[at:]!r}", hint=_USAGE)
+            raise BadInput(f"invalid JSON path {text} at character {at + 1}: {text[at:]!r}", hint=_USAGE)
         if (index := match["index"]) is not None:
             steps.append(int(index))
         else:
@@ -43,7 +43,7 @@ def parse_path(text: str) -> tuple[Step, ...]:
             steps.append(match["name"] or re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL))
         at = match.end()
     if not is_path(text) or not steps:
-        raise BadInput(f"{text!r} is not a path", hint=_USAGE)
+        raise BadInput(f"{text!r} is not a JSON path", hint=_USAGE)
     return tuple(steps)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's frame loop, a program to watch if no game is at hand: its arguments and its output."""
+"""Arguments and output of the agent's frame loop, a program to watch if no game is at hand."""
 
 from __future__ import annotations
 

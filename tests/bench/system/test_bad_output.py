@@ -341,7 +341,7 @@ def test_a_wrong_suite_file_is_named_with_line_and_column(
             OWN_METRICS,
             11,
             3,
-            "invalid path $.a[*] at character 4",
+            "invalid JSON path $.a[*] at character 4",
         ),
     ],
 )

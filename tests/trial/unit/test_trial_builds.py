@@ -96,8 +96,9 @@ def test_a_kernel_that_had_its_visit_is_refused() -> None:
         refuse_used_build(turn, made, book)
     assert error.value.hint == "build the kernel again first: build it and boot it; then  ktrial trial next t-1"
     refuse_used_build(turn, made, FactBook({"kernel.build_id": Fact(value="d")}))
-    with pytest.raises(Refused, match="reports neither its build id nor its version"):
+    with pytest.raises(Refused, match="reports neither its build id nor its version") as error:
         refuse_used_build(turn, made, FactBook({}))
+    assert error.value.hint == 'start a new trial with  replicate = "boot"  in [design]'
 
 
 def test_a_visit_that_was_cut_off_is_void_as_its_build_is_over() -> None:

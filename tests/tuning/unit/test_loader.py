@@ -63,7 +63,7 @@ def test_own_knobs_and_profiles(tmp_path: Path) -> None:
         (KNOB.replace('what = "An own knob."\n', ""), 1, "missing required field `what`"),
         (KNOB + KNOB.replace("own_knob", "b").replace('"An own knob."', "7"), 15, "Expected `str`, got `int`"),
         (KNOB.replace('"vm.own_knob"', '"vm.own_knob'), 2, "TOML"),
-        (KNOB.replace("own_knob", "swappiness"), None, "is defined twice"),
+        (KNOB.replace("own_knob", "swappiness"), None, "already exists"),
         (KNOB + 'couples = ["vm.nothing"]\n', None, "vm.nothing"),
         (KNOB + "default = -4\n", None, "out of range"),
     ],

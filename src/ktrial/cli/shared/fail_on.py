@@ -62,7 +62,7 @@ fail_on_option = click.option(
     expose_value=False,
     metavar="VERDICT[:5%],…",
     help="Verdicts that make the exit status 3, such as worse,different,inconclusive,not-comparable. worse:5% fails"
-    " only if the data prove that it is more than 5 % worse.",
+    " only on a proven change of more than 5 %.",
 )
 
 

@@ -176,7 +176,7 @@ def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_da
 
 
 def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool) -> Prepared:
-    """Prepare this machine for the visit. Raise Refused if an arm is no longer as it was at the start."""
+    """Prepare this machine for the visit. Raise Refused if an arm has changed since the start."""
     ready = prepare(app, file_of_visit(stored.file, due), allow_dangerous=allow_dangerous)
     changed = changed_arm(stored, due, ready.arms)
     if changed is not None:

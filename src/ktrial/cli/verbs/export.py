@@ -43,7 +43,7 @@ def _targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     metavar="DIR",
     help="Write the files below DIR instead of to stdout.",
 )
-@click.option("--name", metavar="NAME", help="Name in the files' names.  [made from the words]")
+@click.option("--name", metavar="NAME", help="Name to use in file names.  [made from the words]")
 @click.option("--force", is_flag=True, help="Overwrite files that have other content.")
 @click.option("--list", "list_", is_flag=True, help="List the targets and what each can express.")
 @json_option

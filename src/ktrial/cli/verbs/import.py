@@ -19,7 +19,7 @@ from ktrial.cli.shared.compare import table_options
 @click.option("--label", metavar="NAME", help="Name of the configuration that was measured.")
 @table_options
 @click.option("--again", is_flag=True, help="Import a file even if it was imported before.")
-@click.option("--dry-run", is_flag=True, help="Show what would be imported; store nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what ktrial would import; store nothing.")
 @json_option
 @click.pass_obj
 def command(

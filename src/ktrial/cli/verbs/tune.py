@@ -47,7 +47,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @seed_option(2**62)
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
 @click.option("--no-apply", is_flag=True, help="Only write the receipt; apply nothing.")
-@click.option("--dry-run", is_flag=True, help="Show what would be tried; measure nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what ktrial would try; measure nothing.")
 @yes_option
 @dangerous_option
 @json_option

@@ -23,7 +23,10 @@ def refuse_used_build(due: Due, log: Sequence[Event], facts: FactBook) -> None:
         return
     now = kernel_build(build_facts(facts))
     if now is None:
-        raise Refused("cannot tell builds apart: this kernel reports neither its build id nor its version")
+        raise Refused(
+            "cannot tell builds apart: this kernel reports neither its build id nor its version",
+            hint='start a new trial with  replicate = "boot"  in [design]',
+        )
     for (block, arm), build in builds_of(log).items():
         if build == now and (block, arm) != (due.block, due.arm):
             raise Refused(
