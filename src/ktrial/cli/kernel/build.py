@@ -57,6 +57,8 @@ def command(
     ktrial makes the configuration as `ktrial kernel config` does. Run the same command again to continue an
     interrupted build. At the end ktrial reads the compiler, flags and configuration from the built kernel and
     compares them with the request.
+
+    `ktrial kernel trial --tree TREE --target native` builds a kernel for this CPU and compares it with others.
     """
     from ktrial.kernels.build.text import made_text
 
