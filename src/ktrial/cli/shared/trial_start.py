@@ -14,7 +14,7 @@ from ktrial.cli.shared.arm_commands import extras_of, undo_left_commands
 from ktrial.cli.shared.bench import choose, cpus_here
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.kit.tables import columns, paragraph
-from ktrial.trial.arms.boot_arms import BOOT_TIME, boots_this_machine
+from ktrial.trial.arms.boot_arms import BOOT_TIME, times_boots
 from ktrial.trial.outcome.text import more_text, sight_text
 from ktrial.trial.run import prepare as trial_ready
 from ktrial.trial.run.prepare import check_measured, look_over
@@ -34,7 +34,7 @@ def _what_to_measure(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchm
     words, steps = file.command or None, file.prepare or ()
     clean = bool(file.clean_environment)
     suite, benchmarks = choose(app, file.suite, words, file.metrics, file.limit_s, clean=clean, steps=steps)
-    if not boots_this_machine(file) or any(entry.use == BOOT_TIME for entry in suite.benchmark):
+    if not times_boots(file) or any(entry.use == BOOT_TIME for entry in suite.benchmark):
         return suite, benchmarks
     suite = msgspec.structs.replace(suite, benchmark=(*suite.benchmark, SuiteEntry(use=BOOT_TIME)))
     return suite, {**benchmarks, BOOT_TIME: app.benchmarks[BOOT_TIME]}

@@ -18,6 +18,7 @@ from ktrial.tuning.boots.command_line import MARK, parse_changes
 
 #: The benchmark that every trial over boots also makes, and its outcome.
 BOOT_TIME = "boot-time"
+_TOTAL = f"{BOOT_TIME}.total"
 _LINE = "kernel.command_line"
 #: Fields that say what another boot changes.
 _PARTS: Mapping[str, Any] = {"manual": None, "expect": {}, "boot": (), "kernel": None, "set": {}, "profile": ()}
@@ -31,6 +32,12 @@ def boots_this_machine(trial: TrialFile) -> bool:
 def entry_of(arm: str) -> str:
     """Return the name of the boot entry of an arm."""
     return "ktrial-" + re.sub(r"[^A-Za-z0-9]+", "-", arm).strip("-")
+
+
+def times_boots(trial: TrialFile) -> bool:
+    """Return whether every visit also measures how long its boot took."""
+    is_over_boots = trial.guest is None and trial.design.replicate == "boot"
+    return is_over_boots and _TOTAL in {trial.primary, *trial.secondary, *trial.guards}
 
 
 def check_boot_arms(trial: TrialFile) -> None:
@@ -63,12 +70,11 @@ def with_boot_signs(trial: TrialFile, releases: Mapping[str, str | None]) -> Tri
     `releases` are the kernels of arms that have one of their own.
     """
     arms = {name: _recognised(name, arm, releases.get(name)) for name, arm in trial.arms.items()}
-    total = f"{BOOT_TIME}.total"
-    is_named = total in {trial.primary, *trial.secondary, *trial.guards}
+    is_named = _TOTAL in {trial.primary, *trial.secondary, *trial.guards}
     return msgspec.structs.replace(
         trial,
         arms=arms,
-        secondary=trial.secondary if is_named else (*trial.secondary, total),
+        secondary=trial.secondary if is_named else (*trial.secondary, _TOTAL),
         design=msgspec.structs.replace(trial.design, replicate="boot"),
     )
 

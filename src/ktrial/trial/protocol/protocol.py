@@ -18,7 +18,7 @@ from ktrial.kit.errors import BadInput, Contradiction, UnknownName
 from ktrial.kit.outcome import Outcome
 from ktrial.kit.percentile import events_needed, events_text, longer, margin_of_tail, quantile_of
 from ktrial.machine.gates import GateLimits
-from ktrial.trial.arms.boot_arms import BOOT_TIME, boots_this_machine
+from ktrial.trial.arms.boot_arms import BOOT_TIME, times_boots
 from ktrial.trial.protocol.file import TrialFile, share
 
 
@@ -170,7 +170,7 @@ def _roles(trial: TrialFile, found: Sequence[OutcomeCandidate]) -> dict[str, Rol
 def _primary(trial: TrialFile, found: Sequence[OutcomeCandidate]) -> str:
     if trial.primary is not None:
         return _find(trial.primary, found)
-    if boots_this_machine(trial):
+    if times_boots(trial):
         # The boot itself is measured besides what the trial is about.
         found = [one for one in found if not one.name.startswith(f"{BOOT_TIME}.")] or found
     headlines = [one.name for one in found if one.outcome.headline] or [one.name for one in found]

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole trial over boots of a guest: a kernel argument with a planted effect, a placebo, and power cuts in between."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.boot_guest import BootGuest, BootImages
+from tests.support.debian_guest import CLONE
+
+pytestmark = [pytest.mark.xdist_group("debian-guest"), pytest.mark.timeout(4 * 3600)]
+
+WORD = "transparent_hugepage=never"
+KTRIAL = f"{CLONE}/ktrial"
+FILES = "find /boot /etc/systemd /etc/default /usr/local/libexec -type f -printf '%p %m %u %g %s ' -exec sha256sum {} ';' | sort"
+#: Work that depends on the word by a third, and by a little on the boot.
+LOAD = f"""
+noise=$(( $(tr -dc 0-9 < /proc/sys/kernel/random/boot_id | cut -c1-9 | sed 's/^0*//') % 20 ))
+if grep -qw {WORD} /proc/cmdline; then echo work $((1340 + noise)); else echo work $((1000 + noise)); fi
+"""
+PROTOCOL = f"""
+name = "boots"
+command = ["/bin/sh", "/root/load"]
+metrics = ["work:lower=work ([0-9]+)"]
+primary = "work"
+
+[design]
+seed = 11
+cap = 9
+runs_per_visit = 1
+settle = "0s"
+until_all_decided = true
+
+[arms.control]
+
+[arms.huge]
+boot = ["{WORD}"]
+
+[arms.placebo]
+placebo = true
+"""
+CUTS = 3
+LIMIT_S = 3 * 3600.0
+
+
+def succeed(guest: BootGuest, script: str) -> str:
+    ran = guest.run(script)
+    assert ran.status == 0, ran.err + ran.out
+    return ran.out
+
+
+def test_a_planted_effect_is_found_a_placebo_is_not_and_nothing_is_left(tmp_path: Path) -> None:
+    with BootGuest(BootImages.make("grub-bios", tmp_path), tmp_path) as guest:
+        before = succeed(guest, FILES)
+        succeed(guest, f"cat > /root/load << 'END'\n{LOAD}\nEND\ncat > /root/trial.toml << 'END'\n{PROTOCOL}\nEND")
+        guest.send(f"{KTRIAL} trial run /root/trial.toml --yes > /root/said 2>&1")
+        boots = follow(guest)
+        assert boots >= 21
+        assert succeed(guest, FILES) == before
+        found = json.loads(succeed(guest, f"{KTRIAL} trial show --json"))
+        verdicts = {one["arm"]: one["verdict"] for one in contrasts(found)}
+        assert verdicts["huge"] == "worse", found
+        assert verdicts.get("placebo") not in {"better", "worse"}, found
+
+
+def contrasts(found: dict[str, Any]) -> list[dict[str, Any]]:
+    (primary,) = [one for one in found["outcomes"] if one["name"].endswith("work")]
+    made: list[dict[str, Any]] = primary["contrasts"]
+    return made
+
+
+def follow(guest: BootGuest) -> int:
+    """Wait until the trial is over, and cut the power in three of its boots; return how many there were."""
+    boots = cuts = 0
+    end = time.monotonic() + LIMIT_S
+    while time.monotonic() < end:
+        guest.wait_boot(900)
+        boots += 1
+        if cuts < CUTS and boots % 6 == 4:
+            cuts += 1
+            time.sleep(20)
+            guest.kill()
+            guest.start()
+            continue
+        over = guest.run("test -e /boot/grub/custom.cfg || echo over")
+        if over.out.strip() == "over":
+            guest.assert_running()
+            return boots
+    raise AssertionError("the trial has no end")
