@@ -123,7 +123,7 @@ class QemuGuest:
         kind = "raw" if root.suffix == ".img" else "qcow2"
         subprocess.run(("qemu-img", "create", "-q", "-f", "qcow2", "-b", root, "-F", kind, disk), check=True)
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = GuestPort()
+        self._port: GuestPort | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -156,14 +156,15 @@ class QemuGuest:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        self._process = None
-        self._port.close()
+        if self._port is not None:
+            self._port.close()
+        self._process = self._port = None
 
     def halt(self) -> None:
         """Shut it down as an administrator does."""
         assert self._process is not None
         self.send("systemctl --no-block poweroff")
-        self._port.wait_end(BOOT_LIMIT_S)
+        self._opened().wait_end(BOOT_LIMIT_S)
         self._process.wait(timeout=BOOT_LIMIT_S)
         self.kill()
 
@@ -182,16 +183,21 @@ class QemuGuest:
         It answers as soon as its file systems are mounted, whatever becomes of it later.
         """
         with self._explained("no new boot"):
-            return self._port.wait_boot(limit_s)
+            return self._opened().wait_boot(limit_s)
 
     def send(self, script: str) -> None:
         """Run a script as root, and do not wait for its answer."""
-        self._port.send(script)
+        self._opened().send(script)
 
     def run(self, script: str, limit_s: float = BOOT_LIMIT_S) -> Ran:
         """Run a script as root."""
         with self._explained(f"no answer to {script!r}"):
-            return self._port.answer(self._port.send(script), limit_s)
+            port = self._opened()
+            return port.answer(port.send(script), limit_s)
+
+    def _opened(self) -> GuestPort:
+        assert self._port is not None, "the guest is off"
+        return self._port
 
     @contextlib.contextmanager
     def _explained(self, what: str) -> Iterator[None]:
