@@ -228,8 +228,8 @@ class QemuGuest:
         # The guest's kernel touches little of it, so it may have more than there is here.
         memory = f"memory-backend-ram,id=memory,size={self._memory_mib}M,reserve=off"
         command += ["-m", f"{self._memory_mib}", "-object", memory]
-        # One thread for both CPUs: see tests/guests/system/kernels.py. With more room for its code QEMU is slower, above
-        # all after a reboot.
+        # One thread for both CPUs: see tests/guests/system/kernels.py. With more room for its code QEMU is slower,
+        # above all after a reboot.
         command += ["-cpu", "Nehalem", "-accel", "tcg,thread=single,tb-size=64", "-smp", "2"]
         command += ["-display", "none", "-serial", f"file:{self._folder}/console-{self._processes}"]
         command += ["-device", "virtio-serial-pci", "-chardev", f"socket,id=runner,fd={port}"]
