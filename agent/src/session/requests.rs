@@ -46,133 +46,41 @@ const BOTH: &[Role] = &[Role::Root, Role::User];
 const ROOT: &[Role] = &[Role::Root];
 const USER: &[Role] = &[Role::User];
 
+const fn request(
+    name: &'static str,
+    roles: &'static [Role],
+    handle: fn(&mut Context, Value) -> Result<Value>,
+) -> Request {
+    Request { name, roles, handle }
+}
+
 /// All requests that this agent answers.
 pub const REQUESTS: &[Request] = &[
-    Request {
-        name: "hello",
-        roles: BOTH,
-        handle: hello,
-    },
-    Request {
-        name: "facts",
-        roles: BOTH,
-        handle: facts,
-    },
-    Request {
-        name: "exec",
-        roles: USER,
-        handle: exec,
-    },
-    Request {
-        name: "load",
-        roles: BOTH,
-        handle: load,
-    },
-    Request {
-        name: "sample",
-        roles: BOTH,
-        handle: sample,
-    },
-    Request {
-        name: "watch",
-        roles: BOTH,
-        handle: watch,
-    },
-    Request {
-        name: "data",
-        roles: ROOT,
-        handle: data,
-    },
-    Request {
-        name: "grant",
-        roles: ROOT,
-        handle: grant,
-    },
-    Request {
-        name: "protect",
-        roles: ROOT,
-        handle: protect,
-    },
-    Request {
-        name: "read",
-        roles: BOTH,
-        handle: read,
-    },
-    Request {
-        name: "list",
-        roles: BOTH,
-        handle: list,
-    },
-    Request {
-        name: "plan",
-        roles: BOTH,
-        handle: plan,
-    },
-    Request {
-        name: "apply",
-        roles: ROOT,
-        handle: apply,
-    },
-    Request {
-        name: "confirm",
-        roles: ROOT,
-        handle: confirm,
-    },
-    Request {
-        name: "verify",
-        roles: BOTH,
-        handle: verify,
-    },
-    Request {
-        name: "revert",
-        roles: ROOT,
-        handle: revert,
-    },
-    Request {
-        name: "recover",
-        roles: ROOT,
-        handle: recover,
-    },
-    Request {
-        name: "status",
-        roles: BOTH,
-        handle: status,
-    },
-    Request {
-        name: "recovery",
-        roles: ROOT,
-        handle: recovery,
-    },
-    Request {
-        name: "forget",
-        roles: ROOT,
-        handle: forget,
-    },
-    Request {
-        name: "drop_caches",
-        roles: ROOT,
-        handle: drop_caches,
-    },
-    Request {
-        name: "kernel_log",
-        roles: BOTH,
-        handle: kernel_log,
-    },
-    Request {
-        name: "boot-arm",
-        roles: ROOT,
-        handle: boots::arm,
-    },
-    Request {
-        name: "boot-status",
-        roles: ROOT,
-        handle: boots::status,
-    },
-    Request {
-        name: "reboot",
-        roles: ROOT,
-        handle: boots::reboot,
-    },
+    request("hello", BOTH, hello),
+    request("facts", BOTH, facts),
+    request("exec", USER, exec),
+    request("load", BOTH, load),
+    request("sample", BOTH, sample),
+    request("watch", BOTH, watch),
+    request("data", ROOT, data),
+    request("grant", ROOT, grant),
+    request("protect", ROOT, protect),
+    request("read", BOTH, read),
+    request("list", BOTH, list),
+    request("plan", BOTH, plan),
+    request("apply", ROOT, apply),
+    request("confirm", ROOT, confirm),
+    request("verify", BOTH, verify),
+    request("revert", ROOT, revert),
+    request("recover", ROOT, recover),
+    request("status", BOTH, status),
+    request("recovery", ROOT, recovery),
+    request("forget", ROOT, forget),
+    request("drop_caches", ROOT, drop_caches),
+    request("kernel_log", BOTH, kernel_log),
+    request("boot-arm", ROOT, boots::arm),
+    request("boot-status", ROOT, boots::status),
+    request("reboot", ROOT, boots::reboot),
 ];
 
 /// Requests during which a signal may end the process at once: they change nothing, or they block

@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import sys
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ktrial.cli.shared import guest_trials
 from ktrial.cli.shared.guest_trials import InGuests
 from ktrial.cli.shared.manual_trials import begin_by_hand, next_visit
-from ktrial.cli.shared.trial_outcome import finish, kept_trial
+from ktrial.cli.shared.trial_outcome import finish, kept_trial, load_comparison
 from ktrial.cli.shared.trial_start import agree_to_blindness, look_at, prepare
 from ktrial.compare.files import write_file
 from ktrial.evidence.recheck_trial import trial_differences
 from ktrial.evidence.reparse import BROKEN, reparse
 from ktrial.judge.model.log import Extended, TrialEnd, protocol_in
-from ktrial.kit.errors import LimitPassed, Refused
+from ktrial.kit.errors import BadInput, KtrialError, LimitPassed, Refused
 from ktrial.reports.html import html_page
 from ktrial.trial.arms.boot_arms import boots_this_machine
 from ktrial.trial.arms.manual import is_by_hand
@@ -31,7 +32,6 @@ from ktrial.trial.run.progress import TrialProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from ktrial.cli.app import App
     from ktrial.cli.shared.boots import BootConsent
@@ -235,8 +235,32 @@ def write_report(found: Comparison, path: Path) -> None:
     write_file(path, html_page(found).encode())
 
 
-def recheck_trial(app: App, stored: StoredTrial) -> list[str]:
-    """Return every contradiction in a stored trial: in its log, its records and their raw output."""
+def report_trial(app: App, stored: StoredTrial, output: Path | None) -> None:
+    """Write the report of a trial to `output`, or to a file of its name."""
+    if stored.file.screen is not None:
+        raise BadInput(
+            f"{stored.trial} is part of a blame and has no report of its own",
+            hint="use `ktrial trial show`, or `ktrial blame … -o FILE` for a chart",
+        )
+    path = output or Path(f"{stored.trial}.html")
+    write_report(load_comparison(app, stored), path)
+    app.say(f"wrote {path}")
+
+
+def recheck_trial(app: App, stored: StoredTrial) -> None:
+    """Report every contradiction in a stored trial; raise KtrialError if there is one."""
+    found = _contradictions(app, stored)
+    for sentence in found:
+        app.say(sentence)
+    if found:
+        raise KtrialError(
+            f"{stored.trial} contradicts its own data", hint="do not trust its verdicts, or anything based on them"
+        )
+    app.say(f"{stored.trial} is consistent: the seed gives every order, and the runs give every verdict")
+
+
+def _contradictions(app: App, stored: StoredTrial) -> list[str]:
+    """Return what contradicts itself in a trial's log, its records and their raw output."""
     found = [f"{one.where}: {one.told}" for one in trial_differences(kept_trial(app, stored), app.store)]
     for run in reparse([stored.session], app.store, app.benchmarks):
         broken = [run.unread] if run.unread is not None and run.unread.startswith(BROKEN) else []

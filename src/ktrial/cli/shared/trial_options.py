@@ -11,6 +11,7 @@ import click
 from ktrial.cli.completion import measurable_names
 from ktrial.cli.options import (
     anyway_option,
+    boots_options,
     budget_option,
     dangerous_option,
     json_option,
@@ -26,12 +27,16 @@ from ktrial.cli.shared.command_steps import prepare_steps
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
+    from ktrial.cli.shared.boots import BootConsent
     from ktrial.trial.guests.recipe import KernelRecipe
     from ktrial.trial.protocol.file import TrialFile
 
 #: Option names that differ from their parameter names.
 _WORDS = {"fragments": "fragment", "settings": "set", "patches": "patch", "targets": "target"}
 
+_no_profile_option = click.option(
+    "--no-profile", is_flag=True, help="Do not measure noise first; plan from the first seven blocks."
+)
 measured_options = with_options(
     click.option(
         "--suite",
@@ -78,12 +83,14 @@ designed_options = with_options(
     click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]"),
     click.option("--time", "time_", metavar="TIME", help="Time limit of the trial."),
     seed_option(),
-    click.option("--no-profile", is_flag=True, help="Do not measure noise first; plan from the first seven blocks."),
+    _no_profile_option,
     anyway_option,
     click.option("--dry-run", is_flag=True, help="Print the protocol and check it here; measure nothing."),
     dangerous_option,
     json_option,
 )
+#: Of a trial whose protocol is in a file.
+file_options = with_options(_no_profile_option, anyway_option, dangerous_option, boots_options)
 
 
 def guest_shape(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,6 +109,14 @@ def recipe_of(options: Mapping[str, Any], *needing: str) -> KernelRecipe | None:
         return None
     fragments = common or (FRAGMENTS if config is None else ())
     return KernelRecipe(tree=tree, config=config or CONFIG, fragments=fragments, cc=cc)
+
+
+def boot_consent(options: Mapping[str, Any]) -> BootConsent:
+    """Return what `boots_options` and --anyway agree to."""
+    from ktrial.cli.shared.boots import BootConsent
+
+    names = {"yes": "yes", "security": "yes_security", "kernel": "yes_kernel", "anyway": "anyway"}
+    return BootConsent(**{field: options[name] for field, name in names.items()})
 
 
 def refuse_shape(options: Mapping[str, Any]) -> None:

@@ -4,21 +4,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import trial_names
-from ktrial.cli.options import (
-    anyway_option,
-    boots_options,
-    dangerous_option,
-    json_option,
-    output_option,
-    write_answer,
-)
+from ktrial.cli.options import dangerous_option, json_option, output_option, write_answer
 from ktrial.cli.shared.fail_on import fail_on_option
-from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.cli.shared.trial_options import boot_consent, file_options
 
 _LIMIT_BYTES = 1 << 20
 _NAME = "[TRIAL]"
@@ -31,29 +25,15 @@ def command() -> None:
 
 @command.command(short_help="Run the trial of a protocol file.")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("--no-profile", is_flag=True, help="Do not measure noise first; plan from the first seven blocks.")
-@anyway_option
-@dangerous_option
-@boots_options
+@file_options
 @fail_on_option
 @json_option
 @click.pass_obj
-def run(
-    app: App,
-    file: Path,
-    no_profile: bool,
-    anyway: bool,
-    yes_dangerous: bool,
-    yes: bool,
-    yes_security: tuple[str, ...],
-    yes_kernel: bool,
-    as_json: bool,
-) -> int:
+def run(app: App, file: Path, **options: Any) -> int:
     """Run the trial that the protocol FILE describes, up to its verdict (docs/trial.md).
 
     If its arms have kernel arguments or kernels, the machine reboots for each visit; --yes lets it.
     """
-    from ktrial.cli.shared.boots import BootConsent
     from ktrial.cli.shared.run_trial import run_file
     from ktrial.kit.files import read_file
     from ktrial.trial.protocol.read import parse_trial_file
@@ -62,11 +42,11 @@ def run(
     return run_file(
         app,
         trial,
-        allow_dangerous=yes_dangerous,
-        profile=not no_profile,
-        as_json=as_json,
-        anyway=anyway,
-        consent=BootConsent(yes=yes, security=yes_security, kernel=yes_kernel, anyway=anyway),
+        allow_dangerous=options["yes_dangerous"],
+        profile=not options["no_profile"],
+        as_json=options["as_json"],
+        anyway=options["anyway"],
+        consent=boot_consent(options),
     )
 
 
@@ -166,18 +146,9 @@ def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
 @click.pass_obj
 def report(app: App, name: str | None, output: Path | None) -> None:
     """Write a trial's report as a single self-contained HTML file."""
-    from ktrial.cli.shared.run_trial import write_report
-    from ktrial.cli.shared.trial_outcome import load_comparison
+    from ktrial.cli.shared.run_trial import report_trial
 
-    stored = app.trials.find(name)
-    if stored.file.screen is not None:
-        raise BadInput(
-            f"{stored.trial} is part of a blame and has no report of its own",
-            hint="use `ktrial trial show`, or `ktrial blame … -o FILE` for a chart",
-        )
-    path = output or Path(f"{stored.trial}.html")
-    write_report(load_comparison(app, stored), path)
-    app.say(f"wrote {path}")
+    report_trial(app, app.trials.find(name), output)
 
 
 @command.command(short_help="Recompute a trial's verdicts from its runs.")
@@ -187,13 +158,5 @@ def recheck(app: App, name: str | None) -> int:
     """Recompute every run order from the seed and every verdict from the runs. The exit status is 1 if one differs."""
     from ktrial.cli.shared.run_trial import recheck_trial
 
-    stored = app.trials.find(name)
-    found = recheck_trial(app, stored)
-    for sentence in found:
-        app.say(sentence)
-    if found:
-        raise KtrialError(
-            f"{stored.trial} contradicts its own data", hint="do not trust its verdicts, or anything based on them"
-        )
-    app.say(f"{stored.trial} is consistent: the seed gives every order, and the runs give every verdict")
+    recheck_trial(app, app.trials.find(name))
     return 0

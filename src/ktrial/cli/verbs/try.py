@@ -12,7 +12,7 @@ from ktrial.cli.completion import setting_words
 from ktrial.cli.options import boots_options, guard_option
 from ktrial.cli.shared.bench import TakesCommand, own_words
 from ktrial.cli.shared.fail_on import fail_on_option
-from ktrial.cli.shared.trial_options import designed_options, measured_options, protocol_file
+from ktrial.cli.shared.trial_options import boot_consent, designed_options, measured_options, protocol_file
 
 
 @click.command(cls=TakesCommand, short_help="Measure whether a setting or profile helps here.")
@@ -52,7 +52,6 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
     ktrial try --set vm.swappiness=10,60,100 --suite memory-pressure
     ktrial try thp:enabled=always --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
     """
-    from ktrial.cli.shared.boots import BootConsent
     from ktrial.cli.shared.run_trial import run_file, show_protocol
     from ktrial.trial.protocol.from_words import arms_of, default_suite, name_of, pairs
     from ktrial.trial.protocol.read import check_trial_file
@@ -73,14 +72,12 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
     if options["dry_run"]:
         show_protocol(app, file, allow_dangerous=dangerous)
         return 0
-    anyway: bool = options["anyway"]
-    consent = BootConsent(options["yes"], options["yes_security"], options["yes_kernel"], anyway)
     return run_file(
         app,
         file,
         allow_dangerous=dangerous,
         profile=profile,
         as_json=options["as_json"],
-        anyway=anyway,
-        consent=consent,
+        anyway=options["anyway"],
+        consent=boot_consent(options),
     )
