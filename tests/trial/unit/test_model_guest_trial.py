@@ -93,7 +93,6 @@ def test_every_visit_has_a_word_of_its_own_of_the_same_length() -> None:
 @pytest.mark.parametrize(
     "more, told",
     [
-        ({"guest": None}, "arm old: only a trial in guests can have `kernel`"),
         ({"arms": BUILT}, "nothing names its sources"),
         (
             {"guest": GuestFile(kernel=KernelRecipe(tree="linux", set={"A B": "y"}))},

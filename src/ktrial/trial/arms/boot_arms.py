@@ -14,7 +14,8 @@ import msgspec
 
 from ktrial.kit.errors import BadInput, Contradiction
 from ktrial.trial.protocol.file import ArmFile, TrialFile
-from ktrial.tuning.boots.command_line import MARK, parse_changes
+from ktrial.tuning.boots.command_line import MARK, WordChange, parse_changes
+from ktrial.tuning.boots.entry import REHEARSAL, TRIAL
 
 #: The benchmark that every trial over boots also makes, and its outcome.
 BOOT_TIME = "boot-time"
@@ -59,7 +60,10 @@ def check_boot_arms(trial: TrialFile) -> None:
                 f"arm {name}: a trial that boots this machine cannot have commands, services, builds or sched_ext",
                 hint="use boot, kernel, set and profile",
             )
-        other = entries.setdefault(entry_of(name), name)
+        if entry_of(name) in {REHEARSAL, TRIAL}:
+            raise BadInput(f"arm {name}: ktrial has a boot entry of this name itself", hint="rename the arm")
+        # A file system of the firmware does not tell upper and lower case apart.
+        other = entries.setdefault(entry_of(name).lower(), name)
         if other != name:
             raise BadInput(f"the boot entries of {other} and {name} would have the same name", hint="rename one arm")
 
@@ -82,8 +86,16 @@ def with_boot_signs(trial: TrialFile, releases: Mapping[str, str | None]) -> Tri
 def _recognised(name: str, arm: ArmFile, release: str | None) -> ArmFile:
     words = [f"{MARK}={entry_of(name)}"]
     for change in parse_changes(arm.boot) if arm.boot else ():
-        words.append(f"!{change.word.text}*" if change.removes else change.word.text)
+        words += _signs(change)
     expect: dict[str, str] = {_LINE: " ".join(words)}
     if release is not None:
         expect["kernel.release"] = release
     return msgspec.structs.replace(arm, manual=f"boot the entry {entry_of(name)}", expect=expect)
+
+
+def _signs(change: WordChange) -> tuple[str, ...]:
+    """Return what the command line holds after a change; a word without a value goes with every value."""
+    text = change.word.text
+    if not change.removes:
+        return (text,)
+    return (f"!{text}",) if change.word.value is not None else (f"!{text}", f"!{text}=*")
