@@ -64,6 +64,18 @@ def _starting(incomplete: str, names: Names, ctx: click.Context) -> list[str]:
         app.close()
 
 
+def _boot_words(app: App) -> Iterable[str]:
+    """Return kernel arguments, and the profiles that have some."""
+    from ktrial.tuning.knobs.profile import flatten
+
+    for knob in app.catalog.knobs.values():
+        if knob.kind == "boot":
+            yield knob.short_name if knob.value.type == "bool" else f"{knob.short_name}="
+    for name in app.catalog.profiles:
+        if any(str(setting.knob).startswith("boot:") for setting in flatten(name, app.catalog.profiles)):
+            yield name
+
+
 knob_names = _completer(lambda app: app.catalog.knobs)
 profile_names = _completer(lambda app: app.catalog.profiles)
 measurable_names = _completer(lambda app: (*app.suites, *app.benchmarks))
@@ -78,7 +90,7 @@ published_names = _completer_or_files(_trials)
 result_names = _completer_or_files(_labels_and_sessions)
 #: Profiles, and knobs followed by `=`.
 setting_words = _completer_or_files(lambda app: (*app.catalog.profiles, *(f"{knob}=" for knob in app.catalog.knobs)))
-
+boot_words = _completer(_boot_words)
 lasting_words = _completer_or_files(
     lambda app: (*app.catalog.profiles, *_trials(app), *(f"{knob}=" for knob in app.catalog.knobs))
 )

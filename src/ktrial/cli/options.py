@@ -114,10 +114,16 @@ security_option = click.option(
     help="Kernel argument to keep even though it weakens security. Repeatable.",
 )
 
+boot_security_option = click.option(
+    "--yes-security",
+    multiple=True,
+    metavar="WORD",
+    help="Kernel argument to boot with even though it weakens security. Repeatable.",
+)
 #: For trials that boot this machine.
 boots_options = with_options(
-    yes_option,
-    security_option,
+    click.option("-y", "--yes", is_flag=True, help="Let this machine reboot if the trial is over boots."),
+    boot_security_option,
     click.option("--yes-kernel", is_flag=True, help="Also boot a kernel that no package owns."),
 )
 anyway_option = click.option("--anyway", is_flag=True, help="Start even if the noise is too high to detect the effect.")

@@ -30,6 +30,9 @@ def completed(*words: str) -> list[str]:
         (("try", "vm.swappiness=1", "--suite", "margin"), ["margine"]),
         (("suggest", "--goal", "gam"), ["gaming"]),
         (("tune", "laten"), ["latency"]),
+        (("boot", "try", "nohz_f"), ["nohz_full="]),
+        (("boot", "try", "-quiet", "thread"), ["threadirqs"]),
+        (("boot", "try", "micro-stutter-n"), []),
     ],
 )
 def test_names_are_completed(words: tuple[str, ...], found: list[str]) -> None:
@@ -42,6 +45,10 @@ def test_a_users_own_profile_is_completed(tmp_path: Path) -> None:
         'name = "mine-own"\nsummary = "Mine."\n[[setting]]\nknob = "vm.swappiness"\nvalue = 10\nwhy = "I like it."\n'
     )
     assert completed("--catalog", str(tmp_path), "plan", "mine-o") == ["mine-own"]
+    assert completed("--catalog", str(tmp_path), "boot", "try", "mine-o") == []
+    with (tmp_path / "profiles" / "mine.toml").open("a") as file:
+        file.write('[[setting]]\nknob = "boot:threadirqs"\nvalue = "on"\nwhy = "I like it."\n')
+    assert completed("--catalog", str(tmp_path), "boot", "try", "mine-o") == ["mine-own"]
 
 
 def test_an_unreadable_catalog_completes_nothing(tmp_path: Path) -> None:

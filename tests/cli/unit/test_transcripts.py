@@ -15,12 +15,15 @@ from pathlib import Path
 import pytest
 
 from ktrial.cli import verbs
+from tests.support.boot_machine import boot_with_grub
 from tests.support.tree import FakeRoot
 
 TRANSCRIPTS = Path(__file__).parents[2] / "golden" / "transcripts"
 #: Folders that commands and answers name so.
 PLACES = {"RESULTS": Path(__file__).parents[3] / "examples" / "results", "GOLDEN": TRANSCRIPTS.parent}
 PROMPT = "$ ktrial "
+#: Sessions on a machine that has more than the others.
+MACHINES = {"boot": boot_with_grub}
 #: A session is named by the moment of its import.
 NAMED_NOW = re.compile(r"\b20\d{6}T\d{6}Z-[0-9a-f]{6}\b")
 
@@ -46,6 +49,7 @@ def session(root: FakeRoot, commands: list[str]) -> str:
 def test_a_session_is_as_it_was_written_down(path: Path, root: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(root.folder)
+    MACHINES.get(path.stem, lambda machine: machine)(root)
     text = path.read_text(encoding="utf-8")
     commands = [line.removeprefix(PROMPT) for line in text.splitlines() if line.startswith(PROMPT)]
     told = session(root, commands)

@@ -82,7 +82,7 @@ def test_grub_boots_with_the_kept_words_and_its_menu_is_restored_byte_for_byte(t
     line = "root=/dev/sda1 ro "
     assert f"1: {line} transparent_hugepage=always threadirqs quiet" in said
     assert "0 of 2 kept settings are live." in said
-    assert "cannot keep mitigations=off: it weakens the protection" in said
+    assert "cannot use mitigations=off: it weakens the protection" in said
     assert "next: if you accept that, add --yes-security mitigations\nstatus 4" in said
     assert f"2: {line} transparent_hugepage=always threadirqs quiet" in said
     assert f"3: {line} transparent_hugepage=always threadirqs mitigations=off quiet" in said

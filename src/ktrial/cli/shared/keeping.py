@@ -169,7 +169,7 @@ def confirm_guarded(guarded: Sequence[Guarded], confirmed: Collection[str], *, m
     if left and not may_ask:
         words = " ".join(f"--yes-security {one.name}" for one in left)
         raise Refused(
-            f"cannot keep {left[0].word}: it weakens the protection of this machine: {left[0].price}",
+            f"cannot use {left[0].word}: it weakens the protection of this machine: {left[0].price}",
             hint=f"if you accept that, add {words}",
         )
     for one in left:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.completion import setting_words
-from ktrial.cli.options import LOADERS, json_option, security_option, yes_option
+from ktrial.cli.completion import boot_words
+from ktrial.cli.options import LOADERS, boot_security_option, json_option, security_option, yes_option
 
 
 @click.group(short_help="Try kernel arguments or a kernel for one boot.")
@@ -15,8 +15,19 @@ def command() -> None:
     """Try kernel arguments or another kernel for one boot, and come back by itself if that fails."""
 
 
-@command.command("try", short_help="Boot once with other kernel arguments or another kernel.")
-@click.argument("words", shell_complete=setting_words, nargs=-1, required=True, metavar="WORD|PROFILE|KERNEL…")
+class TakesRemovals(click.Command):
+    """A click command whose arguments may be words like `-quiet`, which click would read as options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put words that begin with one `-` behind `--`."""
+        end = args.index("--") if "--" in args else len(args)
+        removals = [word for word in args[:end] if len(word) > 2 and word[0] == "-" != word[1]]
+        others = [word for word in args[:end] if word not in removals]
+        return super().parse_args(ctx, [*others, "--", *removals, *args[end + 1 :]])
+
+
+@command.command("try", cls=TakesRemovals, short_help="Boot once with other kernel arguments or another kernel.")
+@click.argument("words", shell_complete=boot_words, nargs=-1, required=True, metavar="WORD|PROFILE|KERNEL…")
 @click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are two.")
 @click.option(
     "--limit",
@@ -28,8 +39,8 @@ def command() -> None:
 @click.option("--no-reboot", is_flag=True, help="Only arm the entry; the next boot takes it.")
 @click.option("--anyway", is_flag=True, help="Also on battery, with others logged in, or with a disk that asks.")
 @click.option("--yes-kernel", is_flag=True, help="Also boot a kernel that no package owns.")
-@yes_option
-@security_option
+@click.option("-y", "--yes", is_flag=True, help="Write the entry and reboot; without it, only show what would happen.")
+@boot_security_option
 @json_option
 @click.pass_obj
 def try_(

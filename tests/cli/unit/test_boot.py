@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial boot` on folders that stand for machines: what is shown, what is written, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.boot_machine import ENTRIES, ENVIRONMENT, boot_with_grub
+from tests.support.tree import FakeRoot
+from tests.tuning.unit.test_boot_obstacles import bzimage
+
+OTHER = "6.1.0-12-amd64"
+SD_BOOT = "/boot/efi/EFI/systemd/systemd-bootx64.efi"
+
+
+@pytest.fixture
+def machine(root: FakeRoot) -> FakeRoot:
+    return boot_with_grub(root)
+
+
+def files(machine: FakeRoot) -> dict[str, str]:
+    """Return the digests of all files but the agent's own."""
+    places = sorted(path for path in machine.folder.rglob("*") if path.is_file())
+    return {
+        name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in places
+        if not (name := str(path.relative_to(machine.folder))).startswith("var/lib/ktrial/")
+    }
+
+
+def test_without_yes_it_says_how_the_machine_comes_back_and_writes_nothing(machine: FakeRoot) -> None:
+    before = files(machine)
+    done = machine.run("boot", "try", "nohz_full=2-9", "-quiet")
+    assert done.status == 0, done.err
+    said = " ".join(done.out.split())
+    for part in ("adds nohz_full=2-9", "removes quiet", "reboots the machine after 10 s", "rehearsal first: one boot"):
+        assert part in said
+    assert "nothing was written; add --yes to boot it" in done.err
+    assert files(machine) == before
+    assert not (machine.folder / "var/lib/ktrial").exists()
+
+
+def custom(machine: FakeRoot) -> None:
+    machine.write(ENTRIES, "menuentry mine { linux /mine }\n")
+
+
+def no_loader(machine: FakeRoot) -> None:
+    (machine.folder / "boot/grub/grub.cfg").unlink()
+
+
+def two_loaders(machine: FakeRoot) -> None:
+    machine.write(SD_BOOT, "")
+
+
+def other_loader(machine: FakeRoot) -> None:
+    no_loader(machine)
+    machine.write("/boot/limine.conf", "")
+
+
+def damaged_environment(machine: FakeRoot) -> None:
+    machine.write("/boot/grub/grubenv", ENVIRONMENT[:-1])
+
+
+def on_lvm(machine: FakeRoot) -> None:
+    machine.write("/proc/self/mountinfo", "1 0 254:0 / / rw - btrfs /dev/sda2 rw\n")
+
+
+def trial_boot(machine: FakeRoot) -> None:
+    machine.write("/proc/cmdline", machine.read("/proc/cmdline").strip() + " ktrial.boot=ktrial-trial\n")
+
+
+def busy(machine: FakeRoot) -> None:
+    machine.write("/run/systemd/sessions/1", "USER=ann\nREMOTE=1\nSTATE=active\n")
+
+
+@pytest.mark.parametrize(
+    "change, words, status, message, step",
+    [
+        (custom, ["threadirqs"], 4, "/boot/grub/custom.cfg is not ktrial's", "40_custom"),
+        (no_loader, ["threadirqs"], 4, "cannot prepare a boot: no boot loader was found", "ktrial trial next"),
+        (two_loaders, ["threadirqs"], 4, "the firmware does not say which of them boots", "--loader grub"),
+        (other_loader, ["threadirqs"], 4, "ktrial knows no one-shot entry for limine", "ktrial trial next"),
+        (damaged_environment, ["threadirqs"], 4, "grubenv is damaged", "grub-editenv"),
+        (on_lvm, ["threadirqs"], 4, "is on btrfs, which it only reads", "ext4"),
+        (trial_boot, ["threadirqs"], 4, "this is a trial boot itself", "ktrial boot keep"),
+        (busy, ["threadirqs"], 4, "would lose their work: ann", "--anyway"),
+        (boot_with_grub, ["nohz_full='2'"], 2, "is not a word for the kernel command line", "NAME=VALUE"),
+        (boot_with_grub, ["ro"], 2, "ro is on the kernel command line already", "leave it out"),
+        (boot_with_grub, ["-rhgb"], 2, "unknown word of the kernel command line: 'rhgb'", "/proc/cmdline"),
+        (boot_with_grub, ["ktrial.boot=x"], 2, "cannot set ktrial.boot", ""),
+        (boot_with_grub, [OTHER, "/boot/vmlinuz-7.0"], 2, "two kernels", "name one"),
+        (boot_with_grub, ["/boot/none"], 2, "unknown kernel: '/boot/none'", "install it"),
+    ],
+)
+def test_what_cannot_be_tried_is_named_with_the_next_step(
+    machine: FakeRoot, change: Callable[[FakeRoot], Any], words: list[str], status: int, message: str, step: str
+) -> None:
+    change(machine)
+    before = files(machine)
+    done = machine.run("boot", "try", *words, "--yes")
+    assert done.status == status, done.err
+    assert message in done.err
+    assert step in done.err.partition("next: ")[2]
+    assert files(machine) == before
+
+
+def test_two_loaders_are_told_apart_by_name(machine: FakeRoot) -> None:
+    two_loaders(machine)
+    assert machine.run("boot", "try", "threadirqs", "--loader", "grub").status == 0
+
+
+def test_what_anyway_overrules_is_shown(machine: FakeRoot) -> None:
+    busy(machine)
+    done = machine.run("boot", "try", "threadirqs", "--anyway")
+    assert done.status == 0, done.err
+    assert "accepted    others are logged in" in done.out
+
+
+def test_a_kernel_needs_to_be_packaged_or_confirmed(machine: FakeRoot) -> None:
+    (machine.folder / f"boot/vmlinuz-{OTHER}").write_bytes(bzimage(OTHER.encode()))
+    machine.write(f"/lib/modules/{OTHER}/modules.dep", "")
+    done = machine.run("boot", "try", OTHER)
+    assert (done.status, "--yes-kernel" in done.err) == (4, True)
+    shown = machine.run("boot", "try", OTHER, "--yes-kernel")
+    assert shown.status == 0, shown.err
+    assert f"kernel      /boot/vmlinuz-{OTHER}" in shown.out
+
+
+@pytest.mark.parametrize("word", ["mitigations=off", "nokaslr"])
+def test_yes_alone_does_not_weaken_the_machine(machine: FakeRoot, word: str) -> None:
+    before = files(machine)
+    done = machine.run("boot", "try", word, "--yes")
+    assert (done.status, f"cannot use {word}: it weakens" in done.err) == (4, True), done.err
+    assert files(machine) == before
+
+
+def test_a_folder_that_stands_for_a_machine_never_reboots_the_real_one(machine: FakeRoot) -> None:
+    done = machine.run("boot", "try", "threadirqs", "--yes")
+    assert done.status == 1
+    assert "cannot run systemctl: it would change the running machine" in done.err
+    assert machine.run("boot", "undo").status == 0
+
+
+def test_what_was_prepared_is_undone_byte_for_byte(machine: FakeRoot) -> None:
+    before = files(machine)
+    done = machine.run("boot", "try", "threadirqs", "--yes", "--no-reboot")
+    assert (done.status, "armed: the next boot takes it" in done.err) == (0, True), done.err
+    entries = machine.read(ENTRIES)
+    assert "panic=5 init=/nonexistent rdinit=/nonexistent ktrial.boot=ktrial-rehearsal\n" in entries
+    assert " threadirqs panic=10 oops=panic " in entries
+    assert "next_entry=ktrial-rehearsal\n" in machine.read("/boot/grub/grubenv")
+    shown = machine.run("boot", "status", "--json").json
+    assert (shown["armed"], shown["running"], shown["loader"]) == ("ktrial-rehearsal", None, "grub")
+    assert [one["event"] for one in shown["events"]] == ["armed"]
+    assert "The next boot is the rehearsal" in machine.run("boot", "status").out
+    again = machine.run("boot", "try", "skew_tick=1", "--yes")
+    assert (again.status, "another one is prepared (transaction 1)" in again.err) == (4, True)
+    kept = machine.run("boot", "keep", "--yes")
+    assert (kept.status, "it was not found healthy" in kept.err) == (4, True)
+    undone = machine.run("boot", "undo", "--json")
+    assert [one["state"] for one in undone.json["transactions"]] == ["reverted"]
+    assert files(machine) == before
+    assert machine.run("boot", "undo").out == "No boot is prepared.\n"
+
+
+def test_with_a_rehearsal_the_attempt_itself_is_armed(machine: FakeRoot) -> None:
+    event = {"event": "rehearsed", "entry": "ktrial-rehearsal", "boot_id": "a", "at": 1, "loader": "grub"}
+    assert machine.run("boot", "try", "threadirqs", "--yes", "--no-reboot").status == 0
+    assert machine.run("boot", "undo").status == 0
+    with (machine.folder / "var/lib/ktrial/boots.jsonl").open("a") as record:
+        record.write(json.dumps(event) + "\n")
+    shown = machine.run("boot", "try", "threadirqs")
+    assert "rehearsal   done on 1970-01-01 with grub" in shown.out
+    assert machine.run("boot", "try", "threadirqs", "--yes", "--no-reboot").status == 0
+    assert "ktrial-rehearsal" not in machine.read(ENTRIES)
+    assert "next_entry=ktrial-trial\n" in machine.read("/boot/grub/grubenv")
+
+
+def test_a_profile_counts_with_its_kernel_arguments(machine: FakeRoot, tmp_path: Path) -> None:
+    (tmp_path / "own" / "profiles").mkdir(parents=True)
+    settings = [("boot:threadirqs", '"on"'), ("boot:preempt", '"full"'), ("vm.swappiness", "10")]
+    text = "".join(f'[[setting]]\nknob = "{knob}"\nvalue = {value}\nwhy = "I like it."\n' for knob, value in settings)
+    (tmp_path / "own" / "profiles" / "mine.toml").write_text(f'name = "mine"\nsummary = "Mine."\n{text}')
+    done = machine.run("--catalog", str(tmp_path / "own"), "boot", "try", "mine", "--json")
+    assert done.status == 0, done.err
+    entries = done.json["plan"]["steps"][-1]["holds"]["grub-entries"]
+    assert entries[-1]["words"] == [{"name": "threadirqs"}, {"name": "preempt", "value": "full"}]
+    refused = machine.run("boot", "try", "micro-stutter")
+    assert (refused.status, "has no kernel arguments" in refused.err) == (2, True)
