@@ -26,7 +26,8 @@ _REACH = re.compile(
     r"|mdraid[a-z0-9_]+|(?:gz|xz|lzop|zstd)io?"
 )
 _HOW_TO_ADD = "add an entry for it first: `kernel-install add` or `grub-mkconfig`"
-_TITLE = re.compile(r"[^A-Za-z0-9 _.,:/+=@-]")
+#: What the agent takes in a title.
+_TITLE = re.compile(r"[^A-Za-z0-9 _.,:=+-]")
 _TITLE_CHARACTERS = 60
 
 
