@@ -193,3 +193,37 @@ def test_a_profile_counts_with_its_kernel_arguments(machine: FakeRoot, tmp_path:
     assert entries[-1]["words"] == [{"name": "threadirqs"}, {"name": "preempt", "value": "full"}]
     refused = machine.run("boot", "try", "micro-stutter")
     assert (refused.status, "has no kernel arguments" in refused.err) == (2, True)
+
+
+PROTOCOL = """
+name = "t"
+suite = "wakeups-busy"
+[arms.control]
+[arms.full]
+boot = ["preempt=full", "-quiet"]
+[arms.lts]
+kernel = "6.99"
+"""
+
+
+def test_a_trial_over_boots_shows_its_entries_and_starts_nothing_without_yes(machine: FakeRoot) -> None:
+    before = files(machine)
+    done = machine.run("try", "boot:preempt=none,full", "vm.swappiness=10", "--suite", "wakeups-busy")
+    assert done.status == 0, done.err
+    said = " ".join(done.out.split())
+    for part in ("control as booted now", "preempt-none preempt=none", "first one boot that fails on purpose"):
+        assert part in said
+    assert "nothing was started; add --yes" in done.err
+    assert files(machine) == before
+    assert machine.run("trial", "list", "--json").json["trials"] == []
+
+
+def test_yes_alone_does_not_weaken_the_machine_in_a_trial(machine: FakeRoot) -> None:
+    done = machine.run("try", "boot:nokaslr=on", "--suite", "wakeups-busy", "--yes")
+    assert (done.status, "cannot use nokaslr: it weakens" in done.err) == (4, True), done.err
+
+
+def test_a_kernel_of_an_arm_must_be_installed(machine: FakeRoot, tmp_path: Path) -> None:
+    (tmp_path / "t.toml").write_text(PROTOCOL)
+    done = machine.run("trial", "run", str(tmp_path / "t.toml"), "--yes")
+    assert (done.status, "unknown kernel: '6.99'" in done.err) == (2, True), done.err
