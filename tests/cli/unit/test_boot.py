@@ -67,7 +67,7 @@ def damaged_environment(machine: FakeRoot) -> None:
     machine.write("/boot/grub/grubenv", ENVIRONMENT[:-1])
 
 
-def on_lvm(machine: FakeRoot) -> None:
+def on_btrfs(machine: FakeRoot) -> None:
     machine.write("/proc/self/mountinfo", "1 0 254:0 / / rw - btrfs /dev/sda2 rw\n")
 
 
@@ -87,7 +87,7 @@ def busy(machine: FakeRoot) -> None:
         (two_loaders, ["threadirqs"], 4, "the firmware does not say which of them boots", "--loader grub"),
         (other_loader, ["threadirqs"], 4, "ktrial knows no one-shot entry for limine", "ktrial trial next"),
         (damaged_environment, ["threadirqs"], 4, "grubenv is damaged", "grub-editenv"),
-        (on_lvm, ["threadirqs"], 4, "is on btrfs, which it only reads", "ext4"),
+        (on_btrfs, ["threadirqs"], 4, "is on btrfs, which it only reads", "ext4"),
         (trial_boot, ["threadirqs"], 4, "this is a trial boot itself", "ktrial boot keep"),
         (busy, ["threadirqs"], 4, "would lose their work: ann", "--anyway"),
         (boot_with_grub, ["nohz_full='2'"], 2, "is not a word for the kernel command line", "NAME=VALUE"),

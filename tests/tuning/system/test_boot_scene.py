@@ -10,6 +10,7 @@ from ktrial.tuning.boots.command_line import parse_changes
 from ktrial.tuning.boots.entry import find_kernel, plan_boot
 from ktrial.tuning.boots.gather import FACTS, gather_kernel, gather_scene
 from ktrial.tuning.boots.refusals import find_obstacles, other_kernel_obstacles
+from tests.support.boot_machine import boot_with_grub
 from tests.support.tree import FakeRoot
 from tests.tuning.unit.test_boot_entry import debian
 
@@ -18,16 +19,7 @@ OTHER = "6.1.0-12-amd64"
 
 def test_a_debian_machine(root: FakeRoot) -> None:
     grounds = debian()
-    for path in grounds.files:
-        root.write(path, "text")
-    root.write("/proc/cmdline", grounds.command_line)
-    root.write("/proc/self/mounts", "/dev/sda2 / ext4 rw 0 0\n")
-    root.write("/proc/self/mountinfo", "1 0 8:2 / / rw - ext4 /dev/sda2 rw\n")
-    root.write("/proc/sys/kernel/osrelease", f"{grounds.release}\n")
-    root.write("/proc/sys/kernel/arch", "x86_64\n")
-    root.write("/boot/grub/grub.cfg", grounds.grub_text)
-    root.write("/boot/grub/grubenv", "# GRUB Environment Block\n".ljust(1024, "#"))
-    root.write("/sys/class/watchdog/watchdog0/identity", "iTCO_wdt\n")
+    boot_with_grub(root)
     root.write("/run/systemd/sessions/1", "USER=ann\nREMOTE=1\nSTATE=active\n")
     root.write(f"/lib/modules/{OTHER}/modules.dep", "kernel/fs/ext4/ext4.ko:\n")
     root.write("/var/lib/dkms/nvidia/1/6.1.0-13-amd64/x86_64/module/nvidia.ko", "")

@@ -29,7 +29,7 @@ def command() -> None:
 @fail_on_option
 @json_option
 @click.pass_obj
-def run(app: App, file: Path, **options: Any) -> int:
+def run(app: App, /, file: Path, **options: Any) -> int:
     """Run the trial that the protocol FILE describes, up to its verdict (docs/trial.md).
 
     If its arms have kernel arguments or kernels, the machine reboots for each visit; --yes lets it.
