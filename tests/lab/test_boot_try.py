@@ -43,7 +43,8 @@ def events(guest: BootGuest) -> list[str]:
 
 
 def wait_for(guest: BootGuest, event: str) -> None:
-    succeed(guest, f"for second in $(seq 300); do grep -q '\"{event}\"' /var/lib/ktrial/boots.jsonl && exit 0; sleep 1; done; exit 1")
+    look = f"grep -q '\"{event}\"' /var/lib/ktrial/boots.jsonl"
+    succeed(guest, f"for second in $(seq 300); do {look} && exit 0; sleep 1; done; exit 1")
 
 
 def test_a_good_change_is_rehearsed_tried_and_undone(guest: BootGuest) -> None:

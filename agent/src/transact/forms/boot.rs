@@ -21,8 +21,9 @@ pub const WORD: &str = "ktrial.boot";
 /// The variable of GRUB that shows that it started the entry.
 pub const STARTED: &str = "ktrial_boot";
 
-/// What brings a machine back that panics, oopses or gets stuck.
-const NETS: &str = "panic=10 oops=panic softlockup_panic=1 hung_task_panic=1";
+/// What brings a machine back that panics, oopses or gets stuck; dracut would wait in a shell.
+const NETS: &str =
+    "panic=10 oops=panic softlockup_panic=1 hung_task_panic=1 rd.shell=0 rd.emergency=reboot";
 /// initramfs-tools passes over an `init=` that is not there, so it must not start either.
 const FAILS: &str = "panic=5 init=/nonexistent rdinit=/nonexistent";
 

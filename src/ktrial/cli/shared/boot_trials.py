@@ -5,35 +5,38 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ktrial.cli.options import is_terminal
 from ktrial.cli.shared.boots import (
     Attempt,
     BootConsent,
     BootMaker,
-    arm,
     prepare_boots,
     read_status,
+    refuse_forbidden,
     refuse_second,
     remove_boots,
+    start_boot,
     version_of,
 )
 from ktrial.cli.shared.drift_timer import program
 from ktrial.cli.shared.keeping import confirm_guarded
 from ktrial.cli.shared.manual_trials import next_visit, start_by_hand
 from ktrial.judge.model.log import protocol_in
-from ktrial.kit.errors import BadInput, Refused, UnknownName
+from ktrial.kit.errors import BadInput, KtrialError, Refused, UnknownName
 from ktrial.kit.tables import columns, labelled, paragraph
+from ktrial.kit.units import show_seconds
 from ktrial.trial.arms.boot_arms import boots_this_machine, entry_of, with_boot_signs
-from ktrial.trial.run.manual_visits import due_of
+from ktrial.trial.protocol.file import BUDGETS
+from ktrial.trial.run.manual_visits import BOOT_S, due_of
 from ktrial.tuning.boots.boot_status import BootStatus, rehearsal_of
 from ktrial.tuning.boots.command_line import find_guarded_words, parse_changes
 from ktrial.tuning.boots.entry import REHEARSAL, BootPlan, find_kernel
 from ktrial.tuning.boots.wire import ResumedTrial, wire_boots
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ktrial.agent.session import AgentSession
     from ktrial.cli.app import App
@@ -60,26 +63,28 @@ def begin_in_boots(app: App, file: TrialFile, *, consent: BootConsent, allow_dan
     rehearsal = rehearsal_of(now, version_of(session, maker.rehearsal().path))
     guarded = [one for plan in plans.values() for one in find_guarded_words(plan.line, app.catalog.knobs)]
     if not as_json:
-        sys.stdout.write(_plans_text(plans, is_rehearsed=rehearsal is not None, width=columns()))
+        sys.stdout.write(_plans_text(file, plans, is_rehearsed=rehearsal is not None, width=columns()))
     if not consent.yes:
         app.say("nothing was started; add --yes to let this machine reboot for the trial")
         return 0
     confirm_guarded(guarded, consent.security, may_ask=not as_json and is_terminal())
+    entries = [*([] if rehearsal is not None else [maker.rehearsal()]), *plans.values()]
+    confirmed = [one.name for one in guarded]
+    refuse_forbidden(session, _wired(file.name, entries, confirmed))
     stored, due = start_by_hand(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
-    wired = wire_boots(
-        f"trial {stored.trial}",
-        [*([] if rehearsal is not None else [maker.rehearsal()]), *plans.values()],
-        limit_s=_LIMIT_S,
-        confirmed=[one.name for one in guarded],
-        trial=ResumedTrial(program=program(), user=os.getuid(), name=stored.trial),
-    )
+    wired = _wired(stored.trial, entries, confirmed)
     if prepare_boots(session, wired, as_json=as_json) is None:
         return 1
     first = entry_of(due.place)
-    arm(session, first if rehearsal is not None else REHEARSAL, then=None if rehearsal is not None else first)
-    app.say(f"started {stored.trial}; the machine reboots now, and `ktrial trial show` shows how far it is")
-    session.request("reboot")
+    app.say(f"started {stored.trial}; `ktrial trial show` shows how far it is, `ktrial trial stop` stops it")
+    entry, then = (first, None) if rehearsal is not None else (REHEARSAL, first)
+    start_boot(app, session, entry, then, reboots=True)
     return 0
+
+
+def _wired(name: str, entries: Sequence[BootPlan], confirmed: Sequence[str]) -> dict[str, Any]:
+    trial = ResumedTrial(program=program(), user=os.getuid(), name=name)
+    return wire_boots(f"trial {name}", entries, limit_s=_LIMIT_S, confirmed=confirmed, trial=trial)
 
 
 def _plan(maker: BootMaker, file: TrialFile, name: str) -> BootPlan:
@@ -92,7 +97,7 @@ def _plan(maker: BootMaker, file: TrialFile, name: str) -> BootPlan:
     return maker.plan(Attempt(changes, kernel), entry_of(name))
 
 
-def _plans_text(plans: Mapping[str, BootPlan], *, is_rehearsed: bool, width: int) -> str:
+def _plans_text(file: TrialFile, plans: Mapping[str, BootPlan], *, is_rehearsed: bool, width: int) -> str:
     lines = [
         paragraph(
             "This machine boots once for each visit, by itself: the boot loader gets an entry for each arm, and starts"
@@ -105,11 +110,20 @@ def _plans_text(plans: Mapping[str, BootPlan], *, is_rehearsed: bool, width: int
         words = [word.text for word in plan.line.words] + [f"-{word}" for word in plan.removed]
         kernel = [plan.entry.file] if plan.is_other_kernel else []
         lines.append(labelled(name, " ".join([*kernel, *words]) or "as booted now", width=width))
+    lines.append(labelled("boots", _boots_text(file), width=width))
     if not is_rehearsed:
         lines.append(
             labelled("first", "one boot that fails on purpose, to see that the machine comes back", width=width)
         )
     return "\n".join(lines) + "\n"
+
+
+def _boots_text(file: TrialFile) -> str:
+    design = file.design
+    blocks = design.cap or (BUDGETS[design.budget] if isinstance(design.budget, str) else design.budget)
+    each_s = BOOT_S + UPTIME_S
+    count = blocks * len(file.arms)
+    return f"at most {count}, about {show_seconds(count * each_s)} if each takes {show_seconds(each_s)} and the run"
 
 
 def continue_in_boots(app: App, name: str) -> int:
@@ -126,20 +140,21 @@ def continue_in_boots(app: App, name: str) -> int:
         _wait_for_quiet(app)
         try:
             next_visit(app, stored.trial, done=None, dry_run=False, allow_dangerous=True, as_json=False)
-        finally:
-            due = _due(app, stored)
-            if due is None:
-                _end(app, session, now)
-        if due is None:
-            return 0
+        except KtrialError:
+            # Nobody is here to mend it: the machine goes back, and the error is the last line of the service.
+            _end(app, session, now)
+            raise
+        due = _due(app, stored)
     if due is None:
         return _end(app, session, now)
     failures = failures_of(now, entry_of(due.place))
     if failures > MOST_FAILURES:
         app.say(f"{stored.trial} ends: {failures} boots of {due.place} in a row failed; `ktrial boot status` says why")
         return _end(app, session, now)
-    arm(session, entry_of(due.place))
-    session.request("reboot")
+    if now.running is None:
+        # Somebody may want to log in and stop it.
+        _wait_for_quiet(app)
+    start_boot(app, session, entry_of(due.place), None, reboots=True)
     return 0
 
 

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktrial.cli.options import is_terminal, write_json
 from ktrial.cli.shared.keeping import confirm_guarded
-from ktrial.kit.errors import BadInput, Refused
+from ktrial.kit.errors import AgentError, BadInput, Refused
 from ktrial.kit.tables import columns
-from ktrial.machine.transactions import revert, status
+from ktrial.machine.transactions import checked, revert, status
 from ktrial.tuning.boots.boot_status import BootStatus, decode_boot_status, rehearsal_of
 from ktrial.tuning.boots.boot_text import TrialTerms, plan_text, status_text
 from ktrial.tuning.boots.command_line import WordChange, find_guarded_words, parse_changes
@@ -20,7 +20,9 @@ from ktrial.tuning.boots.gather import gather_kernel, gather_scene
 from ktrial.tuning.boots.refusals import find_obstacles, other_kernel_obstacles, refuse
 from ktrial.tuning.boots.scene import ANYWAY, YES_KERNEL, BootScene, Obstacle
 from ktrial.tuning.boots.wire import wire_boots
+from ktrial.tuning.exports.model import LastingSetting, boot_word
 from ktrial.tuning.knobs.profile import flatten
+from ktrial.tuning.knobs.value import kernel_text
 from ktrial.tuning.plans.confirm import apply_whole
 from ktrial.tuning.plans.transaction_text import apply_text, revert_text
 
@@ -34,6 +36,8 @@ _WATCHDOG_S = 60
 _BOOT = "boot:"
 #: In the sources of the transaction: whether ktrial also installed the agent that judges the boots.
 _INSTALLED = "installed_agent"
+#: There too: what else than new words the attempt is about.
+_TRIED = "boot"
 
 
 class BootConsent(NamedTuple):
@@ -116,9 +120,12 @@ def _words_of_profile(app: App, name: str) -> list[str]:
     for setting in settings:
         if str(setting.knob).startswith(_BOOT):
             bare = str(setting.knob).removeprefix(_BOOT)
-            found.append(bare if setting.value in {True, "on", ""} else f"{bare}={setting.value}")
+            knob = app.catalog.knobs[str(setting.knob)]
+            word = boot_word(LastingSetting(knob=knob, text=kernel_text(knob, setting.value)))
+            found.append(f"-{bare}" if word is None else word)
     if not found:
-        raise BadInput(f"the profile {name} has no kernel arguments", hint=f"`ktrial apply {name}` needs no boot")
+        hint = f"`ktrial apply {name}` needs no boot; the kernel argument of that name is boot:{name}"
+        raise BadInput(f"the profile {name} has no kernel arguments", hint=hint)
     return found
 
 
@@ -144,9 +151,12 @@ def try_boot(
     terms = TrialTerms(limit_s=limit_s, watchdog=maker.scene.watchdog, watchdog_s=maker.watchdog_s, rehearsal=rehearsal)
     guarded = find_guarded_words(plan.line, app.catalog.knobs)
     title = f"boot try {' '.join(words)}"
-    wired = wire_boots(title, plans, limit_s=limit_s, confirmed=[one.name for one in guarded])
+    other = plan.entry.file if plan.is_other_kernel else None
+    sources = {_TRIED: {"removed": list(plan.removed), "kernel": other}}
+    wired = wire_boots(title, plans, limit_s=limit_s, confirmed=[one.name for one in guarded], sources=sources)
     if not as_json:
         sys.stdout.write(plan_text(plan, terms, maker.obstacles, width=columns()))
+    refuse_forbidden(session, wired)
     if not consent.yes:
         if as_json:
             write_json({"schema": "ktrial.boot/1", "plan": wired, "transaction": None})
@@ -156,15 +166,32 @@ def try_boot(
     number = prepare_boots(session, wired, as_json=as_json)
     if number is None:
         return 1
-    arm(session, REHEARSAL if rehearsal is None else TRIAL, then=TRIAL if rehearsal is None else None)
     if as_json:
         write_json({"schema": "ktrial.boot/1", "plan": wired, "transaction": number})
-    if not reboots:
-        app.say("armed: the next boot takes it; `ktrial boot undo` calls it off")
-        return 0
-    app.say("the machine reboots now; `ktrial boot status` shows how it went")
-    session.request("reboot")
+    first, then = (TRIAL, None) if rehearsal is not None else (REHEARSAL, TRIAL)
+    start_boot(app, session, first, then, reboots=reboots)
     return 0
+
+
+def refuse_forbidden(session: AgentSession, plan: Mapping[str, Any]) -> None:
+    """Raise Refused for what the agent would not write, before anything is written."""
+    for step in checked(session, plan):
+        if step.outcome not in {"ready", "same"}:
+            raise Refused(f"cannot prepare a boot: {step.message}")
+
+
+def start_boot(app: App, session: AgentSession, entry: str, then: str | None, *, reboots: bool) -> None:
+    """Arm an entry, and boot it; if that is impossible, take back what was prepared."""
+    try:
+        arm(session, entry, then)
+        if not reboots:
+            app.say("armed: the next boot takes it; `ktrial boot undo` calls it off")
+            return
+        app.say("the machine reboots now; `ktrial boot status` shows how it went")
+        session.request("reboot")
+    except AgentError:
+        remove_boots(session, read_status(session))
+        raise
 
 
 def refuse_second(now: BootStatus) -> None:
@@ -181,7 +208,12 @@ def prepare_boots(session: AgentSession, plan: dict[str, Any], *, as_json: bool)
     if not already:
         session.request("recovery", install=True)
     plan["sources"] = {**plan.get("sources", {}), _INSTALLED: not already}
-    applied, _ = apply_whole(session, lambda: session.request("apply", plan=plan))
+    try:
+        applied, _ = apply_whole(session, lambda: session.request("apply", plan=plan))
+    except AgentError:
+        if not already:
+            session.request("recovery", install=False)
+        raise
     if applied.state == "applied":
         return applied.transaction
     if not already:
@@ -234,13 +266,27 @@ def undo_boot(app: App, *, as_json: bool) -> int:
     return int(any(one.state != "reverted" for one in done))
 
 
-def words_to_keep(now: BootStatus) -> list[str]:
-    """Return the settings for `ktrial keep`. Raises Refused unless the boot was healthy and can be kept."""
+def words_to_keep(session: AgentSession, now: BootStatus) -> list[str]:
+    """Return the settings for `ktrial keep`. Raises Refused unless the boot was healthy and can be kept as a whole."""
     entry = now.entry(TRIAL)
     if entry is None:
         raise Refused("nothing to keep: no boot is prepared", hint="`ktrial boot try WORDS` tries one")
     if not any(one.event == "healthy" and one.entry == TRIAL for one in now.of_attempt()):
         raise Refused(
             "cannot keep this boot: it was not found healthy", hint="`ktrial boot status` shows how far it got"
+        )
+    found = next(one for one in status(session).transactions if one.transaction == now.transaction)
+    tried = (found.sources or {}).get(_TRIED, {})
+    if tried.get("kernel"):
+        raise Refused(
+            f"ktrial does not choose the default kernel ({tried['kernel']})",
+            hint="`grub-set-default` or `bootctl set-default` does; then `ktrial boot undo`",
+        )
+    replaced = {word.partition("=")[0].replace("-", "_") for word in entry.words}
+    gone = [word for word in tried.get("removed", ()) if word.partition("=")[0].replace("-", "_") not in replaced]
+    if gone:
+        raise Refused(
+            f"ktrial does not remove {' '.join(gone)} from the boot loader's configuration",
+            hint="remove it there (for GRUB in /etc/default/grub, then update-grub); then `ktrial boot undo`",
         )
     return [f"{_BOOT}{word}" if "=" in word else f"{_BOOT}{word}=on" for word in entry.words]

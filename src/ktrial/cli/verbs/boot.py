@@ -94,7 +94,7 @@ def keep(ctx: click.Context, yes: bool, yes_security: tuple[str, ...], as_json: 
     app: App = ctx.obj
     session = app.root_session("keeping a boot")
     now = read_status(session)
-    words = words_to_keep(now)
+    words = words_to_keep(session, now)
     found: int = ctx.invoke(
         keep_settings, words=tuple(words), next_boot=True, yes=yes, yes_security=yes_security, as_json=as_json
     )

@@ -17,7 +17,16 @@ from ktrial.tuning.origin.formats.command_line import same_name
 #: Carries the ID of a trial boot's entry.
 MARK = "ktrial.boot"
 #: What every trial boot gets from the agent, which no word of the user's may change.
-NETS = ("panic", "oops", "softlockup_panic", "hung_task_panic", "systemd.watchdog_sec", MARK)
+NETS = (
+    "panic",
+    "oops",
+    "softlockup_panic",
+    "hung_task_panic",
+    "rd.shell",
+    "rd.emergency",
+    "systemd.watchdog_sec",
+    MARK,
+)
 #: What no boot loader reads in a way of its own.
 _SAFE = re.compile(r"[A-Za-z0-9_.,:/+=@-]+")
 _NEW = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*(?:=[A-Za-z0-9_.,:/+=@-]+)?")

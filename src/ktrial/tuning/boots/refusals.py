@@ -310,7 +310,7 @@ def _of_surroundings(scene: BootScene) -> Iterator[Obstacle]:
             kind="no-watchdog",
             message="no hardware watchdog: if the trial boot hangs so that its kernel cannot even panic, a person has"
             " to reset the machine",
-            hint="load the driver of its watchdog (`wdctl` shows it), or name a --power command",
+            hint="load the driver of its watchdog (`wdctl` shows it), or stay near the machine",
             is_note=True,
         )
     words = set(scene.command_line.split())
