@@ -63,3 +63,56 @@ def test_a_good_change_is_rehearsed_tried_and_undone(guest: BootGuest) -> None:
     assert events(guest)[-1] == "left trial"
     succeed(guest, f"{KTRIAL} boot undo")
     assert succeed(guest, FILES) == before
+
+
+ONLY_IN_TRIAL = "ConditionKernelCommandLine=ktrial.boot=ktrial-trial"
+AGENT = "/usr/local/libexec/ktrial/ktrial-agent"
+SPIN = 'chrt -f 99 taskset -c $cpu sh -c \\"while :; do :; done\\" &'
+#: What goes wrong in the trial boot -> what its unit does, the event that tells it, and why.
+FAULTS = {
+    "panic": ("sleep 10; echo c > /proc/sysrq-trigger", "failed", "ended before"),
+    "hang": (
+        f"sleep 10; echo -1 > /proc/sys/kernel/sched_rt_runtime_us; for cpu in 0 1; do {SPIN} done; wait",
+        "failed",
+        "ended before",
+    ),
+    "no-target": ("sleep infinity", "failed", "target was not reached within 60 s"),
+    "no-agent": ("true", "fell-back", ""),
+}
+
+
+def plant(guest: BootGuest, fault: str) -> None:
+    """Add a unit that breaks the trial boot before its target is reached; the default entry never runs it."""
+    unit = f"[Unit]\nDefaultDependencies=no\nAfter=ktrial-boot.service\nBefore=multi-user.target\n{ONLY_IN_TRIAL}\n"
+    service = f"Type=oneshot\nTimeoutStartSec=infinity\nExecStart=/bin/sh -c '{FAULTS[fault][0]}'\n"
+    place = "/etc/systemd/system/planted.service"
+    succeed(guest, f"cat > {place} << 'END'\n{unit}[Service]\n{service}END\nsystemctl daemon-reload")
+    succeed(guest, "systemctl add-wants multi-user.target planted.service")
+
+
+def test_every_fault_leads_back_to_the_default_entry(guest: BootGuest) -> None:
+    for fault, (_, event, why) in FAULTS.items():
+        plant(guest, fault)
+        succeed(guest, f"{KTRIAL} boot try {WORD} --limit 60 --yes --no-reboot")
+        if fault == "no-agent":
+            succeed(guest, f"printf '#!/bin/sh\\nexec sleep infinity\\n' > {AGENT}")
+        guest.send("systemctl reboot")
+        found = ended(guest)
+        assert (found["event"], why in " ".join(found.get("why", []))) == (event, True), (fault, found)
+        succeed(guest, f"{KTRIAL} boot undo")
+
+
+def ended(guest: BootGuest) -> dict[str, Any]:
+    """Wait for a boot of the default entry that stays, and return how the trial boot ended."""
+    for _ in range(6):
+        guest.wait_boot(900)
+        try:
+            if "ktrial.boot=ktrial-trial" in guest.command_line():
+                continue
+            found: list[dict[str, Any]] = [one for one in status(guest)["events"] if one["entry"] == "ktrial-trial"]
+        except AssertionError:
+            continue  # it is on its way from the rehearsal to the trial
+        if found and found[-1]["event"] in {"failed", "fell-back"}:
+            guest.assert_running()
+            return found[-1]
+    raise AssertionError("it did not come back")
