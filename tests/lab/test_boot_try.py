@@ -67,7 +67,7 @@ def test_a_good_change_is_rehearsed_tried_and_undone(guest: BootGuest) -> None:
 
 ONLY_IN_TRIAL = "ConditionKernelCommandLine=ktrial.boot=ktrial-trial"
 AGENT = "/usr/local/libexec/ktrial/ktrial-agent"
-SPIN = 'chrt -f 99 taskset -c $cpu sh -c \\"while :; do :; done\\" &'
+SPIN = 'chrt -f 99 taskset -c $$cpu sh -c \\"while :; do :; done\\" &'
 #: What goes wrong in the trial boot -> what its unit does, the event that tells it, and why.
 FAULTS = {
     "panic": ("sleep 10; echo c > /proc/sysrq-trigger", "failed", "ended before"),
