@@ -36,7 +36,7 @@ from ktrial.tuning.boots.entry import REHEARSAL, BootPlan, find_kernel
 from ktrial.tuning.boots.wire import ResumedTrial, wire_boots
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from ktrial.agent.session import AgentSession
     from ktrial.cli.app import App
@@ -52,39 +52,72 @@ _LIMIT_S = 300
 _ENDS = frozenset(("healthy", "failed", "fell-back"))
 
 
+class _Boots:
+    """The boots of a trial on this machine: an entry for each arm, once everything has been found that they need."""
+
+    def __init__(self, app: App, file: TrialFile, consent: BootConsent) -> None:
+        self._app = app
+        self._session = app.root_session("preparing the boots of a trial")
+        now = read_status(self._session)
+        refuse_second(now)
+        maker = BootMaker(self._session, self._session.facts(), None, consent)
+        self.plans = {name: _plan(maker, file, name) for name in file.arms}
+        self._consent = consent
+        rehearsal = maker.rehearsal()
+        self.is_rehearsed = rehearsal_of(now, version_of(self._session, rehearsal.path)) is not None
+        self._entries = [*([] if self.is_rehearsed else [rehearsal]), *self.plans.values()]
+        self._guarded = [
+            one for plan in self.plans.values() for one in find_guarded_words(plan.line, app.catalog.knobs)
+        ]
+
+    @property
+    def releases(self) -> dict[str, str | None]:
+        """The kernels of arms that have another one than the running."""
+        return {name: one.release for name, one in self.plans.items() if one.is_other_kernel}
+
+    def agree(self, file: TrialFile, *, as_json: bool) -> bool:
+        """Show what will be booted; return whether the user lets the machine reboot."""
+        if not as_json:
+            sys.stdout.write(_plans_text(file, self.plans, is_rehearsed=self.is_rehearsed, width=columns()))
+        refuse_forbidden(self._session, self._wired(file.name))
+        if not self._consent.yes:
+            self._app.say("nothing was started; add --yes to let this machine reboot for the trial")
+            return False
+        confirm_guarded(self._guarded, self._consent.security, may_ask=not as_json and is_terminal())
+        return True
+
+    def start(self, stored: StoredTrial, due: Due, *, as_json: bool) -> int:
+        """Write the entries, and boot the first one that is due."""
+        if prepare_boots(self._session, self._wired(stored.trial), as_json=as_json) is None:
+            return 1
+        first = entry_of(due.place)
+        self._app.say(f"`ktrial trial show {stored.trial}` shows how far it is, `ktrial trial stop` stops it")
+        entry, then = (first, None) if self.is_rehearsed else (REHEARSAL, first)
+        start_boot(self._app, self._session, entry, then, reboots=True)
+        return 0
+
+    def _wired(self, name: str) -> dict[str, Any]:
+        trial = ResumedTrial(program=program(), user=os.getuid(), name=name)
+        confirmed = [one.name for one in self._guarded]
+        return wire_boots(f"trial {name}", self._entries, limit_s=_LIMIT_S, confirmed=confirmed, trial=trial)
+
+
 def begin_in_boots(app: App, file: TrialFile, *, consent: BootConsent, allow_dangerous: bool, as_json: bool) -> int:
     """Show the entries and the number of boots; with --yes start the trial, and boot the first arm."""
-    session = app.root_session("preparing the boots of a trial")
-    now = read_status(session)
-    refuse_second(now)
-    maker = BootMaker(session, session.facts(), None, consent)
-    plans = {name: _plan(maker, file, name) for name in file.arms}
-    file = with_boot_signs(file, {name: one.release for name, one in plans.items() if one.is_other_kernel})
-    rehearsal = rehearsal_of(now, version_of(session, maker.rehearsal().path))
-    guarded = [one for plan in plans.values() for one in find_guarded_words(plan.line, app.catalog.knobs)]
-    if not as_json:
-        sys.stdout.write(_plans_text(file, plans, is_rehearsed=rehearsal is not None, width=columns()))
-    if not consent.yes:
-        app.say("nothing was started; add --yes to let this machine reboot for the trial")
+    boots = _Boots(app, file, consent)
+    file = with_boot_signs(file, boots.releases)
+    if not boots.agree(file, as_json=as_json):
         return 0
-    confirm_guarded(guarded, consent.security, may_ask=not as_json and is_terminal())
-    entries = [*([] if rehearsal is not None else [maker.rehearsal()]), *plans.values()]
-    confirmed = [one.name for one in guarded]
-    refuse_forbidden(session, _wired(file.name, entries, confirmed))
     stored, due = start_by_hand(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
-    wired = _wired(stored.trial, entries, confirmed)
-    if prepare_boots(session, wired, as_json=as_json) is None:
-        return 1
-    first = entry_of(due.place)
-    app.say(f"started {stored.trial}; `ktrial trial show` shows how far it is, `ktrial trial stop` stops it")
-    entry, then = (first, None) if rehearsal is not None else (REHEARSAL, first)
-    start_boot(app, session, entry, then, reboots=True)
-    return 0
+    return boots.start(stored, due, as_json=as_json)
 
 
-def _wired(name: str, entries: Sequence[BootPlan], confirmed: Sequence[str]) -> dict[str, Any]:
-    trial = ResumedTrial(program=program(), user=os.getuid(), name=name)
-    return wire_boots(f"trial {name}", entries, limit_s=_LIMIT_S, confirmed=confirmed, trial=trial)
+def resume_in_boots(app: App, stored: StoredTrial, *, consent: BootConsent, as_json: bool) -> int:
+    """Go on with a trial that was stopped: prepare its entries again, and boot the arm that is due."""
+    due = _due(app, stored)
+    assert due is not None, "the caller has looked"
+    boots = _Boots(app, stored.file, consent)
+    return boots.start(stored, due, as_json=as_json) if boots.agree(stored.file, as_json=as_json) else 0
 
 
 def _plan(maker: BootMaker, file: TrialFile, name: str) -> BootPlan:

@@ -117,6 +117,11 @@ class _Here:
 
 def venue_of(app: App, file: TrialFile, *, allow_dangerous: bool) -> Venue:
     """Return where the trial runs, after finding everything that its protocol names."""
+    if boots_this_machine(file):
+        raise Refused(
+            "only `ktrial try` and `ktrial trial` boot this machine for kernel arguments and kernels",
+            hint="try them with one of these, or in guests",
+        )
     if file.guest is None:
         return _Here(app, file, allow_dangerous=allow_dangerous)
 
@@ -205,12 +210,19 @@ def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListen
         raise
 
 
-def resume_trial(app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool) -> int:
+def resume_trial(
+    app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool, consent: BootConsent | None = None
+) -> int:
     log = app.trials.log(stored.trial)
     judgement = judgement_of(log)
     if judgement.next.action == "stop" and isinstance(log[-1], TrialEnd):
         app.say(f"{stored.trial} is over")
         return finish(app, stored, interrupted=False, as_json=as_json)
+    if boots_this_machine(stored.file):
+        from ktrial.cli.shared.boot_trials import resume_in_boots
+        from ktrial.cli.shared.boots import BootConsent
+
+        return resume_in_boots(app, stored, consent=consent or BootConsent(), as_json=as_json)
     if stored.file.guest is None and is_by_hand(stored.file):
         return next_visit(app, stored.trial, done=None, dry_run=False, allow_dangerous=allow_dangerous, as_json=as_json)
     venue = venue_of(app, stored.file, allow_dangerous=allow_dangerous)

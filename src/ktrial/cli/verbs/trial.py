@@ -10,7 +10,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import trial_names
-from ktrial.cli.options import dangerous_option, json_option, output_option, write_answer
+from ktrial.cli.options import boots_options, dangerous_option, json_option, output_option, write_answer
 from ktrial.cli.shared.fail_on import fail_on_option
 from ktrial.cli.shared.trial_options import boot_consent, file_options
 
@@ -53,14 +53,17 @@ def run(app: App, /, file: Path, **options: Any) -> int:
 @command.command(short_help="Continue an interrupted trial.")
 @click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
 @dangerous_option
+@boots_options
 @fail_on_option
 @json_option
 @click.pass_obj
-def resume(app: App, name: str | None, yes_dangerous: bool, as_json: bool) -> int:
+def resume(app: App, /, name: str | None, **options: Any) -> int:
     """Continue an interrupted trial; by default the newest."""
     from ktrial.cli.shared.run_trial import resume_trial
 
-    return resume_trial(app, app.trials.find(name), allow_dangerous=yes_dangerous, as_json=as_json)
+    consent = boot_consent({"anyway": False, **options})
+    dangerous, as_json = options["yes_dangerous"], options["as_json"]
+    return resume_trial(app, app.trials.find(name), allow_dangerous=dangerous, as_json=as_json, consent=consent)
 
 
 @command.command("next", short_help="Measure the next configuration of a manual trial.")
