@@ -23,6 +23,7 @@ from ktrial.kit.errors import BadInput, Refused
 from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
 from ktrial.machine.transactions import checked
+from ktrial.trial.arms.boot_arms import BOOT_TIME, times_boots
 from ktrial.trial.protocol.file import ArmFile, ServiceState, TrialFile
 from ktrial.trial.record import ArmSettings
 from ktrial.tuning.catalog.model import Catalog
@@ -181,6 +182,9 @@ def needed_suite(trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchm
     suite = with_parameters(suite, benchmarks, parameter_words(trial.parameters))
     named = [name for name in (trial.primary, *trial.secondary, *trial.guards) if name is not None]
     wanted = tuple(entry for entry in suite.benchmark if any(name.startswith(f"{entry.label}.") for name in named))
+    if times_boots(trial) and all(entry.use == BOOT_TIME for entry in wanted):
+        # What the trial is about has no name; the boot is timed besides.
+        return suite
     return msgspec.structs.replace(suite, benchmark=wanted or suite.benchmark)
 
 
