@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from ktrial.cli.shared.drift_timer import program
 from tests.support.tree import FakeRoot
 from tests.tuning.unit.test_boot_entry import debian
 
@@ -23,4 +24,7 @@ def boot_with_grub(root: FakeRoot) -> FakeRoot:
     root.write("/boot/grub/grub.cfg", grounds.grub_text)
     root.write("/boot/grub/grubenv", ENVIRONMENT)
     root.write("/sys/class/watchdog/watchdog0/identity", "iTCO_wdt\n")
+    root.write("/etc/systemd/system/own.service", "[Unit]\n")
+    root.write(program(), "")
+    (root.folder / program().lstrip("/")).chmod(0o755)
     return root

@@ -12,7 +12,7 @@ from ktrial.trial.protocol.file import ArmFile, TrialFile
 
 
 @pytest.mark.parametrize(
-    ("primary", "measured"),
+    "primary, measured",
     [
         ("work", ["sh", "idle", BOOT_TIME]),
         (None, ["sh", "idle", BOOT_TIME]),
