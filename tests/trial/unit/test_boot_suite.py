@@ -7,6 +7,7 @@ import pytest
 
 from ktrial.bench.suite import Suite, SuiteEntry
 from ktrial.trial.arms.boot_arms import BOOT_TIME, with_boot_signs
+from ktrial.trial.arms.manual import place_of
 from ktrial.trial.arms.plan_arms import needed_suite
 from ktrial.trial.protocol.file import ArmFile, TrialFile
 
@@ -26,3 +27,9 @@ def test_the_boot_is_timed_besides_what_the_trial_names(primary: str | None, mea
     entries = tuple(SuiteEntry(use=name) for name in ("sh", "idle", BOOT_TIME))
     suite = needed_suite(trial, Suite(name="own", summary="", benchmark=entries), {})
     assert [entry.label for entry in suite.benchmark] == measured
+
+
+def test_a_placebo_boots_the_entry_of_the_control() -> None:
+    arms = {"control": ArmFile(), "none": ArmFile(placebo=True), "huge": ArmFile(boot=("transparent_hugepage=never",))}
+    trial = with_boot_signs(TrialFile(name="boots", suite="own", arms=arms), {})
+    assert [place_of(trial, name) for name in arms] == ["control", "control", "huge"]

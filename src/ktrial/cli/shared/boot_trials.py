@@ -61,7 +61,7 @@ class _Boots:
         now = read_status(self._session)
         refuse_second(now)
         maker = BootMaker(self._session, self._session.facts(), None, consent)
-        self.plans = {name: _plan(maker, file, name) for name in file.arms}
+        self.plans = {name: _plan(maker, file, name) for name, one in file.arms.items() if not one.placebo}
         self._consent = consent
         rehearsal = maker.rehearsal()
         self.is_rehearsed = rehearsal_of(now, version_of(self._session, rehearsal.path)) is not None

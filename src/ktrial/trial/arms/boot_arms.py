@@ -71,9 +71,11 @@ def check_boot_arms(trial: TrialFile) -> None:
 def with_boot_signs(trial: TrialFile, releases: Mapping[str, str | None]) -> TrialFile:
     """Return the trial with the facts by which each boot is recognised, and a boot for each visit.
 
-    `releases` are the kernels of arms that have one of their own.
+    `releases` are the kernels of arms that have one of their own. A placebo boots the control's entry.
     """
-    arms = {name: _recognised(name, arm, releases.get(name)) for name, arm in trial.arms.items()}
+    arms = {
+        name: arm if arm.placebo else _recognised(name, arm, releases.get(name)) for name, arm in trial.arms.items()
+    }
     is_named = _TOTAL in {trial.primary, *trial.secondary, *trial.guards}
     return msgspec.structs.replace(
         trial,
