@@ -28,57 +28,128 @@ pub use oneshot::{check_entries_file, forget_entry, is_grub_entries, restore, GR
 
 /// Where kernels that an entry starts may be.
 const KERNELS: [&str; 2] = ["/boot/", "/efi/"];
+/// Events of a reply that come with their logs.
+const LOGS: usize = 20;
+/// Words that a loader adds for itself.
+const OF_LOADERS: [&str; 2] = ["BOOT_IMAGE", "initrd"];
 
-/// Refuses an entry whose kernel others could change, or whose command line contains words that did
-/// not boot this machine and are not new words that [`crate::transact::allow`] has checked, or lacks
-/// a word that protects the machine and that nobody in `confirmed` has given up.
-pub fn check_entry(root: &Root, entry: &BootEntry, confirmed: &[String]) -> std::result::Result<(), Refusal> {
-    let refuse = |outcome, errno: Errno, message: String| {
-        Err(Refusal {
-            outcome,
-            errno: errno.raw_os_error(),
-            message,
-        })
+/// Refuses an entry of the file at `path` unless the loader would load root's own files from the file
+/// system that they are on; and a command line with words that did not boot this machine and are not
+/// new words that [`crate::transact::allow`] has checked, or without a word that protects the machine
+/// and that nobody in `confirmed` has given up.
+pub fn check_entry(
+    root: &Root,
+    path: &str,
+    entry: &BootEntry,
+    confirmed: &[String],
+) -> std::result::Result<(), Refusal> {
+    check_words(root, entry, confirmed)?;
+    let id = &entry.id;
+    let Some(mount) = entry.file.strip_suffix(&entry.kernel) else {
+        return forbid(format!(
+            "{id}: the loader's {} is not {}",
+            entry.kernel, entry.file
+        ));
     };
+    let initrds = entry.initrds.iter().map(|one| format!("{mount}{one}"));
+    for file in std::iter::once(entry.file.clone()).chain(initrds) {
+        check_file(root, id, &file)?;
+    }
+    if root.is_real() {
+        check_place(root, path, entry)?;
+    }
+    Ok(())
+}
+
+fn forbid(message: String) -> std::result::Result<(), Refusal> {
+    Err(Refusal {
+        outcome: Outcome::Forbidden,
+        errno: Errno::PERM.raw_os_error(),
+        message,
+    })
+}
+
+fn check_words(root: &Root, entry: &BootEntry, confirmed: &[String]) -> std::result::Result<(), Refusal> {
+    let id = &entry.id;
     let line = root
         .read_text("/proc/cmdline")
         .map_err(|error| Refusal::of("read", "/proc/cmdline", &error))?;
     let booted: BTreeSet<&str> = line.split_ascii_whitespace().collect();
     if let Some(word) = entry.base.iter().find(|word| !booted.contains(word.as_str())) {
-        let message = format!(
-            "{}: {word} did not boot this machine: give it as a new word",
-            entry.id
-        );
-        return refuse(Outcome::Forbidden, Errno::PERM, message);
+        return forbid(format!(
+            "{id}: {word} did not boot this machine: give it as a new word"
+        ));
+    }
+    if entry.base.iter().any(|word| word == "--") {
+        return forbid(format!(
+            "{id}: what follows `--` is for init, and the words of the way back would too"
+        ));
     }
     let stays = |word: &str| {
         entry.base.iter().any(|one| one == word) || entry.words.iter().any(|one| one.key() == key_of(word))
     };
-    if let Some(word) = booted
-        .iter()
-        .find(|word| !stays(word) && allow::is_guarded_name(&key_of(word), confirmed))
-    {
-        let message = format!("{}: to boot without {word} may weaken the protection of this machine: it needs a confirmation of its own", entry.id);
-        return refuse(Outcome::Forbidden, Errno::PERM, message);
+    for word in booted.iter().filter(|word| !stays(word)) {
+        let key = key_of(word);
+        if OF_LOADERS.contains(&key.as_str()) {
+            continue;
+        }
+        if allow::is_fixed_name(&key) {
+            return forbid(format!(
+                "{id}: ktrial never boots without {word}: it decides what runs as root"
+            ));
+        }
+        if allow::is_guarded_name(&key, confirmed) {
+            return forbid(format!(
+                "{id}: to boot without {word} may weaken the protection of this machine: it needs a confirmation of \
+                 its own"
+            ));
+        }
     }
-    if !KERNELS.iter().any(|folder| entry.file.starts_with(folder)) {
-        let message = format!("{}: {} is not in {}", entry.id, entry.file, KERNELS.join(" or "));
-        return refuse(Outcome::Forbidden, Errno::PERM, message);
+    Ok(())
+}
+
+/// Refuses a file that the loader would load unless only root can change it.
+fn check_file(root: &Root, id: &str, path: &str) -> std::result::Result<(), Refusal> {
+    if !KERNELS.iter().any(|folder| path.starts_with(folder)) {
+        return forbid(format!("{id}: {path} is not in {}", KERNELS.join(" or ")));
     }
-    let file = std::fs::canonicalize(root.path(&entry.file))
-        .map_err(|error| Refusal::of("find", &entry.file, &error))?;
+    let file = std::fs::canonicalize(root.path(path)).map_err(|error| Refusal::of("find", path, &error))?;
     let is_roots = |part: &Path| {
         std::fs::metadata(part).is_ok_and(|found| found.uid() == 0 && found.mode() & 0o022 == 0)
     };
     let is_weak = root.is_real() && !file.ancestors().all(is_roots);
     if is_weak || !file.is_file() {
-        let message = format!(
-            "{}: {} is not a file that only root can change",
-            entry.id, entry.file
-        );
-        return refuse(Outcome::Forbidden, Errno::PERM, message);
+        return forbid(format!("{id}: {path} is not a file that only root can change"));
     }
     Ok(())
+}
+
+/// Refuses an entry that would load its files from another file system than theirs.
+fn check_place(root: &Root, path: &str, entry: &BootEntry) -> std::result::Result<(), Refusal> {
+    let id = &entry.id;
+    if !is_grub_entries(path) {
+        let partition = path.split("/loader/entries/").next().unwrap_or_default();
+        let is_there = !partition.is_empty() && entry.file == format!("{partition}{}", entry.kernel);
+        if !is_there || !oneshot::is_systemd_boot(root) {
+            return forbid(format!(
+                "{id}: systemd-boot did not boot this machine from the partition of {}",
+                entry.file
+            ));
+        }
+        return Ok(());
+    }
+    let Some(uuid) = &entry.search else {
+        return forbid(format!(
+            "{id}: GRUB needs the UUID of the file system with {}",
+            entry.file
+        ));
+    };
+    let device = std::fs::metadata(root.path(&format!("/dev/disk/by-uuid/{uuid}"))).map(|found| found.rdev());
+    let own = std::fs::metadata(root.path(&entry.file)).map(|found| found.dev());
+    match (device, own) {
+        (Ok(device), Ok(own)) if device == own => Ok(()),
+        _ => forbid(format!("{id}: {} is not on the file system {uuid}", entry.file)),
+    }
 }
 
 /// Returns a word's name as the kernel compares it.
@@ -169,18 +240,22 @@ fn event(context: &Context, what: Happened, entry: &str) -> Event {
     }
 }
 
-/// Reboots the machine. Only after an entry was armed in this boot, or from a boot of one.
+/// Reboots the machine. Only while an entry is armed, or from a boot of one.
 ///
 /// # Errors
 ///
 /// Nothing is armed, or the machine cannot be rebooted.
 pub fn reboot(context: &Context) -> Result<Value> {
     context.need_root()?;
-    let events = record::read(context)?;
-    let boot_id = context.store.boot_id();
-    let is_armed = events
-        .last()
-        .is_some_and(|last| last.what == Happened::Armed && last.boot_id == boot_id);
+    let transaction = if context.store.is_there()? {
+        prepared(context)?
+    } else {
+        None
+    };
+    let is_armed = transaction
+        .iter()
+        .flat_map(entries_of)
+        .any(|(path, _)| oneshot::armed(&context.root, path).is_some());
     if !is_armed && running(&context.root).is_none() {
         return Err(
             Error::new(Kind::Conflict, "no entry is armed for the next boot").hint("run `ktrial boot try`")
@@ -189,6 +264,30 @@ pub fn reboot(context: &Context) -> Result<Value> {
     let argv = ["systemctl", "--no-block", "reboot"].map(str::to_owned);
     programs::run(&context.root, &argv).map_err(|refusal| Error::new(Kind::Io, refusal.message))?;
     Ok(json!({}))
+}
+
+/// Refuses while boots are prepared, which need the agent's copy.
+///
+/// # Errors
+///
+/// `conflict`.
+pub fn refuse_while_prepared(context: &Context) -> Result<()> {
+    let transaction = if context.store.is_there()? {
+        prepared(context)?
+    } else {
+        None
+    };
+    match transaction {
+        Some(one) => Err(Error::new(
+            Kind::Conflict,
+            format!(
+                "transaction {} has boots prepared, which the agent's copy judges",
+                one.id
+            ),
+        )
+        .hint("run `ktrial boot undo` or `ktrial trial stop` first")),
+        None => Ok(()),
+    }
 }
 
 /// Returns what is prepared, armed and running, and what has happened so far; and the version of the
@@ -226,8 +325,19 @@ pub fn status(context: &Context, asked: Option<&str>) -> Result<Value> {
         "armed": path.as_deref().and_then(|path| oneshot::armed(&context.root, path)),
         "running": running(&context.root),
         "boot_id": context.store.boot_id(),
-        "events": events,
+        "events": told(events),
     }))
+}
+
+/// Returns events as a reply has them: without the machine before, and with the newest logs only.
+fn told(events: Vec<Event>) -> Vec<Event> {
+    let old = events.len().saturating_sub(LOGS);
+    let bare = |(number, one): (usize, Event)| Event {
+        before: None,
+        log: if number < old { Vec::new() } else { one.log.clone() },
+        ..one
+    };
+    events.into_iter().enumerate().map(bare).collect()
 }
 
 fn shown(entry: &BootEntry) -> Value {
@@ -256,7 +366,11 @@ fn settle(context: &Context) -> Result<Vec<Event>> {
         return Ok(events);
     }
     let started = after.iter().find(|one| one.what == Happened::Started);
-    let path = prepared(context)?.and_then(|one| entries_of(&one).next().map(|(path, _)| path.to_owned()));
+    // What was undone, or belongs to another attempt, is not judged: its entry may never have been started.
+    let Some(transaction) = prepared(context)?.filter(|one| Some(one.id) == last.transaction) else {
+        return Ok(events);
+    };
+    let path = entries_of(&transaction).next().map(|(path, _)| path.to_owned());
     let seen = path.and_then(|path| oneshot::seen(&context.root, &path, &last.entry));
     let ended = ending(context, &last, started, has(Happened::Healthy), seen);
     record::append(context, &ended)?;
@@ -281,8 +395,15 @@ fn ending(
         ..event(context, what, &armed.entry)
     };
     if let Some(started) = started {
-        if was_healthy {
+        if was_healthy && health::has_shut_down(root, &started.boot_id) {
             return of(Happened::Left, Vec::new());
+        }
+        if was_healthy {
+            let why = vec!["it was healthy, and ended without a shutdown".to_owned()];
+            return Event {
+                log: health::last_lines(root, Some(&started.boot_id)),
+                ..of(Happened::Failed, why)
+            };
         }
         let why = vec!["the boot ended before it was found healthy".to_owned()];
         return Event {

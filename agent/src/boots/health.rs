@@ -86,7 +86,8 @@ fn failed_units(root: &Root) -> BTreeSet<String> {
 fn interfaces(root: &Root) -> BTreeSet<String> {
     let names = root.list("/sys/class/net").unwrap_or_default();
     let is_up = |name: &String| {
-        name != "lo"
+        // Others come and go with containers, guests and logins.
+        root.path(&format!("/sys/class/net/{name}/device")).exists()
             && root
                 .read_text(&format!("/sys/class/net/{name}/operstate"))
                 .is_ok_and(|state| state == "up")
@@ -110,20 +111,14 @@ fn bad_lines(root: &Root) -> Vec<String> {
     kernel_lines(root).into_iter().filter(is_bad).collect()
 }
 
-/// Returns a line without its numbers, which differ from boot to boot.
+/// Returns a line's words without numbers and addresses, which differ from boot to boot.
 fn plain(line: &str) -> String {
-    let mut text = String::new();
-    for character in line.chars() {
-        let shown = if character.is_ascii_hexdigit() && !character.is_ascii_alphabetic() {
-            '#'
-        } else {
-            character
-        };
-        if shown != '#' || !text.ends_with('#') {
-            text.push(shown);
-        }
-    }
-    text
+    let is_number = |word: &&str| word.chars().any(|character| character.is_ascii_digit());
+    let words = line.split(|character: char| !character.is_ascii_alphanumeric());
+    words
+        .filter(|word| !word.is_empty() && !is_number(word))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Returns what speaks against the present boot of an entry.
@@ -233,11 +228,10 @@ pub fn health(context: &Context, limit: Duration) -> Result<bool> {
         let _lock = context.store.lock_waiting()?;
         let events = record::read(context)?;
         let here = context.store.boot_id();
-        if events
-            .iter()
-            .any(|one| one.boot_id == here && matches!(one.what, Happened::Healthy | Happened::Failed))
-        {
-            return Ok(true);
+        let judged =
+            |one: &&Event| one.boot_id == here && matches!(one.what, Happened::Healthy | Happened::Failed);
+        if let Some(found) = events.iter().find(judged) {
+            return Ok(found.what == Happened::Healthy);
         }
         let transaction = prepared(context)?;
         let started = Event {
@@ -264,11 +258,9 @@ pub fn health(context: &Context, limit: Duration) -> Result<bool> {
         why = wait_for_target(root, limit);
     }
     let events = record::read(context)?;
-    let before = events
-        .iter()
-        .rev()
-        .find_map(|one| one.before.clone())
-        .unwrap_or_default();
+    let own = |one: &&Event| one.transaction == transaction.as_ref().map(|one| one.id);
+    let before = events.iter().rev().filter(own).find_map(|one| one.before.clone());
+    let before = before.unwrap_or_default();
     let words: Vec<String> = entry
         .map(|(_, one)| one.words.iter().map(crate::transact::forms::Word::text).collect())
         .unwrap_or_default();
@@ -310,20 +302,8 @@ fn newest(lines: Vec<String>) -> Vec<String> {
 /// Returns the last lines that a boot logged: of the journal, if it got as far, or of the dump that
 /// the firmware keeps of a panic.
 pub fn last_lines(root: &Root, boot_id: Option<&str>) -> Vec<String> {
-    let lines = |text: String| newest(text.lines().map(str::to_owned).collect());
     if let Some(boot_id) = boot_id {
-        let count = LINES.to_string();
-        let id = boot_id.replace('-', "");
-        let argv = [
-            "journalctl",
-            "--no-pager",
-            "--output=short-monotonic",
-            "--lines",
-            &count,
-            "--boot",
-            &id,
-        ];
-        return asked(root, &argv).map(lines).unwrap_or_default();
+        return journal(root, boot_id, true);
     }
     for folder in ["/sys/fs/pstore", "/var/lib/systemd/pstore"] {
         let mut names = root.list(folder).unwrap_or_default();
@@ -332,10 +312,41 @@ pub fn last_lines(root: &Root, boot_id: Option<&str>) -> Vec<String> {
             .last()
             .and_then(|name| root.read_text(&format!("{folder}/{name}")).ok())
         {
-            return lines(text);
+            return newest(text.lines().map(str::to_owned).collect());
         }
     }
     Vec::new()
+}
+
+/// Returns the last lines of a boot in the journal: of the kernel, which hold nobody's secrets, or of all.
+fn journal(root: &Root, boot_id: &str, only_kernel: bool) -> Vec<String> {
+    let count = LINES.to_string();
+    let id = boot_id.replace('-', "");
+    let source = if only_kernel { "--dmesg" } else { "--all" };
+    let argv = [
+        "journalctl",
+        "--no-pager",
+        "--output=short-monotonic",
+        source,
+        "--lines",
+        &count,
+        "--boot",
+        &id,
+    ];
+    let text = asked(root, &argv).unwrap_or_default();
+    newest(text.lines().map(str::to_owned).collect())
+}
+
+/// Whether a boot ended with a shutdown, as far as the journal shows; it counts as one without a journal.
+pub fn has_shut_down(root: &Root, boot_id: &str) -> bool {
+    let lines = journal(root, boot_id, false);
+    let ends = ["Journal stopped", "systemd-shutdown", "Reached target"];
+    lines.is_empty()
+        || lines
+            .iter()
+            .rev()
+            .take(5)
+            .any(|line| ends.iter().any(|end| line.contains(end)))
 }
 
 /// Tells whoever logs in during this boot what the machine is doing, and how to stop it.
@@ -372,8 +383,9 @@ pub fn next(context: &Context) -> Result<bool> {
         Some(Event {
             what: Happened::Rehearsed,
             then: Some(then),
+            transaction,
             ..
-        }) => then.clone(),
+        }) if transaction.is_some() && *transaction == prepared(context)?.map(|one| one.id) => then.clone(),
         _ => return Ok(prepared(context)?.is_some()),
     };
     arm_locked(context, &then, None)?;

@@ -24,10 +24,15 @@ const OURS: [&str; 2] = [NEXT, STARTED];
 const VENDOR: &str = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
 const VARIABLES: &str = "/sys/firmware/efi/efivars";
 
-/// File systems whose blocks GRUB does not write.
-const UNWRITABLE: [(u64, &str); 2] = [(0x9123_683e, "Btrfs"), (0x2fc1_2fc1, "ZFS")];
+/// File systems whose blocks GRUB writes in place: ext2 to ext4, FAT, XFS.
+const WRITABLE: [u64; 3] = [0xef53, 0x4d44, 0x5846_5342];
 /// What a device of several others has in its folder.
 const LAYERS: [(&str, &str); 2] = [("dm", "device mapper (LVM or encryption)"), ("md", "RAID")];
+
+/// Whether systemd-boot has booted this machine.
+pub fn is_systemd_boot(root: &Root) -> bool {
+    variable(root, "LoaderInfo").is_some_and(|info| info.starts_with("systemd-boot"))
+}
 
 /// Whether a path is the file with our entries for GRUB.
 #[must_use]
@@ -90,6 +95,10 @@ fn read(root: &Root, path: &str) -> Result<Variables, Refusal> {
     Variables::read(&block).ok_or_else(|| refused(format!("{path} is not an environment block of GRUB")))
 }
 
+fn is_foreign(entry: &str) -> bool {
+    !entry.is_empty() && !entry.starts_with("ktrial-")
+}
+
 /// Lets the loader start an entry at the next boot.
 pub fn set(root: &Root, path: &str, id: &str) -> Result<(), Refusal> {
     if !is_grub_entries(path) {
@@ -108,6 +117,11 @@ pub fn set(root: &Root, path: &str, id: &str) -> Result<(), Refusal> {
     }
     let environment = environment(path);
     let mut variables = read(root, &environment)?;
+    if variables.get(NEXT).is_some_and(is_foreign) {
+        return Err(refused(format!(
+            "{environment} names another entry for the next boot already"
+        )));
+    }
     variables.set(STARTED, None);
     variables.set(NEXT, Some(id));
     let block = variables
@@ -189,7 +203,14 @@ pub fn restore(root: &Root, path: &str, old: &[u8]) -> Result<(), Refusal> {
     let now = root
         .read_bytes(path)
         .map_err(|error| Refusal::of("read", path, &error))?;
-    match grubenv::restored(old, &now, &OURS) {
+    let next = Variables::read(&now).and_then(|now| now.get(NEXT).map(str::to_owned));
+    // What somebody has chosen for the next boot since is theirs.
+    let ours = if next.as_deref().is_some_and(is_foreign) {
+        &OURS[1..]
+    } else {
+        &OURS[..]
+    };
+    match grubenv::restored(old, &now, ours) {
         Some(block) if block == now => Ok(()),
         Some(block) => overwrite(root, path, &block),
         None => Err(refused(format!("{path} is not an environment block of GRUB"))),
@@ -232,21 +253,19 @@ fn check_writable(root: &Root, environment: &str) -> Result<(), Refusal> {
     let kind = rustix::fs::statfs(&file)
         .map(|found| found.f_type)
         .unwrap_or_default();
-    if let Some((_, name)) = UNWRITABLE
-        .iter()
-        .find(|(magic, _)| u64::try_from(kind) == Ok(*magic))
-    {
-        return cannot(name);
+    let is_writable = u64::try_from(kind).is_ok_and(|kind| WRITABLE.contains(&kind));
+    if root.is_real() && !is_writable {
+        return cannot("a file system whose blocks it does not write in place");
     }
     let device = std::fs::metadata(&file)
         .map(|found| found.dev())
         .unwrap_or_default();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     for (name, what) in LAYERS {
-        if root
-            .path(&format!("/sys/dev/block/{major}:{minor}/{name}"))
-            .exists()
-        {
+        let device = format!("/sys/dev/block/{major}:{minor}");
+        // A partition has what its disk is made of in the folder above.
+        let places = [format!("{device}/{name}"), format!("{device}/../{name}")];
+        if places.iter().any(|place| root.path(place).exists()) {
             return cannot(what);
         }
     }

@@ -11,8 +11,8 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 
-/// The newest events that a reply contains, and that the file keeps.
-const KEPT: usize = 1000;
+/// The newest events that count.
+const KEPT: usize = 200;
 const NAME: &str = "boots.jsonl";
 
 /// What has happened.

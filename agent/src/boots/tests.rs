@@ -195,7 +195,10 @@ fn what_did_not_boot_this_machine_and_kernels_of_others_are_refused() {
     assert_eq!(outcome(&machine, &json!({}))["outcome"], "ready");
     for (more, told) in [
         (json!({"base": ["init=/bin/sh"]}), "did not boot this machine"),
-        (json!({"file": "/home/me/vmlinuz"}), "is not in /boot/"),
+        (
+            json!({"file": "/home/me/vmlinuz", "kernel": "/home/me/vmlinuz"}),
+            "is not in /boot/",
+        ),
         (
             json!({"words": [{"name": "init", "value": "/bin/sh"}]}),
             "never written by ktrial",
@@ -209,6 +212,64 @@ fn what_did_not_boot_this_machine_and_kernels_of_others_are_refused() {
         assert_eq!(found["outcome"], "forbidden", "{found:#}");
         assert!(found["message"].as_str().unwrap().contains(told), "{found:#}");
     }
+}
+
+#[test]
+fn the_loader_loads_the_files_that_were_checked() {
+    let machine = Machine::new();
+    machine.put("/boot/initrd.img", b"initrd");
+    let good = json!({"initrds": ["/boot/initrd.img"]});
+    assert_eq!(outcome(&machine, &good)["outcome"], "ready");
+    for (more, told) in [
+        (
+            json!({"kernel": "/home/eve/vmlinuz"}),
+            "the loader's /home/eve/vmlinuz is not /boot/vmlinuz",
+        ),
+        (json!({"initrds": ["/home/eve/initrd.img"]}), "is not in /boot/"),
+        (json!({"base": ["--"]}), "did not boot this machine"),
+    ] {
+        let found = outcome(&machine, &more);
+        assert_eq!(found["outcome"], "forbidden", "{found:#}");
+        assert!(found["message"].as_str().unwrap().contains(told), "{found:#}");
+    }
+    let absent = outcome(&machine, &json!({"initrds": ["/boot/none.img"]}));
+    assert_eq!(absent["outcome"], "absent", "{absent:#}");
+}
+
+#[test]
+fn what_decides_what_runs_as_root_is_never_left_out() {
+    let machine = Machine::new();
+    machine.boot("first", " systemd.verity=yes");
+    let found = outcome(&machine, &json!({}));
+    assert_eq!(found["outcome"], "forbidden", "{found:#}");
+    assert!(found["message"]
+        .as_str()
+        .unwrap()
+        .contains("never boots without systemd.verity=yes"));
+}
+
+#[test]
+fn a_rehearsal_that_was_called_off_is_none() {
+    let mut machine = Machine::new();
+    let transaction = machine.prepare();
+    arm(&machine.context, REHEARSAL, Some("ktrial-trial")).unwrap();
+    revert::revert(&mut machine.context, Select::Only(transaction), false).unwrap();
+    machine.boot("second", "");
+    assert_eq!(machine.names(), ["armed"]);
+    machine.prepare();
+    assert_eq!(machine.names(), ["armed"], "the next attempt does not inherit it");
+    assert_eq!(reboot(&machine.context).unwrap_err().kind, Kind::Conflict);
+}
+
+#[test]
+fn an_entry_that_somebody_has_chosen_for_the_next_boot_stays() {
+    let mut machine = Machine::new();
+    let transaction = machine.prepare();
+    let chosen = environment("saved_entry=0\nnext_entry=memtest\n");
+    machine.put(ENVIRONMENT, &chosen);
+    assert!(arm(&machine.context, REHEARSAL, None).is_err());
+    revert::revert(&mut machine.context, Select::Only(transaction), false).unwrap();
+    assert_eq!(machine.environment(), chosen);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::sys;
 use crate::transact::context::{Context, Role, Told};
 use crate::transact::lease;
 use crate::transact::plan::{Lease, Plan};
+use crate::transact::programs;
 use crate::transact::revert;
 use crate::transact::store::DEFAULT_STATE;
 use clap::{Args, Parser, Subcommand};
@@ -392,7 +393,12 @@ fn boot_next(next: NextBoot) -> Result<ExitCode> {
     let may_continue = boots::next(&context)?;
     let trial = next.trial.zip(next.program).filter(|_| may_continue);
     Ok(trial.map_or(ExitCode::SUCCESS, |(trial, program)| {
-        launched(continue_trial(next.user.unwrap_or(0), &trial, &program))
+        launched(continue_trial(
+            &context.root,
+            next.user.unwrap_or(0),
+            &trial,
+            &program,
+        ))
     }))
 }
 
@@ -408,7 +414,9 @@ fn print_selfcost(sources: &[String], by_hand: &ByHand) -> Result<()> {
 
 /// Becomes the `ktrial` that continues a trial over boots, as the user who started it. A program of a
 /// user's own never runs as root.
-fn continue_trial(user: u32, trial: &str, program: &Path) -> Result<()> {
+fn continue_trial(root: &Root, user: u32, trial: &str, program: &Path) -> Result<()> {
+    programs::check_own(root, &program.to_string_lossy(), user)
+        .map_err(|refusal| Error::new(Kind::Privilege, refusal.message))?;
     std::env::set_var(
         "PATH",
         "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

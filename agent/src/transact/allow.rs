@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 pub use pattern::fits;
-pub use words::{check as check_word, is_guarded_name};
+pub use words::{check as check_word, is_fixed_name, is_guarded_name};
 
 const FILES: lists::Patterns = &[
     "/etc/sysctl.d/*",
@@ -183,8 +183,9 @@ fn judge(root: &Root, path: &str, purpose: Purpose) -> Judged {
 
 /// Whether a file that root may read can contain a password, which root does not hand out.
 #[must_use]
-pub fn may_hold_password(path: &str) -> bool {
-    any(lists::MAY_HOLD_PASSWORD, path)
+pub fn may_hold_password(file: &Path) -> bool {
+    file.file_name()
+        .is_some_and(|name| lists::MAY_HOLD_PASSWORD.iter().any(|one| name == *one))
 }
 
 fn may_write(root: &Root, path: &str) -> Judged {

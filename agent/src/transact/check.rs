@@ -140,15 +140,16 @@ fn file(root: &Root, step: &FileStep, as_root: bool) -> Looked {
     }
     if let Some(form) = &step.holds {
         reach(root, &step.path, form).map_err(|refusal| (refusal, None))?;
-        if let Some(program) = form.program() {
-            programs::check_own(root, program).map_err(|refusal| (refusal, None))?;
+        if let Some((program, user)) = form.program() {
+            programs::check_own(root, program, user).map_err(|refusal| (refusal, None))?;
         }
         for word in form.words() {
             let denied = |denial| (Refusal::denied(denial, &step.path), None);
             allow::check_word(root, word, &step.confirmed).map_err(denied)?;
         }
         for entry in form.entries() {
-            boots::check_entry(root, entry, &step.confirmed).map_err(|refusal| (refusal, None))?;
+            boots::check_entry(root, &step.path, entry, &step.confirmed)
+                .map_err(|refusal| (refusal, None))?;
         }
     }
     let same = match (&now, step.bytes()) {

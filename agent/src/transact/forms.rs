@@ -281,12 +281,12 @@ impl Form {
         }
     }
 
-    /// Returns the program that its reader runs as root.
+    /// Returns the program that its reader runs, and the user as whom it does.
     #[must_use]
-    pub fn program(&self) -> Option<&str> {
+    pub fn program(&self) -> Option<(&str, u32)> {
         match self {
-            Self::DriftService(watch) => Some(&watch.program),
-            Self::BootNext(BootNext { trial: Some(trial) }) if trial.user == 0 => Some(&trial.program),
+            Self::DriftService(watch) => Some((&watch.program, 0)),
+            Self::BootNext(BootNext { trial: Some(trial) }) => Some((&trial.program, trial.user)),
             _ => None,
         }
     }

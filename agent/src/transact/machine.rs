@@ -149,7 +149,7 @@ pub fn mode_text(mode: u32) -> String {
 pub fn read(root: &Root, path: &str, purpose: Purpose) -> Result<Content, Refusal> {
     let open = allow::check(root, path, purpose).map_err(|denial| Refusal::denied(denial, path))?;
     let content = read_at(&open).map_err(|error| Refusal::of("read", path, &error))?;
-    if purpose == Purpose::Read && allow::may_hold_password(path) && holds_password(&content.bytes) {
+    if purpose == Purpose::Read && allow::may_hold_password(&open) && holds_password(&content.bytes) {
         return Err(Refusal {
             outcome: Outcome::Forbidden,
             errno: Errno::PERM.raw_os_error(),
@@ -349,6 +349,7 @@ mod tests {
             "{}",
             refusal.message
         );
+        assert!(read(&root, "/boot//grub/grub.cfg", Purpose::Read).is_err());
         assert!(read(&root, path, Purpose::Own).is_ok(), "to restore it");
     }
 

@@ -76,7 +76,7 @@ const PROGRAMS: [Program; 9] = [
     Program {
         name: "journalctl",
         fits: |arguments| match arguments {
-            ["--no-pager", "--output=short-monotonic", "--lines", count, "--boot", id] => {
+            ["--no-pager", "--output=short-monotonic", "--dmesg" | "--all", "--lines", count, "--boot", id] => {
                 count.parse::<u16>().is_ok()
                     && id.len() == 32
                     && id.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -124,17 +124,23 @@ fn is_swap_area(path: &str) -> bool {
 /// Whether only root can change or replace a file. In a folder with the sticky bit, such as /tmp,
 /// nobody can remove root's files.
 fn is_roots_alone(part: &Path) -> bool {
-    let is_roots_link = std::fs::symlink_metadata(part).is_ok_and(|found| found.uid() == 0);
-    is_roots_link
+    is_of(part, 0)
+}
+
+/// The same for root and one user.
+fn is_of(part: &Path, user: u32) -> bool {
+    let owns = |uid: u32| uid == 0 || uid == user;
+    let is_own_link = std::fs::symlink_metadata(part).is_ok_and(|found| owns(found.uid()));
+    is_own_link
         && std::fs::metadata(part).is_ok_and(|metadata| {
             let sticky = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
-            metadata.uid() == 0 && (sticky || metadata.mode() & 0o022 == 0)
+            owns(metadata.uid()) && (sticky || metadata.mode() & 0o022 == 0)
         })
 }
 
-/// Refuses a program for root's timers that somebody else can change, or whose interpreter
-/// somebody else can change.
-pub fn check_own(root: &Root, program: &str) -> Result<(), Refusal> {
+/// Refuses a program for units of root's that somebody else than root and `user` can change, or whose
+/// interpreter somebody else can change.
+pub fn check_own(root: &Root, program: &str, user: u32) -> Result<(), Refusal> {
     let refuse = |outcome, errno: Errno, message: String| Refusal {
         outcome,
         errno: errno.raw_os_error(),
@@ -155,11 +161,16 @@ pub fn check_own(root: &Root, program: &str) -> Result<(), Refusal> {
     {
         if let Some(weak) = part
             .ancestors()
-            .find(|part| part.starts_with(root.base()) && !is_roots_alone(part))
+            .find(|part| part.starts_with(root.base()) && !is_of(part, user))
         {
             let message = format!(
-                "{} can be changed by somebody else than root, so root's timer may not run {program}",
-                weak.display()
+                "{} can be changed by somebody else than {}, so no unit of root's runs {program}",
+                weak.display(),
+                if user == 0 {
+                    "root"
+                } else {
+                    "root and the user who asked"
+                }
             );
             return Err(refuse(Outcome::Forbidden, Errno::PERM, message));
         }
@@ -498,7 +509,7 @@ mod tests {
             mode(file, 0o755);
         }
         let is_root = rustix::process::geteuid().is_root();
-        let outcome = || check_own(&root, "/usr/bin/own").map_err(|why| why.message);
+        let outcome = || check_own(&root, "/usr/bin/own", 0).map_err(|why| why.message);
         assert_eq!(outcome().is_ok(), is_root, "{:?}", outcome());
         for (part, weak, right) in [
             ("/opt/py", 0o775, 0o755),
@@ -534,7 +545,7 @@ mod tests {
         mode("/usr/bin/own", 0o644);
         assert!(outcome().unwrap_err().contains("is not a program"));
         assert_eq!(
-            check_own(&root, "/usr/bin/none").unwrap_err().outcome,
+            check_own(&root, "/usr/bin/none", 0).unwrap_err().outcome,
             Outcome::Absent
         );
     }

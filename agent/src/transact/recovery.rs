@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The systemd unit that recovers at boot, and the root-owned copy of the agent that it runs.
 
+use crate::boots;
 use crate::error::{Error, Result};
 use crate::transact::context::Context;
 use crate::transact::files::{self, Rights};
@@ -75,6 +76,7 @@ fn make_folder(file: &Path) -> io::Result<()> {
 /// Removes all of it; returns the files that existed.
 pub fn remove(context: &Context) -> Result<Vec<String>> {
     context.need_root()?;
+    boots::refuse_while_prepared(context)?;
     let mut removed = Vec::new();
     for path in [LINK, UNIT, AGENT] {
         if machine::exists(&context.root, path) {

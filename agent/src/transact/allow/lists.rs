@@ -273,8 +273,8 @@ pub const READ_AS_EVERYBODY: Patterns = &[
     "/usr/lib/tuned/",
 ];
 
-/// Files that root does not read for anybody else while they contain a password.
-pub const MAY_HOLD_PASSWORD: Patterns = &["/boot/grub/grub.cfg", "/boot/grub2/grub.cfg"];
+/// Names of files that root does not read for anybody else while they contain a password.
+pub const MAY_HOLD_PASSWORD: Patterns = &["grub.cfg"];
 
 /// Configuration folders; [`READ_OF_CONFIGURATION`] lists what root reads in each if everybody may.
 pub const CONFIGURATION: Patterns = &["/etc/", "/run/", "/usr/local/lib/", "/usr/lib/", "/lib/"];

@@ -107,7 +107,7 @@ const GUARDED: &[(&str, &[&str])] = &[
 pub fn check(root: &Root, word: &Word, confirmed: &[String]) -> Result<(), Denial> {
     let (name, key) = (&word.name, word.key());
     let forbid = |why: &str| Err(Denial::Forbidden(format!("the kernel argument {name} {why}")));
-    if NEVER.iter().any(|pattern| fits(pattern, &key)) {
+    if is_fixed_name(&key) {
         return forbid(
             "is never written by ktrial: it decides what runs as root, or opens a way around the login",
         );
@@ -134,6 +134,12 @@ pub fn check(root: &Root, word: &Word, confirmed: &[String]) -> Result<(), Denia
 fn is_known(root: &Root, key: &str) -> bool {
     let is = |known: &str| known.replace('-', "_") == *key;
     catalog().words.iter().any(|known| is(known)) || knobs_d::read(root).words.iter().any(|known| is(known))
+}
+
+/// Whether words of this name decide what runs as root: they are neither added nor left out.
+#[must_use]
+pub fn is_fixed_name(key: &str) -> bool {
+    NEVER.iter().any(|pattern| fits(pattern, key))
 }
 
 /// Whether words of this name decide about the machine's protection, and nobody has confirmed that

@@ -22,8 +22,7 @@ pub const WORD: &str = "ktrial.boot";
 pub const STARTED: &str = "ktrial_boot";
 
 /// What brings a machine back that panics, oopses or gets stuck; dracut would wait in a shell.
-const NETS: &str =
-    "panic=10 oops=panic softlockup_panic=1 hung_task_panic=1 rd.shell=0 rd.emergency=reboot";
+const NETS: &str = "panic=10 oops=panic softlockup_panic=1 hung_task_panic=1 rd.shell=0 rd.emergency=reboot";
 /// initramfs-tools passes over an `init=` that is not there, so it must not start either.
 const FAILS: &str = "panic=5 init=/nonexistent rdinit=/nonexistent";
 
@@ -212,7 +211,7 @@ impl BootLimit {
         format!(
             "{HEADER}[Unit]\nDescription=Check whether the boot that ktrial tries is healthy\nDefaultDependencies=no\n\
              ConditionKernelCommandLine={WORD}\nRequiresMountsFor=/var/lib/ktrial {folder}\n\
-             After=systemd-remount-fs.service\nConflicts=shutdown.target\nBefore=shutdown.target\n\
+             After=systemd-remount-fs.service ktrial-recover.service\nConflicts=shutdown.target\nBefore=shutdown.target\n\
              FailureAction=reboot-force\n\n\
              [Service]\nType=exec\nExecStart={AGENT} boot-health --limit-s {}\nRuntimeMaxSec={}\n",
             self.limit_s,

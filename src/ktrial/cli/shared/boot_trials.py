@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ktrial.cli.options import is_terminal
 from ktrial.cli.shared.boots import (
+    TRIAL_NAME,
     Attempt,
     BootConsent,
     BootMaker,
@@ -18,6 +19,7 @@ from ktrial.cli.shared.boots import (
     refuse_second,
     remove_boots,
     start_boot,
+    trial_of,
     version_of,
 )
 from ktrial.cli.shared.drift_timer import program
@@ -44,12 +46,11 @@ if TYPE_CHECKING:
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.record import StoredTrial
 
-#: Boots of one arm in a row that may fail; the next one ends the trial.
-MOST_FAILURES = 3
+#: Boots of one entry in a row that end the trial: control and placebo share one, so four may be due.
+MOST_IN_A_ROW = 8
 #: Seconds after the start of a boot before anything is measured.
 UPTIME_S = 60.0
 _LIMIT_S = 300
-_ENDS = frozenset(("healthy", "failed", "fell-back"))
 
 
 class _Boots:
@@ -99,7 +100,14 @@ class _Boots:
     def _wired(self, name: str) -> dict[str, Any]:
         trial = ResumedTrial(program=program(), user=os.getuid(), name=name)
         confirmed = [one.name for one in self._guarded]
-        return wire_boots(f"trial {name}", self._entries, limit_s=_LIMIT_S, confirmed=confirmed, trial=trial)
+        return wire_boots(
+            f"trial {name}",
+            self._entries,
+            limit_s=_LIMIT_S,
+            confirmed=confirmed,
+            trial=trial,
+            sources={TRIAL_NAME: name},
+        )
 
 
 def begin_in_boots(app: App, file: TrialFile, *, consent: BootConsent, allow_dangerous: bool, as_json: bool) -> int:
@@ -166,7 +174,7 @@ def continue_in_boots(app: App, name: str) -> int:
         raise BadInput(f"{stored.trial} does not boot this machine", hint=f"ktrial trial next {stored.trial}")
     session = app.root_session("continuing a trial over boots")
     now = read_status(session)
-    if now.transaction is None:
+    if now.transaction is None or trial_of(session, now) != stored.trial:
         raise Refused(f"{stored.trial} was stopped", hint=f"`ktrial trial show {stored.trial}` shows what it found")
     due = _due(app, stored)
     if due is not None and now.running == entry_of(due.place):
@@ -177,12 +185,13 @@ def continue_in_boots(app: App, name: str) -> int:
             # Nobody is here to mend it: the machine goes back, and the error is the last line of the service.
             _end(app, session, now)
             raise
-        due = _due(app, stored)
+        due, now = _due(app, stored), read_status(session)
+        if now.transaction is None:
+            return 0  # somebody has stopped it meanwhile
     if due is None:
         return _end(app, session, now)
-    failures = failures_of(now, entry_of(due.place))
-    if failures > MOST_FAILURES:
-        app.say(f"{stored.trial} ends: {failures} boots of {due.place} in a row failed; `ktrial boot status` says why")
+    if boots_in_vain(now, entry_of(due.place)):
+        app.say(f"{stored.trial} ends: the last boots of {due.place} made no visit; `ktrial boot status` says why")
         return _end(app, session, now)
     if now.running is None:
         # Somebody may want to log in and stop it.
@@ -197,16 +206,10 @@ def _due(app: App, stored: StoredTrial) -> Due | None:
     return due_of(stored, log)
 
 
-def failures_of(now: BootStatus, entry: str) -> int:
-    """Return how many boots of an entry have failed since its last healthy one."""
-    count = 0
-    for event in reversed(now.of_attempt()):
-        if event.entry != entry or event.event not in _ENDS:
-            continue
-        if event.event == "healthy":
-            break
-        count += 1
-    return count
+def boots_in_vain(now: BootStatus, entry: str) -> bool:
+    """Return whether an entry was booted again and again without a visit in between."""
+    armed = [event.entry for event in now.of_attempt() if event.event == "armed"]
+    return armed[-MOST_IN_A_ROW:] == [entry] * MOST_IN_A_ROW
 
 
 def _wait_for_quiet(app: App) -> None:
@@ -232,10 +235,12 @@ def stop_in_boots(app: App, name: str | None) -> int:
     """Stop a trial over boots: take away what it prepared. What it has measured stays."""
     session = app.root_session("stopping a trial over boots")
     now = read_status(session)
-    stored = app.trials.find(name)
-    if now.transaction is None or not boots_this_machine(stored.file):
-        raise Refused(f"{stored.trial} is not booting this machine", hint="`ktrial boot status` shows what is prepared")
+    running = trial_of(session, now)
+    asked = running if name is None else app.trials.find(name).trial
+    if running is None or asked != running:
+        wanted = asked or "no trial"
+        raise Refused(f"{wanted} is not booting this machine", hint="`ktrial boot status` shows what is prepared")
     done = remove_boots(session, now)
     where = "; reboot for the default entry" if now.running is not None else ""
-    app.say(f"stopped {stored.trial}{where}; `ktrial trial show {stored.trial}` shows what it found")
+    app.say(f"stopped {running}{where}; `ktrial trial show {running}` shows what it found")
     return int(done.state != "reverted")

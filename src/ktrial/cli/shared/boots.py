@@ -38,6 +38,7 @@ _BOOT = "boot:"
 _INSTALLED = "installed_agent"
 #: There too: what else than new words the attempt is about.
 _TRIED = "boot"
+TRIAL_NAME = "trial"
 
 
 class BootConsent(NamedTuple):
@@ -190,7 +191,9 @@ def start_boot(app: App, session: AgentSession, entry: str, then: str | None, *,
         app.say("the machine reboots now; `ktrial boot status` shows how it went")
         session.request("reboot")
     except AgentError:
-        remove_boots(session, read_status(session))
+        now = read_status(session)
+        if now.transaction is not None:
+            remove_boots(session, now)
         raise
 
 
@@ -228,6 +231,12 @@ _AGENT = "/usr/local/libexec/ktrial/ktrial-agent"
 
 def arm(session: AgentSession, entry: str, then: str | None = None) -> None:
     session.request("boot-arm", entry=entry, **({} if then is None else {"then": then}))
+
+
+def trial_of(session: AgentSession, now: BootStatus) -> str | None:
+    """Return the trial for which boots are prepared."""
+    found = next((one for one in status(session).transactions if one.transaction == now.transaction), None)
+    return None if found is None else (found.sources or {}).get(TRIAL_NAME)
 
 
 def remove_boots(session: AgentSession, now: BootStatus) -> Any:
@@ -271,7 +280,8 @@ def words_to_keep(session: AgentSession, now: BootStatus) -> list[str]:
     entry = now.entry(TRIAL)
     if entry is None:
         raise Refused("nothing to keep: no boot is prepared", hint="`ktrial boot try WORDS` tries one")
-    if not any(one.event == "healthy" and one.entry == TRIAL for one in now.of_attempt()):
+    ended = [one.event for one in now.of_attempt() if one.entry == TRIAL and one.event not in {"armed", "started"}]
+    if not ended or ended[-1] not in {"healthy", "left"}:
         raise Refused(
             "cannot keep this boot: it was not found healthy", hint="`ktrial boot status` shows how far it got"
         )
