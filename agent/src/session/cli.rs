@@ -16,15 +16,13 @@ use crate::sys;
 use crate::transact::context::{Context, Role, Told};
 use crate::transact::lease;
 use crate::transact::plan::{Lease, Plan};
-use crate::transact::programs;
 use crate::transact::revert;
 use crate::transact::store::DEFAULT_STATE;
 use clap::{Args, Parser, Subcommand};
 use serde_json::{json, Map, Value};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -393,7 +391,7 @@ fn boot_next(next: NextBoot) -> Result<ExitCode> {
     let may_continue = boots::next(&context)?;
     let trial = next.trial.zip(next.program).filter(|_| may_continue);
     Ok(trial.map_or(ExitCode::SUCCESS, |(trial, program)| {
-        launched(continue_trial(
+        launched(launch::continue_trial(
             &context.root,
             next.user.unwrap_or(0),
             &trial,
@@ -410,25 +408,6 @@ fn print_selfcost(sources: &[String], by_hand: &ByHand) -> Result<()> {
         print!("{}", selfcost::show(&measured));
     }
     Ok(())
-}
-
-/// Becomes the `ktrial` that continues a trial over boots, as the user who started it. A program of a
-/// user's own never runs as root.
-fn continue_trial(root: &Root, user: u32, trial: &str, program: &Path) -> Result<()> {
-    programs::check_own(root, &program.to_string_lossy(), user)
-        .map_err(|refusal| Error::new(Kind::Privilege, refusal.message))?;
-    std::env::set_var(
-        "PATH",
-        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    );
-    let words = ["trial", "next", trial, "--boots"];
-    if user != 0 {
-        let argv = std::iter::once(program.as_os_str()).chain(words.map(OsStr::new));
-        return launch::launch(Some(user), &[], &argv.map(OsStr::to_owned).collect::<Vec<_>>());
-    }
-    let mut command = std::process::Command::new(program);
-    let error = command.args(words).env("HOME", "/root").exec();
-    Err(Error::io("start", program.display(), &error))
 }
 
 /// Reports in the head's words why it was not started.
