@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 #: Seconds that systemd may be stuck before the watchdog resets the machine.
 _WATCHDOG_S = 60
 _BOOT = "boot:"
+#: The copy of the agent that the units run.
+_AGENT = "/usr/local/libexec/ktrial/ktrial-agent"
 #: In the sources of the transaction: whether ktrial also installed the agent that judges the boots.
 _INSTALLED = "installed_agent"
 #: There too: what else than new words the attempt is about.
@@ -208,8 +210,8 @@ def refuse_second(now: BootStatus) -> None:
 def prepare_boots(session: AgentSession, plan: dict[str, Any], *, as_json: bool) -> int | None:
     """Install the agent that judges boots, and write the entries; return the transaction, None if that failed."""
     already = session.list([_AGENT])[_AGENT]
-    if not already:
-        session.request("recovery", install=True)
+    # Also over an older copy, which could not judge these boots.
+    session.request("recovery", install=True)
     plan["sources"] = {**plan.get("sources", {}), _INSTALLED: not already}
     try:
         applied, _ = apply_whole(session, lambda: session.request("apply", plan=plan))
@@ -224,9 +226,6 @@ def prepare_boots(session: AgentSession, plan: dict[str, Any], *, as_json: bool)
     if not as_json:
         sys.stdout.write(apply_text(applied, [step["path"] for step in plan["steps"]], width=columns()))
     return None
-
-
-_AGENT = "/usr/local/libexec/ktrial/ktrial-agent"
 
 
 def arm(session: AgentSession, entry: str, then: str | None = None) -> None:
