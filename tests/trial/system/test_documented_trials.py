@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.studies.system.test_blame import TWEAKS
 from tests.support.documented import Documented, documented
 from tests.support.terminal import KTRIAL
 
@@ -50,6 +51,7 @@ def test_it_would_begin_here(one: Documented, tmp_path: Path) -> None:
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     (tmp_path / "mine.toml").write_text(LADDER)
+    (tmp_path / "tweaks.toml").write_text(TWEAKS)
     ends = one.words.index("--") if "--" in one.words else len(one.words)
     words = [*one.words[:ends], "--dry-run", *one.words[ends:]]
     ran = subprocess.run([*KTRIAL, *words], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
