@@ -21,7 +21,6 @@ use rustix::io::Errno;
 use serde_json::{json, Value};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 pub use health::{announce, health, next};
 pub use oneshot::{check_entries_file, forget_entry, is_grub_entries, restore, GRUB_ENVIRONMENTS};
@@ -114,10 +113,7 @@ fn check_file(root: &Root, id: &str, path: &str) -> std::result::Result<(), Refu
         return forbid(format!("{id}: {path} is not in {}", KERNELS.join(" or ")));
     }
     let file = std::fs::canonicalize(root.path(path)).map_err(|error| Refusal::of("find", path, &error))?;
-    let is_roots = |part: &Path| {
-        std::fs::metadata(part).is_ok_and(|found| found.uid() == 0 && found.mode() & 0o022 == 0)
-    };
-    let is_weak = root.is_real() && !file.ancestors().all(is_roots);
+    let is_weak = root.is_real() && !file.ancestors().all(programs::is_roots_alone);
     if is_weak || !file.is_file() {
         return forbid(format!("{id}: {path} is not a file that only root can change"));
     }

@@ -7,7 +7,7 @@
 //! unreadable is null.
 
 mod block;
-mod boot;
+pub(crate) mod boot;
 mod config;
 mod cpu;
 mod cpufreq;

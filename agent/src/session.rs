@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sessions: the protocol's lines, the requests and the command line.
 
-mod boots;
 pub mod cli;
 pub(crate) mod grant;
 pub(crate) mod list;

@@ -177,7 +177,3 @@ class DebianGuest(QemuGuest):
     def _loader(self) -> list[str]:
         start = ["-kernel", str(self._images.kernel), "-initrd", str(self._images.start)]
         return [*start, "-append", f"{COMMAND_LINE} quiet panic=-1", "-no-reboot"]
-
-    def reboot(self) -> None:
-        self.halt()
-        self.boot()

@@ -11,6 +11,7 @@ import json
 import socket
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,7 +114,7 @@ class GuestPort:
                 return words
 
 
-class QemuGuest:
+class QemuGuest(ABC):
     """One guest. What is a disk and what starts from it is a subclass's affair."""
 
     def __init__(self, root: Path, clone: Path, disk: Path, *, memory_mib: int = 2048) -> None:
@@ -169,8 +170,9 @@ class QemuGuest:
         self.kill()
 
     def reboot(self) -> None:
-        """Reboot it, and wait until systemd has started everything."""
-        raise NotImplementedError
+        """Shut it down, start it again, and wait until systemd has started everything."""
+        self.halt()
+        self.boot()
 
     def assert_running(self) -> None:
         """Wait until the boot is over; no unit may have failed."""
@@ -213,9 +215,9 @@ class QemuGuest:
             return (self._folder / f"console-{self._processes}").read_text(errors="replace")
         return ""
 
+    @abstractmethod
     def _loader(self) -> list[str]:
         """Options of QEMU: the disk, and what starts from it."""
-        raise NotImplementedError
 
     def _command(self, port: int) -> list[str]:
         command = [

@@ -59,7 +59,7 @@ pub struct Baseline {
 /// Looks at the machine as it is now.
 pub fn baseline(root: &Root) -> Baseline {
     Baseline {
-        failed: failed_units(root),
+        failed: failed_units(root).unwrap_or_default(),
         network: interfaces(root),
         log: bad_lines(root).iter().map(|line| plain(line)).collect(),
         writable: is_writable(root),
@@ -71,16 +71,14 @@ fn asked(root: &Root, argv: &[&str]) -> Option<String> {
     programs::output(root, &argv).ok()
 }
 
-fn failed_units(root: &Root) -> BTreeSet<String> {
+/// Returns the failed units; None if systemd does not answer.
+fn failed_units(root: &Root) -> Option<BTreeSet<String>> {
     let text = asked(
         root,
         &["systemctl", "list-units", "--failed", "--plain", "--no-legend"],
-    );
-    let text = text.unwrap_or_default();
-    text.lines()
-        .filter_map(|line| line.split_whitespace().next())
-        .map(str::to_owned)
-        .collect()
+    )?;
+    let names = text.lines().filter_map(|line| line.split_whitespace().next());
+    Some(names.map(str::to_owned).collect())
 }
 
 fn interfaces(root: &Root) -> BTreeSet<String> {
@@ -124,13 +122,17 @@ fn plain(line: &str) -> String {
 /// Returns what speaks against the present boot of an entry.
 fn faults(root: &Root, before: &Baseline, words: &[String]) -> Vec<String> {
     let mut found = Vec::new();
-    let failed = failed_units(root);
-    let new: Vec<&str> = failed.difference(&before.failed).map(String::as_str).collect();
-    if !new.is_empty() {
-        found.push(format!(
-            "units failed that did not fail before: {}",
-            new.join(", ")
-        ));
+    match failed_units(root) {
+        None => found.push("systemd does not say which units have failed".to_owned()),
+        Some(failed) => {
+            let new: Vec<&str> = failed.difference(&before.failed).map(String::as_str).collect();
+            if !new.is_empty() {
+                found.push(format!(
+                    "units failed that did not fail before: {}",
+                    new.join(", ")
+                ));
+            }
+        }
     }
     let lines = kernel_lines(root);
     let bad = lines
@@ -340,13 +342,16 @@ fn journal(root: &Root, boot_id: &str, only_kernel: bool) -> Vec<String> {
 /// Whether a boot ended with a shutdown, as far as the journal shows; it counts as one without a journal.
 pub fn has_shut_down(root: &Root, boot_id: &str) -> bool {
     let lines = journal(root, boot_id, false);
-    let ends = ["Journal stopped", "systemd-shutdown", "Reached target"];
-    lines.is_empty()
-        || lines
-            .iter()
-            .rev()
-            .take(5)
-            .any(|line| ends.iter().any(|end| line.contains(end)))
+    lines.is_empty() || ends_with_shutdown(&lines)
+}
+
+fn ends_with_shutdown(lines: &[String]) -> bool {
+    let ends = ["Journal stopped", "systemd-shutdown["];
+    lines
+        .iter()
+        .rev()
+        .take(5)
+        .any(|line| ends.iter().any(|end| line.contains(end)))
 }
 
 /// Tells whoever logs in during this boot what the machine is doing, and how to stop it.
@@ -405,5 +410,36 @@ fn wait_until_judged(context: &Context, id: &str) -> Result<bool> {
             return Ok(judged.what == Happened::Healthy);
         }
         std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boot_that_dies_at_its_target_was_not_shut_down() {
+        let lines = |text: &[&str]| text.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+        let died = lines(&[
+            "[9.1] guest systemd[1]: Reached target graphical.target.",
+            "[9.2] guest kernel: x",
+        ]);
+        assert!(!ends_with_shutdown(&died));
+        let over = lines(&[
+            "[90.1] guest systemd[1]: Shutting down.",
+            "[90.2] guest systemd-shutdown[1]: Syncing filesystems and block devices.",
+            "[90.3] guest systemd-journald[183]: Journal stopped",
+        ]);
+        assert!(ends_with_shutdown(&over));
+    }
+
+    #[test]
+    fn lines_are_compared_without_what_differs_from_boot_to_boot() {
+        let first = plain("BUG: unable to handle page fault for address: ffffa3d01234 on CPU 1");
+        assert_eq!(
+            first,
+            plain("BUG: unable to handle page fault for address: ffff00001111 on CPU 3")
+        );
+        assert_ne!(first, plain("BUG: scheduling while atomic"));
     }
 }

@@ -3,6 +3,7 @@
 //! GRUB clears, and systemd-boot by a variable of the firmware.
 
 use super::grubenv::{self, Variables};
+use crate::facts::boot::loader_variable;
 use crate::root::Root;
 use crate::transact::files;
 use crate::transact::forms::{BOOT_HEADER, STARTED};
@@ -21,9 +22,6 @@ const NEXT: &str = "next_entry";
 /// The variables that ktrial and its entries set.
 const OURS: [&str; 2] = [NEXT, STARTED];
 
-const VENDOR: &str = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
-const VARIABLES: &str = "/sys/firmware/efi/efivars";
-
 /// File systems whose blocks GRUB writes in place: ext2 to ext4, FAT, XFS.
 const WRITABLE: [u64; 3] = [0xef53, 0x4d44, 0x5846_5342];
 /// What a device of several others has in its folder.
@@ -31,7 +29,7 @@ const LAYERS: [(&str, &str); 2] = [("dm", "device mapper (LVM or encryption)"), 
 
 /// Whether systemd-boot has booted this machine.
 pub fn is_systemd_boot(root: &Root) -> bool {
-    variable(root, "LoaderInfo").is_some_and(|info| info.starts_with("systemd-boot"))
+    loader_variable(root, "LoaderInfo").is_some_and(|info| info.starts_with("systemd-boot"))
 }
 
 /// Whether a path is the file with our entries for GRUB.
@@ -57,7 +55,7 @@ fn environment(path: &str) -> String {
 /// Returns the loader that reads the file at `path`, with its version.
 pub fn loader_of(root: &Root, path: &str) -> Option<String> {
     if !is_grub_entries(path) {
-        return variable(root, "LoaderInfo");
+        return loader_variable(root, "LoaderInfo");
     }
     let folder = files::folder_of(path);
     let version = root.list(folder).ok()?.into_iter().find_map(|name| {
@@ -67,17 +65,6 @@ pub fn loader_of(root: &Root, path: &str) -> Option<String> {
         Some(line.trim_matches(['"', '\'']).to_owned())
     });
     Some(version.map_or_else(|| "grub".to_owned(), |version| format!("grub {version}")))
-}
-
-/// Reads a variable of the loader: four bytes of attributes, then UTF-16.
-fn variable(root: &Root, name: &str) -> Option<String> {
-    let bytes = root.read_bytes(&format!("{VARIABLES}/{name}-{VENDOR}")).ok()?;
-    let units = bytes
-        .get(4..)?
-        .chunks_exact(2)
-        .map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
-    let text: Vec<u16> = units.take_while(|unit| *unit != 0).collect();
-    Some(String::from_utf16_lossy(&text))
 }
 
 fn refused(message: String) -> Refusal {
@@ -107,7 +94,7 @@ pub fn set(root: &Root, path: &str, id: &str) -> Result<(), Refusal> {
             root,
             &["bootctl".to_owned(), "set-oneshot".to_owned(), file.clone()],
         )?;
-        let now = variable(root, "LoaderEntryOneShot").unwrap_or_default();
+        let now = loader_variable(root, "LoaderEntryOneShot").unwrap_or_default();
         if now != file {
             return Err(refused(format!(
                 "the firmware did not take the entry: its variable is {now:?}"
@@ -162,7 +149,7 @@ pub fn armed(root: &Root, path: &str) -> Option<String> {
     let found = if is_grub_entries(path) {
         read(root, &environment(path)).ok()?.get(NEXT)?.to_owned()
     } else {
-        variable(root, "LoaderEntryOneShot")?
+        loader_variable(root, "LoaderEntryOneShot")?
             .strip_suffix(".conf")?
             .to_owned()
     };

@@ -5,15 +5,18 @@ use super::health::Baseline;
 use crate::error::{Error, Kind, Result};
 use crate::fault;
 use crate::transact::context::Context;
-use crate::transact::files;
+use crate::transact::files::{self, Rights};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
 
 /// The newest events that count.
 const KEPT: usize = 200;
 const NAME: &str = "boots.jsonl";
+/// A longer file is cut to the events that count.
+const LIMIT_BYTES: u64 = 4 << 20;
 
 /// What has happened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,9 +71,14 @@ pub struct Event {
     pub log: Vec<String>,
 }
 
+/// Returns the record's file.
+pub fn path(context: &Context) -> PathBuf {
+    context.root.path(&context.state).join(NAME)
+}
+
 /// Returns the newest events, oldest first. A line that was cut off by a power cut is passed over.
 pub fn read(context: &Context) -> Result<Vec<Event>> {
-    let path = context.store.file(NAME);
+    let path = path(context);
     let text = match fs::read(&path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -83,14 +91,39 @@ pub fn read(context: &Context) -> Result<Vec<Event>> {
     Ok(events[events.len().saturating_sub(KEPT)..].to_vec())
 }
 
+/// Leaves only the newest events in the file.
+fn cut(context: &Context) -> Result<()> {
+    let path = path(context);
+    let cannot = |error: io::Error| {
+        Error::new(
+            Kind::Journal,
+            format!("cannot shorten {}: {error}", path.display()),
+        )
+    };
+    let mut text = String::new();
+    for event in read(context)? {
+        text.push_str(&serde_json::to_string(&event).map_err(|error| cannot(error.into()))?);
+        text.push('\n');
+    }
+    let rights = Rights {
+        mode: 0o600,
+        owner: None,
+    };
+    files::put_at(&path, text.as_bytes(), rights, 0).map_err(cannot)
+}
+
 /// Adds an event; it is on the disk when this returns.
 pub fn append(context: &Context, event: &Event) -> Result<()> {
     context.store.prepare()?;
-    let path = context.store.file(NAME);
+    let path = path(context);
     let cannot =
         |error: io::Error| Error::new(Kind::Journal, format!("cannot write {}: {error}", path.display()));
     let line = serde_json::to_string(event).map_err(|error| cannot(error.into()))?;
-    let is_new = !path.exists();
+    let length = fs::metadata(&path).map(|found| found.len());
+    if length.as_ref().is_ok_and(|length| *length > LIMIT_BYTES) {
+        cut(context)?;
+    }
+    let is_new = length.is_err();
     fault::point();
     let mut file = File::options()
         .append(true)

@@ -181,12 +181,27 @@ fn a_cut_off_line_of_the_record_is_passed_over() {
     let mut machine = Machine::new();
     machine.prepare();
     arm(&machine.context, REHEARSAL, None).unwrap();
-    let path = machine.context.store.file("boots.jsonl");
+    let path = record::path(&machine.context);
     let mut text = fs::read_to_string(&path).unwrap();
     text.push_str("{\"event\":\"reh");
     fs::write(&path, text).unwrap();
     arm(&machine.context, REHEARSAL, None).unwrap();
     assert_eq!(machine.names(), ["armed", "armed"]);
+}
+
+#[test]
+fn a_long_record_keeps_the_newest_events() {
+    let mut machine = Machine::new();
+    machine.prepare();
+    arm(&machine.context, REHEARSAL, None).unwrap();
+    let path = record::path(&machine.context);
+    let line = fs::read_to_string(&path).unwrap();
+    fs::write(&path, line.repeat((4 << 20) / line.len() + 1)).unwrap();
+    arm(&machine.context, "ktrial-trial", None).unwrap();
+    assert!(fs::metadata(&path).unwrap().len() < 1 << 20);
+    let events = record::read(&machine.context).unwrap();
+    assert_eq!(events.len(), 200);
+    assert_eq!(events[199].entry, "ktrial-trial");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::probe::{absent, exists, garbage, seen, text, unknown, Probe};
 use super::{os, virtualisation, Machine, Sink};
 use crate::root::Root;
 
+const VARIABLES: &str = "/sys/firmware/efi/efivars";
 /// The EFI vendor ID of the boot loader variables that systemd specifies.
 const VENDOR: &str = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
 
@@ -45,9 +46,8 @@ fn loader(machine: &Machine) -> Probe<&'static str> {
 /// Returns the boot loader that left a variable in the firmware, or `uki` for a unified kernel
 /// image.
 fn by_firmware_variable(root: &Root) -> Option<&'static str> {
-    let folder = "/sys/firmware/efi/efivars";
-    if let Ok(bytes) = root.read_bytes(&format!("{folder}/LoaderInfo-{VENDOR}")) {
-        let info = variable_text(&bytes).to_lowercase();
+    if let Some(info) = loader_variable(root, "LoaderInfo") {
+        let info = info.to_lowercase();
         let names = [
             ("systemd-boot", "systemd-boot"),
             ("grub", "grub"),
@@ -58,7 +58,13 @@ fn by_firmware_variable(root: &Root) -> Option<&'static str> {
             .find(|(start, _)| info.starts_with(start))
             .map(|(_, name)| *name);
     }
-    seen(root, &format!("{folder}/StubInfo-{VENDOR}")).then_some("uki")
+    seen(root, &format!("{VARIABLES}/StubInfo-{VENDOR}")).then_some("uki")
+}
+
+/// Returns the text of a variable that boot loaders share with systemd.
+pub fn loader_variable(root: &Root, name: &str) -> Option<String> {
+    let bytes = root.read_bytes(&format!("{VARIABLES}/{name}-{VENDOR}")).ok()?;
+    Some(variable_text(&bytes))
 }
 
 /// Decodes the text of an EFI variable: four bytes of attributes, then UTF-16.

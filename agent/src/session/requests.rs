@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The requests: one entry each in [`REQUESTS`] and one function each below.
 
+use crate::boots;
 use crate::bytes::Bytes;
 use crate::error::{Error, Kind, Result};
 use crate::exec;
@@ -9,7 +10,6 @@ use crate::kernel_log;
 use crate::load;
 use crate::oom;
 use crate::sample;
-use crate::session::boots;
 use crate::session::grant;
 use crate::session::list;
 use crate::trace;
@@ -78,9 +78,9 @@ pub const REQUESTS: &[Request] = &[
     request("forget", ROOT, forget),
     request("drop_caches", ROOT, drop_caches),
     request("kernel_log", BOTH, kernel_log),
-    request("boot-arm", ROOT, boots::arm),
-    request("boot-status", ROOT, boots::status),
-    request("reboot", ROOT, boots::reboot),
+    request("boot-arm", ROOT, boot_arm),
+    request("boot-status", ROOT, boot_status),
+    request("reboot", ROOT, reboot),
 ];
 
 /// Requests during which a signal may end the process at once: they change nothing, or they block
@@ -344,7 +344,7 @@ fn revert(context: &mut Context, value: Value) -> Result<Value> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Nothing {}
+struct Nothing {}
 
 fn recover(context: &mut Context, value: Value) -> Result<Value> {
     let Nothing {} = fields(value)?;
@@ -416,4 +416,34 @@ fn kernel_log(context: &mut Context, value: Value) -> Result<Value> {
         Ok(found) => json!(found),
         Err(error) => json!({"unreadable": format!("cannot read {}: {error}", kernel_log::DEVICE)}),
     })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BootArm {
+    entry: String,
+    #[serde(default)]
+    then: Option<String>,
+}
+
+fn boot_arm(context: &mut Context, value: Value) -> Result<Value> {
+    let BootArm { entry, then } = fields(value)?;
+    boots::arm(context, &entry, then.as_deref())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BootStatus {
+    #[serde(default)]
+    path: Option<String>,
+}
+
+fn boot_status(context: &mut Context, value: Value) -> Result<Value> {
+    let BootStatus { path } = fields(value)?;
+    boots::status(context, path.as_deref())
+}
+
+fn reboot(context: &mut Context, value: Value) -> Result<Value> {
+    let Nothing {} = fields(value)?;
+    boots::reboot(context)
 }

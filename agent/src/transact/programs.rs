@@ -123,7 +123,7 @@ fn is_swap_area(path: &str) -> bool {
 
 /// Whether only root can change or replace a file. In a folder with the sticky bit, such as /tmp,
 /// nobody can remove root's files.
-fn is_roots_alone(part: &Path) -> bool {
+pub fn is_roots_alone(part: &Path) -> bool {
     is_of(part, 0)
 }
 

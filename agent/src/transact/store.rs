@@ -91,12 +91,6 @@ impl Store {
         }
     }
 
-    /// Returns a file of the state folder.
-    #[must_use]
-    pub fn file(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-
     fn journals_folder(&self) -> PathBuf {
         self.folder.join("transactions")
     }

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from ktrial.kit.errors import Refused
 from ktrial.machine.reading import Reading
-from ktrial.tuning.boots.encryption import asks_passphrase
 from ktrial.tuning.boots.entry import BootGrounds, plan_boot
 from ktrial.tuning.boots.gather import (
     FACTS,
@@ -29,7 +28,7 @@ from ktrial.tuning.boots.gather import (
 )
 from ktrial.tuning.boots.kernel_header import read_kernel_header
 from ktrial.tuning.boots.kernel_obstacles import release_of, unbuilt_modules
-from ktrial.tuning.boots.refusals import find_obstacles, other_kernel_obstacles, refuse
+from ktrial.tuning.boots.refusals import asks_passphrase, find_obstacles, other_kernel_obstacles, refuse
 from ktrial.tuning.boots.scene import BootScene, GrubScene, KernelScene, Obstacle, SystemdBootScene
 from ktrial.tuning.boots.systemd_boot_default import default_would_change
 from ktrial.tuning.lasting.loaders import NoLoader, read_variable

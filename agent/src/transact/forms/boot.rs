@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Entries of a boot loader for one boot each, and the units that judge and continue such a boot.
 
-use super::{made_of, Checked, Word};
+use super::{drift, made_of, Checked, Word};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -245,10 +245,7 @@ pub struct Resumed {
 impl BootNext {
     pub(super) fn check(&self) -> Checked {
         let Some(trial) = &self.trial else { return Ok(()) };
-        check_path(&trial.program)?;
-        if !trial.program.ends_with("/ktrial") {
-            return Err(format!("{:?} is not a program of the name ktrial", trial.program));
-        }
+        drift::check_program(&trial.program)?;
         made_of("the trial's name", &trial.name, "_.-")?;
         if trial.name.starts_with('-') {
             return Err(format!("{:?} is not the name of a trial", trial.name));

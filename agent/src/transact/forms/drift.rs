@@ -24,13 +24,7 @@ pub struct Watch {
 
 impl Watch {
     pub(super) fn check(&self) -> Checked {
-        let Some(rest) = self.program.strip_prefix('/') else {
-            return Err(format!("{:?} is not an absolute path", self.program));
-        };
-        if !self.program.ends_with("/ktrial") {
-            return Err(format!("{:?} is not a program of the name ktrial", self.program));
-        }
-        check_components(&self.program, rest)
+        check_program(&self.program)
     }
 
     pub(super) fn render(&self) -> String {
@@ -40,6 +34,17 @@ impl Watch {
             self.program
         )
     }
+}
+
+/// Refuses the program of a unit unless it is called ktrial.
+pub(super) fn check_program(program: &str) -> Checked {
+    let Some(rest) = program.strip_prefix('/') else {
+        return Err(format!("{program:?} is not an absolute path"));
+    };
+    if !program.ends_with("/ktrial") {
+        return Err(format!("{program:?} is not a program of the name ktrial"));
+    }
+    check_components(program, rest)
 }
 
 pub(super) fn check_calendar(calendar: &str) -> Checked {

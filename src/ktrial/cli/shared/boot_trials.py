@@ -92,7 +92,7 @@ class _Boots:
         if prepare_boots(self._session, self._wired(stored.trial), as_json=as_json) is None:
             return 1
         first = entry_of(due.place)
-        self._app.say(f"`ktrial trial show {stored.trial}` shows how far it is, `ktrial trial stop` stops it")
+        self._app.say(f"`ktrial trial show {stored.trial}` shows its blocks so far, `ktrial trial stop` stops it")
         entry, then = (first, None) if self.is_rehearsed else (REHEARSAL, first)
         start_boot(self._app, self._session, entry, then, reboots=True)
         return 0

@@ -127,7 +127,9 @@ def _words_of_profile(app: App, name: str) -> list[str]:
             word = boot_word(LastingSetting(knob=knob, text=kernel_text(knob, setting.value)))
             found.append(f"-{bare}" if word is None else word)
     if not found:
-        hint = f"`ktrial apply {name}` needs no boot; the kernel argument of that name is boot:{name}"
+        hint = f"`ktrial apply {name}` needs no boot"
+        if f"{_BOOT}{name}" in app.catalog.knobs:
+            hint += f"; the kernel argument of that name is boot:{name}"
         raise BadInput(f"the profile {name} has no kernel arguments", hint=hint)
     return found
 
@@ -282,7 +284,7 @@ def words_to_keep(session: AgentSession, now: BootStatus) -> list[str]:
     ended = [one.event for one in now.of_attempt() if one.entry == TRIAL and one.event not in {"armed", "started"}]
     if not ended or ended[-1] not in {"healthy", "left"}:
         raise Refused(
-            "cannot keep this boot: it was not found healthy", hint="`ktrial boot status` shows how far it got"
+            "cannot keep this boot: it was not found healthy", hint="`ktrial boot status` says what became of it"
         )
     found = next(one for one in status(session).transactions if one.transaction == now.transaction)
     tried = (found.sources or {}).get(_TRIED, {})
