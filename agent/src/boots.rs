@@ -4,6 +4,7 @@
 
 mod grubenv;
 mod health;
+mod next;
 mod oneshot;
 mod record;
 
@@ -21,10 +22,14 @@ use rustix::io::Errno;
 use serde_json::{json, Value};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
-pub use health::{announce, health, next};
+pub use health::health;
+pub use next::{announce, give_up, next};
 pub use oneshot::{check_entries_file, forget_entry, is_grub_entries, restore, GRUB_ENVIRONMENTS};
 
+/// How often something that is awaited is looked for.
+const LOOK: Duration = Duration::from_secs(1);
 /// Where kernels that an entry starts may be.
 const KERNELS: [&str; 2] = ["/boot/", "/efi/"];
 /// Events of a reply that come with their logs.
@@ -367,7 +372,18 @@ fn settle(context: &Context) -> Result<Vec<Event>> {
         return Ok(events);
     };
     let path = entries_of(&transaction).next().map(|(path, _)| path.to_owned());
-    let seen = path.and_then(|path| oneshot::seen(&context.root, &path, &last.entry));
+    let seen = path
+        .as_deref()
+        .and_then(|path| oneshot::seen(&context.root, path, &last.entry));
+    if let Some(path) = path.filter(|_| seen == Some(false)) {
+        // A loader that could not forget the entry would be asked for it at every boot.
+        oneshot::clear(&context.root, &path).map_err(|refusal| {
+            Error::new(
+                Kind::Io,
+                format!("cannot disarm {}: {}", last.entry, refusal.message),
+            )
+        })?;
+    }
     let ended = ending(context, &last, started, has(Happened::Healthy), seen);
     record::append(context, &ended)?;
     events.push(ended);
@@ -397,24 +413,27 @@ fn ending(
         if was_healthy {
             let why = vec!["it was healthy, and ended without a shutdown".to_owned()];
             return Event {
-                log: health::last_lines(root, Some(&started.boot_id)),
+                log: health::last_lines(root, Some(&started.boot_id), armed.at),
                 ..of(Happened::Failed, why)
             };
         }
         let why = vec!["the boot ended before it was found healthy".to_owned()];
         return Event {
-            log: health::last_lines(root, Some(&started.boot_id)),
+            log: health::last_lines(root, Some(&started.boot_id), armed.at),
             ..of(Happened::Failed, why)
         };
     }
     match seen {
         Some(false) => of(
             Happened::Failed,
-            vec!["the boot loader did not start the entry".to_owned()],
+            vec![
+                "the boot loader did not start the entry, or somebody chose another one in its menu"
+                    .to_owned(),
+            ],
         ),
         _ if armed.entry == REHEARSAL => of(Happened::Rehearsed, Vec::new()),
         _ => Event {
-            log: health::last_lines(root, None),
+            log: health::last_lines(root, None, armed.at),
             ..of(Happened::FellBack, Vec::new())
         },
     }

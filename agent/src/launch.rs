@@ -10,11 +10,11 @@ use crate::error::{Error, Kind, Result};
 use crate::root::Root;
 use crate::sys;
 use crate::transact::programs;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 pub use lend::serve as lend;
 use user::User;
@@ -86,27 +86,33 @@ fn become_user(user: &User, command: &mut Command) -> Result<OwnedFd> {
     Ok(lent)
 }
 
-/// Becomes the `ktrial` that continues a trial over boots, as the user who started it. A program of a
-/// user's own never runs as root.
+/// Runs the `ktrial` that continues a trial over boots, as the user who started it, and returns how it ended.
+/// A program of a user's own never runs as root.
 ///
 /// # Errors
 ///
 /// Somebody else could change the program, or it cannot be started.
-pub fn continue_trial(root: &Root, user: u32, trial: &str, program: &Path) -> Result<()> {
+pub fn continue_trial(root: &Root, user: u32, trial: &str, program: &Path) -> Result<ExitStatus> {
     programs::check_own(root, &program.to_string_lossy(), user)
         .map_err(|refusal| Error::new(Kind::Privilege, refusal.message))?;
-    std::env::set_var(
-        "PATH",
-        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    );
-    let words = ["trial", "next", trial, "--boots"];
-    if user != 0 {
-        let argv = std::iter::once(program.as_os_str()).chain(words.map(OsStr::new));
-        return launch(Some(user), &[], &argv.map(OsStr::to_owned).collect::<Vec<_>>());
-    }
-    let mut command = Command::new(program);
-    let error = command.args(words).env("HOME", "/root").exec();
-    Err(Error::io("start", program.display(), &error))
+    let mut command = if user == 0 {
+        Command::new(program)
+    } else {
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .args(["launch", "--user", &user.to_string(), "--"])
+            .arg(program);
+        command
+    };
+    command
+        .args(["trial", "next", trial, "--boots"])
+        .env(
+            "PATH",
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        )
+        .env("HOME", "/root")
+        .status()
+        .map_err(|error| Error::io("start", program.display(), &error))
 }
 
 fn set_environment(command: &mut Command, user: &User, lent: i32) {

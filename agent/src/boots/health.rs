@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether a boot is healthy, and what goes on after it.
+//! Whether a boot is healthy, and what the last one logged.
 
 use super::oneshot;
 use super::record::{self, Event, Happened};
-use super::{arm_locked, entries_of, event, prepared, reboot, running, settle};
+use super::{entries_of, event, prepared, running, LOOK};
 use crate::error::Result;
 use crate::kernel_log;
 use crate::root::Root;
 use crate::transact::context::Context;
-use crate::transact::files::{self, Rights};
 use crate::transact::programs;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
-/// What `pam_motd` shows at a login; the folder is empty after each boot.
-const NOTICE: &str = "/run/motd.d/ktrial";
-/// How often systemd is asked for its state.
-const LOOK: Duration = Duration::from_secs(1);
 /// How long to wait for the network after everything else has started.
 const NETWORK_LOOKS: u32 = 30;
 /// Jobs of systemd that are named if a boot takes too long.
 const JOBS: usize = 5;
 /// Lines of a failed boot's log that are kept.
 const LINES: usize = 40;
+
+/// Where the firmware's dumps of panics are, and where `systemd-pstore` moves them.
+const DUMPS: [&str; 2] = ["/sys/fs/pstore", "/var/lib/systemd/pstore"];
 
 /// Texts of the kernel's log that speak of damage.
 const BAD: [&str; 12] = [
@@ -167,28 +166,30 @@ fn faults(root: &Root, before: &Baseline, words: &[String]) -> Vec<String> {
     found
 }
 
-fn has_reached_target(root: &Root) -> bool {
+/// Returns the unit that systemd boots into.
+fn target(root: &Root) -> String {
+    let line = root.read_text("/proc/cmdline").unwrap_or_default();
+    let named = line
+        .split_ascii_whitespace()
+        .filter_map(|word| word.strip_prefix("systemd.unit="))
+        .next_back();
+    named.unwrap_or("default.target").to_owned()
+}
+
+fn has_reached(root: &Root, target: &str) -> bool {
     let state = asked(
         root,
-        &[
-            "systemctl",
-            "show",
-            "--property=ActiveState",
-            "--value",
-            "default.target",
-        ],
+        &["systemctl", "show", "--property=ActiveState", "--value", target],
     );
     state.is_some_and(|state| state.trim() == "active")
 }
 
 fn wait_for_target(root: &Root, limit: Duration) -> Vec<String> {
     let began = Instant::now();
-    while !has_reached_target(root) {
+    let target = target(root);
+    while !has_reached(root, &target) {
         if began.elapsed() > limit {
-            let mut why = vec![format!(
-                "the default target was not reached within {} s",
-                limit.as_secs()
-            )];
+            let mut why = vec![format!("{target} was not reached within {} s", limit.as_secs())];
             let jobs = asked(root, &["systemctl", "list-jobs", "--plain", "--no-legend"]).unwrap_or_default();
             why.extend(
                 jobs.lines()
@@ -302,22 +303,43 @@ fn newest(lines: Vec<String>) -> Vec<String> {
 }
 
 /// Returns the last lines that a boot logged: of the journal, if it got as far, or of the dump that
-/// the firmware keeps of a panic.
-pub fn last_lines(root: &Root, boot_id: Option<&str>) -> Vec<String> {
+/// the firmware keeps of a panic since the second `since`.
+pub fn last_lines(root: &Root, boot_id: Option<&str>, since: u64) -> Vec<String> {
     if let Some(boot_id) = boot_id {
         return journal(root, boot_id, true);
     }
-    for folder in ["/sys/fs/pstore", "/var/lib/systemd/pstore"] {
-        let mut names = root.list(folder).unwrap_or_default();
-        names.retain(|name| name.starts_with("dmesg"));
-        if let Some(text) = names
-            .last()
-            .and_then(|name| root.read_text(&format!("{folder}/{name}")).ok())
-        {
-            return newest(text.lines().map(str::to_owned).collect());
+    let dump = dumps(root).into_iter().filter(|(at, _)| *at >= since).max();
+    let text = dump.and_then(|(_, path)| root.read_text(&path).ok());
+    newest(text.unwrap_or_default().lines().map(str::to_owned).collect())
+}
+
+/// Returns the dumps that the firmware keeps of panics, or that `systemd-pstore` has moved into folders of
+/// its own, each with the second when it was written.
+fn dumps(root: &Root) -> Vec<(u64, String)> {
+    let mut folders: Vec<String> = DUMPS.map(str::to_owned).to_vec();
+    for moved in root.list(DUMPS[1]).unwrap_or_default() {
+        let folder = format!("{}/{moved}", DUMPS[1]);
+        for name in root.list(&folder).unwrap_or_default() {
+            folders.push(format!("{folder}/{name}"));
         }
+        folders.push(folder);
     }
-    Vec::new()
+    let names = folders.iter().flat_map(|folder| {
+        let names = root.list(folder).unwrap_or_default();
+        names.into_iter().map(move |name| format!("{folder}/{name}"))
+    });
+    let is_dump = |path: &String| {
+        path.rsplit('/')
+            .next()
+            .is_some_and(|name| name.starts_with("dmesg"))
+    };
+    names
+        .filter(is_dump)
+        .filter_map(|path| {
+            let at = std::fs::metadata(root.path(&path)).ok()?.mtime();
+            Some((u64::try_from(at).unwrap_or(0), path))
+        })
+        .collect()
 }
 
 /// Returns the last lines of a boot in the journal: of the kernel, which hold nobody's secrets, or of all.
@@ -354,65 +376,6 @@ fn ends_with_shutdown(lines: &[String]) -> bool {
         .any(|line| ends.iter().any(|end| line.contains(end)))
 }
 
-/// Tells whoever logs in during this boot what the machine is doing, and how to stop it.
-pub fn announce(context: &Context, trial: &str) {
-    let text = format!(
-        "ktrial boots this machine for the trial {trial}, and will boot it again.\n\
-         To stop it: ktrial trial stop {trial}\n"
-    );
-    let file = context.root.path(NOTICE);
-    let rights = Rights {
-        mode: 0o644,
-        owner: None,
-    };
-    if let Err(error) = files::put_at(&file, text.as_bytes(), rights, 0) {
-        eprintln!("ktrial-agent: cannot write {NOTICE}: {error}");
-    }
-}
-
-/// Goes on after a boot: records how the last one ended, and tries the next entry once the rehearsal
-/// has shown that the machine comes back. Returns whether a trial may continue.
-///
-/// # Errors
-///
-/// The record cannot be read or written, or the next entry cannot be armed.
-pub fn next(context: &Context) -> Result<bool> {
-    context.need_root()?;
-    context.store.prepare()?;
-    if let Some(id) = running(&context.root) {
-        return wait_until_judged(context, &id);
-    }
-    let lock = context.store.lock_waiting()?;
-    let events = settle(context)?;
-    let then = match events.last() {
-        Some(Event {
-            what: Happened::Rehearsed,
-            then: Some(then),
-            transaction,
-            ..
-        }) if transaction.is_some() && *transaction == prepared(context)?.map(|one| one.id) => then.clone(),
-        _ => return Ok(prepared(context)?.is_some()),
-    };
-    arm_locked(context, &then, None)?;
-    drop(lock);
-    reboot(context)?;
-    Ok(false)
-}
-
-fn wait_until_judged(context: &Context, id: &str) -> Result<bool> {
-    let here = context.store.boot_id();
-    loop {
-        let events = record::read(context)?;
-        let judged = events.iter().find(|one| {
-            one.entry == id && one.boot_id == here && matches!(one.what, Happened::Healthy | Happened::Failed)
-        });
-        if let Some(judged) = judged {
-            return Ok(judged.what == Happened::Healthy);
-        }
-        std::thread::sleep(LOOK);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -431,6 +394,52 @@ mod tests {
             "[90.3] guest systemd-journald[183]: Journal stopped",
         ]);
         assert!(ends_with_shutdown(&over));
+    }
+
+    #[test]
+    fn the_newest_dump_of_this_attempt_is_found_where_systemd_moved_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let put = |path: &str, text: &str, second: u64| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            let at = std::time::UNIX_EPOCH + Duration::from_secs(second);
+            std::fs::File::options()
+                .write(true)
+                .open(&path)
+                .unwrap()
+                .set_modified(at)
+                .unwrap();
+        };
+        assert_eq!(last_lines(&root, None, 0), Vec::<String>::new());
+        put("sys/fs/pstore/dmesg-efi-1", "of last year", 100);
+        put(
+            "var/lib/systemd/pstore/1700000000/dmesg-efi-2",
+            "of this attempt\npanic",
+            300,
+        );
+        put(
+            "var/lib/systemd/pstore/1690000000/001/dmesg.txt",
+            "of the attempt before",
+            200,
+        );
+        assert_eq!(last_lines(&root, None, 250), ["of this attempt", "panic"]);
+        assert_eq!(last_lines(&root, None, 301), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_unit_that_was_booted_is_awaited() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        assert_eq!(target(&root), "default.target");
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        std::fs::write(
+            folder.path().join("proc/cmdline"),
+            "quiet systemd.unit=a.target systemd.unit=rescue.target\n",
+        )
+        .unwrap();
+        assert_eq!(target(&root), "rescue.target");
     }
 
     #[test]

@@ -172,8 +172,50 @@ fn an_entry_that_the_loader_passed_over_was_not_tried() {
     let found = status(&machine.context, None).unwrap();
     assert_eq!(
         found["events"][1]["why"],
-        json!(["the boot loader did not start the entry"])
+        json!(["the boot loader did not start the entry, or somebody chose another one in its menu"])
     );
+    assert_eq!(
+        found["armed"],
+        json!(null),
+        "a loader that cannot forget it would start it at every boot"
+    );
+}
+
+#[test]
+fn a_trial_that_cannot_go_on_ends_its_boot_and_is_announced() {
+    let mut machine = Machine::new();
+    let transaction = machine.prepare();
+    arm(&machine.context, "ktrial-trial", None).unwrap();
+    machine.grub_starts("ktrial-trial");
+    machine.boot("second", " ktrial.boot=ktrial-trial");
+    let path = machine.context.root.path("/run/motd.d/ktrial");
+    let notice = || fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        give_up(&machine.context, "swap-1", "no python").is_err(),
+        "no systemd reboots a test"
+    );
+    assert!(
+        notice().contains("cannot go on with the trial swap-1: no python\n"),
+        "{}",
+        notice()
+    );
+    let found = status(&machine.context, None).unwrap();
+    let last = found["events"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (&last["event"], &last["why"]),
+        (&json!("failed"), &json!(["the trial could not go on: no python"]))
+    );
+    machine.boot("third", "");
+    give_up(&machine.context, "swap-1", "no python").unwrap();
+    assert_eq!(
+        machine.names(),
+        ["armed", "failed"],
+        "the default entry is left alone"
+    );
+    revert::revert(&mut machine.context, Select::Only(transaction), false).unwrap();
+    machine.boot("fourth", " ktrial.boot=ktrial-trial");
+    give_up(&machine.context, "swap-1", "it has ended").unwrap();
+    assert!(notice().contains("no python"), "{}", notice());
 }
 
 #[test]

@@ -389,15 +389,18 @@ fn boot_next(next: NextBoot) -> Result<ExitCode> {
         boots::announce(&context, trial);
     }
     let may_continue = boots::next(&context)?;
-    let trial = next.trial.zip(next.program).filter(|_| may_continue);
-    Ok(trial.map_or(ExitCode::SUCCESS, |(trial, program)| {
-        launched(launch::continue_trial(
-            &context.root,
-            next.user.unwrap_or(0),
-            &trial,
-            &program,
-        ))
-    }))
+    let Some((trial, program)) = next.trial.zip(next.program).filter(|_| may_continue) else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let user = next.user.unwrap_or(0);
+    let why = match launch::continue_trial(&context.root, user, &trial, &program) {
+        Ok(ended) if ended.success() => return Ok(ExitCode::SUCCESS),
+        Ok(ended) => format!("{} ended with {ended}", program.display()),
+        Err(error) => error.to_string(),
+    };
+    eprintln!("ktrial-agent: cannot go on with {trial}: {why}");
+    boots::give_up(&context, &trial, &why)?;
+    Ok(ExitCode::FAILURE)
 }
 
 fn print_selfcost(sources: &[String], by_hand: &ByHand) -> Result<()> {

@@ -62,8 +62,8 @@ const PROGRAMS: [Program; 9] = [
             ["daemon-reload"]
             | ["--no-block", "reboot"]
             | ["list-units", "--failed", "--plain", "--no-legend"]
-            | ["list-jobs", "--plain", "--no-legend"]
-            | ["show", "--property=ActiveState", "--value", "default.target"] => true,
+            | ["list-jobs", "--plain", "--no-legend"] => true,
+            ["show", "--property=ActiveState", "--value", unit] => is_unit(unit),
             ["start" | "stop" | "restart" | "reload" | "try-restart" | "enable" | "disable" | "mask"
             | "unmask", unit] => is_unit(unit),
             _ => false,

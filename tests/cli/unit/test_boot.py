@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,26 @@ def test_what_was_prepared_is_undone_byte_for_byte(machine: FakeRoot) -> None:
     assert [one["state"] for one in undone.json["transactions"]] == ["reverted"]
     assert files(machine) == before
     assert machine.run("boot", "undo").out == "No boot is prepared.\n"
+
+
+def test_an_undo_waits_until_the_boot_was_checked(machine: FakeRoot) -> None:
+    assert machine.run("boot", "try", "threadirqs", "--yes", "--no-reboot").status == 0
+    trial_boot(machine)
+    boot_id = machine.run("boot", "status", "--json").json["boot_id"]
+    record = machine.folder / "var/lib/ktrial/boots.jsonl"
+
+    def happened(event: str) -> None:
+        line = {"event": event, "entry": "ktrial-trial", "boot_id": boot_id, "at": 1, "transaction": 1}
+        with record.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    happened("started")
+    checked = threading.Timer(1.5, happened, ["healthy"])
+    checked.start()
+    done = machine.run("boot", "undo")
+    assert (done.status, checked.is_alive()) == (0, False), done.err
+    assert "waiting until this boot has been checked" in done.err
+    assert "reboot for the default entry" in done.err
 
 
 def test_with_a_rehearsal_the_attempt_itself_is_armed(machine: FakeRoot) -> None:

@@ -115,21 +115,22 @@ impl BootEntry {
     }
 
     /// Returns the entry for GRUB. It notes in GRUB's environment that it was started: nothing else
-    /// shows that if the kernel ends before it can write.
+    /// shows that if the kernel ends before it can write. If GRUB cannot write, it could not forget
+    /// the entry either, and would start it for ever: then it starts its first one instead.
     fn grub(&self) -> String {
         let mut text = format!("menuentry '{}' --id '{}' {{\n", self.title, self.id);
         for module in &self.modules {
             let _ = writeln!(text, "\tinsmod {module}");
         }
-        let _ = writeln!(text, "\tset {STARTED}={}\n\tsave_env {STARTED}", self.id);
+        let _ = writeln!(text, "\tset {STARTED}={}\n\tif save_env {STARTED}; then", self.id);
         if let Some(uuid) = &self.search {
-            let _ = writeln!(text, "\tsearch --no-floppy --fs-uuid --set=root {uuid}");
+            let _ = writeln!(text, "\t\tsearch --no-floppy --fs-uuid --set=root {uuid}");
         }
-        let _ = writeln!(text, "\tlinux {} {}", self.kernel, self.line());
+        let _ = writeln!(text, "\t\tlinux {} {}", self.kernel, self.line());
         if !self.initrds.is_empty() {
-            let _ = writeln!(text, "\tinitrd {}", self.initrds.join(" "));
+            let _ = writeln!(text, "\t\tinitrd {}", self.initrds.join(" "));
         }
-        text.push_str("}\n");
+        text.push_str("\telse\n\t\tset fallback=0\n\tfi\n}\n");
         text
     }
 
@@ -292,10 +293,10 @@ mod tests {
             render_entries(&[entry(&json!({}))]),
             format!(
                 "{HEADER}menuentry 'ktrial: nohz_full=2-9' --id 'ktrial-trial' {{\n\tinsmod part_gpt\n\tinsmod ext2\n\
-                 \tset ktrial_boot=ktrial-trial\n\tsave_env ktrial_boot\n\
-                 \tsearch --no-floppy --fs-uuid --set=root 0a1b-2c\n\
-                 \tlinux /boot/vmlinuz-6.1.0 root=UUID=0a1b-2c ro nohz_full=2-9 {NETS} systemd.watchdog_sec=60 \
-                 ktrial.boot=ktrial-trial\n\tinitrd /boot/initrd.img-6.1.0\n}}\n"
+                 \tset ktrial_boot=ktrial-trial\n\tif save_env ktrial_boot; then\n\
+                 \t\tsearch --no-floppy --fs-uuid --set=root 0a1b-2c\n\
+                 \t\tlinux /boot/vmlinuz-6.1.0 root=UUID=0a1b-2c ro nohz_full=2-9 {NETS} systemd.watchdog_sec=60 \
+                 ktrial.boot=ktrial-trial\n\t\tinitrd /boot/initrd.img-6.1.0\n\telse\n\t\tset fallback=0\n\tfi\n}}\n"
             )
         );
     }

@@ -21,6 +21,7 @@ from ktrial.cli.shared.boots import (
     start_boot,
     trial_of,
     version_of,
+    wait_until_judged,
 )
 from ktrial.cli.shared.drift_timer import program
 from ktrial.cli.shared.keeping import confirm_guarded
@@ -240,6 +241,9 @@ def stop_in_boots(app: App, name: str | None) -> int:
     if running is None or asked != running:
         wanted = asked or "no trial"
         raise Refused(f"{wanted} is not booting this machine", hint="`ktrial boot status` shows what is prepared")
+    now = wait_until_judged(app, session)
+    if now.transaction is None:
+        return 0  # the boot was not healthy, or the trial has ended meanwhile
     done = remove_boots(session, now)
     where = "; reboot for the default entry" if now.running is not None else ""
     app.say(f"stopped {running}{where}; `ktrial trial show {running}` shows what it found")

@@ -12,7 +12,7 @@ from ktrial.cli.shared.keeping import confirm_guarded
 from ktrial.kit.errors import AgentError, BadInput, Refused
 from ktrial.kit.tables import columns
 from ktrial.machine.transactions import checked, revert, status
-from ktrial.tuning.boots.boot_status import BootStatus, decode_boot_status, rehearsal_of
+from ktrial.tuning.boots.boot_status import BootStatus, decode_boot_status, is_being_checked, rehearsal_of
 from ktrial.tuning.boots.boot_text import TrialTerms, plan_text, status_text
 from ktrial.tuning.boots.command_line import WordChange, find_guarded_words, parse_changes
 from ktrial.tuning.boots.entry import REHEARSAL, TRIAL, BootPlan, find_kernel, plan_boot, plan_rehearsal
@@ -36,6 +36,8 @@ _WATCHDOG_S = 60
 _BOOT = "boot:"
 #: The copy of the agent that the units run.
 _AGENT = "/usr/local/libexec/ktrial/ktrial-agent"
+#: The longest that a health check may take: the limit of `--limit`, and what its unit adds.
+_LONGEST_CHECK_NS = 3660 * 10**9
 #: In the sources of the transaction: whether ktrial also installed the agent that judges the boots.
 _INSTALLED = "installed_agent"
 #: There too: what else than new words the attempt is about.
@@ -240,6 +242,18 @@ def trial_of(session: AgentSession, now: BootStatus) -> str | None:
     return None if found is None else (found.sources or {}).get(TRIAL_NAME)
 
 
+def wait_until_judged(app: App, session: AgentSession) -> BootStatus:
+    """Wait while a trial boot is checked: without the unit of the check, nothing would bring back a boot that hangs."""
+    now = read_status(session)
+    if is_being_checked(now):
+        app.say("waiting until this boot has been checked")
+    end_ns = app.clock.monotonic_ns() + _LONGEST_CHECK_NS
+    while is_being_checked(now) and app.clock.monotonic_ns() < end_ns:
+        app.clock.sleep(1.0)
+        now = read_status(session)
+    return now
+
+
 def remove_boots(session: AgentSession, now: BootStatus) -> Any:
     """Take away entries, units and the agent's copy; return how the transaction was undone."""
     assert now.transaction is not None, "the caller has looked"
@@ -263,7 +277,7 @@ def show_status(app: App, *, as_json: bool) -> int:
 def undo_boot(app: App, *, as_json: bool) -> int:
     """Remove what is prepared; a trial boot that runs goes on until the next boot."""
     session = app.root_session("removing a trial boot")
-    now = read_status(session)
+    now = wait_until_judged(app, session)
     done = [] if now.transaction is None else [remove_boots(session, now)]
     if as_json:
         write_json({"schema": "ktrial.boot-undo/1", "transactions": done})

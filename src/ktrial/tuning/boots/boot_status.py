@@ -98,6 +98,12 @@ def state_of(status: BootStatus) -> tuple[BootState, BootEvent | None]:
     return _of_last(status, events)
 
 
+def is_being_checked(status: BootStatus) -> bool:
+    """Return whether the agent checks the health of the present boot."""
+    state, last = state_of(status)
+    return state == "checking" and last is not None and last.event == "started" and status.transaction is not None
+
+
 def last_attempt(status: BootStatus) -> BootEvent | None:
     """Return the event that ended the newest attempt in the log."""
     ends = {"failed", "fell-back", "left", "healthy"}

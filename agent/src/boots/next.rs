@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What goes on after a boot: the attempt after its rehearsal, and a trial over boots.
+
+use super::record::{self, Event, Happened};
+use super::{arm_locked, event, prepared, reboot, running, settle, LOOK};
+use crate::error::Result;
+use crate::transact::context::Context;
+use crate::transact::files::{self, Rights};
+
+/// What `pam_motd` shows at a login; the folder is empty after each boot.
+const NOTICE: &str = "/run/motd.d/ktrial";
+
+/// Tells whoever logs in during this boot what the machine is doing, and how to stop it.
+pub fn announce(context: &Context, trial: &str) {
+    tell(
+        context,
+        &format!(
+            "ktrial boots this machine for the trial {trial}, and will boot it again.\n\
+             To stop it: ktrial trial stop {trial}\n"
+        ),
+    );
+}
+
+fn tell(context: &Context, text: &str) {
+    let file = context.root.path(NOTICE);
+    let rights = Rights {
+        mode: 0o644,
+        owner: None,
+    };
+    let folder = file.parent().map_or(Ok(()), std::fs::create_dir_all);
+    if let Err(error) = folder.and_then(|()| files::put_at(&file, text.as_bytes(), rights, 0)) {
+        eprintln!("ktrial-agent: cannot write {NOTICE}: {error}");
+    }
+}
+
+/// Goes on after a boot: records how the last one ended, and tries the next entry once the rehearsal
+/// has shown that the machine comes back. Returns whether a trial may continue.
+///
+/// # Errors
+///
+/// The record cannot be read or written, or the next entry cannot be armed.
+pub fn next(context: &Context) -> Result<bool> {
+    context.need_root()?;
+    context.store.prepare()?;
+    if let Some(id) = running(&context.root) {
+        return wait_until_judged(context, &id);
+    }
+    let lock = context.store.lock_waiting()?;
+    let events = settle(context)?;
+    let then = match events.last() {
+        Some(Event {
+            what: Happened::Rehearsed,
+            then: Some(then),
+            transaction,
+            ..
+        }) if transaction.is_some() && *transaction == prepared(context)?.map(|one| one.id) => then.clone(),
+        _ => return Ok(prepared(context)?.is_some()),
+    };
+    arm_locked(context, &then, None)?;
+    drop(lock);
+    reboot(context)?;
+    Ok(false)
+}
+
+fn wait_until_judged(context: &Context, id: &str) -> Result<bool> {
+    let here = context.store.boot_id();
+    loop {
+        let events = record::read(context)?;
+        let judged = events.iter().find(|one| {
+            one.entry == id && one.boot_id == here && matches!(one.what, Happened::Healthy | Happened::Failed)
+        });
+        if let Some(judged) = judged {
+            return Ok(judged.what == Happened::Healthy);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Ends a boot of one of our entries in which the trial could not go on; in another boot, only says so. The
+/// default entry comes next, where the trial is tried once more.
+///
+/// # Errors
+///
+/// The record cannot be written, or the machine cannot be rebooted.
+pub fn give_up(context: &Context, trial: &str, why: &str) -> Result<()> {
+    if !context.store.is_there()? || prepared(context)?.is_none() {
+        return Ok(()); // the trial itself has taken everything away
+    }
+    tell(
+        context,
+        &format!(
+            "ktrial cannot go on with the trial {trial}: {why}\n\
+             See: journalctl -u ktrial-boot-next.service\nTo stop it: ktrial trial stop {trial}\n"
+        ),
+    );
+    let Some(id) = running(&context.root) else {
+        return Ok(());
+    };
+    let lock = context.store.lock_waiting()?;
+    let failed = Event {
+        transaction: prepared(context)?.map(|one| one.id),
+        why: vec![format!("the trial could not go on: {why}")],
+        ..event(context, Happened::Failed, &id)
+    };
+    record::append(context, &failed)?;
+    drop(lock);
+    reboot(context).map(|_| ())
+}
