@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from ktrial.cli.app import App
@@ -111,3 +113,31 @@ def undo(app: App, as_json: bool) -> int:
     from ktrial.cli.shared.boots import undo_boot
 
     return undo_boot(app, as_json=as_json)
+
+
+@command.command(short_help="Watch a machine that tries boots, and switch its power if it hangs.")
+@click.argument("host", metavar="HOST[:PORT]")
+@click.option("--power", required=True, metavar="CMD", help="Switches its power off and on; started without a shell.")
+@click.option("--alive", metavar="CMD", help="Succeeds while it is up.  [its port for ssh answers]")
+@click.option("--after", default="15min", metavar="TIME", help="How long it may be silent.  [15min]")
+@click.option("--times", type=click.IntRange(1, 100), default=3, metavar="N", help="Give up after N switches.  [3]")
+@click.option("--console", type=click.Path(path_type=Path), metavar="FILE", help="Log of its serial console.")
+@json_option
+@click.pass_obj
+def watch(
+    app: App, host: str, power: str, alive: str | None, after: str, times: int, console: Path | None, as_json: bool
+) -> int:
+    """Watch another machine while it tries boots; run CMD when it has not answered for too long.
+
+    Run this where CMD works: it is yours, for IPMI, a PDU or a smart plug. Each use is recorded, with the last lines
+    of the serial console. TIME must be longer than a boot and its health check take together.
+
+    \b
+    ./ktrial boot watch server --power 'ipmitool -H server-bmc chassis power cycle'
+    """
+    from ktrial.cli.shared.boot_watch import Watched, read_after, read_command, read_host, watch_machine
+    from ktrial.tuning.boots.power import PowerTerms
+
+    commands = read_command("--power", power), read_command("--alive", alive) if alive is not None else ()
+    watched = Watched(*read_host(host), power=commands[0], alive=commands[1], console=console)
+    return watch_machine(app, watched, PowerTerms(read_after(after), times), as_json=as_json)

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watches another machine while it tries boots, and switches its power if it hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from collections import deque
+from contextlib import suppress
+from datetime import UTC, datetime
+from ipaddress import IPv6Address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ktrial.agent.user_folders import state_folder
+from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.units import parse_quantity, show_seconds
+from ktrial.tuning.boots.power import PowerTerms, PowerWatch
+
+if TYPE_CHECKING:
+    from ktrial.cli.app import App
+
+SSH_PORT = 22
+#: Seconds between two looks, and until an answer must come.
+_EACH_S = _ANSWER_S = 5.0
+#: A machine that reboots is silent for a while.
+_LEAST_S, _MOST_S = 30.0, 86400.0
+#: The longest that the user's command may take.
+_COMMAND_S = 300.0
+#: Lines of a serial console that are recorded when the power is switched.
+_LINES = 40
+#: Bytes at the end of a console's file that hold these lines.
+_TAIL_BYTES = 64 << 10
+
+
+class Watched(NamedTuple):
+    """What is watched: a port that answers or a command that succeeds, and what to do if it does not."""
+
+    host: str
+    port: int
+    alive: tuple[str, ...]
+    power: tuple[str, ...]
+    console: Path | None
+
+
+def read_command(option: str, text: str) -> tuple[str, ...]:
+    """Split a command into words as a shell would; it is started without one."""
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise BadInput(f"cannot read {option} {text!r}: {error}") from None
+    if not words:
+        raise BadInput(f"{option} names no command", hint="name a program, with its arguments")
+    return words
+
+
+def read_host(text: str) -> tuple[str, int]:
+    """Read HOST, HOST:PORT or [ADDRESS]:PORT; without a port, it is that of ssh."""
+    with suppress(ValueError):
+        return str(IPv6Address(text)), SSH_PORT
+    found = re.fullmatch(r"(?:\[([^\[\]\s]+)\]|([^\[\]\s:]+))(?::([0-9]{1,5}))?", text)
+    if found is None or not 0 < int(found[3] or SSH_PORT) < 65536:
+        raise BadInput(f"cannot read the machine {text!r}", hint="write HOST or HOST:PORT, as in server:22")
+    return found[1] or found[2], int(found[3] or SSH_PORT)
+
+
+def read_after(text: str) -> float:
+    """Read how long a machine may be silent."""
+    try:
+        after_s = parse_quantity(text, "seconds")
+    except ValueError as error:
+        raise BadInput(f"cannot read --after: {error}") from None
+    if not _LEAST_S <= after_s <= _MOST_S:
+        raise BadInput(f"cannot use --after {text}: expected {_LEAST_S:.0f} s to 24 h", hint="longer than a boot takes")
+    return after_s
+
+
+def watch_machine(app: App, watched: Watched, terms: PowerTerms, *, as_json: bool) -> int:
+    """Look every few seconds until Ctrl-C; return 1 if the machine does not come back however often it was switched."""
+    watch = PowerWatch(terms)
+    app.say(f"watching {watched.host}; Ctrl-C ends it, and the record is {_record()}")
+    with app.interrupts:
+        while True:
+            now_s = app.clock.monotonic_ns() / 1e9
+            silent_s = watch.silent_s(now_s)
+            sight = watch.see(now_s, answers=_answers(watched))
+            if sight == "switch":
+                _tell({**_switched(watched), "silent_s": round(watch.silent_s(now_s))}, as_json=as_json)
+            elif sight == "back":
+                _tell({"event": "back", "host": watched.host, "silent_s": round(silent_s)}, as_json=as_json)
+            elif sight == "lost":
+                _tell({"event": "lost", "host": watched.host, "silent_s": round(silent_s)}, as_json=as_json)
+                return 1
+            app.clock.sleep(_EACH_S)
+
+
+def _answers(watched: Watched) -> bool:
+    if watched.alive:
+        try:
+            return _run(watched.alive, _ANSWER_S).returncode == 0
+        except subprocess.TimeoutExpired:
+            return False
+        except OSError as error:
+            raise KtrialError(f"cannot start {watched.alive[0]}: {error.strerror}", hint="check --alive") from None
+    try:
+        with socket.create_connection((watched.host, watched.port), timeout=_ANSWER_S):
+            return True
+    except OSError:
+        return False
+
+
+def _run(argv: tuple[str, ...], limit_s: float) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(argv, check=False, capture_output=True, stdin=subprocess.DEVNULL, timeout=limit_s)
+
+
+def _switched(watched: Watched) -> dict[str, Any]:
+    """Run the user's command; return what is recorded of it."""
+    event: dict[str, Any] = {"event": "switched", "host": watched.host, "command": shlex.join(watched.power)}
+    if watched.console is not None:
+        event["console"] = _last_lines(watched.console)
+    try:
+        done = _run(watched.power, _COMMAND_S)
+    except subprocess.TimeoutExpired:
+        return {**event, "status": None, "said": f"it took longer than {show_seconds(_COMMAND_S)}"}
+    except OSError as error:
+        return {**event, "status": None, "said": f"cannot start it: {error.strerror}"}
+    said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+    return {**event, "status": done.returncode, "said": said[-1] if said else ""}
+
+
+def _last_lines(console: Path) -> list[str]:
+    try:
+        with console.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError as error:
+        return [f"cannot read {console}: {error.strerror}"]
+    return list(deque(text.splitlines(), _LINES))
+
+
+def _record() -> Path:
+    return state_folder() / "power.jsonl"
+
+
+def _tell(event: dict[str, Any], *, as_json: bool) -> None:
+    """Record an event, and show it."""
+    at = datetime.now(UTC)
+    event = {"schema": "ktrial.power/1", "at": at.isoformat(timespec="seconds"), **event}
+    path = _record()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+        file.write(json.dumps(event) + "\n")
+    if as_json:
+        sys.stdout.write(json.dumps(event) + "\n")
+    else:
+        sys.stdout.write(f"{at.astimezone():%H:%M:%S}  {_sentence(event)}\n")
+        sys.stdout.writelines(f"          {line}\n" for line in event.get("console", []))
+    sys.stdout.flush()
+
+
+def _sentence(event: dict[str, Any]) -> str:
+    host, silent = event["host"], show_seconds(event["silent_s"])
+    if event["event"] == "back":
+        return f"{host} answers again after {silent}"
+    if event["event"] == "lost":
+        return f"{host} has not answered for {silent}, and switching its power did not help: look after it"
+    ended = f"status {event['status']}" if event["status"] is not None else "failed"
+    said = f": {event['said']}" if event["said"] else ""
+    return f"{host} has not answered for {silent}; ran {event['command']} ({ended}){said}"

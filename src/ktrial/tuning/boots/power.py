@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a machine that no longer answers needs somebody to switch its power off and on."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Sight = Literal["up", "silent", "switch", "back", "lost"]
+
+
+class PowerTerms(NamedTuple):
+    """For how long a machine may be silent, and how often its power is switched before that is given up."""
+
+    after_s: float
+    times: int
+
+
+class PowerWatch:
+    """The course of one machine: answers, silences, and switches of its power."""
+
+    def __init__(self, terms: PowerTerms) -> None:
+        self._terms = terms
+        self._silent_since_s: float | None = None
+        self._waits_since_s = 0.0
+        self._switched = 0
+
+    def silent_s(self, now_s: float) -> float:
+        """Return for how long the machine has not answered."""
+        return 0.0 if self._silent_since_s is None else now_s - self._silent_since_s
+
+    def see(self, now_s: float, *, answers: bool) -> Sight:
+        """Return what a look means: `switch` asks for the command, `lost` says that it did not help."""
+        if answers:
+            was_silent = self._silent_since_s is not None
+            self._silent_since_s, self._switched = None, 0
+            return "back" if was_silent else "up"
+        if self._silent_since_s is None:
+            self._silent_since_s = self._waits_since_s = now_s
+        if now_s - self._waits_since_s < self._terms.after_s:
+            return "silent"
+        if self._switched == self._terms.times:
+            return "lost"
+        self._switched += 1
+        self._waits_since_s = now_s
+        return "switch"
