@@ -4,6 +4,7 @@
 
 mod grubenv;
 mod health;
+mod kexec;
 mod next;
 mod oneshot;
 mod record;
@@ -128,6 +129,9 @@ fn check_file(root: &Root, id: &str, path: &str) -> std::result::Result<(), Refu
 /// Refuses an entry that would load its files from another file system than theirs.
 fn check_place(root: &Root, path: &str, entry: &BootEntry) -> std::result::Result<(), Refusal> {
     let id = &entry.id;
+    if kexec::is_kexec(path) {
+        return kexec::check(root, entry);
+    }
     if !is_grub_entries(path) {
         let partition = path.split("/loader/entries/").next().unwrap_or_default();
         let is_there = !partition.is_empty() && entry.file == format!("{partition}{}", entry.kernel);
@@ -208,25 +212,21 @@ fn unknown(id: &str) -> Error {
 
 fn arm_locked(context: &Context, id: &str, then: Option<&str>) -> Result<Value> {
     let transaction = prepared(context)?.ok_or_else(|| unknown(id))?;
-    let path_of = |id: &str| {
-        entries_of(&transaction)
-            .find(|(_, one)| one.id == id)
-            .map(|(path, _)| path.to_owned())
-    };
-    let path = path_of(id).ok_or_else(|| unknown(id))?;
-    if let Some(then) = then.filter(|then| path_of(then).is_none()) {
+    let find = |id: &str| entries_of(&transaction).find(|(_, one)| one.id == id);
+    let (path, entry) = find(id).ok_or_else(|| unknown(id))?;
+    if let Some(then) = then.filter(|then| find(then).is_none()) {
         return Err(unknown(then));
     }
     let here = running(&context.root).is_none();
     let event = Event {
         transaction: Some(transaction.id),
         then: then.map(str::to_owned),
-        loader: oneshot::loader_of(&context.root, &path),
+        loader: oneshot::loader_of(&context.root, path),
         before: here.then(|| health::baseline(&context.root)),
         ..event(context, Happened::Armed, id)
     };
     record::append(context, &event)?;
-    oneshot::set(&context.root, &path, id)
+    oneshot::set(&context.root, path, entry)
         .map_err(|refusal| Error::new(Kind::Io, format!("cannot arm {id}: {}", refusal.message)))?;
     Ok(json!({"armed": id, "transaction": transaction.id}))
 }
@@ -253,14 +253,18 @@ pub fn reboot(context: &Context) -> Result<Value> {
     } else {
         None
     };
-    let is_armed = transaction
+    let armed = transaction
         .iter()
         .flat_map(entries_of)
-        .any(|(path, _)| oneshot::armed(&context.root, path).is_some());
-    if !is_armed && running(&context.root).is_none() {
+        .find(|(path, _)| oneshot::armed(&context.root, path).is_some());
+    if armed.is_none() && running(&context.root).is_none() {
         return Err(
             Error::new(Kind::Conflict, "no entry is armed for the next boot").hint("run `ktrial boot try`")
         );
+    }
+    if armed.is_some_and(|(path, _)| kexec::is_kexec(path)) {
+        kexec::reboot(&context.root)?;
+        return Ok(json!({}));
     }
     let argv = ["systemctl", "--no-block", "reboot"].map(str::to_owned);
     programs::run(&context.root, &argv).map_err(|refusal| Error::new(Kind::Io, refusal.message))?;

@@ -3,10 +3,11 @@
 //! GRUB clears, and systemd-boot by a variable of the firmware.
 
 use super::grubenv::{self, Variables};
+use super::kexec;
 use crate::facts::boot::loader_variable;
 use crate::root::Root;
 use crate::transact::files;
-use crate::transact::forms::{BOOT_HEADER, STARTED};
+use crate::transact::forms::{BootEntry, BOOT_HEADER, STARTED};
 use crate::transact::machine::{Outcome, Refusal};
 use crate::transact::programs;
 use rustix::fs::{OFlags, ResolveFlags};
@@ -41,7 +42,9 @@ pub fn is_grub_entries(path: &str) -> bool {
 /// Returns the kind of loader that reads the file at `path`.
 #[must_use]
 pub fn kind_of(path: &str) -> &'static str {
-    if is_grub_entries(path) {
+    if kexec::is_kexec(path) {
+        "kexec"
+    } else if is_grub_entries(path) {
         "grub"
     } else {
         "systemd-boot"
@@ -54,6 +57,9 @@ fn environment(path: &str) -> String {
 
 /// Returns the loader that reads the file at `path`, with its version.
 pub fn loader_of(root: &Root, path: &str) -> Option<String> {
+    if kexec::is_kexec(path) {
+        return kexec::starter(root);
+    }
     if !is_grub_entries(path) {
         return loader_variable(root, "LoaderInfo");
     }
@@ -67,7 +73,7 @@ pub fn loader_of(root: &Root, path: &str) -> Option<String> {
     Some(version.map_or_else(|| "grub".to_owned(), |version| format!("grub {version}")))
 }
 
-fn refused(message: String) -> Refusal {
+pub(super) fn refused(message: String) -> Refusal {
     Refusal {
         outcome: Outcome::Refused,
         errno: Errno::NOTSUP.raw_os_error(),
@@ -87,7 +93,11 @@ fn is_foreign(entry: &str) -> bool {
 }
 
 /// Lets the loader start an entry at the next boot.
-pub fn set(root: &Root, path: &str, id: &str) -> Result<(), Refusal> {
+pub fn set(root: &Root, path: &str, entry: &BootEntry) -> Result<(), Refusal> {
+    let id = entry.id.as_str();
+    if kexec::is_kexec(path) {
+        return kexec::load(root, entry);
+    }
     if !is_grub_entries(path) {
         let file = format!("{id}.conf");
         programs::run(
@@ -146,7 +156,9 @@ pub fn overwrite(root: &Root, path: &str, block: &[u8]) -> Result<(), Refusal> {
 
 /// Returns the entry that the loader will start at the next boot, if it is one of ours.
 pub fn armed(root: &Root, path: &str) -> Option<String> {
-    let found = if is_grub_entries(path) {
+    let found = if kexec::is_kexec(path) {
+        kexec::loaded(root)?
+    } else if is_grub_entries(path) {
         read(root, &environment(path)).ok()?.get(NEXT)?.to_owned()
     } else {
         loader_variable(root, "LoaderEntryOneShot")?
@@ -172,6 +184,9 @@ pub fn seen(root: &Root, path: &str, id: &str) -> Option<bool> {
 pub fn clear(root: &Root, path: &str) -> Result<(), Refusal> {
     if armed(root, path).is_none() {
         return Ok(());
+    }
+    if kexec::is_kexec(path) {
+        return kexec::unload(root);
     }
     if !is_grub_entries(path) {
         return programs::run(root, &["bootctl", "set-oneshot", ""].map(str::to_owned));
@@ -259,9 +274,9 @@ fn check_writable(root: &Root, environment: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Clears the firmware's variable if the entry at `path` is gone.
+/// Lets the next boot take the default entry if the one at `path` is gone.
 pub fn forget_entry(root: &Root, path: &str) {
-    let is_entry = path.contains("/loader/entries/") && !root.path(path).exists();
+    let is_entry = (path.contains("/loader/entries/") || kexec::is_kexec(path)) && !root.path(path).exists();
     if !is_entry || !root.is_real() {
         return;
     }

@@ -15,7 +15,9 @@ mod udev;
 mod unit;
 mod words;
 
-pub use boot::{BootEntry, BootLimit, BootNext, HEADER as BOOT_HEADER, REHEARSAL, STARTED, WORD};
+pub use boot::{
+    BootEntry, BootLimit, BootNext, HEADER as BOOT_HEADER, KEXEC_FOLDER, REHEARSAL, STARTED, WORD,
+};
 pub use device::is_zram;
 pub use drift::Watch;
 use places::KINDS;

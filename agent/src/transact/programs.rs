@@ -35,7 +35,7 @@ struct Program {
 
 /// Everything that the agent may run: steps of plans (see [`check`]), the set-up of zram, and undo
 /// commands in journals of older versions, whose steps could do more.
-const PROGRAMS: [Program; 9] = [
+const PROGRAMS: [Program; 10] = [
     Program {
         name: "mkswap",
         fits: |arguments| matches!(arguments, [device] if is_zram(device)),
@@ -60,12 +60,27 @@ const PROGRAMS: [Program; 9] = [
         name: "systemctl",
         fits: |arguments| match arguments {
             ["daemon-reload"]
-            | ["--no-block", "reboot"]
+            | ["--no-block", "reboot" | "kexec"]
             | ["list-units", "--failed", "--plain", "--no-legend"]
             | ["list-jobs", "--plain", "--no-legend"] => true,
-            ["show", "--property=ActiveState", "--value", unit] => is_unit(unit),
-            ["start" | "stop" | "restart" | "reload" | "try-restart" | "enable" | "disable" | "mask"
+            ["show", "--property=ActiveState", "--value", unit]
+            | ["start" | "stop" | "restart" | "reload" | "try-restart" | "enable" | "disable" | "mask"
             | "unmask", unit] => is_unit(unit),
+            _ => false,
+        },
+    },
+    Program {
+        name: "kexec",
+        fits: |arguments| match arguments {
+            ["--unload"] => true,
+            ["--kexec-syscall-auto", "--load", kernel, rest @ ..] => {
+                let (line, initrds) = rest.split_last().unwrap_or((&"", &[]));
+                let is_initrd = |word: &&str| word.strip_prefix("--initrd=").is_some_and(is_plain_path);
+                is_plain_path(kernel)
+                    && line.starts_with("--command-line=")
+                    && initrds.len() < 2
+                    && initrds.iter().all(is_initrd)
+            }
             _ => false,
         },
     },

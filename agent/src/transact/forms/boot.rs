@@ -16,6 +16,9 @@ pub const HEADER: &str = "# ktrial wrote this file; `ktrial boot undo` removes i
 /// The entry that panics at once: the default entry must come back by itself.
 pub const REHEARSAL: &str = "ktrial-rehearsal";
 
+/// Where entries are that the running kernel starts itself.
+pub const KEXEC_FOLDER: &str = "/etc/ktrial/kexec/";
+
 /// The kernel argument with the entry's name.
 pub const WORD: &str = "ktrial.boot";
 /// The variable of GRUB that shows that it started the entry.
@@ -132,6 +135,17 @@ impl BootEntry {
         }
         text.push_str("\telse\n\t\tset fallback=0\n\tfi\n}\n");
         text
+    }
+
+    /// Returns the command that lets the running kernel load the entry.
+    #[must_use]
+    pub fn kexec(&self) -> Vec<String> {
+        let mut argv = ["kexec", "--kexec-syscall-auto", "--load", &self.file]
+            .map(str::to_owned)
+            .to_vec();
+        argv.extend(self.initrds.first().map(|initrd| format!("--initrd={initrd}")));
+        argv.push(format!("--command-line={}", self.line()));
+        argv
     }
 
     /// Returns the entry as the Boot Loader Specification has it.
@@ -311,6 +325,31 @@ mod tests {
         assert!(
             text.contains("\nlinux /boot/vmlinuz-6.1.0\ninitrd /boot/initrd.img-6.1.0\noptions root="),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn the_running_kernel_gets_the_same_command_line() {
+        let argv = entry(&json!({})).kexec();
+        assert_eq!(
+            argv[..5],
+            [
+                "kexec",
+                "--kexec-syscall-auto",
+                "--load",
+                "/boot/vmlinuz-6.1.0",
+                "--initrd=/boot/initrd.img-6.1.0"
+            ]
+        );
+        assert!(
+            argv[5].starts_with("--command-line=root=UUID=0a1b-2c ro nohz_full=2-9 panic=10 "),
+            "{argv:?}"
+        );
+        assert!(argv[5].ends_with(" ktrial.boot=ktrial-trial"), "{argv:?}");
+        assert_eq!(argv.len(), 6);
+        assert_eq!(
+            check_entry("/etc/ktrial/kexec/ktrial-trial.conf", &entry(&json!({}))),
+            Ok(())
         );
     }
 

@@ -12,7 +12,7 @@ pub(super) struct Kind {
 }
 
 /// The kinds of files; some have several places.
-pub(super) const KINDS: [Kind; 20] = [
+pub(super) const KINDS: [Kind; 21] = [
     Kind::new("sysctl.d", "/etc/sysctl.d", ".conf"),
     Kind::new("tmpfiles.d", "/etc/tmpfiles.d", ".conf"),
     Kind::new("modprobe.d", "/etc/modprobe.d", ".conf"),
@@ -37,6 +37,7 @@ pub(super) const KINDS: [Kind; 20] = [
     Kind::new("boot-entry", "/efi/loader/entries", ".conf"),
     Kind::new("boot-entry", "/boot/loader/entries", ".conf"),
     Kind::new("boot-entry", "/boot/efi/loader/entries", ".conf"),
+    Kind::new("boot-entry", "/etc/ktrial/kexec", ".conf"),
     Kind::new("boot-service", "/etc/systemd/system", boot::SERVICE),
     Kind::new("boot-next", "/etc/systemd/system", boot::NEXT),
     Kind::new(
