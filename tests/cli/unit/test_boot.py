@@ -148,6 +148,32 @@ def test_a_folder_that_stands_for_a_machine_never_reboots_the_real_one(machine: 
     assert machine.run("boot", "undo").status == 0
 
 
+def test_kexec_needs_its_program_and_a_kernel_that_takes_another_one(machine: FakeRoot) -> None:
+    before = files(machine)
+    refused = machine.run("boot", "try", "threadirqs", "--kexec")
+    assert (refused.status, "install the package kexec-tools" in refused.err) == (4, True), refused.err
+    machine.write("/usr/sbin/kexec", "")
+    shown = machine.run("boot", "try", "threadirqs", "--kexec", "--json")
+    assert shown.status == 0, shown.err
+    assert shown.json["plan"]["steps"][-1]["path"] == "/etc/ktrial/kexec/ktrial-trial.conf"
+    entry = shown.json["plan"]["steps"][-1]["holds"]["boot-entry"]
+    assert (entry["kernel"], entry["file"]) == (entry["file"], "/boot/vmlinuz-6.1.0-13-amd64")
+    assert entry["initrds"] == ["/boot/initrd.img-6.1.0-13-amd64"]
+    text = " ".join(machine.run("boot", "try", "threadirqs", "--kexec").out.split())
+    assert "The running kernel starts one entry itself, past firmware and boot loader" in text
+    assert "note kexec leaves the hardware as this kernel used it" in text
+    done = machine.run("boot", "try", "threadirqs", "--kexec", "--yes", "--no-reboot")
+    assert (done.status, "cannot run kexec: it would change the running machine" in done.err) == (1, True), done.err
+    (machine.folder / "usr/sbin/kexec").unlink()
+    assert files(machine) == before
+    machine.write("/usr/sbin/kexec", "")
+    machine.write("/proc/sys/kernel/kexec_load_disabled", "1\n")
+    locked = machine.run("boot", "try", "threadirqs", "--kexec")
+    assert (locked.status, "kernel.kexec_load_disabled is 1" in locked.err) == (4, True), locked.err
+    both = machine.run("boot", "try", "threadirqs", "--kexec", "--loader", "grub")
+    assert (both.status, "leave one of them out" in both.err) == (2, True), both.err
+
+
 def test_what_was_prepared_is_undone_byte_for_byte(machine: FakeRoot) -> None:
     before = files(machine)
     done = machine.run("boot", "try", "threadirqs", "--yes", "--no-reboot")

@@ -264,6 +264,8 @@ pub const READ_AS_EVERYBODY: Patterns = &[
     "/etc/zipl.conf",
     "/usr/bin/grubby",
     "/usr/sbin/grubby",
+    "/usr/sbin/kexec",
+    "/sbin/kexec",
     "/etc/os-release",
     "/etc/sysctl.conf",
     "/etc/tuned/",

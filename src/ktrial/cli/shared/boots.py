@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktrial.cli.options import is_terminal, write_json
 from ktrial.cli.shared.keeping import confirm_guarded
-from ktrial.kit.errors import AgentError, BadInput, Refused
+from ktrial.kit.errors import AgentError, BadInput, Contradiction, Refused
 from ktrial.kit.tables import columns
 from ktrial.machine.transactions import checked, revert, status
 from ktrial.tuning.boots.boot_status import BootStatus, decode_boot_status, is_being_checked, rehearsal_of
 from ktrial.tuning.boots.boot_text import TrialTerms, plan_text, status_text
 from ktrial.tuning.boots.command_line import WordChange, find_guarded_words, parse_changes
 from ktrial.tuning.boots.entry import REHEARSAL, TRIAL, BootPlan, find_kernel, plan_boot, plan_rehearsal
-from ktrial.tuning.boots.gather import gather_kernel, gather_scene
+from ktrial.tuning.boots.gather import KEXEC, gather_kernel, gather_scene
 from ktrial.tuning.boots.refusals import find_obstacles, other_kernel_obstacles, refuse
 from ktrial.tuning.boots.scene import ANYWAY, YES_KERNEL, BootScene, Obstacle
 from ktrial.tuning.boots.wire import wire_boots
@@ -91,6 +91,13 @@ class BootMaker:
 
     def rehearsal(self) -> BootPlan:
         return plan_rehearsal(self.grounds, watchdog_s=self.watchdog_s)
+
+
+def loader_of(named: str | None, *, kexec: bool) -> str | None:
+    """Return what starts the entry, if the user says it."""
+    if kexec and named is not None:
+        raise Contradiction("--kexec passes the boot loader over, and --loader names one", hint="leave one of them out")
+    return KEXEC if kexec else named
 
 
 def read_status(session: AgentSession) -> BootStatus:
@@ -192,7 +199,8 @@ def start_boot(app: App, session: AgentSession, entry: str, then: str | None, *,
     try:
         arm(session, entry, then)
         if not reboots:
-            app.say("armed: the next boot takes it; `ktrial boot undo` calls it off")
+            by = "`systemctl kexec`" if read_status(session).loader == KEXEC else "the next boot"
+            app.say(f"armed: {by} takes it; `ktrial boot undo` calls it off")
             return
         app.say("the machine reboots now; `ktrial boot status` shows how it went")
         session.request("reboot")

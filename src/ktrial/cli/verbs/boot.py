@@ -38,6 +38,7 @@ class TakesRemovals(click.Command):
     metavar="SECONDS",
     help="Time in which the boot must reach its target.  [300]",
 )
+@click.option("--kexec", is_flag=True, help="Start it from the running kernel, past firmware and boot loader.")
 @click.option("--no-reboot", is_flag=True, help="Only arm the entry; the next boot takes it.")
 @click.option("--anyway", is_flag=True, help="Also on battery, with others logged in, or with a disk that asks.")
 @click.option("--yes-kernel", is_flag=True, help="Also boot a kernel that no package owns.")
@@ -50,6 +51,7 @@ def try_(
     words: tuple[str, ...],
     loader: str | None,
     limit: int,
+    kexec: bool,
     no_reboot: bool,
     anyway: bool,
     yes_kernel: bool,
@@ -67,10 +69,18 @@ def try_(
     sudo ./ktrial boot try -quiet --yes
     sudo ./ktrial boot try 6.12.9-amd64 --yes
     """
-    from ktrial.cli.shared.boots import BootConsent, try_boot
+    from ktrial.cli.shared.boots import BootConsent, loader_of, try_boot
 
     consent = BootConsent(yes=yes, security=yes_security, kernel=yes_kernel, anyway=anyway)
-    return try_boot(app, words, consent=consent, loader=loader, limit_s=limit, reboots=not no_reboot, as_json=as_json)
+    return try_boot(
+        app,
+        words,
+        consent=consent,
+        loader=loader_of(loader, kexec=kexec),
+        limit_s=limit,
+        reboots=not no_reboot,
+        as_json=as_json,
+    )
 
 
 @command.command(short_help="Show what is prepared, and how the last boot went.")

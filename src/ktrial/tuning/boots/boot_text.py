@@ -15,7 +15,7 @@ from ktrial.tuning.boots.boot_status import BootEvent, BootState, BootStatus, la
 from ktrial.tuning.boots.entry import REHEARSAL, TRIAL, BootPlan
 from ktrial.tuning.boots.scene import Obstacle
 
-_LOADERS = {"grub": "GRUB", "systemd-boot": "systemd-boot"}
+_LOADERS = {"grub": "GRUB", "systemd-boot": "systemd-boot", "kexec": "the running kernel (kexec)"}
 _MOST_LINES = 12
 _KEEP, _UNDO = "`ktrial boot keep` makes it the default", "`ktrial boot undo` removes it"
 
@@ -35,12 +35,11 @@ class TrialTerms(msgspec.Struct, frozen=True, kw_only=True):
 def plan_text(plan: BootPlan, terms: TrialTerms, obstacles: Iterable[Obstacle], *, width: int) -> str:
     """Return what the trial boot will do and how the machine comes back."""
     loader = _LOADERS[plan.loader]
+    what = f"{loader} gets one more entry, in {plan.path}, and boots it once."
+    if plan.loader == "kexec":
+        what = f"The running kernel starts one entry itself, past firmware and boot loader ({plan.path})."
     lines = [
-        paragraph(
-            f"{loader} gets one more entry, in {plan.path}, and boots it once. The default entry stays as it is: every"
-            " other boot takes it.",
-            width=width,
-        ),
+        paragraph(f"{what} The default entry stays as it is: every other boot takes it.", width=width),
         "",
         labelled("kernel", _kernel(plan), width=width),
     ]

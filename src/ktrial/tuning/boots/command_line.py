@@ -31,7 +31,7 @@ NETS = (
 _SAFE = re.compile(r"[A-Za-z0-9_.,:/+=@-]+")
 _NEW = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*(?:=[A-Za-z0-9_.,:/+=@-]+)?")
 #: Words that the boot loader adds for itself.
-_OF_LOADER = {"grub": ("BOOT_IMAGE",), "systemd-boot": ("BOOT_IMAGE", "initrd")}
+_OF_LOADER = {"grub": ("BOOT_IMAGE",), "systemd-boot": ("BOOT_IMAGE", "initrd"), "kexec": ("BOOT_IMAGE", "initrd")}
 #: Names whose words add up: a second one does not replace the first.
 _ADD_UP = frozenset(("console", "earlycon", "earlyprintk", "memmap", "video"))
 _PAGES = frozenset(("hugepages", "hugepagesz"))

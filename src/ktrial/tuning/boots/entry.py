@@ -15,7 +15,9 @@ from ktrial.tuning.boots.command_line import BootWord, ChangedLine, WordChange, 
 from ktrial.tuning.boots.grub_menu import GrubConfig, MenuEntry, read_grub_config, without_device
 from ktrial.tuning.boots.loader_entry import LoaderEntry, entry_id, read_loader_entry
 
-BootLoader = Literal["grub", "systemd-boot"]
+BootLoader = Literal["grub", "systemd-boot", "kexec"]
+#: Where entries are that the running kernel starts itself.
+KEXEC_FOLDER = "/etc/ktrial/kexec"
 TRIAL, REHEARSAL = "ktrial-trial", "ktrial-rehearsal"
 #: How distributions call a kernel, and an initramfs, of a release.
 _KERNELS = ("vmlinuz-{}", "vmlinux-{}", "kernel-{}", "Image-{}", "linux-{}")
@@ -116,7 +118,7 @@ def plan_boot(
     changes = tuple(changes)
     line = change_line(base, changes)
     config = read_grub_config(grounds.grub_text) if grounds.loader == "grub" else None
-    running = _running_grub(grounds, config) if config is not None else _running_entry(grounds)
+    running = _running(grounds, config)
     is_other = kernel is not None and kernel != running.file
     if not changes and not is_other and entry == TRIAL:
         raise BadInput("nothing to try: this kernel is running, with these words")
@@ -178,6 +180,8 @@ def entry_json(plan: BootPlan) -> dict[str, object]:
 def _place(grounds: BootGrounds, entry: str) -> str:
     if grounds.loader == "grub":
         return posixpath.join(posixpath.dirname(grounds.grub_path or ""), "custom.cfg")
+    if grounds.loader == "kexec":
+        return f"{KEXEC_FOLDER}/{entry}.conf"
     return f"{grounds.mount}/loader/entries/{entry}.conf"
 
 
@@ -191,6 +195,35 @@ def _title(entry: str, changes: Iterable[WordChange], other: _Loaded | None) -> 
 
 def _cannot(why: str, hint: str | None = None) -> Refused:
     return Refused(f"cannot prepare a boot: {why}", hint=hint)
+
+
+def _running(grounds: BootGrounds, config: GrubConfig | None) -> _Loaded:
+    """Return how the running kernel was loaded, or would be by itself."""
+    if config is not None:
+        return _running_grub(grounds, config)
+    if grounds.loader == "systemd-boot":
+        return _running_entry(grounds)
+    file = find_kernel(grounds.release, grounds)
+    if file is None:
+        raise _cannot(f"there is no file in /boot of the running kernel, {grounds.release}", "install it there")
+    return _loaded_by_kexec(file, grounds)
+
+
+def _loaded_by_kexec(file: str, grounds: BootGrounds) -> _Loaded:
+    """Return a kernel with its initramfs, by their names; microcode is loaded already."""
+    release = _suffix(file)
+    images = [] if release is None else [f"{posixpath.dirname(file)}/{name.format(release)}" for name in _INITRDS]
+    initrds = tuple(path for path in images if path in grounds.files)[:1]
+    return _Loaded(
+        kernel=file,
+        initrds=initrds,
+        modules=(),
+        search=None,
+        file=file,
+        initrd_files=initrds,
+        release=release,
+        has_initramfs=bool(initrds),
+    )
 
 
 def _running_grub(grounds: BootGrounds, config: GrubConfig) -> _Loaded:
@@ -326,6 +359,8 @@ def _other(grounds: BootGrounds, config: GrubConfig | None, running: _Loaded, fi
     """Return how to load another kernel: as an entry of its own does, or as the running one with other names."""
     if file not in grounds.files:
         raise UnknownName("kernel", file, grounds.files, hint="install it so that the boot loader can read it")
+    if grounds.loader == "kexec":
+        return _loaded_by_kexec(file, grounds)
     if config is None:
         return _other_by_entry(grounds, running, file)
     if posixpath.dirname(file) != "/boot":

@@ -6,7 +6,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,9 +16,12 @@ from ktrial.machine.ports import Machine
 from ktrial.tuning.boots.entry import BootGrounds, BootPlan
 from ktrial.tuning.boots.kernel_obstacles import release_of
 from ktrial.tuning.boots.loader_entry import entry_id
-from ktrial.tuning.boots.scene import BootScene, GrubScene, KernelScene, SystemdBootScene
+from ktrial.tuning.boots.scene import BootScene, GrubScene, KernelScene, KexecScene, SystemdBootScene
 from ktrial.tuning.lasting.loaders import ESPS, LoaderSigns, find_loader, look_for_loaders, read_variable
 
+#: The loader that is none: the running kernel.
+KEXEC: Final = "kexec"
+_KEXEC_PROGRAMS, _KEXEC_LOCKED = ("/usr/sbin/kexec", "/sbin/kexec"), "/proc/sys/kernel/kexec_load_disabled"
 #: Facts that both functions need.
 FACTS = ("os", "container", "cpu.architecture", "filesystems", "kernel.release", "power.source")
 _COMMAND_LINE, _FSTAB, _CRYPTTAB = "/proc/cmdline", "/etc/fstab", "/etc/crypttab"
@@ -41,7 +44,7 @@ _OLD_X86 = frozenset(("i386", "i486", "i586", "i686"))
 def gather_scene(machine: Machine, facts: FactBook, *, chosen: str | None = None, user: str | None = None) -> BootScene:
     """Read what speaks for and against a trial boot. `chosen` names the loader, `user` who asks for the boot."""
     signs = look_for_loaders(machine, facts)
-    loader = find_loader(signs, chosen)
+    loader = KEXEC if chosen == KEXEC else find_loader(signs, chosen)
     listed = machine.list([_SYSTEMD, _WATCHDOGS, _LOGINS])
     logins = [path for path in listed[_LOGINS] if not path.endswith(".ref")]
     texts = _Texts(machine, [_COMMAND_LINE, MOUNTS, _FSTAB, _CRYPTTAB, *listed[_WATCHDOGS], *logins])
@@ -60,6 +63,8 @@ def gather_scene(machine: Machine, facts: FactBook, *, chosen: str | None = None
         remote_users=remote_users((texts.get(path) or "" for path in logins), user),
     )
     release = str(facts.value("kernel.release") or "")
+    if loader == KEXEC:
+        return _with_kexec(scene, machine, release)
     if loader == "grub":
         return _with_grub(scene, machine, signs, release)
     return _with_systemd_boot(scene, machine, signs, release) if loader == "systemd-boot" else scene
@@ -110,6 +115,16 @@ def _with_grub(scene: BootScene, machine: Machine, signs: LoaderSigns, release: 
             grub_text=texts.get(path) or "",
             entries=texts.present(listed[entries_pattern]),
         ),
+    )
+
+
+def _with_kexec(scene: BootScene, machine: Machine, release: str) -> BootScene:
+    listed = machine.list(["/boot/*", *_KEXEC_PROGRAMS])
+    locked = (_Texts(machine, [_KEXEC_LOCKED]).get(_KEXEC_LOCKED) or "").strip() not in {"", "0"}
+    return msgspec.structs.replace(
+        scene,
+        kexec=KexecScene(has_program=any(listed[path] for path in _KEXEC_PROGRAMS), is_locked=locked),
+        grounds=BootGrounds(loader=KEXEC, command_line=scene.command_line, release=release, files=listed["/boot/*"]),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ktrial.kit.errors import Refused
 from ktrial.kit.mounts import mount_options, read_only_mount
-from ktrial.tuning.boots.entry import REHEARSAL, TRIAL, BootPlan
+from ktrial.tuning.boots.entry import KEXEC_FOLDER, REHEARSAL, TRIAL, BootPlan
 from ktrial.tuning.boots.grub_menu import GrubConfig, read_grub_config
 from ktrial.tuning.boots.kernel_obstacles import kernel_obstacles
 from ktrial.tuning.boots.loader_entry import entry_id
@@ -18,6 +18,7 @@ from ktrial.tuning.boots.scene import (
     BootScene,
     GrubScene,
     KernelScene,
+    KexecScene,
     Obstacle,
     ObstacleKind,
     SystemdBootScene,
@@ -28,7 +29,7 @@ from ktrial.tuning.lasting.loaders import NoLoader
 #: The first line of every file that the agent writes for a trial boot.
 OWN_MARK = "# ktrial"
 _BY_HAND = "boot by hand, and use arms that you switch yourself (`ktrial trial next`)"
-_SUPPORTED = ("grub", "systemd-boot")
+_SUPPORTED = ("grub", "systemd-boot", "kexec")
 _BOOT_FOLDERS = ("/boot", "/boot/efi", "/efi", "/boot/grub", "/boot/grub2")
 #: File systems in which GRUB overwrites grubenv in place; others have checksums, snapshots or packed files.
 _WRITTEN_BY_GRUB = frozenset(("ext2", "ext3", "ext4", "vfat", "msdos", "xfs"))
@@ -78,6 +79,8 @@ def find_obstacles(scene: BootScene) -> list[Obstacle]:
         folder = scene.systemd_boot.folder
         entries = {path: text for path, text in scene.grounds.entries.items() if posixpath.dirname(path) == folder}
         found += _of_systemd_boot(scene, scene.systemd_boot, entries)
+    elif scene.kexec is not None:
+        found += _of_kexec(scene, scene.kexec)
     found += _of_surroundings(scene)
     return sorted(found, key=lambda one: (not one.is_final, one.is_note))
 
@@ -279,6 +282,28 @@ def _of_systemd_boot(scene: BootScene, found: SystemdBootScene, entries: Mapping
     own = next((path for path, text in entries.items() if _is_foreign(path, text)), None)
     if own is not None:
         yield Obstacle(kind="foreign-file", message=f"{own} is not ktrial's", hint="give it another name")
+
+
+def _of_kexec(scene: BootScene, found: KexecScene) -> Iterator[Obstacle]:
+    yield from _of_folder(scene, posixpath.dirname(KEXEC_FOLDER))
+    if not found.has_program:
+        yield Obstacle(
+            kind="no-one-shot",
+            message="kexec needs the program kexec, which is not here",
+            hint="install the package kexec-tools, or leave --kexec out",
+        )
+    if found.is_locked:
+        yield Obstacle(
+            kind="no-one-shot",
+            message="this kernel starts no other one until the next boot (kernel.kexec_load_disabled is 1)",
+            hint="leave --kexec out, or remove what sets it and reboot",
+        )
+    yield Obstacle(
+        kind="kexec",
+        message="kexec leaves the hardware as this kernel used it: a graphics card, a disk or a network card may fail"
+        " with it that does not fail after a boot through the firmware",
+        is_note=True,
+    )
 
 
 def _is_foreign(path: str, text: str) -> bool:

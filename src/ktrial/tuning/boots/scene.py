@@ -27,6 +27,7 @@ ObstacleKind = Literal[
     "foreign-file",
     "already-armed",
     "default-changes",
+    "kexec",
     "encrypted-disk",
     "battery",
     "users",
@@ -84,6 +85,13 @@ class SystemdBootScene(msgspec.Struct, frozen=True, kw_only=True):
     one_shot: str | None = None
 
 
+class KexecScene(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the running kernel can start another one."""
+
+    has_program: bool
+    is_locked: bool
+
+
 class BootScene(msgspec.Struct, frozen=True, kw_only=True):
     """A machine before a trial boot.
 
@@ -95,6 +103,7 @@ class BootScene(msgspec.Struct, frozen=True, kw_only=True):
     grounds: BootGrounds | None = None
     grub: GrubScene | None = None
     systemd_boot: SystemdBootScene | None = None
+    kexec: KexecScene | None = None
     filesystems: tuple[Mapping[str, Any], ...] = ()
     mounts: str = ""
     fstab: str | None = None
