@@ -9,6 +9,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -192,3 +193,17 @@ def test_a_server_that_goes_away_is_said_and_found_again() -> None:
     with pytest.raises(KtrialError, match="cannot write"):
         store.save(a_run(2), {})
     store.close()
+
+
+def test_a_new_store_waits_for_who_makes_it_at_once(tmp_path: Path) -> None:
+    """SQLite itself waits for a reader, but not for a writer, before it changes how a file is journaled."""
+    path = tmp_path / "results.db"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        end = threading.Timer(0.3, other.execute, ["ROLLBACK"])
+        end.start()
+        Database.open(str(path)).close()
+        end.join()
+        assert not other.in_transaction
+    with closing(sqlite3.connect(path)) as reopened:
+        assert reopened.execute("PRAGMA journal_mode").fetchone() == ("wal",)
