@@ -35,9 +35,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what ./check leaves to ./check --full, unless a test is asked for by its name."""
     if IS_LONG or any("::" in word for word in config.args):
         return
-    left = [item for item in items if item.nodeid.startswith(long_tests())]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in left]
+    names = long_tests()
+    left = [item for item in items if item.nodeid.startswith(names)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not item.nodeid.startswith(names)]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

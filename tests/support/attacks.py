@@ -28,6 +28,11 @@ class Used(NamedTuple):
     pattern: re.Pattern[Any]
     way: str
 
+    @property
+    def question(self) -> tuple[re.Pattern[Any], str]:
+        """What `ask` does: the same for each way that finds the pattern anywhere."""
+        return self.pattern, self.way if self.way in _FIXED else ""
+
     def ask(self, text: str) -> None:
         """Ask as the source does."""
         data = text if isinstance(self.pattern.pattern, str) else text.encode("latin-1", "replace")
@@ -49,14 +54,15 @@ def patterns(package: ModuleType) -> Iterator[Used]:
             if isinstance(value, re.Pattern) and re.search(rf"^{name}\b.*= re\.compile", source, re.MULTILINE):
                 ways = {way for way in _WAYS if re.search(rf"\b{name}\.{way}\b", source)}
                 yield from (Used(f"{found.name}.{name}", value, way) for way in sorted(ways or {"search"}))
-        yield from _inline(found.name, source, vars(module))
+        if any(f"re.{way}(" in source for way in _WAYS):
+            yield from _inline(found.name, source)
 
 
-def _inline(name: str, source: str, names: dict[str, Any]) -> Iterator[Used]:
+def _inline(name: str, source: str) -> Iterator[Used]:
     for node in ast.walk(ast.parse(source)):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
             continue
-        if ast.unparse(node.func.value) == "re" and node.func.attr in _WAYS:
+        if isinstance(node.func.value, ast.Name) and node.func.value.id == "re" and node.func.attr in _WAYS:
             try:
                 text = ast.literal_eval(node.args[0])
             except ValueError:

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-import statsmodels.api as sm  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.regression.linear_model import OLS  # type: ignore[import-untyped]
 
 from ktrial.judge import validity_checks
 from ktrial.judge.sequential import Array
@@ -39,7 +39,7 @@ def test_carry_over_is_the_second_term_of_least_squares() -> None:
     states = (np.array(arms) == "case").astype(float)
     change = np.diff(states)
     design = np.column_stack((change[1:], change[:-1], np.ones(len(change) - 1)))
-    expected = sm.OLS(np.diff(scores)[1:], design).fit().pvalues[1]
+    expected = OLS(np.diff(scores)[1:], design).fit().pvalues[1]
     assert validity_checks.carry_over_p(scores, arms, "case", "control") == pytest.approx(expected, abs=1e-9)
 
 
@@ -78,7 +78,7 @@ def test_what_other_arms_do_is_no_carry_over() -> None:
     scores = states @ np.array([0.05, 0.4]) + generator.normal(0, 0.02, len(arms))
     change = np.diff(states, axis=0)
     design = np.column_stack((change[1:, 0], change[:-1, 0], change[1:, 1], np.ones(len(change) - 1)))
-    expected = sm.OLS(np.diff(scores)[1:], design).fit().pvalues[1]
+    expected = OLS(np.diff(scores)[1:], design).fit().pvalues[1]
     assert validity_checks.carry_over_p(scores, arms, "case", "control") == pytest.approx(expected, abs=1e-9)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import statsmodels.api as sm  # type: ignore[import-untyped]
+from statsmodels.regression.linear_model import OLS  # type: ignore[import-untyped]
 
 from ktrial.judge.screening import CAP, FIRST_LOOK, LOOK_EACH, Screening, configuration, design, screen
 
@@ -81,7 +81,7 @@ def test_coefficients_are_those_of_statsmodels() -> None:
     differences = (signs @ np.array([0, -0.1, 0, 0, -0.2, 0, 0, 0]) + noise).tolist()
     found = screen(signs, differences, -1)
     assert set(found.named) == {1, 4}
-    fit = sm.OLS(differences, signs[:, list(found.named)].astype(float)).fit()
+    fit = OLS(differences, signs[:, list(found.named)].astype(float)).fit()
     assert found.effects == pytest.approx(fit.params, abs=1e-12)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-import statsmodels.api as sm  # type: ignore[import-untyped]
+from statsmodels.regression.linear_model import OLS  # type: ignore[import-untyped]
 
 from ktrial.judge.audit import audit
 from ktrial.judge.judge import judge
@@ -100,7 +100,7 @@ def least_squares(log: list[Event]) -> Any:
         visits[arm_of(row.astype(np.int8))] - visits[arm_of(-row.astype(np.int8))]
         for row, visits in zip(signs, runs.values(), strict=True)
     ]
-    return sm.OLS(score, signs[:, [2, 4]]).fit()
+    return OLS(score, signs[:, [2, 4]]).fit()
 
 
 def test_coefficients_and_intervals_are_those_of_least_squares() -> None:

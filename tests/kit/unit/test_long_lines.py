@@ -23,7 +23,7 @@ SIZES = (16 << 10, 128 << 10)
 PATTERN_SIZES = (1000, 8000)
 #: Expressions whose texts are cut first.
 SHORT = {"ktrial.tuning.state.lock_holder._SECRETS"}
-PATTERNS = [used for used in patterns(ktrial) if used.place not in SHORT]
+PATTERNS = list({used.question: used for used in patterns(ktrial) if used.place not in SHORT}.values())
 #: Modules of those places that read no text that somebody else wrote: what others share, and tables.
 WITHOUT = {
     *("recordings.frames.lines", "recordings.frames.statistics"),
