@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("site")  # built once
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 #: Pages begin with what their reader wants; these are lists.
 LISTS = {"index", "decisions/index"}
