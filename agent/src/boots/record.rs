@@ -7,12 +7,13 @@ use crate::fault;
 use crate::transact::context::Context;
 use crate::transact::files::{self, Rights};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
-/// The newest events that count.
+/// How many of the newest events count.
 const KEPT: usize = 200;
 const NAME: &str = "boots.jsonl";
 /// A longer file is cut to the events that count.
@@ -76,7 +77,8 @@ pub fn path(context: &Context) -> PathBuf {
     context.root.path(&context.state).join(NAME)
 }
 
-/// Returns the newest events, oldest first. A line that was cut off by a power cut is passed over.
+/// Returns the newest events, oldest first, and what a long series of boots relies on: the newest rehearsal,
+/// and the machine before the first boot. A line that was cut off by a power cut is passed over.
 pub fn read(context: &Context) -> Result<Vec<Event>> {
     let path = path(context);
     let text = match fs::read(&path) {
@@ -88,7 +90,13 @@ pub fn read(context: &Context) -> Result<Vec<Event>> {
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect();
-    Ok(events[events.len().saturating_sub(KEPT)..].to_vec())
+    let (older, newest) = events.split_at(events.len().saturating_sub(KEPT));
+    let lasting = BTreeSet::from([
+        older.iter().rposition(|one| one.what == Happened::Rehearsed),
+        older.iter().rposition(|one| one.before.is_some()),
+    ]);
+    let lasting = lasting.into_iter().flatten().map(|place| &older[place]);
+    Ok(lasting.chain(newest).cloned().collect())
 }
 
 /// Leaves only the newest events in the file.

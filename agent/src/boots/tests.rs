@@ -242,8 +242,37 @@ fn a_long_record_keeps_the_newest_events() {
     arm(&machine.context, "ktrial-trial", None).unwrap();
     assert!(fs::metadata(&path).unwrap().len() < 1 << 20);
     let events = record::read(&machine.context).unwrap();
-    assert_eq!(events.len(), 200);
-    assert_eq!(events[199].entry, "ktrial-trial");
+    assert_eq!(events.len(), 201);
+    assert_eq!(events[200].entry, "ktrial-trial");
+}
+
+#[test]
+fn a_long_series_of_boots_keeps_its_rehearsal_and_the_machine_before_it() {
+    let machine = Machine::new();
+    let put = |what: &str, more: Value| {
+        let mut event = json!({"event": what, "entry": "ktrial-a", "boot_id": "b", "at": 1});
+        event
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        record::append(&machine.context, &serde_json::from_value(event).unwrap()).unwrap();
+    };
+    let before =
+        |unit: &str| json!({"before": {"failed": [unit], "network": [], "log": [], "writable": true}});
+    put("rehearsed", json!({"loader": "old"}));
+    put("armed", before("old.service"));
+    put("rehearsed", json!({"loader": "grub"}));
+    put("armed", before("own.service"));
+    for _ in 0..60 {
+        for what in ["started", "healthy", "armed", "left"] {
+            put(what, json!({}));
+        }
+    }
+    let events = record::read(&machine.context).unwrap();
+    assert_eq!(events.len(), 202);
+    assert_eq!(events[0].loader.as_deref(), Some("grub"));
+    assert!(events[1].before.as_ref().unwrap().failed.contains("own.service"));
+    assert!(events[2..].iter().all(|one| one.before.is_none()));
 }
 
 #[test]

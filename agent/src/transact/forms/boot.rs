@@ -33,7 +33,8 @@ const FAILS: &str = "panic=5 init=/nonexistent rdinit=/nonexistent";
 const SPARE_S: u32 = 60;
 
 const AGENT: &str = crate::transact::recovery::AGENT;
-const ENTRIES: usize = 64;
+/// A search among many suspects boots a random half of them and the other half in each of up to 108 blocks.
+const ENTRIES: usize = 256;
 const IN_PATHS: &str = "_.+@-/";
 const IN_BASE: &str = "_.,:/+=@-";
 
@@ -381,6 +382,20 @@ mod tests {
             Ok(())
         );
         assert!(check_entry("/efi/loader/entries/ktrial-other.conf", &entry(&json!({}))).is_err());
+    }
+
+    #[test]
+    fn a_search_among_many_suspects_has_room_for_its_entries() {
+        let entries = |count: usize| -> Vec<BootEntry> {
+            (0..count)
+                .map(|number| entry(&json!({"id": format!("ktrial-on-{number:x}")})))
+                .collect()
+        };
+        assert_eq!(check_entries(&entries(256)), Ok(()));
+        assert_eq!(
+            check_entries(&entries(257)).unwrap_err(),
+            "expected 1 to 256 entries"
+        );
     }
 
     #[test]
