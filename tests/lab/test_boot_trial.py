@@ -79,10 +79,10 @@ def contrasts(found: dict[str, Any]) -> list[dict[str, Any]]:
     return made
 
 
-def follow(guest: BootGuest) -> int:
-    """Wait until the trial is over, and cut the power in three of its boots; return how many there were."""
+def follow(guest: BootGuest, limit_s: float = LIMIT_S) -> int:
+    """Wait until nothing boots any more, and cut the power in three of the boots; return how many there were."""
     boots = cuts = resets = 0
-    end = time.monotonic() + LIMIT_S
+    end = time.monotonic() + limit_s
     while time.monotonic() < end:
         try:
             guest.wait_boot(900)
@@ -105,4 +105,4 @@ def follow(guest: BootGuest) -> int:
         if over.out.strip() == "over":
             guest.assert_running()
             return boots
-    raise AssertionError("the trial has no end")
+    raise AssertionError("the boots have no end")

@@ -54,7 +54,7 @@ def test_tiers_are_kernels_and_words_and_those_that_add_nothing_are_told(
         fetch(kernel)
     file = tmp_path / "mine.toml"
     file.write_text(LADDER)
-    kernels = ("--kernel", f"T0={OLD.tree}", "--kernel", f"T1={NEW.tree}")
+    kernels = ("--guest", "--kernel", f"T0={OLD.tree}", "--kernel", f"T1={NEW.tree}")
     measured = ("--suite", "wakeups-busy", "--primary", "lateness-p99", "--budget", "quick", "--seed", "1", "--json")
     argv = [sys.executable, "-m", "ktrial", "ladder", str(file), *kernels, *measured]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env=dict(os.environ))

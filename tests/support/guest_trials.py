@@ -18,7 +18,7 @@ def ktrial(*words: str) -> subprocess.CompletedProcess[str]:
 
 def trial(*words: str) -> list[dict[str, Any]]:
     """The events of a trial in guests; the last one is its comparison."""
-    done = ktrial("kernel", "trial", *words, "--json")
+    done = ktrial("kernel", "trial", *words, "--guest", "--json")
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert events[-1]["event"] == "comparison"

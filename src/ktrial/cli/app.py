@@ -321,6 +321,13 @@ class App:
         return SavedStates(state_folder() / "receipts")
 
     @cached_property
+    def boot_questions(self) -> SavedStates:
+        """Questions whose trials boot this machine, to go on with them after a boot."""
+        from ktrial.tuning.state.saved import SavedStates
+
+        return SavedStates(state_folder() / "boot-questions")
+
+    @cached_property
     def importers(self) -> dict[str, Importer]:
         from ktrial.results.importers import all_importers
 

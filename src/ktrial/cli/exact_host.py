@@ -30,7 +30,7 @@ _INSTEAD = {
     "retest": _TRIALS,
     "tune": _TALKS,
     "blame": "use `ktrial blame --kernel KERNEL --mode exact …`",
-    "ladder": "use `ktrial ladder --kernel KERNEL --mode exact …`",
+    "ladder": "use `ktrial ladder --guest --mode exact …`",
     "frames": _TALKS,
     "demo": "leave out --host",
 }

@@ -24,7 +24,8 @@ ARM_PREFIX = "on-"
 FIRST_LOOK, LOOK_EACH, CAP = 12, 4, 72
 #: One-sided error of naming a setting, shared by all settings.
 _ERROR = 0.02
-_MOST_NAMED = 4
+#: Most settings that one screening names.
+MOST_NAMED = 4
 #: Blocks beyond the number of coefficients, which are needed to estimate the noise.
 _SPARE = 3
 
@@ -103,7 +104,7 @@ def screen(
     signs = configurations[:blocks].astype(np.float64)
     named: list[int] = []
     effects: Array = np.empty(0)
-    while len(named) < min(_MOST_NAMED, settings) and blocks > len(named) + 1 + _SPARE:
+    while len(named) < min(MOST_NAMED, settings) and blocks > len(named) + 1 + _SPARE:
         residual = score - signs[:, named] @ effects
         leaning = signs.T @ residual / blocks
         strength = direction * leaning if direction else np.abs(leaning)

@@ -78,7 +78,8 @@ def _fit(natural: list[int], floors: Sequence[list[int]], room: int) -> list[int
 
 
 def _lines(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    wrapped = [textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)]
+    # A column without any text has no width.
+    wrapped = [textwrap.wrap(cell, width) if cell else [""] for cell, width in zip(row, widths, strict=True)]
     height = max(map(len, wrapped))
     return [
         (" " * _GAP)

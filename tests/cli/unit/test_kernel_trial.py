@@ -52,7 +52,16 @@ def test_kernels_words_and_values_are_arms(kernels: list[str]) -> None:
 
 
 def test_algorithms_of_zram_are_tried_against_the_first_of_them(kernels: list[str]) -> None:
-    zram = ("kernel", "trial", kernels[1], "zram:comp_algorithm=lz4,zstd", "--suite", "pressure-small", "--dry-run")
+    zram = (
+        "kernel",
+        "trial",
+        "--guest",
+        kernels[1],
+        "zram:comp_algorithm=lz4,zstd",
+        "--suite",
+        "pressure-small",
+        "--dry-run",
+    )
     shown = run(*zram)
     assert shown.status == 0, shown.err
     arms = tomllib.loads(shown.out)["arms"]
@@ -63,7 +72,7 @@ def test_algorithms_of_zram_are_tried_against_the_first_of_them(kernels: list[st
 
 @pytest.mark.parametrize("dry", [["--dry-run"], []])
 def test_a_kernel_that_does_not_exist_is_named_with_its_arm(kernels: list[str], tmp_path: Path, dry: list[str]) -> None:
-    suite = ("--suite", "wakeups-busy", *dry)
+    suite = ("--guest", "--suite", "wakeups-busy", *dry)
     missing = run("kernel", "trial", kernels[1], f"{tmp_path}/none", *suite)
     told = f"ktrial: arm none: {tmp_path}/none: no such file\n  next: check the path; `ktrial kernel list` lists"
     assert (missing.status, told in missing.err) == (2, True), missing.err
@@ -78,7 +87,7 @@ def test_a_kernel_that_does_not_exist_is_named_with_its_arm(kernels: list[str], 
 def test_exact_guests_refuse_kernels_of_two_compilers_before_the_trial(kernels: list[str]) -> None:
     other = kernel_files.kernel(banner=kernel_files.BANNER.replace(b"gcc-12", b"gcc-13"))
     Path(kernels[2]).write_bytes(kernel_files.bzimage(gzip.compress(other)))
-    words = ("kernel", "trial", *kernels[1:], "--dry-run")
+    words = ("kernel", "trial", "--guest", *kernels[1:], "--dry-run")
     exact = run(*words, "--suite", "wakeups-busy")
     assert (exact.status, "they differ in their compilers" in exact.err) == (4, True), exact.err
     assert "next: add --mode kvm (in a protocol: mode = " in exact.err
@@ -89,7 +98,7 @@ def test_exact_guests_refuse_kernels_of_two_compilers_before_the_trial(kernels: 
     "words, told",
     [
         (["kernel", "trial", "running", "--suite", "quick"], "nothing to compare"),
-        (["kernel", "trial", "a", "b", "--dry-run"], "nothing is measured"),
+        (["kernel", "trial", "a", "b", "--guest", "--dry-run"], "nothing is measured"),
         (["kernel", "trial", "a", "b", "--suite", "quick", "--cpus", "2", "--dry-run"], "an exact guest has one CPU"),
         (["kernel", "trial", "--set", "A=y", "--suite", "quick"], "--set requires --tree"),
         (["kernel", "trial", "a", "--patch", "p", "--suite", "quick"], "--patch requires --tree"),
@@ -101,7 +110,7 @@ def test_exact_guests_refuse_kernels_of_two_compilers_before_the_trial(kernels: 
             "/no/such: no such file",
         ),
         (["kernel", "trial", "a.toml", "b"], "cannot combine b with a protocol file"),
-        (["kernel", "trial", "/no/such", "/no/other", "--suite", "wakeups-busy"], "/no/such: "),
+        (["kernel", "trial", "--guest", "/no/such", "/no/other", "--suite", "wakeups-busy"], "/no/such: "),
         (["--host", "ssh:x", "facts"], "--host ssh:x: not supported"),
         (["--host", "guest:", "facts"], "--host guest:: not supported"),
     ],
@@ -111,6 +120,21 @@ def test_what_cannot_be_done_is_told(words: list[str], told: str) -> None:
     assert shown.status == 2
     assert told in shown.err
     assert shown.out == ""
+
+
+def test_without_guests_the_kernels_are_those_that_this_machine_boots() -> None:
+    words = ("6.1.0-13-amd64", "running", "vm.swappiness=10", "--boot", "preempt=full")
+    shown = run("kernel", "trial", *words, "--placebo", "--suite", "wakeups-busy", "--dry-run")
+    assert shown.status == 0, shown.err
+    file = tomllib.loads(shown.out)
+    assert "guest" not in file
+    arms = file["arms"]
+    assert (arms["control"], arms["placebo"], arms["running"]) == ({"kernel": "6.1.0-13-amd64"}, {"placebo": True}, {})
+    assert arms["preempt-full"] == {"boot": ["preempt=full"], "kernel": "6.1.0-13-amd64"}
+    (tried,) = [arm for arm in arms.values() if "set" in arm]
+    assert tried == {"set": {"vm.swappiness": "10"}, "kernel": "6.1.0-13-amd64"}
+    idle = run("kernel", "trial", "running", "vm.swappiness=10", "--suite", "wakeups-busy")
+    assert (idle.status, "no arm needs a boot of this machine" in idle.err) == (2, True), idle.err
 
 
 def test_a_protocol_without_guests_is_for_another_verb(tmp_path: Path) -> None:

@@ -21,6 +21,10 @@ def test_a_table_as_it_is() -> None:
     ]
 
 
+def test_a_column_without_any_text_takes_no_room() -> None:
+    assert table(("knob", ""), [("a.b", "")], width=20).splitlines() == ["knob", "──────", "a.b"]
+
+
 words = st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=126), max_size=40)
 
 

@@ -63,7 +63,6 @@ def test_a_protocol_with_boots_is_read_as_it_is_written() -> None:
 @pytest.mark.parametrize(
     "trial, told",
     [
-        (msgspec.structs.replace(TRIAL, baseline="stock"), "is no boot of this machine"),
         (of_arms(a=ArmFile(boot=("a b=",))), "'b=' is not a word"),
         (of_arms(a=ArmFile(boot=("panic=1",))), "cannot set panic"),
         (of_arms(a=ArmFile(kernel=KernelChange(fragments=("hz-1000",)))), "only a trial in guests can build a kernel"),
@@ -117,6 +116,20 @@ def test_each_arm_is_shown_by_its_entry_and_each_visit_is_a_boot() -> None:
     assert expect["old"]["kernel.release"] == "6.1.0-12-amd64"
     assert trial.arms["full"].manual == "boot the entry ktrial-full"
     check_trial_file(trial)
+
+
+def test_a_part_of_a_question_over_boots_boots_for_settings_alone() -> None:
+    plain = of_arms(only=ArmFile(set={"vm.swappiness": 1}))
+    trial = with_boot_signs(plain, {})
+    assert (boots_this_machine(plain), boots_this_machine(trial)) == (False, True)
+    check_trial_file(trial)
+    by_hand = of_arms(only=ArmFile(manual="boot it", expect={LINE: "ktrial.boot=ktrial-other"}))
+    assert not boots_this_machine(by_hand)
+
+
+def test_a_ladder_over_boots_may_begin_with_a_baseline() -> None:
+    trial = msgspec.structs.replace(of_arms(full=ARMS["full"]), baseline="distro", questions="ladder")
+    check_trial_file(with_boot_signs(trial, {}))
 
 
 def test_a_trial_that_has_run_can_be_run_again() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial kernel trial`: compare kernels, boot parameters and settings in guests."""
+"""`ktrial kernel trial`: compare kernels, boot parameters and settings over boots of this machine, or in guests."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import measurable_names
-from ktrial.cli.options import dangerous_option, json_option, parameter_option, seed_option
+from ktrial.cli.options import boots_options, dangerous_option, json_option, parameter_option, seed_option
 from ktrial.cli.shared.fail_on import fail_on_option
-from ktrial.cli.shared.trial_options import build_options, guest_options, guest_shape, recipe_of
+from ktrial.cli.shared.trial_options import boot_consent, build_options, guest_options, guest_shape, recipe_of
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LIMIT_BYTES = 1 << 20
 
 
-@click.command(short_help="Compare kernels, boot parameters and settings in guests.")
+@click.command(short_help="Compare kernels, boot parameters and settings over boots.")
 @click.argument("words", nargs=-1, metavar="[FILE.toml | KERNEL…] [KNOB=VALUE…]")
 @click.option(
     "--suite", shell_complete=measurable_names, metavar="SUITE|BENCHMARK", help="Suite or benchmark to measure."
@@ -66,6 +66,7 @@ _LIMIT_BYTES = 1 << 20
     metavar="TARGET",
     help="Also try a kernel compiled for this CPU or x86-64 level; native is this CPU. Needs --mode kvm. Repeatable.",
 )
+@click.option("--guest", is_flag=True, help="Boot guests (virtual machines), not this machine.")
 @click.option("--placebo", is_flag=True, help="Also try the baseline against itself, to show what chance does.")
 @guest_options
 @click.option("--margin", metavar="SHARE", help="Call differences below this equivalent.  [2 %; p95 5 %, p99 10 %]")
@@ -77,6 +78,10 @@ _LIMIT_BYTES = 1 << 20
 )
 @seed_option()
 @click.option("--dry-run", is_flag=True, help="Print the protocol and check its kernels; build and boot nothing.")
+@boots_options
+@click.option(
+    "--anyway", is_flag=True, help="Reboot although you must stay at the machine, or others would lose their work."
+)
 @fail_on_option
 @dangerous_option
 @json_option
@@ -84,32 +89,39 @@ _LIMIT_BYTES = 1 << 20
 def command(
     ctx: click.Context, /, words: tuple[str, ...], dry_run: bool, yes_dangerous: bool, as_json: bool, **options: Any
 ) -> int:
-    """Compare kernels, boot parameters and settings in guests (virtual machines), with a boot for each measurement.
+    """Compare kernels, boot parameters and settings, with a boot of this machine or of a guest for each measurement.
 
     \b
+    ktrial kernel trial 6.1.0-56-amd64 6.12.117+deb12-amd64 --suite wakeups-busy --yes
     ktrial kernel trial trial.toml
-    ktrial kernel trial 6.1.0-56-amd64 6.12.117+deb12-amd64 --suite wakeups-busy
-    ktrial kernel trial running sched:base_slice_ns=500000,3000000 --suite wakeups-working --placebo
+    ktrial kernel trial 6.1.0-56-amd64 ./build --guest --suite wakeups-busy
+    ktrial kernel trial running sched:base_slice_ns=500000,3000000 --guest --suite wakeups-working --placebo
     ktrial kernel trial --tree linux.tar.xz --fragment hz-1000 --set PREEMPT=y --patch mine.patch --suite wakeups-busy
     ktrial kernel trial 6.12.117+deb12-amd64 --tree linux.tar.xz --config running --common guest --target native
         --mode kvm --suite quick --primary agent-messaging-pipe.time
 
     The last example compares a kernel for this CPU with the same kernel for any CPU, and with the distribution's.
 
-    The first KERNEL is the baseline. With --tree ktrial builds the baseline, and one more kernel for each
-    --fragment, --set, --patch and --target; it keeps them for later trials. A protocol file with a [guest] table
-    can describe the same trial. In exact guests the clock counts instructions; ktrial makes the first boots of each
-    configuration twice and requires identical results.
+    The first KERNEL is the baseline. Without --guest, --tree or an option of guests the kernels are installed ones, and
+    this machine reboots for each measurement; --yes lets it.
+
+    With --tree ktrial builds the baseline, and one more kernel for each --fragment, --set, --patch and --target; it
+    keeps them for later trials. A protocol file with a [guest] table can describe the same trial. In exact guests the
+    clock counts instructions; ktrial makes the first boots of each configuration twice and requires identical results.
     """
-    from ktrial.cli.shared.guest_trials import show_protocol
-    from ktrial.cli.shared.run_trial import run_file
+    from ktrial.cli.shared import guest_trials
+    from ktrial.cli.shared.run_trial import run_file, show_protocol
 
     app: App = ctx.obj
     file = _read(words) if words and words[0].endswith(".toml") else _trial_file_of(app, words, options)
     if dry_run:
-        show_protocol(app, file)
+        if file.guest is None:
+            show_protocol(app, file, allow_dangerous=yes_dangerous)
+        else:
+            guest_trials.show_protocol(app, file)
         return 0
-    return run_file(app, file, allow_dangerous=yes_dangerous, profile=False, as_json=as_json)
+    consent = boot_consent(options)
+    return run_file(app, file, allow_dangerous=yes_dangerous, profile=False, as_json=as_json, consent=consent)
 
 
 def _read(words: tuple[str, ...]) -> TrialFile:
@@ -125,7 +137,7 @@ def _read(words: tuple[str, ...]) -> TrialFile:
 
 
 def _trial_file_of(app: App, words: tuple[str, ...], options: Mapping[str, Any]) -> TrialFile:
-    from ktrial.cli.shared.guest_trials import arms_in_guests, built_arms
+    from ktrial.cli.shared.guest_trials import arms_in_guests, built_arms, on_this_machine
     from ktrial.trial.protocol.file import DesignFile, GuestFile, TrialFile
     from ktrial.trial.protocol.from_words import pairs
     from ktrial.trial.protocol.read import check_trial_file
@@ -135,17 +147,22 @@ def _trial_file_of(app: App, words: tuple[str, ...], options: Mapping[str, Any])
     recipe = recipe_of(options, "fragments", "settings", "patches", "targets")
     control = recipe or next(iter(kernels), "running")
     others = kernels if recipe is not None else kernels[1:]
+    guest = None
+    if options["guest"] or recipe is not None or guest_shape(options):
+        guest = GuestFile(kernel=control, **guest_shape(options))
     built = built_arms(*(options[name] for name in ("fragments", "settings", "patches", "targets")))
     arms = arms_in_guests(app, others, built, settings, options["boots"], placebo=options["placebo"])
+    if guest is None:
+        arms = on_this_machine(arms, str(control))
     file = TrialFile(
-        name="guests",
+        name="kernels" if guest is None else "guests",
         suite=options["suite"],
         parameters=pairs(options["given"], "-p"),
         primary=options["primary"],
         secondary=options["secondary"],
         margin=options["margin"],
         design=DesignFile(cap=options["cap"], seed=options["seed"]),
-        guest=GuestFile(kernel=control, **guest_shape(options)),
+        guest=guest,
         arms=arms,
     )
     check_trial_file(file)

@@ -14,9 +14,11 @@ import msgspec
 
 from ktrial.cli.shared.arm_kernels import workshop_of
 from ktrial.cli.shared.bench import give_programs_of
+from ktrial.cli.shared.boot_questions import answer_in_boots, ask_in_boots
+from ktrial.cli.shared.boot_trials import EACH_S
 from ktrial.cli.shared.guest_trials import scout, words_of
-from ktrial.cli.shared.several_trials import carry_out
-from ktrial.cli.shared.trial_options import guest_shape, recipe_of, refuse_shape, template_file
+from ktrial.cli.shared.several_trials import carry_out, find_unfinished
+from ktrial.cli.shared.trial_options import boot_consent, guest_shape, recipe_of, refuse_shape, template_file
 from ktrial.cli.shared.trial_start import look_at
 from ktrial.kit import plain_json
 from ktrial.kit.errors import BadInput, Refused
@@ -50,7 +52,7 @@ _NEWEST_SESSIONS = 30
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
-    from ktrial.studies.blame.model import Blame, BlamePart, KnownFacts
+    from ktrial.studies.blame.model import Blame, KnownFacts
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.run.prepare import Prepared
     from ktrial.tuning.catalog.model import Catalog
@@ -102,12 +104,12 @@ def blame_question(
 
 
 def _guest(options: Mapping[str, Any]) -> GuestFile | None:
-    """Return the guests to measure in, or None for this machine."""
+    """Return the guests to measure in, or None for this machine, which --boot then boots."""
     recipe = recipe_of(options, "settings")
     if recipe is not None and options["kernel"]:
         raise BadInput("cannot combine --kernel with --tree", hint="leave out --kernel or --tree")
     kernel = recipe or options["kernel"]
-    if options["guest"] or options["boots"] or kernel:
+    if options["guest"] or kernel:
         return GuestFile(kernel=kernel or "running", **guest_shape(options))
     refuse_shape(options)
     return None
@@ -128,6 +130,8 @@ def question_of(
     """Return the question for this machine or its guests, and the named settings that cannot be the cause."""
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave out --machine-root")
+    if boots and template.guest is None and app.host is not None:
+        raise BadInput("--boot boots this machine, and cannot be combined with --host", hint="use --guest, or --kernel")
     if symbols:
         _check_kernels(app, symbols, template)
     give_programs_of(app, template.suite)
@@ -176,7 +180,8 @@ def show_cost(app: App, question: BlameQuestion, *, allow_dangerous: bool) -> No
     command = question.trial.command
     names = shlex.join(("--", *command)) if command else str(question.trial.suite)
     run_s = None if question.trial.guest is not None else last_run_seconds(_newest_runs(app), tasks, command)
-    visit_s = None if run_s is None else run_s + settle_seconds(question, app.catalog.knobs)
+    boot_s = EACH_S if question.boots_this_machine else 0.0
+    visit_s = None if run_s is None else run_s + boot_s + settle_seconds(question, app.catalog.knobs)
     why = (
         "each run needs the boot of a guest"
         if question.trial.guest is not None
@@ -194,16 +199,32 @@ def _newest_runs(app: App) -> list[Mapping[str, Any]]:
     return found
 
 
-def run_blame(
-    app: App, question: BlameQuestion, parts: Sequence[BlamePart], *, allow_dangerous: bool, as_json: bool
-) -> Blame | None:
-    """Run trials until the answer is known; return None if interrupted."""
+def find_answer(
+    app: App, question: BlameQuestion, left_out: Mapping[str, str], title: str, options: Mapping[str, Any]
+) -> Blame | int:
+    """Return the answer, or the exit status if the command ends before it is known.
+
+    Trials on this machine or in guests run until then; those that boot this machine go on after this command.
+    """
+    dangerous, as_json, fresh = options["yes_dangerous"], options["as_json"], options["fresh"]
+    if question.boots_this_machine:
+        known = None if fresh else answer_in_boots(app, question)
+        if known is not None:
+            app.say(f"{known.name} was answered before; --fresh asks again")
+            return known
+        consent = boot_consent(options)
+        return ask_in_boots(
+            app, question, left_out, consent=consent, allow_dangerous=dangerous, fresh=fresh, as_json=as_json
+        )
+    question, parts = (question, []) if fresh else find_unfinished(app, question, title, follow)
 
     def check(ready: Prepared) -> None:
         check_combinations(question, ready.file, ready.arms)
 
-    course = partial(follow, question)
-    return carry_out(app, course, parts, check, allow_dangerous=allow_dangerous, as_json=as_json)
+    found = carry_out(app, partial(follow, question), parts, check, allow_dangerous=dangerous, as_json=as_json)
+    if found is None:
+        return app.end_interrupted("run the same command again to continue")
+    return msgspec.structs.replace(found, left_out=left_out)
 
 
 def show(blame: Blame, *, as_json: bool) -> None:

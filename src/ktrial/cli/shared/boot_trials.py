@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ktrial.bench.text import duration
 from ktrial.cli.options import is_terminal
 from ktrial.cli.shared.boots import (
     TRIAL_NAME,
@@ -29,9 +30,7 @@ from ktrial.cli.shared.manual_trials import next_visit, start_by_hand
 from ktrial.judge.model.log import protocol_in
 from ktrial.kit.errors import BadInput, KtrialError, Refused, UnknownName
 from ktrial.kit.tables import columns, labelled, paragraph
-from ktrial.kit.units import show_seconds
 from ktrial.trial.arms.boot_arms import boots_this_machine, entry_of, with_boot_signs
-from ktrial.trial.protocol.file import BUDGETS
 from ktrial.trial.run.manual_visits import BOOT_S, due_of
 from ktrial.tuning.boots.boot_status import BootStatus, rehearsal_of
 from ktrial.tuning.boots.command_line import find_guarded_words, parse_changes
@@ -39,22 +38,25 @@ from ktrial.tuning.boots.entry import REHEARSAL, BootPlan, find_kernel
 from ktrial.tuning.boots.wire import ResumedTrial, wire_boots
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ktrial.agent.session import AgentSession
     from ktrial.cli.app import App
     from ktrial.trial.arms.manual import Due
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.record import StoredTrial
+    from ktrial.tuning.lasting.model import Guarded
 
 #: Boots of one entry in a row that end the trial: control and placebo share one, so four may be due.
 MOST_IN_A_ROW = 8
 #: Seconds after the start of a boot before anything is measured.
 UPTIME_S = 60.0
+#: Roughly how long a boot takes until it may be measured.
+EACH_S = BOOT_S + UPTIME_S
 _LIMIT_S = 300
 
 
-class _Boots:
+class TrialBoots:
     """The boots of a trial on this machine: an entry for each arm, once everything has been found that they need."""
 
     def __init__(self, app: App, file: TrialFile, consent: BootConsent) -> None:
@@ -68,24 +70,25 @@ class _Boots:
         rehearsal = maker.rehearsal()
         self.is_rehearsed = rehearsal_of(now, version_of(self._session, rehearsal.path)) is not None
         self._entries = [*([] if self.is_rehearsed else [rehearsal]), *self.plans.values()]
-        self._guarded = [
-            one for plan in self.plans.values() for one in find_guarded_words(plan.line, app.catalog.knobs)
-        ]
+        found = [one for plan in self.plans.values() for one in find_guarded_words(plan.line, app.catalog.knobs)]
+        self.guarded: tuple[Guarded, ...] = tuple(dict.fromkeys(found))
 
     @property
     def releases(self) -> dict[str, str | None]:
         """The kernels of arms that have another one than the running."""
         return {name: one.release for name, one in self.plans.items() if one.is_other_kernel}
 
-    def agree(self, file: TrialFile, *, as_json: bool) -> bool:
-        """Show what will be booted; return whether the user lets the machine reboot."""
+    def agree(self, file: TrialFile, *, as_json: bool, overall: str | None = None) -> bool:
+        """Show what will be booted, and the boots of all trials together; return whether the machine may reboot."""
         if not as_json:
-            sys.stdout.write(_plans_text(file, self.plans, is_rehearsed=self.is_rehearsed, width=columns()))
+            text = _plans_text(file, self.plans, is_rehearsed=self.is_rehearsed, width=columns())
+            sys.stdout.write(text if overall is None else text + labelled("overall", overall, width=columns()) + "\n")
         refuse_forbidden(self._session, self._wired(file.name))
         if not self._consent.yes:
-            self._app.say("nothing was started; add --yes to let this machine reboot for the trial")
+            what = "the trial" if overall is None else "the trials"
+            self._app.say(f"nothing was started; add --yes to let this machine reboot for {what}")
             return False
-        confirm_guarded(self._guarded, self._consent.security, may_ask=not as_json and is_terminal())
+        confirm_guarded(self.guarded, self._consent.security, may_ask=not as_json and is_terminal())
         return True
 
     def start(self, stored: StoredTrial, due: Due, *, as_json: bool) -> int:
@@ -100,7 +103,7 @@ class _Boots:
 
     def _wired(self, name: str) -> dict[str, Any]:
         trial = ResumedTrial(program=program(), user=os.getuid(), name=name)
-        confirmed = [one.name for one in self._guarded]
+        confirmed = dict.fromkeys(one.name for one in self.guarded)
         return wire_boots(
             f"trial {name}",
             self._entries,
@@ -113,7 +116,7 @@ class _Boots:
 
 def begin_in_boots(app: App, file: TrialFile, *, consent: BootConsent, allow_dangerous: bool, as_json: bool) -> int:
     """Show the entries and the number of boots; with --yes start the trial, and boot the first arm."""
-    boots = _Boots(app, file, consent)
+    boots = TrialBoots(app, file, consent)
     file = with_boot_signs(file, boots.releases)
     if not boots.agree(file, as_json=as_json):
         return 0
@@ -125,7 +128,7 @@ def resume_in_boots(app: App, stored: StoredTrial, *, consent: BootConsent, as_j
     """Go on with a trial that was stopped: prepare its entries again, and boot the arm that is due."""
     due = _due(app, stored)
     assert due is not None, "the caller has looked"
-    boots = _Boots(app, stored.file, consent)
+    boots = TrialBoots(app, stored.file, consent)
     return boots.start(stored, due, as_json=as_json) if boots.agree(stored.file, as_json=as_json) else 0
 
 
@@ -134,7 +137,11 @@ def _plan(maker: BootMaker, file: TrialFile, name: str) -> BootPlan:
     assert one.kernel is None or isinstance(one.kernel, str), "check_boot_arms refuses recipes"
     kernel = None if one.kernel is None else find_kernel(one.kernel, maker.grounds)
     if one.kernel is not None and kernel is None:
-        raise UnknownName("kernel", one.kernel, maker.grounds.files, hint="install it first")
+        hint = (
+            "install it first; `ktrial kernel build` and `ktrial kernel package` make one to install, and guests "
+            "(--guest) boot it without"
+        )
+        raise UnknownName("kernel", one.kernel, maker.grounds.files, hint=hint)
     changes = parse_changes(one.boot) if one.boot else ()
     return maker.plan(Attempt(changes, kernel), entry_of(name))
 
@@ -148,10 +155,14 @@ def _plans_text(file: TrialFile, plans: Mapping[str, BootPlan], *, is_rehearsed:
         ),
         "",
     ]
-    for name, plan in plans.items():
+    shown = plans if file.screen is None else {file.control: plans[file.control]}
+    for name, plan in shown.items():
         words = [word.text for word in plan.line.words] + [f"-{word}" for word in plan.removed]
         kernel = [plan.entry.file] if plan.is_other_kernel else []
         lines.append(labelled(name, " ".join([*kernel, *words]) or "as booted now", width=width))
+    if file.screen is not None:
+        halves = f"{len(plans) - 1} more entries, each with a random part of {', '.join(file.screen.settings)}"
+        lines.append(labelled("halves", halves, width=width))
     lines.append(labelled("boots", _boots_text(file), width=width))
     if not is_rehearsed:
         lines.append(
@@ -161,15 +172,20 @@ def _plans_text(file: TrialFile, plans: Mapping[str, BootPlan], *, is_rehearsed:
 
 
 def _boots_text(file: TrialFile) -> str:
-    design = file.design
-    blocks = design.cap or (BUDGETS[design.budget] if isinstance(design.budget, str) else design.budget)
-    each_s = BOOT_S + UPTIME_S
-    count = blocks * len(file.arms)
-    return f"at most {count}, about {show_seconds(count * each_s)} if each takes {show_seconds(each_s)} and the run"
+    visits = len(file.arms) if file.screen is None else 2
+    return f"at most {boots_text((file.design.cap or file.budget) * visits)}"
 
 
-def continue_in_boots(app: App, name: str) -> int:
-    """Measure the visit for which this machine was booted, and boot for the next one; at the end clean up."""
+def boots_text(count: int) -> str:
+    """Return the number of boots with their time."""
+    return f"{count}, about {duration(count * EACH_S)} if each takes {duration(EACH_S)} and the run"
+
+
+def continue_in_boots(app: App, name: str, then: Callable[[App, AgentSession, StoredTrial], bool]) -> int:
+    """Measure the visit for which this machine was booted, and boot for the next one; at the end clean up.
+
+    When the trial is over, `then` may go on with another one; it returns whether it did.
+    """
     stored = app.trials.find(name)
     if not boots_this_machine(stored.file):
         raise BadInput(f"{stored.trial} does not boot this machine", hint=f"ktrial trial next {stored.trial}")
@@ -179,7 +195,7 @@ def continue_in_boots(app: App, name: str) -> int:
         raise Refused(f"{stored.trial} was stopped", hint=f"`ktrial trial show {stored.trial}` shows what it found")
     due = _due(app, stored)
     if due is not None and now.running == entry_of(due.place):
-        _wait_for_quiet(app)
+        wait_for_quiet(app)
         try:
             next_visit(app, stored.trial, done=None, dry_run=False, allow_dangerous=True, as_json=False)
         except KtrialError:
@@ -190,15 +206,30 @@ def continue_in_boots(app: App, name: str) -> int:
         if now.transaction is None:
             return 0  # somebody has stopped it meanwhile
     if due is None:
-        return _end(app, session, now)
+        return _after(app, session, stored, then)
     if boots_in_vain(now, entry_of(due.place)):
         app.say(f"{stored.trial} ends: the last boots of {due.place} made no visit; `ktrial boot status` says why")
         return _end(app, session, now)
     if now.running is None:
         # Somebody may want to log in and stop it.
-        _wait_for_quiet(app)
+        wait_for_quiet(app)
     start_boot(app, session, entry_of(due.place), None, reboots=True)
     return 0
+
+
+def _after(
+    app: App, session: AgentSession, stored: StoredTrial, then: Callable[[App, AgentSession, StoredTrial], bool]
+) -> int:
+    try:
+        if then(app, session, stored):
+            return 0
+    except KtrialError:
+        now = read_status(session)
+        if now.transaction is not None:
+            _end(app, session, now)
+        raise
+    now = read_status(session)
+    return 0 if now.transaction is None else _end(app, session, now)
 
 
 def _due(app: App, stored: StoredTrial) -> Due | None:
@@ -213,7 +244,7 @@ def boots_in_vain(now: BootStatus, entry: str) -> bool:
     return armed[-MOST_IN_A_ROW:] == [entry] * MOST_IN_A_ROW
 
 
-def _wait_for_quiet(app: App) -> None:
+def wait_for_quiet(app: App) -> None:
     """Wait until the boot is old enough that its services have started."""
     import time
 
@@ -237,7 +268,8 @@ def stop_in_boots(app: App, name: str | None) -> int:
     session = app.root_session("stopping a trial over boots")
     now = read_status(session)
     running = trial_of(session, now)
-    asked = running if name is None else app.trials.find(name).trial
+    part = None if running is None else app.trials.find(running).file.part
+    asked = running if name is None or name == part else app.trials.find(name).trial
     if running is None or asked != running:
         wanted = asked or "no trial"
         raise Refused(f"{wanted} is not booting this machine", hint="`ktrial boot status` shows what is prepared")
@@ -246,5 +278,8 @@ def stop_in_boots(app: App, name: str | None) -> int:
         return 0  # the boot was not healthy, or the trial has ended meanwhile
     done = remove_boots(session, now)
     where = "; reboot for the default entry" if now.running is not None else ""
-    app.say(f"stopped {running}{where}; `ktrial trial show {running}` shows what it found")
+    what = running if part is None else f"{part} in its trial {running}"
+    app.say(f"stopped {what}{where}; `ktrial trial show {running}` shows what it found")
+    if part is not None:
+        app.say("next: run the same command again to go on")
     return int(done.state != "reverted")

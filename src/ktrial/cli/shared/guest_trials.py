@@ -9,9 +9,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ktrial.cli.shared.arm_kernels import workshop_of
 from ktrial.cli.shared.bench import choose
 from ktrial.cli.shared.trial_start import look_at
+from ktrial.kernels.images.images import RUNNING
 from ktrial.kernels.request import parse_set
 from ktrial.kernels.source import parse_patch
 from ktrial.kit.errors import BadInput
@@ -134,6 +137,24 @@ def arms_in_guests(
             "--target",
         )
     return arms
+
+
+def on_this_machine(arms: Mapping[str, ArmFile], control: str) -> Mapping[str, ArmFile]:
+    """Return the arms for boots of this machine, with the kernel of the baseline where they name none.
+
+    Raise BadInput if no arm needs a boot.
+    """
+    base = None if control == RUNNING else control
+    found = {}
+    for name, arm in arms.items():
+        kernel = base if arm.kernel is None else arm.kernel
+        found[name] = arm if arm.placebo else replace(arm, kernel=None if kernel == RUNNING else kernel)
+    if not any(arm.kernel or arm.boot for arm in found.values()):
+        raise BadInput(
+            "no arm needs a boot of this machine",
+            hint="`ktrial try` compares settings; --guest compares them in guests of this kernel",
+        )
+    return found
 
 
 def built_arms(

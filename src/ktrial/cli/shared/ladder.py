@@ -13,16 +13,21 @@ import msgspec
 from ktrial.bench.suites import find_suite
 from ktrial.cli.shared.arm_kernels import workshop_of
 from ktrial.cli.shared.bench import give_programs_of
-from ktrial.cli.shared.guest_trials import scout, show_protocol, words_of
+from ktrial.cli.shared.guest_trials import scout, words_of
+from ktrial.cli.shared.guest_trials import show_protocol as show_in_guests
+from ktrial.cli.shared.run_trial import show_protocol
 from ktrial.cli.shared.trial_options import guest_shape, recipe_of, refuse_shape
+from ktrial.kernels.images.images import RUNNING
 from ktrial.kit.errors import BadInput
 from ktrial.kit.tables import columns
 from ktrial.reports.ladder import tiers_text
 from ktrial.studies.ladder.ladder import BuiltTiers, ladder_trial, tier_plans
+from ktrial.trial.arms.boot_arms import with_boot_signs
 from ktrial.trial.guests.guest_kernels import as_built, planned_kernels
 from ktrial.trial.guests.prepare import plans_in_guests, refuse_before_building
 from ktrial.trial.protocol.file import GuestFile
 from ktrial.trial.protocol.from_words import pair, pairs
+from ktrial.trial.protocol.read import check_trial_file
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
@@ -34,10 +39,15 @@ if TYPE_CHECKING:
 
 
 def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return the kernels of --kernel by tier, or None if no option asks for guests."""
-    if not (options["guest"] or options["kernels"] or options["tree"]):
+    """Return the kernels of --kernel by tier, or None if no option asks for boots, of guests or of this machine."""
+    if not (options["guest"] or options["tree"]):
         refuse_shape(options)
-        return None
+        if not (options["kernels"] or options["boots"]):
+            return None
+    if options["boots"] and (options["guest"] or options["tree"]):
+        raise BadInput(
+            "cannot combine --boots with guests", hint="leave out --boots: each visit is a boot in guests too"
+        )
     if options["kernels"] and options["tree"]:
         raise BadInput("cannot combine --kernel with --tree", hint="leave out --kernel or --tree")
     named = pairs(options["kernels"], "--kernel")
@@ -56,10 +66,41 @@ def built_tiers(options: Mapping[str, Any]) -> BuiltTiers | None:
     return BuiltTiers(patches, exact=(options["mode"] or "exact") == "exact")
 
 
-def in_guests(template: TrialFile, ladder: Ladder, kernels: Mapping[str, str], options: Mapping[str, Any]) -> TrialFile:
-    """Return the template as a trial in guests, with a boot for each visit."""
-    kernel = recipe_of(options) or kernels.get(ladder.control, "running")
-    return msgspec.structs.replace(template, guest=GuestFile(kernel=kernel, **guest_shape(options)))
+def over_boots(
+    template: TrialFile, ladder: Ladder, kernels: Mapping[str, str], options: Mapping[str, Any]
+) -> tuple[TrialFile, Ladder]:
+    """Return the template and the tiers for boots of guests or of this machine."""
+    if options["guest"] or options["tree"]:
+        kernel = recipe_of(options) or kernels.get(ladder.control, RUNNING)
+        template = msgspec.structs.replace(template, guest=GuestFile(kernel=kernel, **guest_shape(options)))
+    elif ladder.control in kernels:
+        # Guests have a kernel for all tiers that name none; here it is that of the lowest tier.
+        lowest = kernels[ladder.control]
+        arms = {
+            name: arm if arm.kernel is not None else msgspec.structs.replace(arm, kernel=lowest)
+            for name, arm in ladder.arms.items()
+        }
+        ladder = ladder._replace(arms=arms)
+    check_trial_file(ladder_trial(ladder, template))
+    return template, ladder
+
+
+def trial_of(ladder: Ladder, template: TrialFile, *, boots: bool) -> TrialFile:
+    """Return the trial of the tiers; with `boots` every visit on this machine is one, whatever the tiers hold."""
+    file = ladder_trial(ladder, template)
+    if boots and file.guest is None:
+        file = with_boot_signs(file, {})
+    check_trial_file(file)
+    return file
+
+
+def show_ladder(app: App, file: TrialFile, *, allow_dangerous: bool) -> int:
+    """Print the protocol without measuring."""
+    if file.guest is not None:
+        show_in_guests(app, file)
+    else:
+        show_protocol(app, file, allow_dangerous=allow_dangerous)
+    return 0
 
 
 def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
@@ -80,7 +121,7 @@ def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
 def show_built(app: App, ladder: Ladder, template: TrialFile) -> int:
     """Print the protocol, which kernels exist already, and which tiers will not run."""
     sys.stderr.write(tiers_text(ladder.not_run, {}, width=columns()))
-    show_protocol(app, ladder_trial(ladder, template))
+    show_in_guests(app, ladder_trial(ladder, template))
     return 0
 
 

@@ -7,7 +7,7 @@ Starts such a trial, and runs one visit at a time.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -60,11 +60,19 @@ class Past(NamedTuple):
     log: Sequence[Event]
 
 
-def start_by_hand(app: App, file: TrialFile, *, allow_dangerous: bool, as_json: bool) -> tuple[StoredTrial, Due]:
-    """Store a new trial; return it with its first visit."""
+def start_by_hand(
+    app: App,
+    file: TrialFile,
+    *,
+    allow_dangerous: bool,
+    as_json: bool,
+    check: Callable[[Prepared], None] = lambda _: None,
+) -> tuple[StoredTrial, Due]:
+    """Store a new trial; return it with its first visit. `check` may refuse it before."""
     check_signs(file, app.catalog.kinds)
     app.lock_trials()
     ready = prepare(app, file, allow_dangerous=allow_dangerous)
+    check(ready)
     facts = app.best_session("recognising the arms").facts(facts_needed(ready.arms))
     ready = ready._replace(arms=with_signs_of_control(ready.file, ready.arms, facts, app.catalog.kinds))
     around = outcomes_around(ready.suite, rig_of(app, ready).around.counters)

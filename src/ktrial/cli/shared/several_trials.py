@@ -49,9 +49,18 @@ def iter_started(app: App, title: str) -> Iterator[tuple[str, int, list[BlamePar
         if stored.file.part is not None and stored.file.part.rpartition("-")[0] == title:
             groups.setdefault(stored.file.part, []).append(stored)
     for name, group in groups.items():
-        # Order by seed, which each trial of a question increments: the clock may have been set back.
-        ordered = sorted(group, key=lambda one: one.file.design.seed or 0)
+        ordered = _in_order(group)
         yield name, ordered[0].file.design.seed or 0, [part_of(app, stored) for stored in ordered]
+
+
+def trials_of(app: App, question: str) -> list[StoredTrial]:
+    """Return the trials of the question with this name, the first one first."""
+    return _in_order([stored for stored in app.trials.all() if stored.file.part == question])
+
+
+def _in_order(group: Sequence[StoredTrial]) -> list[StoredTrial]:
+    # By seed, which each trial of a question increments: the clock may have been set back.
+    return sorted(group, key=lambda one: one.file.design.seed or 0)
 
 
 def belongs(follow: Follow[Answer], parts: Sequence[BlamePart]) -> bool:
@@ -65,7 +74,7 @@ def belongs(follow: Follow[Answer], parts: Sequence[BlamePart]) -> bool:
 
 def is_open(follow: Follow[Answer], parts: Sequence[BlamePart]) -> bool:
     """Return whether the answer needs another trial."""
-    return isinstance(follow(parts), TrialFile) or not _is_over(parts[-1])
+    return isinstance(follow(parts), TrialFile) or not is_over(parts[-1])
 
 
 def _question_of(file: TrialFile) -> TrialFile:
@@ -74,7 +83,8 @@ def _question_of(file: TrialFile) -> TrialFile:
     return msgspec.structs.replace(file, arms=plain)
 
 
-def _is_over(part: BlamePart) -> bool:
+def is_over(part: BlamePart) -> bool:
+    """Return whether the trial needs no further run."""
     return part.judgement.next.action == "stop"
 
 
@@ -104,7 +114,7 @@ def carry_out(
     first = follow(done)
     if isinstance(first, TrialFile) and first.guest is None:
         app.lock_trials()
-    stored = app.trials.find(done.pop().trial) if done and not _is_over(done[-1]) else None
+    stored = app.trials.find(done.pop().trial) if done and not is_over(done[-1]) else None
     listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
         while isinstance(following := follow(done), TrialFile):

@@ -11,7 +11,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import setting_words
-from ktrial.cli.options import dangerous_option, json_option, output_option, seed_option
+from ktrial.cli.options import boots_options, dangerous_option, json_option, output_option, seed_option
 from ktrial.cli.shared.bench import TakesCommand, check_picture, own_words
 from ktrial.cli.shared.trial_options import build_options, guest_options, measured_options
 
@@ -59,7 +59,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     "boots",
     multiple=True,
     metavar="WORDS",
-    help="In guests: words of the kernel's command line to suspect too. Repeatable.",
+    help="Words of the kernel's command line to suspect too; boots this machine, or guests. Repeatable.",
 )
 @click.option("--kernel", metavar="KERNEL", help="In guests: kernel to boot.  [running]")
 @build_options
@@ -73,6 +73,10 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
 @guest_options
 @seed_option(2**62)
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
+@boots_options
+@click.option(
+    "--anyway", is_flag=True, help="Reboot although you must stay at the machine, or others would lose their work."
+)
 @output_option("Draw a chart to FILE: .svg or .png.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option(
@@ -89,19 +93,17 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     ktrial blame ./tweaks.toml --suite memory-pressure --dry-run
     ktrial blame vm.swappiness=10 vm.dirty_ratio=5 thp:enabled=never --known worse --suite memory-pressure
     ktrial blame --env MALLOC_ARENA_MAX=1 --env OMP_NUM_THREADS=1 -- ./my-test
-    ktrial blame --boot nohz=off --boot highres=off --boot threadirqs --suite wakeups-busy
+    ktrial blame --boot nohz=off --boot highres=off --boot threadirqs --suite wakeups-busy --yes
+    ktrial blame --boot nohz=off --boot highres=off --guest --suite wakeups-busy
     ktrial blame --tree linux.tar.xz --set HZ_100=y --set PREEMPT=y vm.swappiness=10 --suite wakeups-busy
 
     Each block (round) measures a random half of the settings, then the other half, so that it measures every
-    setting. Then a trial confirms each suspect. Run the same command again to resume.
+    setting. Then a trial confirms each suspect. Run the same command again to resume. With --boot and without
+    guests this machine reboots for each measurement, by itself until the answer is known; --yes lets it.
     """
-    import msgspec
-
-    from ktrial.cli.shared.blame import Budgets, blame_question, picture, question_of, run_blame, show, show_cost
-    from ktrial.cli.shared.several_trials import find_unfinished
+    from ktrial.cli.shared.blame import Budgets, blame_question, find_answer, picture, question_of, show, show_cost
     from ktrial.compare.files import write_file
     from ktrial.kit.tables import columns
-    from ktrial.studies.blame.blame import follow
     from ktrial.studies.blame.text import question_text
 
     app: App = ctx.obj
@@ -125,11 +127,9 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     if options["dry_run"]:
         show_cost(app, question, allow_dangerous=dangerous)
         return 0
-    question, parts = (question, []) if options["fresh"] else find_unfinished(app, question, template.name, follow)
-    found = run_blame(app, question, parts, allow_dangerous=dangerous, as_json=options["as_json"])
-    if found is None:
-        return app.end_interrupted("run the same command again to continue")
-    found = msgspec.structs.replace(found, left_out=left_out)
+    found = find_answer(app, question, left_out, template.name, options)
+    if isinstance(found, int):
+        return found
     show(found, as_json=options["as_json"])
     if output is not None and found.screenings:
         write_file(output, picture(found, output.suffix.lower()))

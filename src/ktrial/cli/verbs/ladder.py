@@ -10,10 +10,12 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import profile_names
+from ktrial.cli.options import boots_options
 from ktrial.cli.shared.bench import TakesCommand, own_words, refuse_faulty
 from ktrial.cli.shared.command_environment import env_option
 from ktrial.cli.shared.fail_on import fail_on_option
 from ktrial.cli.shared.trial_options import (
+    boot_consent,
     build_options,
     designed_options,
     guest_options,
@@ -34,7 +36,10 @@ from ktrial.kit.errors import BadInput, Refused
     "kernels",
     multiple=True,
     metavar="TIER=KERNEL",
-    help="Boot this kernel for a tier, in guests. Repeatable.",
+    help="Boot this kernel for a tier; on this machine an installed one. Repeatable.",
+)
+@click.option(
+    "--boots", is_flag=True, help="Boot this machine for each measurement, also for tiers that add boot words."
 )
 @build_options
 @click.option(
@@ -45,6 +50,7 @@ from ktrial.kit.errors import BadInput, Refused
     help="Apply this patch to the kernel of a tier. Repeatable.",
 )
 @guest_options
+@boots_options
 @fail_on_option
 @designed_options
 @click.pass_context
@@ -54,28 +60,27 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     \b
     ktrial ladder arashi --suite arashi --primary schbench.wakeup-p99
     ktrial ladder ./mine.toml -- ./my-test
-    ktrial ladder arashi --kernel T0=6.12.117+deb12-amd64 --kernel T1=./t1 --suite wakeups-busy
+    ktrial ladder ./mine.toml --boots --suite wakeups-busy --yes
+    ktrial ladder arashi --guest --kernel T0=6.12.117+deb12-amd64 --kernel T1=./t1 --suite wakeups-busy
     ktrial ladder arashi --tree linux.tar.xz --mode emulated --suite wakeups-busy
 
     Each block (round) runs all tiers in random order. On this machine ktrial skips and lists tiers that need a boot
-    or a build. In guests they run too, on the kernels that you name, or on kernels that ktrial builds (--tree). Exact
-    guests skip tiers that change the compiler or its flags; use --mode emulated or kvm for those.
+    or a build, unless --boots or --kernel let it reboot the machine for each measurement. In guests they run too, on
+    the kernels that you name, or on kernels that ktrial builds (--tree). Exact guests skip tiers that change the
+    compiler or its flags; use --mode emulated or kvm for those.
     """
-    from ktrial.cli.shared import guest_trials
     from ktrial.cli.shared import ladder as command_line
-    from ktrial.cli.shared.run_trial import run_file, show_protocol
+    from ktrial.cli.shared.run_trial import run_file
     from ktrial.kit.tables import columns
     from ktrial.reports.ladder import tiers_text
-    from ktrial.studies.ladder.ladder import ladder_of, ladder_trial, left_out, possible
-    from ktrial.trial.protocol.read import check_trial_file
+    from ktrial.studies.ladder.ladder import ladder_of, left_out, possible
 
     app: App = ctx.obj
     own = own_words(ctx)
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave out --machine-root")
     catalog, (ladder_name,) = app.catalog_for((name,))
-    kernels = command_line.kernels_of_tiers(options)
-    built = command_line.built_tiers(options)
+    kernels, built = command_line.kernels_of_tiers(options), command_line.built_tiers(options)
     ladder = ladder_of(ladder_name, catalog, kernels, built)
     suite = options["suite"] or (ladder_name if own is None and ladder_name in app.suites else None)
     if suite is None and own is None:
@@ -83,8 +88,7 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
         raise BadInput("nothing to measure", hint=f"add --suite NAME, or a command:  ktrial ladder {name} -- CMD")
     template = protocol_file(f"ladder-{ladder_name}"[:60], suite, own, options, secondary=options["secondary"], arms={})
     if kernels is not None:
-        template = command_line.in_guests(template, ladder, kernels, options)
-        check_trial_file(ladder_trial(ladder, template))
+        template, ladder = command_line.over_boots(template, ladder, kernels, options)
     if built is not None:
         ladder = command_line.with_own_kernels(app, ladder, template)
         if options["dry_run"]:
@@ -92,19 +96,21 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     dangerous, profile = options["yes_dangerous"], not options["no_profile"]
     plans = command_line.planned(app, ladder, template, catalog, allow_dangerous=dangerous)
     ladder = possible(ladder, plans)
-    file = ladder_trial(ladder, template)
-    check_trial_file(file)
+    file = command_line.trial_of(ladder, template, boots=kernels is not None)
     tiers = tiers_text(ladder.not_run, left_out(ladder, plans), width=columns())
     if options["dry_run"]:
         sys.stderr.write(tiers)
-        if kernels is not None:
-            guest_trials.show_protocol(app, file)
-        else:
-            show_protocol(app, file, allow_dangerous=dangerous)
-        return 0
+        return command_line.show_ladder(app, file, allow_dangerous=dangerous)
+    consent, anyway = boot_consent(options), options["anyway"]
     try:
         return run_file(
-            app, file, allow_dangerous=dangerous, profile=profile, as_json=options["as_json"], anyway=options["anyway"]
+            app,
+            file,
+            allow_dangerous=dangerous,
+            profile=profile,
+            as_json=options["as_json"],
+            anyway=anyway,
+            consent=consent,
         )
     finally:
         sys.stderr.write(tiers)

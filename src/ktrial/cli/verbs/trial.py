@@ -80,9 +80,10 @@ def next_(
 ) -> int:
     """Measure the next configuration of a trial for which you change settings by hand, or reboot."""
     if boots and name is not None:
+        from ktrial.cli.shared.boot_questions import go_on
         from ktrial.cli.shared.boot_trials import continue_in_boots
 
-        return continue_in_boots(app, name)
+        return continue_in_boots(app, name, go_on)
     from ktrial.cli.shared.manual_trials import next_visit
 
     return next_visit(app, name, done=done, dry_run=dry_run, allow_dangerous=yes_dangerous, as_json=as_json)
@@ -138,9 +139,13 @@ def list_(app: App, as_json: bool) -> None:
 @click.pass_obj
 def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
     """Show what a trial found so far; by default the newest."""
+    from ktrial.cli.shared.boot_questions import show_question
     from ktrial.cli.shared.trial_outcome import show_trial
 
-    show_trial(app, app.trials.find(name), everything=everything, as_json=as_json)
+    trial = app.trials.find(name)
+    if not as_json:
+        show_question(app, trial)
+    show_trial(app, trial, everything=everything, as_json=as_json)
 
 
 @command.command(short_help="Write the report of a trial.")

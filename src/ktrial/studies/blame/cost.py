@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ktrial.bench.suite import Task
-from ktrial.judge.screening import FIRST_LOOK
+from ktrial.judge.screening import FIRST_LOOK, MOST_NAMED
 from ktrial.judge.sequential import cap_of, looks
+from ktrial.studies.blame.blame import ROUNDS
 from ktrial.studies.blame.model import BlameQuestion
 from ktrial.tuning.knobs.knob import Knob
 
@@ -31,6 +32,19 @@ def cost_of(question: BlameQuestion) -> tuple[StepCost, ...]:
     if question.known != "either":
         steps.append(StepCost("confirm: all, and all without it", 3 * _first_look(budget, 3), 3 * budget))
     return (*steps, alone)
+
+
+def most_runs(question: BlameQuestion) -> int:
+    """Return the most runs that the trials of a blame can take together, without blocks that are repeated."""
+    budget, search = question.budget, 2 * question.cap
+    if question.known == "either":
+        return search + (MOST_NAMED + 2) * budget
+    shown = 2 * budget if question.known is None else 0
+    # In each round: the search, all with and without the suspects, the suspects alone, and which of them a group needs.
+    confirm, group = 3 * budget, MOST_NAMED + 1
+    alone = (group + 1) * budget
+    needed = sum(size + 1 for size in range(3, group + 1)) * budget
+    return shown + ROUNDS * (search + confirm + alone + needed)
 
 
 def _first_look(cap: int, comparisons: int) -> int:

@@ -24,7 +24,7 @@ Fate = Literal["recovered", "recovered in part", "not recovered", "retained", "l
 class Factor(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is switched on and off as one: settings that belong together, or an environment variable.
 
-    In guests it may also be words of the kernel's command line (`boot`) or symbols of its configuration.
+    It may also be words of the kernel's command line (`boot`), and in guests symbols of its configuration.
     """
 
     name: str
@@ -49,6 +49,10 @@ class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
     cap: int = 72
     budget: int = 25
 
+    @property
+    def boots_this_machine(self) -> bool:
+        return self.trial.guest is None and any(one.boot for one in self.factors)
+
     def arm(self, names: tuple[str, ...]) -> ArmFile:
         chosen = [one for one in self.factors if one.name in names]
         symbols = {name: value for one in chosen for name, value in one.symbols.items()}
@@ -59,6 +63,24 @@ class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
             kernel=KernelChange(set=symbols) if symbols else None,
             placebo=not chosen,
         )
+
+
+class BootQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A blame whose trials boot this machine, as it is stored to go on after a boot, `ktrial.boot-question/1`.
+
+    `security` are the words that the user confirmed although they weaken the machine's protection. `left_out` are
+    settings that cannot be the cause, with the reason.
+    """
+
+    schema: Literal["ktrial.boot-question/1"] = "ktrial.boot-question/1"
+    asked_unix_ms: int
+    question: BlameQuestion
+    security: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = {}
+
+    def is_same(self, other: BlameQuestion) -> bool:
+        """Return whether the other question is this one under another name and with another seed."""
+        return msgspec.structs.replace(other, name=self.question.name, seed=self.question.seed) == self.question
 
 
 class BlamePart(msgspec.Struct, frozen=True, kw_only=True):

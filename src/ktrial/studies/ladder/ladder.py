@@ -3,7 +3,8 @@
 
 Each tier, stacked on those below, is an arm; tiers that this kernel cannot run are skipped.
 
-In guests a tier may also have its own kernel, named or built, and words for its command line.
+With boots, of guests or of this machine, a tier may also have its own kernel and words for its command line; only
+guests boot one that ktrial builds.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class BuiltTiers(NamedTuple):
 def ladder_of(
     name: str, catalog: Catalog, kernels: Mapping[str, str] | None = None, built: BuiltTiers | None = None
 ) -> Ladder:
-    """Return the tiers of a profile, each stacked on those before it. In guests, `kernels` has kernels by tier."""
+    """Return the tiers of a profile, each stacked on those before it. With boots, `kernels` has kernels by tier."""
     if name not in catalog.profiles:
         ladders = [profile.name for profile in catalog.profiles.values() if profile.tier]
         raise UnknownName("ladder", name, ladders, hint=_HINT)
@@ -71,13 +72,13 @@ def ladder_of(
     run = [tier for tier in tiers if tier.name not in not_run]
     arms = {control: ArmFile()} | dict(_stacked(run, kernels or {}, built))
     if len(arms) == 1:
-        hint = "in a guest, name the kernel of a tier with --kernel TIER=KERNEL, or build it with --tree"
+        hint = "name the kernel of a tier with --kernel TIER=KERNEL, or build it for guests with --tree"
         raise BadInput(f"no tier of {name} works without its own kernel", hint=hint)
     return Ladder(name, tuple(tier.name for tier in profile.tier), control, generated or "found", arms, not_run)
 
 
 def _why_not(tier: Tier, kernels: Mapping[str, str] | None, built: BuiltTiers | None) -> str | None:
-    """Return why a tier cannot run. In guests the only reason is a kernel that is neither named nor buildable."""
+    """Return why a tier cannot run. With boots the only reason is a kernel that is neither named nor buildable."""
     if built is not None and tier.fragments:
         return _why_not_built(tier, built)
     if kernels is None or (tier.build is not None and tier.name not in kernels):

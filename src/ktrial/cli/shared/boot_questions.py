@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions of several trials that boot this machine: each trial begins when the one before it is over."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ktrial.bench.text import duration
+from ktrial.cli.shared.boot_trials import EACH_S, TrialBoots, boots_text, wait_for_quiet
+from ktrial.cli.shared.boots import BootConsent, read_status, remove_boots
+from ktrial.cli.shared.manual_trials import start_by_hand
+from ktrial.cli.shared.several_trials import is_over, part_of, trials_of
+from ktrial.kit import plain_json
+from ktrial.kit.errors import BadInput, KtrialError, Refused
+from ktrial.kit.tables import columns, paragraph
+from ktrial.studies.blame.blame import follow
+from ktrial.studies.blame.cost import cost_of, most_runs
+from ktrial.studies.blame.factors import check_combinations
+from ktrial.studies.blame.model import Blame, BlameQuestion, BootQuestion
+from ktrial.studies.blame.text import blame_text
+from ktrial.trial.arms.boot_arms import with_boot_signs
+from ktrial.trial.protocol.file import TrialFile
+from ktrial.trial.record import StoredTrial
+from ktrial.trial.run.manual_visits import due_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ktrial.agent.session import AgentSession
+    from ktrial.cli.app import App
+    from ktrial.trial.run.prepare import Prepared
+
+#: What is next: a trial that is not over, one that has not begun, or nothing because the answer is known.
+NextStep = StoredTrial | TrialFile | Blame
+
+
+def answer_in_boots(app: App, question: BlameQuestion) -> Blame | None:
+    """Return the answer if the same question was asked before and its trials are over."""
+    asked = _find_same(app, question)
+    step = None if asked is None else _next_step(app, asked)
+    return step if isinstance(step, Blame) else None
+
+
+def ask_in_boots(
+    app: App,
+    question: BlameQuestion,
+    left_out: Mapping[str, str],
+    *,
+    consent: BootConsent,
+    allow_dangerous: bool,
+    fresh: bool,
+    as_json: bool,
+) -> int:
+    """Show the boots of the next trial and of all; with --yes begin, or go on with what was stopped."""
+    asked = None if fresh else _find_same(app, question)
+    if asked is None:
+        asked = BootQuestion(asked_unix_ms=app.clock.unix_ms(), question=question, left_out=left_out)
+    step = _next_step(app, asked)
+    assert not isinstance(step, Blame), "the caller has looked for an answer"
+    file = step.file if isinstance(step, StoredTrial) else step
+    boots = TrialBoots(app, file, consent)
+    if not boots.agree(file, as_json=as_json, overall=_overall_text(question)):
+        return 0
+    words = dict.fromkeys((*asked.security, *(one.word for one in boots.guarded)))
+    asked = msgspec.structs.replace(asked, security=tuple(words))
+    return _begin(app, boots, step, asked, allow_dangerous=allow_dangerous, as_json=as_json)
+
+
+def go_on(app: App, session: AgentSession, trial: StoredTrial) -> bool:
+    """Begin the next trial of the question whose trial is over; return whether there was one.
+
+    The entries are made from the default boot, so the machine boots it in between.
+    """
+    asked = question_of(app, trial)
+    if asked is None:
+        return False
+    step = _next_step(app, asked)
+    if isinstance(step, Blame):
+        sys.stdout.write(blame_text(step, width=columns()))
+        return False
+    now = read_status(session)
+    if now.running is not None:
+        app.say(f"{trial.trial} is over; the next trial of {asked.question.name} begins in the default boot")
+        session.request("reboot")
+        return True
+    wait_for_quiet(app)
+    now = read_status(session)
+    if now.transaction is None:
+        return True  # somebody has stopped it meanwhile
+    if remove_boots(session, now).state != "reverted":
+        raise KtrialError(
+            f"cannot go on with {asked.question.name}: the entries of {trial.trial} were not removed",
+            hint="`ktrial boot status` shows them, `ktrial boot undo` removes them",
+        )
+    # Whoever let the machine reboot until the answer is known has also accepted what --anyway is for.
+    file = step.file if isinstance(step, StoredTrial) else step
+    boots = TrialBoots(app, file, BootConsent(yes=True, anyway=True))
+    new = next((one.word for one in boots.guarded if one.word not in asked.security), None)
+    if new is not None:
+        raise Refused(
+            f"cannot go on with {asked.question.name}: nobody has confirmed {new}, which weakens this machine",
+            hint="run the same command again, and confirm it",
+        )
+    if _begin(app, boots, step, asked, allow_dangerous=True, as_json=False) != 0:
+        raise KtrialError(f"cannot go on with {asked.question.name}: its entries were not written")
+    return True
+
+
+def question_of(app: App, trial: StoredTrial) -> BootQuestion | None:
+    """Return the question over boots to which a trial belongs."""
+    name = trial.file.part
+    return _read(app, name) if name is not None and app.boot_questions.has(name) else None
+
+
+def show_question(app: App, trial: StoredTrial) -> None:
+    """Print the answer of the question to which a trial belongs, or that it has none yet."""
+    asked = question_of(app, trial)
+    if asked is None:
+        return
+    step = _next_step(app, asked)
+    if isinstance(step, Blame):
+        sys.stdout.write(blame_text(step, width=columns()) + "\n")
+        return
+    count = len(trials_of(app, asked.question.name))
+    text = f"{asked.question.name}: no answer yet; {count} trial{'s'[: count != 1]} so far. The newest:"
+    sys.stdout.write(paragraph(text, width=columns()) + "\n\n")
+
+
+def _begin(
+    app: App,
+    boots: TrialBoots,
+    step: StoredTrial | TrialFile,
+    asked: BootQuestion,
+    *,
+    allow_dangerous: bool,
+    as_json: bool,
+) -> int:
+    """Store the next trial unless it was begun before, and boot for its first visit."""
+
+    def check(ready: Prepared) -> None:
+        check_combinations(asked.question, ready.file, ready.arms)
+
+    if isinstance(step, StoredTrial):
+        trial, due = step, due_of(step, app.trials.log(step.trial))
+    else:
+        trial, due = start_by_hand(app, step, allow_dangerous=allow_dangerous, as_json=as_json, check=check)
+    assert due is not None, "a trial that is over is no next step"
+    app.boot_questions.save(asked.question.name, plain_json.document(asked, indent=2))
+    return boots.start(trial, due, as_json=as_json)
+
+
+def _next_step(app: App, asked: BootQuestion) -> NextStep:
+    trials = trials_of(app, asked.question.name)
+    parts = [part_of(app, one) for one in trials]
+    if parts and not is_over(parts[-1]):
+        return trials[-1]
+    step = follow(asked.question, parts)
+    if isinstance(step, Blame):
+        return msgspec.structs.replace(step, left_out=asked.left_out)
+    return with_boot_signs(step, {})
+
+
+def _find_same(app: App, question: BlameQuestion) -> BootQuestion | None:
+    """Return the newest stored question that equals this one."""
+    stored = (_read(app, name) for name in app.boot_questions.names())
+    return max((one for one in stored if one.is_same(question)), key=lambda one: one.asked_unix_ms, default=None)
+
+
+def _read(app: App, name: str) -> BootQuestion:
+    data, place = app.boot_questions.read(name)
+    try:
+        return msgspec.json.decode(data, type=BootQuestion)
+    except msgspec.DecodeError as error:
+        raise BadInput(
+            f"not a question of this version of ktrial: {error}",
+            file=place,
+            hint="remove the file; the trials of the question stay, and the same command asks it anew",
+        ) from None
+
+
+def _overall_text(question: BlameQuestion) -> str:
+    """Return the boots of all trials; each trial after the first one also takes a boot of the default entry."""
+    steps = cost_of(question)
+    least, most = (sum(runs) + len(steps) - 1 for runs in ((one.least for one in steps), (one.most for one in steps)))
+    limit = most_runs(question)
+    return (
+        f"{least} to {boots_text(most)}, if one suspect is to blame. Several suspects can take more: at most"
+        f" {limit}, {duration(limit * EACH_S)}"
+    )

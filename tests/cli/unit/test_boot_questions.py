@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial blame --boot` on a folder that stands for a machine and boots: from the first entry to the answer.
+
+Beside it `ladder` and `kernel trial`, whose single trial boots the machine in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ktrial.cli.shared import boot_questions
+from ktrial.judge.model.log import TrialEnd
+from ktrial.results.store.database import Database
+from ktrial.studies.blame.blame import follow
+from ktrial.studies.blame.model import BlamePart, BlameQuestion
+from ktrial.trial.protocol.file import ArmFile, TrialFile
+from ktrial.trial.store import StoredTrials
+from tests.support.boot_machine import ENTRIES, NEXT_UNIT, BootedMachine
+from tests.support.tree import FakeRoot
+
+#: Five suspects, of which one makes the work a fifth larger.
+CULPRIT = "nohz_full=2-9"
+WORDS = ("skew_tick=1", CULPRIT, "threadirqs", "preempt=full")
+SETTING = "vm.swappiness=10"
+#: Work that also depends a little on the boot.
+LOAD = """#!/bin/sh
+noise=$(( $(cut -c1-8 {root}/proc/sys/kernel/random/boot_id | sed 's/^0*//') * 7919 % 23 ))
+if grep -qw {culprit} {root}/proc/cmdline; then echo work $((1200 + noise)); else echo work $((1000 + noise)); fi
+"""
+
+
+@pytest.fixture
+def machine(root: FakeRoot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BootedMachine:
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("KTRIAL_STORE", raising=False)
+    monkeypatch.chdir(tmp_path / "home")
+    machine = BootedMachine(root, tmp_path / "home", monkeypatch)
+    machine.add_program(str(tmp_path / "home" / "work"), LOAD.format(root=root.folder, culprit=CULPRIT))
+    # The head looks for it too.
+    (tmp_path / "home" / "work").touch(0o755)
+    return machine
+
+
+def blame(*more: str, words: Sequence[str] = WORDS) -> list[str]:
+    boots = [part for word in words for part in ("--boot", word)]
+    measured = ["--metric", "work:lower=work ([0-9]+)", "--primary", "work", "--known", "worse", "--seed", "7"]
+    return ["blame", SETTING, *boots, *measured, "--settle", "0s", *more, "--", str(Path.cwd() / "work")]
+
+
+def trials() -> StoredTrials:
+    database = Database.open(str(Path.home() / ".local/state/ktrial/results.db"))
+    return StoredTrials(lambda: database)
+
+
+def questions() -> list[Path]:
+    return sorted((Path.home() / ".local/state/ktrial/boot-questions").glob("*"))
+
+
+def test_without_yes_it_shows_the_boots_and_writes_nothing(machine: BootedMachine) -> None:
+    before = machine.files()
+    shown = machine.run(*blame())
+    assert shown.status == 0, shown.err
+    said = " ".join(shown.out.split())
+    assert "control as booted now halves 30 more entries, each with a random part of vm.swappiness" in said
+    assert "boots at most 144, about 7 h 12 min if each takes 3 min 0 s and the run overall 67 to 271, about" in said
+    assert "nothing was started; add --yes to let this machine reboot for the trials" in shown.err
+    assert (machine.files(), machine.boots, questions()) == (before, [], [])
+    assert machine.run("trial", "list", "--json").json["trials"] == []
+
+
+@pytest.mark.timeout(1800)
+def test_one_of_five_suspects_is_named_over_all_boots_and_nothing_is_left(machine: BootedMachine) -> None:
+    before = machine.files()
+    started = machine.run(*blame("--yes"))
+    assert started.status == 0, started.err
+    machine.go_on()
+    assert [one.err for one in machine.said if one.status] == []
+    assert machine.boots[-1] == ""
+    assert machine.files() == before
+    # Each trial begins in the default boot, and the machine ends in it.
+    kinds = [one.file.name.partition(".")[2] for one in reversed(trials().all())]
+    assert kinds == ["screen-1", "confirm-1", "alone-1"]
+    assert machine.boots.count("") == len(kinds)
+    visits = {name for name in machine.boots if name}
+    assert {"ktrial-control", "ktrial-all", "ktrial-without", "ktrial-only-1"} <= visits
+    shown = machine.run("trial", "show")
+    headline = f"responsible out of 5 settings: boot:{CULPRIT}"
+    assert headline in " ".join(shown.out.split()), shown.out
+    again = machine.run(*blame("--yes", "--json"))
+    assert (again.status, "was answered before; --fresh asks again" in again.err) == (0, True), again.err
+    found = json.loads(again.out)["blame"]
+    assert [(one["factors"], one["kind"]) for one in found["culprits"]] == [([f"boot:{CULPRIT}"], "alone")]
+    for one in trials().all():
+        assert machine.run("trial", "recheck", one.trial).status == 0
+    fresh = machine.run(*blame("--fresh"))
+    assert "nothing was started; add --yes" in fresh.err
+
+
+def test_a_question_that_was_stopped_goes_on_with_the_same_command(machine: BootedMachine) -> None:
+    before = machine.files()
+    assert machine.run(*blame("--yes")).status == 0
+    assert machine.go_on(3) == 3
+    (question,) = questions()
+    other = machine.run(*blame("--yes"))
+    assert (other.status, "another one is prepared" in other.err) == (4, True), other.err
+    stopped = machine.run("trial", "stop", question.stem)
+    assert (stopped.status, f"stopped {question.stem} in its trial" in stopped.err) == (0, True), stopped.err
+    assert "run the same command again to go on" in stopped.err
+    assert machine.files() == before
+    machine.boot()
+    assert machine.go_on() == 0
+    assert "no answer yet; 1 trial so far" in machine.run("trial", "show").out
+    (first,) = trials().all()
+    runs = len(machine.run("show", first.session, "--json").json["runs"])
+    assert runs >= 3
+    assert machine.run(*blame("--yes")).status == 0
+    assert machine.go_on(2) == 2
+    assert questions() == [question]
+    (same,) = trials().all()
+    assert same.trial == first.trial
+    assert len(machine.run("show", first.session, "--json").json["runs"]) > runs
+    assert machine.run("trial", "stop").status == 0
+    assert machine.files() == before
+
+
+def test_many_suspects_have_an_entry_for_each_half(machine: BootedMachine) -> None:
+    before = machine.files()
+    more = ("noautogroup", "delayacct", "schedstats=enable", "printk.devkmsg=on", "transparent_hugepage=never")
+    started = machine.run(*blame("--yes", words=(*WORDS, *more)))
+    assert started.status == 0, started.err
+    entries = machine.root.read(ENTRIES).count("menuentry ")
+    assert entries > 200
+    assert machine.boots[0].startswith("ktrial-on-")
+    assert machine.run("trial", "stop").status == 0
+    assert machine.files() == before
+
+
+def second_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first trial, whatever it found, let the question try its setting alone."""
+
+    def asked(question: BlameQuestion, parts: Sequence[BlamePart]) -> Any:
+        first = follow(question, [])
+        if not parts:
+            return first
+        assert isinstance(first, TrialFile)
+        arms = {"control": ArmFile(), "only-1": question.arm(("vm.swappiness",))}
+        design = msgspec.structs.replace(first.design, cap=9, seed=question.seed + 1)
+        name = f"{question.name}.alone-1"
+        return msgspec.structs.replace(first, name=name, arms=arms, design=design, screen=None)
+
+    monkeypatch.setattr(boot_questions, "follow", asked)
+
+
+def end_first_trial() -> None:
+    kept = trials()
+    (only,) = kept.all()
+    kept.append(only.trial, [TrialEnd(reason="for a test")])
+
+
+def test_the_next_trial_begins_in_the_default_boot_with_its_own_entries(
+    machine: BootedMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second_trial(monkeypatch)
+    before = machine.files()
+    assert machine.run(*blame("--yes")).status == 0
+    end_first_trial()
+    assert machine.go_on(1) == 1
+    assert machine.boots[1:] == [""]
+    assert "begins in the default boot" in machine.said[-1].err
+    assert machine.go_on(1) == 1
+    assert machine.said[-1].status == 0, machine.said[-1].err
+    entries = machine.root.read(ENTRIES)
+    assert [name for name in ("control", "only-1", "on-1") if f"--id 'ktrial-{name}'" in entries] == [
+        "control",
+        "only-1",
+    ]
+    assert ".alone-1-" in machine.root.read(f"/{NEXT_UNIT}")
+    assert machine.boots[2] in {"ktrial-control", "ktrial-only-1"}
+    # An arm that is a setting alone has a boot for each visit too.
+    assert machine.go_on(2) == 2
+    assert set(machine.boots[2:4]) == {"ktrial-control", "ktrial-only-1"}
+    assert machine.run("trial", "stop").status == 0
+    assert machine.files() == before
+
+
+@pytest.mark.parametrize(
+    "damage, told",
+    [
+        ({"security": []}, "nobody has confirmed nokaslr, which weakens this machine"),
+        ({"schema": "ktrial.boot-question/9"}, "not a question of this version of ktrial"),
+    ],
+)
+def test_what_cannot_go_on_leaves_nothing(
+    machine: BootedMachine, monkeypatch: pytest.MonkeyPatch, damage: dict[str, Any], told: str
+) -> None:
+    second_trial(monkeypatch)
+    before = machine.files()
+    words = ("nokaslr", "threadirqs")
+    refused = machine.run(*blame("--yes", words=words))
+    assert (refused.status, "cannot use nokaslr: it weakens" in refused.err) == (4, True), refused.err
+    assert (machine.files(), questions()) == (before, [])
+    started = machine.run(*blame("--yes", "--yes-security", "nokaslr", words=words))
+    assert started.status == 0, started.err
+    (file,) = questions()
+    assert json.loads(file.read_text())["security"] == ["nokaslr"]
+    end_first_trial()
+    file.write_text(json.dumps({**json.loads(file.read_text()), **damage}))
+    monkeypatch.setattr(boot_questions, "follow", lambda question, parts: _with_words(question))
+    machine.go_on(5)
+    assert machine.said[-1].status != 0
+    assert told in machine.said[-1].err
+    assert machine.boots[-1] == ""
+    assert machine.files() == before
+
+
+def _with_words(question: BlameQuestion) -> TrialFile:
+    first = follow(question, [])
+    assert isinstance(first, TrialFile)
+    arms = {"control": ArmFile(), "only-1": question.arm(("boot:nokaslr",))}
+    design = msgspec.structs.replace(first.design, cap=9, seed=question.seed + 1)
+    return msgspec.structs.replace(first, name=f"{question.name}.a", arms=arms, design=design, screen=None)
+
+
+LADDER = """
+name = "mine"
+summary = "Two steps."
+[[tier]]
+name = "T1"
+boot = ["preempt=full"]
+why = "Words."
+[[tier]]
+name = "T2"
+boot = ["threadirqs"]
+why = "More words."
+[[tier]]
+name = "T3"
+build = "Another kernel."
+why = "A kernel."
+"""
+
+
+def test_tiers_with_words_and_kernels_boot_this_machine(machine: BootedMachine) -> None:
+    Path("mine.toml").write_text(LADDER)
+    words = ("ladder", "./mine.toml", "--suite", "wakeups-busy", "--budget", "9")
+    before = machine.files()
+    shown = machine.run(*words, "--boots")
+    assert shown.status == 0, shown.err
+    said = " ".join(shown.out.split())
+    assert "control as booted now T1 preempt=full T2 preempt=full threadirqs boots at most 27" in said
+    assert "T3 not run: needs a build" in " ".join(shown.err.split())
+    assert "nothing was started; add --yes" in shown.err
+    assert machine.files() == before
+    missing = machine.run(*words, "--kernel", "T3=6.99")
+    assert (missing.status, "unknown kernel: '6.99'" in missing.err) == (2, True), missing.err
+    assert "`ktrial kernel build`" in " ".join(missing.err.split())
+    both = machine.run(*words, "--boots", "--guest")
+    assert (both.status, "cannot combine --boots with guests" in both.err) == (2, True), both.err
+
+
+def test_kernels_on_trial_are_installed_ones_unless_there_are_guests(machine: BootedMachine) -> None:
+    words = ("kernel", "trial", "running", "--boot", "preempt=full", "--placebo", "--suite", "wakeups-busy")
+    before = machine.files()
+    shown = machine.run(*words, "--cap", "7")
+    assert shown.status == 0, shown.err
+    assert "control as booted now preempt-full preempt=full boots at most 21" in " ".join(shown.out.split())
+    assert machine.files() == before
+    missing = machine.run(*words, "6.99")
+    assert (missing.status, "unknown kernel: '6.99'" in missing.err) == (2, True), missing.err
+    assert "`ktrial kernel package`" in " ".join(missing.err.split())
+    started = machine.run(*words, "--cap", "7", "--yes")
+    assert started.status == 0, started.err
+    assert machine.boots[0] in {"ktrial-control", "ktrial-preempt-full"}
+    assert machine.run("trial", "stop").status == 0
+    assert machine.files() == before
