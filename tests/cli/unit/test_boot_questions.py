@@ -7,6 +7,7 @@ Beside it `ladder` and `kernel trial`, whose single trial boots the machine in t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ import msgspec
 import pytest
 
 from ktrial.cli.shared import boot_questions
-from ktrial.judge.model.log import TrialEnd
+from ktrial.judge.model.log import RunEnded, TrialEnd
 from ktrial.results.store.database import Database
 from ktrial.studies.blame.blame import follow
 from ktrial.studies.blame.model import BlamePart, BlameQuestion
+from ktrial.trial.arms.boot_arms import entry_of
 from ktrial.trial.protocol.file import ArmFile, TrialFile
 from ktrial.trial.store import StoredTrials
 from tests.support.boot_machine import ENTRIES, NEXT_UNIT, BootedMachine
@@ -79,14 +81,16 @@ def test_one_of_five_suspects_is_named_over_all_boots_and_nothing_is_left(machin
     before = machine.files()
     started = machine.run(*blame("--yes"))
     assert started.status == 0, started.err
+    assert machine.go_on(4) == 4
+    machine.boot()  # the power fails before the visit: nothing is armed, so the default entry boots
     machine.go_on()
     assert [one.err for one in machine.said if one.status] == []
     assert machine.boots[-1] == ""
     assert machine.files() == before
-    # Each trial begins in the default boot, and the machine ends in it.
+    # After each trial the machine boots the default entry, and once more after the power cut.
     kinds = [one.file.name.partition(".")[2] for one in reversed(trials().all())]
     assert kinds == ["screen-1", "confirm-1", "alone-1"]
-    assert machine.boots.count("") == len(kinds)
+    assert machine.boots.count("") == len(kinds) + 1
     visits = {name for name in machine.boots if name}
     assert {"ktrial-control", "ktrial-all", "ktrial-without", "ktrial-only-1"} <= visits
     shown = machine.run("trial", "show")
@@ -134,8 +138,10 @@ def test_many_suspects_have_an_entry_for_each_half(machine: BootedMachine) -> No
     more = ("noautogroup", "delayacct", "schedstats=enable", "printk.devkmsg=on", "transparent_hugepage=never")
     started = machine.run(*blame("--yes", words=(*WORDS, *more)))
     assert started.status == 0, started.err
-    entries = machine.root.read(ENTRIES).count("menuentry ")
-    assert entries > 200
+    (trial,) = trials().all()
+    wanted = {entry_of(name) for name, arm in trial.file.arms.items() if not arm.placebo}
+    assert set(re.findall(r"--id '(\S+)'", machine.root.read(ENTRIES))) == wanted
+    assert len(wanted) > 100
     assert machine.boots[0].startswith("ktrial-on-")
     assert machine.run("trial", "stop").status == 0
     assert machine.files() == before
@@ -187,6 +193,30 @@ def test_the_next_trial_begins_in_the_default_boot_with_its_own_entries(
     assert set(machine.boots[2:4]) == {"ktrial-control", "ktrial-only-1"}
     assert machine.run("trial", "stop").status == 0
     assert machine.files() == before
+
+
+class PowerCut(BaseException):
+    """Nothing that the head does from now on happens."""
+
+
+def test_a_power_cut_between_two_trials_costs_nothing(machine: BootedMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    second_trial(monkeypatch)
+    assert machine.run(*blame("--yes")).status == 0
+    end_first_trial()
+    assert machine.go_on(1) == 1
+
+    def cut(*_: object) -> None:
+        raise PowerCut
+
+    with monkeypatch.context() as patch:
+        patch.setattr(boot_questions, "remove_boots", cut)
+        with pytest.raises(PowerCut):
+            machine.go_on(1)
+    machine.boot()
+    assert machine.boots[1:] == ["", ""]
+    assert machine.go_on(1) == 1
+    assert machine.boots[3] in {"ktrial-control", "ktrial-only-1"}
+    assert len(trials().all()) == 2
 
 
 @pytest.mark.parametrize(
@@ -261,6 +291,26 @@ def test_tiers_with_words_and_kernels_boot_this_machine(machine: BootedMachine) 
     assert "`ktrial kernel build`" in " ".join(missing.err.split())
     both = machine.run(*words, "--boots", "--guest")
     assert (both.status, "cannot combine --boots with guests" in both.err) == (2, True), both.err
+
+
+def test_a_ladder_that_begins_with_the_values_of_the_distribution_boots_its_tiers(machine: BootedMachine) -> None:
+    machine.root.write("/etc/sysctl.d/50-distribution.conf", "vm.swappiness = 30\n")
+    lowest = '[[tier]]\nname = "T0"\nprofile = "distro"\nwhy = "The control."\n'
+    Path("mine.toml").write_text(LADDER.replace("[[tier]]", f"{lowest}[[tier]]", 1))
+    measured = ("--metric", "work:lower=work ([0-9]+)", "--settle", "0s", "--budget", "9", "--no-profile")
+    before = machine.files()
+    words = ("ladder", "./mine.toml", *measured, "--boots", "--yes", "--", str(Path.cwd() / "work"))
+    started = machine.run(*words)
+    assert started.status == 0, started.err
+    assert machine.go_on(4) == 4
+    assert [one.err for one in machine.said if one.status] == []
+    assert set(machine.boots[:3]) == {"ktrial-T0", "ktrial-T1", "ktrial-T2"}
+    (trial,) = trials().all()
+    runs = [event for event in trials().log(trial.trial) if isinstance(event, RunEnded) and event.block is not None]
+    assert {event.arm for event in runs} == {"T0", "T1", "T2"}
+    assert all(event.failure is None for event in runs)
+    assert machine.run("trial", "stop").status == 0
+    assert machine.files() == before
 
 
 def test_kernels_on_trial_are_installed_ones_unless_there_are_guests(machine: BootedMachine) -> None:

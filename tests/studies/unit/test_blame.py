@@ -11,6 +11,7 @@ from ktrial.cli.shared.several_trials import belongs, is_open
 from ktrial.judge.model.judgement import OutcomeJudgement
 from ktrial.kit.errors import BadInput, Contradiction, Refused
 from ktrial.studies.blame.blame import fate_of, follow
+from ktrial.studies.blame.cost import cost_of, most_runs
 from ktrial.studies.blame.factors import check_combinations, combinations_of, factors_of, left_out_of
 from ktrial.studies.blame.model import Blame, Factor
 from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
@@ -70,6 +71,18 @@ def test_who_was_named_by_chance_beside_a_pair_is_not_blamed_with_it() -> None:
     assert innocent in {one.setting for one in found.screenings[0][0].named}
     assert follow(asked, parts) == found
     assert follow(asked, parts[:-1]) == parts[-1].file
+
+
+def test_no_blame_takes_more_runs_than_it_says_at_the_start() -> None:
+    asked = question(16, seed=18_000, known="worse")
+    effects = {"time": lambda on: -0.18 * ({"s5", "s11"} <= on), "other": nothing}
+    found, _ = blamed(asked, effects, 18, 0.01)
+    assert sum(one.most for one in cost_of(asked)) < most_runs(asked)
+    assert found.runs <= most_runs(asked)
+    # Three rounds of 144 to search, 75 to confirm, 150 alone, and 375 to find which of five a group needs.
+    assert most_runs(asked) == 3 * (144 + 75 + 150 + 375)
+    assert most_runs(question(16)) == most_runs(asked) + 50
+    assert most_runs(question(16, known="either")) == 144 + 150
 
 
 def test_what_the_set_does_is_shown_first_where_it_is_not_known() -> None:

@@ -109,16 +109,12 @@ def command(
     keeps them for later trials. A protocol file with a [guest] table can describe the same trial. In exact guests the
     clock counts instructions; ktrial makes the first boots of each configuration twice and requires identical results.
     """
-    from ktrial.cli.shared import guest_trials
     from ktrial.cli.shared.run_trial import run_file, show_protocol
 
     app: App = ctx.obj
     file = _read(words) if words and words[0].endswith(".toml") else _trial_file_of(app, words, options)
     if dry_run:
-        if file.guest is None:
-            show_protocol(app, file, allow_dangerous=yes_dangerous)
-        else:
-            guest_trials.show_protocol(app, file)
+        show_protocol(app, file, allow_dangerous=yes_dangerous)
         return 0
     consent = boot_consent(options)
     return run_file(app, file, allow_dangerous=yes_dangerous, profile=False, as_json=as_json, consent=consent)

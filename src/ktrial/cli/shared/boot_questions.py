@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from ktrial.agent.session import AgentSession
     from ktrial.cli.app import App
+    from ktrial.trial.arms.manual import Due
     from ktrial.trial.run.prepare import Prepared
 
 #: What is next: a trial that is not over, one that has not begun, or nothing because the answer is known.
@@ -66,7 +67,8 @@ def ask_in_boots(
         return 0
     words = dict.fromkeys((*asked.security, *(one.word for one in boots.guarded)))
     asked = msgspec.structs.replace(asked, security=tuple(words))
-    return _begin(app, boots, step, asked, allow_dangerous=allow_dangerous, as_json=as_json)
+    trial, due = _stored(app, step, asked, allow_dangerous=allow_dangerous, as_json=as_json)
+    return boots.start(trial, due, as_json=as_json)
 
 
 def go_on(app: App, session: AgentSession, trial: StoredTrial) -> bool:
@@ -87,6 +89,8 @@ def go_on(app: App, session: AgentSession, trial: StoredTrial) -> bool:
         session.request("reboot")
         return True
     wait_for_quiet(app)
+    # Before anything is removed: if the power fails meanwhile, the next boot comes here again and finds it.
+    following, due = _stored(app, step, asked, allow_dangerous=True, as_json=False)
     now = read_status(session)
     if now.transaction is None:
         return True  # somebody has stopped it meanwhile
@@ -96,15 +100,14 @@ def go_on(app: App, session: AgentSession, trial: StoredTrial) -> bool:
             hint="`ktrial boot status` shows them, `ktrial boot undo` removes them",
         )
     # Whoever let the machine reboot until the answer is known has also accepted what --anyway is for.
-    file = step.file if isinstance(step, StoredTrial) else step
-    boots = TrialBoots(app, file, BootConsent(yes=True, anyway=True))
+    boots = TrialBoots(app, following.file, BootConsent(yes=True, anyway=True))
     new = next((one.word for one in boots.guarded if one.word not in asked.security), None)
     if new is not None:
         raise Refused(
             f"cannot go on with {asked.question.name}: nobody has confirmed {new}, which weakens this machine",
             hint="run the same command again, and confirm it",
         )
-    if _begin(app, boots, step, asked, allow_dangerous=True, as_json=False) != 0:
+    if boots.start(following, due, as_json=False) != 0:
         raise KtrialError(f"cannot go on with {asked.question.name}: its entries were not written")
     return True
 
@@ -129,27 +132,23 @@ def show_question(app: App, trial: StoredTrial) -> None:
     sys.stdout.write(paragraph(text, width=columns()) + "\n\n")
 
 
-def _begin(
-    app: App,
-    boots: TrialBoots,
-    step: StoredTrial | TrialFile,
-    asked: BootQuestion,
-    *,
-    allow_dangerous: bool,
-    as_json: bool,
-) -> int:
-    """Store the next trial unless it was begun before, and boot for its first visit."""
+def _stored(
+    app: App, step: StoredTrial | TrialFile, asked: BootQuestion, *, allow_dangerous: bool, as_json: bool
+) -> tuple[StoredTrial, Due]:
+    """Store the next trial unless it was begun before, and the question; return the trial with its first visit."""
 
     def check(ready: Prepared) -> None:
         check_combinations(asked.question, ready.file, ready.arms)
 
-    if isinstance(step, StoredTrial):
-        trial, due = step, due_of(step, app.trials.log(step.trial))
-    else:
+    if isinstance(step, TrialFile):
         trial, due = start_by_hand(app, step, allow_dangerous=allow_dangerous, as_json=as_json, check=check)
-    assert due is not None, "a trial that is over is no next step"
+    else:
+        trial = step
+        left = due_of(step, app.trials.log(step.trial))
+        assert left is not None, "a trial that is over is no next step"
+        due = left
     app.boot_questions.save(asked.question.name, plain_json.document(asked, indent=2))
-    return boots.start(trial, due, as_json=as_json)
+    return trial, due
 
 
 def _next_step(app: App, asked: BootQuestion) -> NextStep:

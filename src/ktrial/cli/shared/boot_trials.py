@@ -268,7 +268,7 @@ def stop_in_boots(app: App, name: str | None) -> int:
     session = app.root_session("stopping a trial over boots")
     now = read_status(session)
     running = trial_of(session, now)
-    part = None if running is None else app.trials.find(running).file.part
+    part = next((one.file.part for one in app.trials.all() if one.trial == running), None)
     asked = running if name is None or name == part else app.trials.find(name).trial
     if running is None or asked != running:
         wanted = asked or "no trial"

@@ -13,9 +13,7 @@ import msgspec
 from ktrial.bench.suites import find_suite
 from ktrial.cli.shared.arm_kernels import workshop_of
 from ktrial.cli.shared.bench import give_programs_of
-from ktrial.cli.shared.guest_trials import scout, words_of
-from ktrial.cli.shared.guest_trials import show_protocol as show_in_guests
-from ktrial.cli.shared.run_trial import show_protocol
+from ktrial.cli.shared.guest_trials import scout, show_protocol, words_of
 from ktrial.cli.shared.trial_options import guest_shape, recipe_of, refuse_shape
 from ktrial.kernels.images.images import RUNNING
 from ktrial.kit.errors import BadInput
@@ -94,15 +92,6 @@ def trial_of(ladder: Ladder, template: TrialFile, *, boots: bool) -> TrialFile:
     return file
 
 
-def show_ladder(app: App, file: TrialFile, *, allow_dangerous: bool) -> int:
-    """Print the protocol without measuring."""
-    if file.guest is not None:
-        show_in_guests(app, file)
-    else:
-        show_protocol(app, file, allow_dangerous=allow_dangerous)
-    return 0
-
-
 def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
     """Make a tier use the kernel of the tier below if its own would be identical. Builds nothing.
 
@@ -121,7 +110,7 @@ def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
 def show_built(app: App, ladder: Ladder, template: TrialFile) -> int:
     """Print the protocol, which kernels exist already, and which tiers will not run."""
     sys.stderr.write(tiers_text(ladder.not_run, {}, width=columns()))
-    show_in_guests(app, ladder_trial(ladder, template))
+    show_protocol(app, ladder_trial(ladder, template))
     return 0
 
 

@@ -119,8 +119,8 @@ def venue_of(app: App, file: TrialFile, *, allow_dangerous: bool) -> Venue:
     """Return where the trial runs, after finding everything that its protocol names."""
     if boots_this_machine(file):
         raise Refused(
-            "only `ktrial try` and `ktrial trial` boot this machine for kernel arguments and kernels",
-            hint="try them with one of these, or in guests",
+            "this command does not boot this machine for kernel arguments and kernels",
+            hint="`ktrial try`, `trial`, `blame`, `ladder` and `kernel trial` do",
         )
     if file.guest is None:
         return _Here(app, file, allow_dangerous=allow_dangerous)

@@ -70,7 +70,7 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     compiler or its flags; use --mode emulated or kvm for those.
     """
     from ktrial.cli.shared import ladder as command_line
-    from ktrial.cli.shared.run_trial import run_file
+    from ktrial.cli.shared.run_trial import run_file, show_protocol
     from ktrial.kit.tables import columns
     from ktrial.reports.ladder import tiers_text
     from ktrial.studies.ladder.ladder import ladder_of, left_out, possible
@@ -100,8 +100,8 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     tiers = tiers_text(ladder.not_run, left_out(ladder, plans), width=columns())
     if options["dry_run"]:
         sys.stderr.write(tiers)
-        return command_line.show_ladder(app, file, allow_dangerous=dangerous)
-    consent, anyway = boot_consent(options), options["anyway"]
+        show_protocol(app, file, allow_dangerous=dangerous)
+        return 0
     try:
         return run_file(
             app,
@@ -109,8 +109,8 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
             allow_dangerous=dangerous,
             profile=profile,
             as_json=options["as_json"],
-            anyway=anyway,
-            consent=consent,
+            anyway=options["anyway"],
+            consent=boot_consent(options),
         )
     finally:
         sys.stderr.write(tiers)

@@ -163,7 +163,7 @@ def find_kernel(argument: str, grounds: BootGrounds) -> str | None:
     if argument.startswith("/"):
         if argument in grounds.files:
             return argument
-        raise UnknownName("kernel", argument, kernels, hint="install it so that the boot loader can read it")
+        raise UnknownName("kernel", argument, kernels, hint="install it (`ktrial kernel package` makes a package)")
     found = [path for path in kernels if posixpath.basename(path) in {name.format(argument) for name in _KERNELS}]
     for path, entry in _read_entries(grounds, {}):
         if entry.version == argument and entry.kernel is not None:
@@ -358,7 +358,7 @@ def _on_machine(path: str, grounds: BootGrounds, folder: str) -> str:
 def _other(grounds: BootGrounds, config: GrubConfig | None, running: _Loaded, file: str) -> _Loaded:
     """Return how to load another kernel: as an entry of its own does, or as the running one with other names."""
     if file not in grounds.files:
-        raise UnknownName("kernel", file, grounds.files, hint="install it so that the boot loader can read it")
+        raise UnknownName("kernel", file, grounds.files, hint="install it (`ktrial kernel package` makes a package)")
     if grounds.loader == "kexec":
         return _loaded_by_kexec(file, grounds)
     if config is None:
