@@ -13,7 +13,7 @@ use crate::error::{Error, Kind, Result};
 use crate::root::Root;
 use crate::transact::allow;
 use crate::transact::context::{unix_ms, Context};
-use crate::transact::forms::{BootEntry, Form, REHEARSAL, WORD};
+use crate::transact::forms::{BootEntry, Form, Word, REHEARSAL, WORD};
 use crate::transact::machine::{Outcome, Refusal};
 use crate::transact::plan::Step;
 use crate::transact::programs;
@@ -103,7 +103,7 @@ fn check_words(root: &Root, entry: &BootEntry, confirmed: &[String]) -> std::res
                 "{id}: ktrial never boots without {word}: it decides what runs as root"
             ));
         }
-        if allow::is_guarded_name(&key, confirmed) {
+        if allow::is_guarded_removal(&word_of(word), confirmed) {
             return forbid(format!(
                 "{id}: to boot without {word} may weaken the protection of this machine: it needs a confirmation of \
                  its own"
@@ -114,7 +114,7 @@ fn check_words(root: &Root, entry: &BootEntry, confirmed: &[String]) -> std::res
 }
 
 /// Refuses a file that the loader would load unless only root can change it.
-fn check_file(root: &Root, id: &str, path: &str) -> std::result::Result<(), Refusal> {
+pub fn check_file(root: &Root, id: &str, path: &str) -> std::result::Result<(), Refusal> {
     if !KERNELS.iter().any(|folder| path.starts_with(folder)) {
         return forbid(format!("{id}: {path} is not in {}", KERNELS.join(" or ")));
     }
@@ -157,8 +157,21 @@ fn check_place(root: &Root, path: &str, entry: &BootEntry) -> std::result::Resul
     }
 }
 
+/// Returns a text of the command line as a word.
+fn word_of(text: &str) -> Word {
+    let (name, value) = text
+        .split_once('=')
+        .map_or((text, None), |(name, value)| (name, Some(value)));
+    Word {
+        name: name.to_owned(),
+        value: value.map(str::to_owned),
+        note: Vec::new(),
+    }
+}
+
 /// Returns a word's name as the kernel compares it.
-fn key_of(word: &str) -> String {
+#[must_use]
+pub fn key_of(word: &str) -> String {
     word.split('=').next().unwrap_or_default().replace('-', "_")
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod apply;
 pub(crate) mod carry;
 pub(crate) mod check;
 pub mod context;
+pub(crate) mod default_kernel;
 pub(crate) mod files;
 pub(crate) mod forget;
 pub mod forms;

@@ -7,6 +7,7 @@ use crate::error::{Error, Kind, Result};
 use crate::root::Root;
 use crate::transact::after;
 use crate::transact::allow::{self, Purpose};
+use crate::transact::default_kernel;
 use crate::transact::files;
 use crate::transact::forms::{Form, Reach};
 use crate::transact::journal::Old;
@@ -143,14 +144,7 @@ fn file(root: &Root, step: &FileStep, as_root: bool) -> Looked {
         if let Some((program, user)) = form.program() {
             programs::check_own(root, program, user).map_err(|refusal| (refusal, None))?;
         }
-        for word in form.words() {
-            let denied = |denial| (Refusal::denied(denial, &step.path), None);
-            allow::check_word(root, word, &step.confirmed).map_err(denied)?;
-        }
-        for entry in form.entries() {
-            boots::check_entry(root, &step.path, entry, &step.confirmed)
-                .map_err(|refusal| (refusal, None))?;
-        }
+        boot(root, step, form).map_err(|refusal| (refusal, None))?;
     }
     let same = match (&now, step.bytes()) {
         (None, None) => true,
@@ -166,6 +160,24 @@ fn file(root: &Root, step: &FileStep, as_root: bool) -> Looked {
         }
         _ => Ok((Outcome::Ready, now.map(|content| content.bytes), String::new())),
     }
+}
+
+/// Refuses a file with words and entries of boots that a plan may not have.
+fn boot(root: &Root, step: &FileStep, form: &Form) -> std::result::Result<(), Refusal> {
+    let denied = |denial| Refusal::denied(denial, &step.path);
+    let words = form.words();
+    for word in &words {
+        allow::check_word(root, word, &step.confirmed).map_err(denied)?;
+    }
+    for removal in form.removals() {
+        allow::check_removal(&removal.word(), &words, &step.confirmed).map_err(denied)?;
+    }
+    if let Some(kernel) = form.default_kernel() {
+        default_kernel::check(root, &step.path, kernel)?;
+    }
+    form.entries()
+        .iter()
+        .try_for_each(|entry| boots::check_entry(root, &step.path, entry, &step.confirmed))
 }
 
 /// Refuses a file that would make its reader write or read a path that no plan may.

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 mod boot;
 mod device;
 mod drift;
+mod grub;
 mod notes;
 mod places;
 mod udev;
@@ -20,6 +21,7 @@ pub use boot::{
 };
 pub use device::is_zram;
 pub use drift::Watch;
+pub use grub::{DefaultKernel, GrubLine, Removal};
 use places::KINDS;
 pub use words::Word;
 
@@ -59,9 +61,9 @@ pub enum Form {
     /// The unit that a target starts.
     #[serde(rename = "systemd-wants")]
     Wants(String),
-    /// Words that GRUB adds to the kernel's command line.
+    /// What GRUB adds to and removes from the kernel's command line, and what it boots by default.
     #[serde(rename = "grub.d")]
-    Grub(Vec<Word>),
+    Grub(Vec<GrubLine>),
     /// The service that compares kept settings with what is live.
     #[serde(rename = "drift-service")]
     DriftService(Watch),
@@ -228,7 +230,7 @@ impl Form {
             Self::ZramGenerator(devices) => all(devices, Device::check),
             // Checked with their path.
             Self::Wants(_) | Self::BootEntry(_) => Ok(()),
-            Self::Grub(words) => all(words, Word::check),
+            Self::Grub(lines) => all(lines, GrubLine::check).and_then(|()| grub::check(lines)),
             Self::DriftService(watch) => watch.check(),
             Self::DriftTimer(calendar) => drift::check_calendar(calendar),
             Self::GrubEntries(entries) => boot::check_entries(entries),
@@ -255,7 +257,7 @@ impl Form {
             }
             Self::Modprobe(parameters) => parameters.iter().map(Parameter::path).collect(),
             Self::ZramGenerator(devices) => devices.iter().map(|device| device.device.clone()).collect(),
-            Self::Grub(words) => words.iter().map(Word::key).collect(),
+            Self::Grub(lines) => lines.iter().map(GrubLine::key).collect(),
             _ => Vec::new(),
         };
         let mut seen = BTreeSet::new();
@@ -297,8 +299,26 @@ impl Form {
     #[must_use]
     pub fn words(&self) -> Vec<&Word> {
         match self {
-            Self::Grub(words) => words.iter().collect(),
+            Self::Grub(lines) => grub::words(lines).collect(),
             _ => self.entries().iter().flat_map(|one| &one.words).collect(),
+        }
+    }
+
+    /// Returns the words that it removes from the kernel's command line for good.
+    #[must_use]
+    pub fn removals(&self) -> Vec<&Removal> {
+        match self {
+            Self::Grub(lines) => grub::removals(lines).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the kernel that it makes the default one.
+    #[must_use]
+    pub fn default_kernel(&self) -> Option<&DefaultKernel> {
+        match self {
+            Self::Grub(lines) => grub::default_kernel(lines),
+            _ => None,
         }
     }
 
@@ -321,7 +341,7 @@ impl Form {
             Self::Modprobe(parameters) => parameters.iter().map(|one| one.note.as_slice()).collect(),
             Self::Udev(rules) => rules.iter().map(|one| one.note.as_slice()).collect(),
             Self::ZramGenerator(devices) => devices.iter().map(|one| one.note.as_slice()).collect(),
-            Self::Grub(words) => words.iter().map(|one| one.note.as_slice()).collect(),
+            Self::Grub(lines) => lines.iter().map(GrubLine::note).collect(),
             _ => Vec::new(),
         }
     }
@@ -343,7 +363,7 @@ impl Form {
             Self::BootEntry(entry) => return boot::render_entry(entry),
             Self::BootService(limit) => return limit.render(),
             Self::BootNext(next) => return next.render(),
-            Self::Grub(words) => words.iter().map(Word::grub).collect(),
+            Self::Grub(lines) => return grub::render(lines),
         };
         notes::above(&self.notes(), &entries)
     }

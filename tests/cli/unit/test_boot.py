@@ -274,3 +274,30 @@ def test_a_kernel_of_an_arm_must_be_installed(machine: FakeRoot, tmp_path: Path)
     (tmp_path / "t.toml").write_text(PROTOCOL)
     done = machine.run("trial", "run", str(tmp_path / "t.toml"), "--yes")
     assert (done.status, "unknown kernel: '6.99'" in done.err) == (2, True), done.err
+
+
+def test_a_healthy_boot_is_kept_with_its_removals_and_its_kernel(machine: FakeRoot) -> None:
+    (machine.folder / f"boot/vmlinuz-{OTHER}").write_bytes(bzimage(OTHER.encode()))
+    machine.write(f"/lib/modules/{OTHER}/modules.dep", "")
+    machine.write("/etc/default/grub", 'GRUB_DEFAULT=0\nGRUB_CMDLINE_LINUX_DEFAULT="quiet"\n')
+    machine.write("/run/systemd/system/a", "")
+    words = ("-quiet", "threadirqs", OTHER, "--yes-kernel")
+    assert machine.run("boot", "try", *words, "--yes", "--no-reboot").status == 0
+    event = {"event": "healthy", "entry": "ktrial-trial", "boot_id": "a", "at": 1, "loader": "grub", "transaction": 1}
+    with (machine.folder / "var/lib/ktrial/boots.jsonl").open("a") as record:
+        record.write(json.dumps(event) + "\n")
+    done = machine.run("boot", "keep", "--yes")
+    for line in (
+        "ktrial_remove quiet any",
+        'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX threadirqs"',
+        f'gnulinux-{OTHER}-advanced-1" # /boot/vmlinuz-{OTHER}',
+    ):
+        assert line in done.out, done.err
+    # grub-mkconfig would make the menu of the machine that runs the test.
+    assert (done.status, "cannot run grub-mkconfig" in done.err) == (4, True), done.err
+    assert machine.run("boot", "status", "--json").json["transaction"] == 1
+
+
+def test_no_export_removes_an_argument(machine: FakeRoot) -> None:
+    done = machine.run("export", "boot:-quiet", "--to", "grub")
+    assert (done.status, "cannot export boot:-quiet: no target removes" in done.err) == (2, True), done.err

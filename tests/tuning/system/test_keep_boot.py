@@ -34,7 +34,7 @@ set -e; umask 022
 mkdir "$1/boot" "$1/boot/grub" "$1/default" "$1/default/grub.d" "$1/grub.d" "$1/state"
 : > "$1/boot/vmlinuz-6.1.0-own"; : > "$1/boot/initrd.img-6.1.0-own"
 printf '%s\\n' 'GRUB_TIMEOUT=5' 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"' 'GRUB_CMDLINE_LINUX=""' > "$1/default/grub"
-cp /etc/grub.d/10_linux "$1/grub.d/"; chmod 755 "$1/probe"; chmod 700 "$1/state"
+cp /etc/grub.d/00_header /etc/grub.d/10_linux "$1/grub.d/"; chmod 755 "$1/probe"; chmod 700 "$1/state"
 mount --bind "$1/boot" /boot; mount --bind "$1/default" /etc/default; mount --bind "$1/grub.d" /etc/grub.d
 mount --bind "$1/probe" /usr/sbin/grub-probe
 mkdir -p /var/lib/ktrial; mount --bind "$1/state" /var/lib/ktrial
@@ -45,6 +45,30 @@ python=$2
 grub-mkconfig -o /boot/grub/grub.cfg 2> /dev/null
 cp -a /boot/grub/grub.cfg "$1/before"
 """
+#: Runs `ktrial boot keep` as after a healthy boot with these words removed and added, and of this kernel.
+BOOT_KEEP = """\
+import sys
+from ktrial.cli.shared import boots
+from ktrial.cli.shared.keeping import KeptBoot
+from ktrial.tuning.boots.boot_status import BootStatus
+kernel, words, *options = sys.argv[1:]
+boots.read_status = lambda session: BootStatus(loader="grub")
+boots.words_to_keep = lambda session, now: (tuple(words.split()), KeptBoot(kernel or None))
+boots.remove_boots = lambda session, now: None
+from ktrial.cli.main import main
+sys.exit(main(["boot", "keep", "--yes", *options], sys.stdout, sys.stderr))
+"""
+#: Another kernel is installed, and the machine boots the first one with these words.
+TWO_KERNELS = """
+: > /boot/vmlinuz-6.0.0-old; : > /boot/initrd.img-6.0.0-old
+printf '%s\\n' 'GRUB_DEFAULT=0' 'GRUB_CMDLINE_LINUX_DEFAULT="quiet splash preempt=none"' \\
+    'GRUB_CMDLINE_LINUX="lsm=lockdown,yama a=\\"b  c\\""' > /etc/default/grub
+echo 'BOOT_IMAGE=/boot/vmlinuz-6.1.0-own root=/dev/sda1 ro quiet' > "$1/line"
+mount --bind "$1/line" /proc/cmdline
+grub-mkconfig -o /boot/grub/grub.cfg 2> /dev/null
+cp -a /boot/grub/grub.cfg "$1/before"
+boot_keep() { "$python" "$1/boot_keep.py" "$2" "$3" 2>&1 || echo "status $?"; }
+"""
 #: A grub-mkconfig that reads no drop-ins.
 OTHER_GRUB = (
     """printf '#!/bin/sh\\n' > "$1/other"; chmod 755 "$1/other"; mount --bind "$1/other" /usr/sbin/grub-mkconfig"""
@@ -54,6 +78,7 @@ OTHER_GRUB = (
 def in_grub(folder: Path, script: str) -> str:
     """What the script prints on a machine of its own that boots with GRUB; $1 is the folder."""
     (folder / "probe").write_text(PROBE)
+    (folder / "boot_keep.py").write_text(BOOT_KEEP)
     argv = ("unshare", "-m", "sh", "-c", SET_UP + script, "sh", folder, sys.executable)
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -88,6 +113,138 @@ def test_grub_boots_with_the_kept_words_and_its_menu_is_restored_byte_for_byte(t
     assert f"3: {line} transparent_hugepage=always threadirqs mitigations=off quiet" in said
     assert f"4: {line} transparent_hugepage=always mitigations=off quiet" in said
     assert said.endswith("same\nsame rights\n")
+
+
+@pytest.mark.root
+def test_words_are_removed_and_the_tried_kernel_is_the_default_until_an_undo(tmp_path: Path) -> None:
+    said = in_grub(
+        tmp_path,
+        f"""{TWO_KERNELS}
+        boot_keep "$1" /boot/vmlinuz-6.0.0-old "boot:-quiet boot:-preempt=none boot:preempt=full"
+        echo "1: $(words)"
+        grep 'set default="g' /boot/grub/grub.cfg
+        grub-script-check /boot/grub/grub.cfg && echo valid
+        ktrial drift
+        ktrial status
+        echo 'BOOT_IMAGE=/boot/vmlinuz-6.0.0-old root=/dev/sda1 ro preempt=full splash' > "$1/line"
+        ktrial status --check
+        ktrial keep --undo boot:kernel --yes > /dev/null
+        grep -c 'set default="0"' /boot/grub/grub.cfg
+        ktrial keep --undo boot:-quiet --yes > /dev/null
+        echo "2: $(words)"
+        ktrial keep boot:threadirqs=on --yes > /dev/null
+        ktrial keep --undo boot:preempt --yes > /dev/null
+        echo "3: $(words)"
+        ktrial keep --undo --yes
+        cmp "$1/before" /boot/grub/grub.cfg && echo same; ls /etc/default/grub.d
+        """,
+    )
+    both = '1: root=/dev/sda1 ro lsm=lockdown,yama a="b  c" preempt=full splash'
+    assert " ".join(both.split()) in " ".join(said.split())
+    assert 'a="b  c"' in said
+    uuid = "11111111-2222-3333-4444-555555555555"
+    assert f'set default="gnulinux-advanced-{uuid}>gnulinux-6.0.0-old-advanced-{uuid}"\n' in said
+    assert "\nvalid\n" in said
+    assert "boot:kernel: also set by /etc/default/grub:1 (= 0), at boot" in said
+    # preempt=none is not on the command line before either.
+    for row in (r"boot:-quiet +removed +quiet", r"boot:kernel +/boot/vmlinuz-6.0.0- +/boot/vmlinuz-6.1.0-"):
+        assert re.search(rf"^{row} +pending", said, re.MULTILINE), said
+    assert "1 of 4 kept settings are live." in said
+    assert re.search(r"^1 +keep boot:-quiet boot:-preempt=none +kept", said, re.MULTILINE), said
+    assert re.search(r"^ +boot:kernel=/boot/vmlinuz-6.0.0-old", said, re.MULTILINE), said
+    assert "compliant: 4 of 4 settings are live\n" in said
+    assert re.search(r"^1\n2: .*preempt=full quiet splash$", said, re.MULTILINE), said
+    assert re.search(r"^3: .* threadirqs quiet splash preempt=none$", said, re.MULTILINE), said
+    assert said.endswith("same\n"), said
+
+
+@pytest.mark.root
+def test_drift_tells_after_a_boot_what_did_not_take_effect(tmp_path: Path) -> None:
+    said = in_grub(
+        tmp_path,
+        f"""{TWO_KERNELS}
+        boot_keep "$1" /boot/vmlinuz-6.0.0-old "boot:-quiet" > /dev/null
+        echo 99999999-2222-3333-4444-555555555555 > "$1/boot-id"
+        mount --bind "$1/boot-id" /proc/sys/kernel/random/boot_id
+        ktrial drift
+        ktrial status --check
+        rm /boot/vmlinuz-6.0.0-old; grub-mkconfig -o /boot/grub/grub.cfg 2> /dev/null
+        ktrial keep boot:threadirqs=on --yes
+        ktrial keep --undo boot:kernel --yes > /dev/null
+        ktrial keep boot:threadirqs=on --yes > /dev/null
+        echo "1: $(words)"
+        ktrial keep --undo --yes > /dev/null
+        ls /etc/default/grub.d; grep -c vmlinuz-6.0.0-old /boot/grub/grub.cfg || true
+        """,
+    )
+    flat = " ".join(said.split())
+    assert re.search(r"^boot:-quiet +removed +quiet +differs: still", said, re.MULTILINE), said
+    assert re.search(r"^boot:kernel +\S+ +\S+ +differs:", said, re.MULTILINE), said
+    assert "0 of 2 kept settings are live. status 3" in flat
+    assert "differs: 0 of 2 settings are live status 3" in flat
+    # Nothing is written while the kept kernel is gone, and the error says what to do.
+    assert "/boot/grub/grub.cfg has no entry gnulinux-advanced" in flat
+    assert "`ktrial keep --undo boot:kernel`" in flat
+    assert re.search(r"^1: .* threadirqs splash preempt=none\n0$", said, re.MULTILINE), said
+
+
+@pytest.mark.root
+def test_a_word_that_protects_the_machine_is_removed_only_by_its_name(tmp_path: Path) -> None:
+    said = in_grub(
+        tmp_path,
+        f"""{TWO_KERNELS}
+        ktrial keep boot:-lsm --yes
+        echo "1: $(words)"
+        ktrial keep boot:-lsm --yes --yes-security lsm
+        echo "2: $(words)"
+        ktrial keep boot:-root --yes
+        ktrial keep boot:-quite --yes
+        echo 'GRUB_CMDLINE_LINUX="init=/sbin/init $GRUB_CMDLINE_LINUX"' > /etc/default/grub.d/a.cfg
+        ktrial keep boot:-init --yes
+        echo 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT splash"' > /etc/default/grub.d/zz.cfg
+        ktrial keep boot:-splash --yes
+        rm /etc/default/grub.d/*z.cfg /etc/default/grub.d/a.cfg
+        ktrial keep --undo --yes > /dev/null
+        cmp "$1/before" /boot/grub/grub.cfg && echo same; ls /etc/default/grub.d
+        """,
+    )
+    plain = 'a="b  c" quiet splash preempt=none\n'
+    assert "cannot use -lsm: it weakens the protection" in said
+    assert f"1: root=/dev/sda1 ro lsm=lockdown,yama {plain}" in said
+    assert f"2: root=/dev/sda1 ro {plain}" in said
+    assert "cannot remove root from GRUB's configuration: no line" in said
+    assert "cannot remove quite from GRUB's configuration: no line" in said
+    assert "the kernel argument init is never removed by ktrial" in said
+    assert "cannot make boot:-splash last: /etc/default/grub.d/zz.cfg:1 overrides it" in said
+    assert said.endswith("same\n"), said
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    "change, kernel, told",
+    [
+        ("sed -i s/=0/=saved/ /etc/default/grub", "6.0.0-old", "/etc/default/grub:1 says GRUB_DEFAULT=saved"),
+        ("echo GRUB_DEFAULT=2 > /etc/default/grub.d/zz.cfg", "6.0.0-old", "grub.d/zz.cfg:1 (= 2) overrides it"),
+        ("", "6.2", "GRUB's menu has no entry with a name of this kernel's own"),
+        ("rm /boot/vmlinuz-6.0.0-old", "6.0.0-old", "cannot find /boot/vmlinuz-6.0.0-old"),
+        ("rm /boot/grub/grub.cfg; : > /boot/limine.conf", "6.0.0-old", "there is no grub here"),
+    ],
+)
+def test_a_kernel_that_cannot_be_the_default_changes_nothing(
+    change: str, kernel: str, told: str, tmp_path: Path
+) -> None:
+    said = in_grub(
+        tmp_path,
+        f"""{TWO_KERNELS}
+        {change}
+        ls /etc/default/grub.d > "$1/drop-ins"
+        boot_keep "$1" /boot/vmlinuz-{kernel} ""
+        ls /etc/default/grub.d | cmp - "$1/drop-ins" && echo same
+        """,
+    )
+    assert told in " ".join(said.split()), said
+    assert re.search(r"^status [14]$", said, re.MULTILINE), said
+    assert said.endswith("same\n"), said
 
 
 @pytest.mark.root

@@ -23,10 +23,12 @@ from ktrial.tuning.boots.command_line import (
     missing_words,
     parse_changes,
 )
+from ktrial.tuning.boots.default_kernel import place_kernel, saved_rival
 from ktrial.tuning.boots.entry import BootGrounds, BootPlan, entry_json, find_kernel, plan_boot, plan_rehearsal
 from ktrial.tuning.boots.grub_menu import read_grub_config
 from ktrial.tuning.boots.loader_entry import entry_id, read_loader_entry
 from ktrial.tuning.catalog.loader import load_catalog
+from ktrial.tuning.lasting.model import LastingEntry
 
 FOLDER = Path(__file__).parent / "boot_files"
 DEBIAN_LINE = "BOOT_IMAGE=/boot/vmlinuz-6.1.0-13-amd64 root=UUID=11111111-aaaa-4bbb-8ccc-000000000001 ro quiet\n"
@@ -558,3 +560,44 @@ def test_a_changed_line_holds_what_was_there_or_asked_for(base: list[str], asked
     for word in asked:
         if word.startswith("-"):
             assert not [one for one in line.base if one == word[1:] or one.partition("=")[0] == word[1:]]
+
+
+def test_entries_have_the_names_of_their_menus() -> None:
+    found = {entry.ids: entry.kernel for entry in read_grub_config(debian().grub_text).entries}
+    uuid = "11111111-aaaa-4bbb-8ccc-000000000001"
+    assert found[(f"gnulinux-simple-{uuid}",)] == "/boot/vmlinuz-6.1.0-13-amd64"
+    other = (f"gnulinux-advanced-{uuid}", "gnulinux-6.1.0-12-amd64-advanced-1")
+    assert found[other] == "/boot/vmlinuz-6.1.0-12-amd64"
+    assert ("osprober-gnulinux-simple-2",) in found
+    (entry,) = read_grub_config("menuentry \"a\" --id 'b' {\nlinux /x\n}").entries
+    assert entry.ids == ("b",)
+    (entry,) = read_grub_config("submenu s {\nmenuentry a {\nlinux /x\n}\n}").entries
+    assert entry.ids == ("", "")
+
+
+def default_of(number: int, settings: str = "GRUB_DEFAULT=0\n", environment: bytes = b"") -> LastingEntry:
+    machine = debian()
+    file = f"/boot/vmlinuz-6.1.0-{number}-amd64"
+    return place_kernel(file, machine.grub_text, machine.command_line, {"/etc/default/grub": settings}, environment)
+
+
+def test_the_default_kernel_has_an_entry_of_its_own_that_is_no_rescue() -> None:
+    ids = ["gnulinux-advanced-11111111-aaaa-4bbb-8ccc-000000000001", "gnulinux-6.1.0-12-amd64-advanced-1"]
+    assert default_of(12).holds == {"kernel": "/boot/vmlinuz-6.1.0-12-amd64", "entry": ids}
+    for number in (13, 14):  # only a rescue entry and the one of the newest kernel; none
+        with pytest.raises(Refused, match="no entry with a name of this kernel's own"):
+            default_of(number)
+
+
+def test_a_saved_entry_wins_where_grub_boots_it() -> None:
+    saved = b"# GRUB Environment Block\nsaved_entry=gnulinux-x\n####"
+    with pytest.raises(Refused, match=r"/etc/default/grub:2 says GRUB_DEFAULT=saved.* wins \(gnulinux-x\)") as error:
+        default_of(12, "GRUB_TIMEOUT=1\nGRUB_DEFAULT='saved' # mine\n", saved)
+    assert "grub-set-default 'gnulinux-advanced-" in str(error.value.hint)
+    with pytest.raises(Refused, match=r"wins \(none is saved\)"):
+        default_of(12, "GRUB_DEFAULT=saved\n")
+    assert default_of(12, "GRUB_DEFAULT=saved\nGRUB_DEFAULT=2\n", saved).form == "grub.d"
+    rival = saved_rival(saved, "grubenv")
+    assert rival is not None
+    assert (rival.value, rival.wins) == ("gnulinux-x", False)
+    assert saved_rival(b"next_entry=\n", "grubenv") is None

@@ -18,7 +18,7 @@ from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.tuning.exporters import targets
 from ktrial.tuning.exports.model import Omission
 from ktrial.tuning.lasting import boot_words
-from ktrial.tuning.lasting.boot_words import change_of_word, find_guarded, place_word
+from ktrial.tuning.lasting.boot_words import change_of_word, find_guarded, may_weaken, place_removal, place_word
 from ktrial.tuning.lasting.drift import is_pending
 from ktrial.tuning.lasting.keep_plan import plan_keep, wire_keep, without
 from ktrial.tuning.lasting.kept_text import read_kept, render
@@ -26,7 +26,7 @@ from ktrial.tuning.lasting.live_words import LiveWord, look_at_word
 from ktrial.tuning.lasting.loaders import LOADERS, LoaderSigns, NoLoader, judge_loader
 from ktrial.tuning.lasting.model import PLACES, FileChange, Form, KeptFile, LastingEntry
 from ktrial.tuning.lasting.places import Grounds
-from ktrial.tuning.lasting.word_rivals import rivals_of_words
+from ktrial.tuning.lasting.word_rivals import rivals_of_words, words_in_grub
 from ktrial.tuning.plans.model import Plan, Refusal, Why
 
 GRUB = {"/boot/grub/grub.cfg": ["/boot/grub/grub.cfg"]}
@@ -228,3 +228,148 @@ def test_who_else_sets_a_word_and_who_wins(path: str, line: str, wins: bool, val
     assert not list(
         rivals_of_words([entry], {"/etc/default/grub.d/zz.cfg": 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX x"'})
     )
+
+
+def removal(word: str, *added: str, files: tuple[str, ...] = ("quiet", "loglevel=3", "lsm=yama")) -> LastingEntry:
+    found = place_removal(f"boot:-{word}", files, (), added)
+    assert found is not None
+    return found
+
+
+DEFAULT = LastingEntry(
+    form="grub.d",
+    holds={"kernel": "/boot/vmlinuz-6.2", "entry": ["gnulinux-advanced-1", "gnulinux-6.2-advanced-1"]},
+    values={"boot:kernel": "/boot/vmlinuz-6.2"},
+    reasons={"boot:kernel": "asked for"},
+)
+
+
+def test_removed_words_and_the_default_kernel_are_read_back() -> None:
+    word = placed("boot:transparent_hugepage", "always")
+    assert isinstance(word, LastingEntry)
+    word = msgspec.structs.replace(word, reasons={"boot:transparent_hugepage": "x"})
+    entries = (removal("quiet"), removal("loglevel=3"), word, DEFAULT)
+    text = render(entries)
+    assert read_kept("grub.d", text) == entries
+    lines = [line for line in text.splitlines() if line.startswith(("ktrial_remove ", "GRUB_DEFAULT"))]
+    assert lines == [
+        "ktrial_remove quiet any",
+        "ktrial_remove loglevel=3 only",
+        'GRUB_DEFAULT="gnulinux-advanced-1>gnulinux-6.2-advanced-1" # /boot/vmlinuz-6.2',
+    ]
+    agent = Path(__file__).parents[3] / "agent/src/transact/forms/grub.rs"
+    functions = text.partition("removes it.\n")[2].partition("# boot:-quiet")[0]
+    assert f'const REMOVES: &str = r#"{functions}"#;' in agent.read_text()
+
+
+def test_only_what_another_file_adds_is_removed() -> None:
+    assert removal("loglevel", files=("loglevel=3",)).holds == {"removes": "loglevel"}
+    assert place_removal("boot:-loglevel=4", ("loglevel=3",), (), ["loglevel"]) is None
+    added = LastingEntry(form="grub.d", holds={"name": "threadirqs"}, values={"boot:threadirqs": "1"})
+    assert place_removal("boot:-threadirqs", (), [added], ()) is not None
+    for word in ("ro", "loglevel=4", "qui"):
+        with pytest.raises(Refused, match=f"cannot remove {word} from GRUB's configuration"):
+            place_removal(f"boot:-{word}", ("quiet", "loglevel=3"), (), ())
+    for word in ("", "$x", "a b", "*"):
+        with pytest.raises(BadInput, match="does not remove a word"):
+            place_removal(f"boot:-{word}", (word,), (), ())
+
+
+def test_a_word_is_added_or_removed_and_removed_ones_come_first() -> None:
+    threads = msgspec.structs.replace(
+        DEFAULT, holds={"name": "threadirqs"}, values={"boot:threadirqs": "1"}, reasons={"boot:threadirqs": "x"}
+    )
+    quiet = removal("quiet")
+    text = render([threads, DEFAULT])
+    kept: dict[Form, KeptFile] = {"grub.d": KeptFile("grub.d", text, text)}
+    (file,) = plan_keep(Plan("x", (), (), ()), kept, {}, Grounds(), KNOBS, (), [quiet]).files
+    assert [next(iter(entry.holds)) for entry in file.entries] == ["removes", "name", "kernel"]
+    gone = msgspec.structs.replace(quiet, holds={"removes": "threadirqs"}, values={"boot:-threadirqs": "removed"})
+    (file,) = plan_keep(Plan("x", (), (), ()), kept, {}, Grounds(), KNOBS, (), [gone]).files
+    assert [next(iter(entry.holds)) for entry in file.entries] == ["removes", "kernel"]
+
+
+@pytest.mark.parametrize(
+    "word, added, guarded",
+    [
+        ("lsm=yama", (), True),
+        ("lsm", (), True),
+        ("mitigations=auto", (), True),
+        ("mitigations=auto", ("mitigations",), False),
+        ("mitigations=off", (), False),
+        ("nokaslr", (), False),
+        ("quiet", (), False),
+        ("debugfs=off", (), True),
+    ],
+)
+def test_to_remove_what_protects_the_machine_needs_a_confirmation(
+    word: str, added: tuple[str, ...], guarded: bool
+) -> None:
+    entry = removal(word, files=(word,))
+    others = [LastingEntry(form="grub.d", holds={"name": one, "value": "auto,nosmt"}, values={}) for one in added]
+    found = find_guarded([FileChange("grub.d", None, "", (entry, *others))], (), KNOBS)
+    assert [one.word for one in found] == ([f"-{word}"] if guarded else [])
+    name, equals, value = word.partition("=")
+    assert may_weaken(name, value if equals else None) == (guarded or bool(added))
+    assert not find_guarded([FileChange("grub.d", None, "", (entry,))], [entry], KNOBS)
+
+
+@pytest.mark.parametrize(
+    "entry, line, state, now",
+    [
+        (removal("quiet"), "a splash -- quiet", "live", "removed"),
+        (removal("quiet"), "a quiet", "differs", "quiet"),
+        (removal("loglevel=3"), "loglevel=7", "live", "removed"),
+        (removal("loglevel=3"), "loglevel=7 loglevel=3", "differs", "loglevel=3"),
+        (removal("loglevel", files=("loglevel=3",)), "loglevel=7 loglevel=3", "differs", "loglevel=7 loglevel=3"),
+        (DEFAULT, "BOOT_IMAGE=(hd0,gpt2)/vmlinuz-6.2 ro", "live", "/boot/vmlinuz-6.2"),
+        (DEFAULT, "BOOT_IMAGE=/boot/vmlinuz-6.1 ro", "differs", "/boot/vmlinuz-6.1"),
+        (DEFAULT, "ro", "differs", None),
+    ],
+)
+def test_whether_a_removal_and_a_default_kernel_are_live(
+    entry: LastingEntry, line: str, state: str, now: str | None
+) -> None:
+    found = look_at_word(entry, line, is_pending=False)
+    assert (found.state, found.now) == (state, now)
+    waits = look_at_word(entry, line, is_pending=True)
+    assert waits.state == ("live" if state == "live" else "pending")
+
+
+def test_a_removed_word_is_no_rival_unless_a_later_file_adds_it() -> None:
+    seven = LastingEntry(form="grub.d", holds={"name": "loglevel", "value": "7"}, values={"boot:loglevel": "7"})
+    early = {"/etc/default/grub": 'GRUB_CMDLINE_LINUX_DEFAULT="quiet loglevel=3"'}
+    assert [one.wins for one in rivals_of_words([seven], early)] == [True]
+    assert not list(rivals_of_words([seven, removal("loglevel=3"), removal("quiet")], early))
+    late = {"/etc/default/grub.d/zz.cfg": 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT quiet"'}
+    assert [(one.address, one.wins) for one in rivals_of_words([removal("quiet")], late)] == [("boot:-quiet", True)]
+    for path, line, wins, value in [
+        ("/etc/default/grub", "GRUB_DEFAULT=0", False, "0"),
+        ("/etc/default/grub.d/zz.cfg", 'GRUB_DEFAULT="1>2"  # mine', True, "1>2"),
+        ("/etc/default/grub.d/zz.cfg", "GRUB_DEFAULT='gnulinux-advanced-1>gnulinux-6.2-advanced-1'", False, None),
+    ]:
+        (rival,) = rivals_of_words([DEFAULT], {path: line})
+        assert (rival.address, rival.wins, value in {None, rival.value}) == ("boot:kernel", wins, True)
+
+
+def test_words_inside_quotes_are_not_words_of_their_own() -> None:
+    text = (
+        'GRUB_CMDLINE_LINUX="quiet dyndbg=\\"file a +p quiet2 b\\" splash"\n#GRUB_CMDLINE_LINUX="x"\nGRUB_TIMEOUT=5\n'
+    )
+    found = words_in_grub({"/etc/default/grub": text})
+    assert {"quiet", "splash"} <= set(found)
+    assert not {"quiet2", "x"} & set(found)
+
+
+def test_the_head_asks_for_each_removal_that_the_agent_refuses_without_a_confirmation() -> None:
+    text = (Path(__file__).parents[3] / "agent/src/transact/allow/words.rs").read_text()
+    listed = text.partition("const GUARDED")[2].partition("];")[0]
+    weakens = re.findall(r'"([^"]+)"', text.partition("const WEAKENS")[2].partition("];")[0])
+    guarded = re.findall(r'\("([^"]+)", &\[(.*?)\]\)', listed)
+    assert len(guarded) > 50
+    assert len(weakens) > 5
+    for pattern, rest in guarded:
+        harmless = re.findall(r'"([^"]+)"', rest)
+        for value in (None, "off", "0", "other", *harmless):
+            needs = value in harmless or (value not in {"off", "0"} and pattern not in weakens)
+            assert may_weaken(pattern.replace("*", "x"), value) == needs, (pattern, value)

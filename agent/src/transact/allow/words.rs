@@ -102,6 +102,21 @@ const GUARDED: &[(&str, &[&str])] = &[
     ("vsyscall", &["none", "xonly"]),
 ];
 
+/// Guarded words that protect nothing, whatever their value: without them the machine is safer.
+const WEAKENS: &[&str] = &[
+    "efi_no_storage_paranoia",
+    "lsm.debug",
+    "no_hash_pointers",
+    "nokaslr",
+    "nopti",
+    "norandmaps",
+    "nosmap",
+    "nosmep",
+    "nospec*",
+    "slab_merge",
+    "unsafe*",
+];
+
 /// Refuses a word that no plan may add, that no knob has, or that weakens the machine's protection
 /// without standing in `confirmed`.
 pub fn check(root: &Root, word: &Word, confirmed: &[String]) -> Result<(), Denial> {
@@ -142,11 +157,34 @@ pub fn is_fixed_name(key: &str) -> bool {
     NEVER.iter().any(|pattern| fits(pattern, key))
 }
 
-/// Whether words of this name decide about the machine's protection, and nobody has confirmed that
-/// this one may change.
+/// Refuses to remove a word that decides what runs as root, or that protects the machine, without
+/// standing in `confirmed` or being set anew by a word in `added`.
+pub fn check_removal(word: &Word, added: &[&Word], confirmed: &[String]) -> Result<(), Denial> {
+    let forbid = |why: &str| {
+        let message = format!("the kernel argument {} {why}", word.text());
+        Err(Denial::Forbidden(message))
+    };
+    if is_fixed_name(&word.key()) {
+        return forbid("is never removed by ktrial: it decides what runs as root");
+    }
+    let is_set_anew = added.iter().any(|one| one.key() == word.key());
+    if !is_set_anew && is_guarded_removal(word, confirmed) {
+        return forbid("may protect this machine: to remove it needs a confirmation of its own");
+    }
+    Ok(())
+}
+
+/// Whether this word may protect the machine, and nobody has confirmed that it may go. Without a
+/// value it stands for any.
 #[must_use]
-pub fn is_guarded_name(key: &str, confirmed: &[String]) -> bool {
-    guarded(key).is_some() && !confirmed.iter().any(|one| one.replace('-', "_") == key)
+pub fn is_guarded_removal(word: &Word, confirmed: &[String]) -> bool {
+    let key = word.key();
+    let protects = guarded(&key).is_some_and(|(pattern, harmless)| match word.value.as_deref() {
+        Some(value) if harmless.contains(&value) => true,
+        Some("0" | "off") => false,
+        _ => !WEAKENS.contains(pattern),
+    });
+    protects && !confirmed.iter().any(|one| one.replace('-', "_") == key)
 }
 
 fn guarded(key: &str) -> Option<&'static (&'static str, &'static [&'static str])> {
@@ -240,5 +278,49 @@ mod tests {
         assert_eq!(outcome("mitigations", Some("auto"), &[]), Ok(()));
         assert_eq!(outcome("init_on_alloc", Some("1"), &[]), Ok(()));
         assert!(outcome("mitigations", Some("auto,nosmt,off"), &[]).is_err());
+    }
+
+    #[test]
+    fn what_protects_the_machine_is_removed_only_with_a_confirmation() {
+        let outcome = |name: &str, value: Option<&str>, added: &[&Word], confirmed: &[&str]| {
+            let word = Word {
+                name: name.to_owned(),
+                value: value.map(str::to_owned),
+                note: Vec::new(),
+            };
+            let confirmed: Vec<String> = confirmed.iter().map(|one| (*one).to_owned()).collect();
+            check_removal(&word, added, &confirmed).is_ok()
+        };
+        for (name, value) in [
+            ("lsm", Some("lockdown,yama")),
+            ("lockdown", Some("integrity")),
+            ("mitigations", Some("auto")),
+            ("mitigations", None),
+            ("slab-nomerge", None),
+            ("debugfs", Some("off")),
+            ("spectre_v2", Some("retpoline")),
+        ] {
+            assert!(!outcome(name, value, &[], &["other"]), "{name}");
+            assert!(outcome(name, value, &[], &[name]), "{name}");
+        }
+        for (name, value) in [
+            ("quiet", None),
+            ("mitigations", Some("off")),
+            ("apparmor", Some("0")),
+            ("nokaslr", None),
+            ("nospectre_v2", None),
+        ] {
+            assert!(outcome(name, value, &[], &[]), "{name}");
+        }
+        for name in ["root", "init", "systemd.unit", "rd.shell", "luks.uuid"] {
+            assert!(!outcome(name, Some("1"), &[], &[name]), "{name}");
+        }
+        let anew = Word {
+            name: "mitigations".to_owned(),
+            value: Some("auto,nosmt".to_owned()),
+            note: Vec::new(),
+        };
+        assert!(outcome("mitigations", Some("auto"), &[&anew], &[]));
+        assert!(!outcome("lsm", Some("yama"), &[&anew], &[]));
     }
 }

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktrial.cli.options import is_terminal, write_json
-from ktrial.cli.shared.keeping import confirm_guarded
+from ktrial.cli.shared.keeping import KeptBoot, confirm_guarded
 from ktrial.kit.errors import AgentError, BadInput, Contradiction, Refused
 from ktrial.kit.tables import columns
 from ktrial.machine.transactions import checked, revert, status
@@ -23,6 +23,7 @@ from ktrial.tuning.boots.wire import wire_boots
 from ktrial.tuning.exports.model import LastingSetting, boot_word
 from ktrial.tuning.knobs.profile import flatten
 from ktrial.tuning.knobs.value import kernel_text
+from ktrial.tuning.lasting.boot_words import REMOVAL
 from ktrial.tuning.plans.confirm import apply_whole
 from ktrial.tuning.plans.transaction_text import apply_text, revert_text
 
@@ -298,8 +299,8 @@ def undo_boot(app: App, *, as_json: bool) -> int:
     return int(any(one.state != "reverted" for one in done))
 
 
-def words_to_keep(session: AgentSession, now: BootStatus) -> list[str]:
-    """Return the settings for `ktrial keep`. Raises Refused unless the boot was healthy and can be kept as a whole."""
+def words_to_keep(session: AgentSession, now: BootStatus) -> tuple[tuple[str, ...], KeptBoot]:
+    """Return the words for `ktrial keep`, and the kernel. Raises Refused unless the boot was healthy."""
     entry = now.entry(TRIAL)
     if entry is None:
         raise Refused("nothing to keep: no boot is prepared", hint="`ktrial boot try WORDS` tries one")
@@ -310,16 +311,6 @@ def words_to_keep(session: AgentSession, now: BootStatus) -> list[str]:
         )
     found = next(one for one in status(session).transactions if one.transaction == now.transaction)
     tried = (found.sources or {}).get(_TRIED, {})
-    if tried.get("kernel"):
-        raise Refused(
-            f"ktrial does not choose the default kernel ({tried['kernel']})",
-            hint="`grub-set-default` or `bootctl set-default` does; then `ktrial boot undo`",
-        )
-    replaced = {word.partition("=")[0].replace("-", "_") for word in entry.words}
-    gone = [word for word in tried.get("removed", ()) if word.partition("=")[0].replace("-", "_") not in replaced]
-    if gone:
-        raise Refused(
-            f"ktrial does not remove {' '.join(gone)} from the boot loader's configuration",
-            hint="remove it there (for GRUB in /etc/default/grub, then update-grub); then `ktrial boot undo`",
-        )
-    return [f"{_BOOT}{word}" if "=" in word else f"{_BOOT}{word}=on" for word in entry.words]
+    removed = tuple(f"{REMOVAL}{word}" for word in tried.get("removed", ()))
+    words = (f"{_BOOT}{word}" if "=" in word else f"{_BOOT}{word}=on" for word in entry.words)
+    return (*removed, *words), KeptBoot(kernel=tried.get("kernel"))

@@ -5,23 +5,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from ktrial.cli.shared.lasting_words import NamedSettings, WordReader, proofs_of, sorted_words
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.machine.facts import machine_of
-from ktrial.machine.transactions import Status, checked
+from ktrial.machine.transactions import Checked, Status, checked
 from ktrial.studies.ledger.text import verdict_sentence
+from ktrial.tuning.boots.default_kernel import place_kernel, saved_rival
 from ktrial.tuning.catalog.model import Catalog
+from ktrial.tuning.lasting.boot_words import DEFAULT_KERNEL, REMOVAL, place_removal
 from ktrial.tuning.lasting.keep_plan import plan_keep
+from ktrial.tuning.lasting.kept_files import kept_entries
 from ktrial.tuning.lasting.loaders import NoLoader, judge_loader, look_for_loaders
-from ktrial.tuning.lasting.model import PLACES, Form, Guarded, KeepPlan, KeptFile, Proof, Rival
+from ktrial.tuning.lasting.model import PLACES, Form, Guarded, KeepPlan, KeptFile, LastingEntry, Proof, Rival
 from ktrial.tuning.lasting.places import Grounds
 from ktrial.tuning.lasting.rivals import rivals_of
 from ktrial.tuning.lasting.sources import sources_of
-from ktrial.tuning.lasting.word_rivals import read_grub, rivals_of_words
+from ktrial.tuning.lasting.word_rivals import read_grub, rivals_of_words, words_in_grub
 from ktrial.tuning.origin.configured import gather
 from ktrial.tuning.plans.model import Refusal, Why
 from ktrial.tuning.plans.plan import resolve
@@ -33,7 +36,14 @@ if TYPE_CHECKING:
     from ktrial.machine.facts import FactBook
     from ktrial.studies.ledger.model import LedgerEntry
 
+_GRUB_FOLDERS = ("/boot/grub", "/boot/grub2")
 _SYSTEMD, _GENERATOR = "/run/systemd/system", "/usr/lib/systemd/system-generators/zram-generator"
+
+
+class KeptBoot(NamedTuple):
+    """What a trial boot had besides words: the path of another kernel."""
+
+    kernel: str | None = None
 
 
 def plan_words(
@@ -45,9 +55,14 @@ def plan_words(
     *,
     allow_dangerous: bool,
     loader: str | None = None,
+    boot: KeptBoot | None = None,
 ) -> KeepPlan:
-    """Return what to write so that the settings named by `words` last, with other writers of them."""
-    catalog, names = app.catalog_for(words)
+    """Return what to write so that the settings named by `words` last, with other writers of them.
+
+    All of a trial boot is kept, or Refused is raised.
+    """
+    removed = [word for word in words if word.startswith(REMOVAL)]
+    catalog, names = app.catalog_for([word for word in words if word not in removed])
     facts = session.facts()
     _refuse_foreign_system(session, facts)
     reader = WordReader(app, catalog, session, facts, lambda: status)
@@ -61,18 +76,67 @@ def plan_words(
     requests = [one.request for one in named]
     own = [request.origin for request in requests if request.origin.startswith("setting ")]
     context = context_for(session, catalog, requests, facts)
-    plan = resolve(" ".join(words), requests, context, allow_dangerous=allow_dangerous)
+    kernel = boot.kernel if boot is not None else None
+    title = " ".join([*words, *([f"{DEFAULT_KERNEL}={kernel}"] if kernel else [])])
+    plan = resolve(title, requests, context, allow_dangerous=allow_dangerous)
+    lines = _grub_lines(session, facts, removed, kernel, plan.refusals, kept, loader)
     grounds = Grounds(
         modules=frozenset(facts.value("kernel.modules") or ()),
         has_zram_generator=bool(session.list([_GENERATOR])[_GENERATOR]),
         allow_dangerous=allow_dangerous,
         no_loader=_no_loader(session, plan.refusals, facts, loader),
     )
-    keep = plan_keep(plan, kept, proofs, grounds, catalog.knobs, own)
+    keep = plan_keep(plan, kept, proofs, grounds, catalog.knobs, own, lines)
     left = tuple(left for one in named for left in one.left_out)
+    if boot is not None and keep.left_out:
+        first = keep.left_out[0]
+        value = "" if first.value is None else f"={first.value}"
+        raise Refused(f"cannot keep all of this boot: {first.address}{value}: {first.reason}", hint=first.hint)
     rivals = _rivals(session, catalog, keep, facts)
     sources = sources_of(requests, plan, app.catalog.profiles)
     return msgspec.structs.replace(keep, left_out=(*left, *keep.left_out), rivals=rivals, sources=sources)
+
+
+def _grub_lines(
+    session: AgentSession,
+    facts: FactBook,
+    removed: Sequence[str],
+    kernel: str | None,
+    refusals: Sequence[Refusal],
+    kept: Mapping[Form, KeptFile],
+    chosen: str | None,
+) -> list[LastingEntry]:
+    """Return the lines of GRUB's drop-in that remove words and name the default kernel."""
+    if not removed and kernel is None:
+        return []
+    loader = judge_loader(look_for_loaders(session, facts), chosen)
+    if loader is not None:
+        if kernel is None:
+            what, hint = (
+                f"remove {removed[0].removeprefix(REMOVAL)}",
+                "remove it in the boot loader's own configuration",
+            )
+        else:
+            what, hint = f"make {kernel} the default", "`bootctl set-default` does with systemd-boot"
+        raise Refused(f"cannot {what}: {loader.reason}", hint=loader.hint or hint)
+    texts = read_grub(session)
+    old = kept_entries({form: file for form, file in kept.items() if form == "grub.d"})
+    added = [one.knob.removeprefix("boot:") for one in refusals if one.kind is Why.AT_BOOT]
+    in_files = words_in_grub(texts)
+    found = [place_removal(word, in_files, old, added) for word in removed]
+    lines = [entry for entry in found if entry is not None]
+    if kernel is not None:
+        menu, environment = _menu_of_grub(session)
+        lines.append(place_kernel(kernel, menu, str(facts.value("kernel.command_line") or ""), texts, environment))
+    return lines
+
+
+def _menu_of_grub(session: AgentSession) -> tuple[str, bytes]:
+    """Return the texts of grub.cfg and grubenv."""
+    readings = session.read([f"{folder}/{name}" for folder in _GRUB_FOLDERS for name in ("grub.cfg", "grubenv")])
+    data = {path: one.data for path, one in readings.items() if one is not None and one.data is not None}
+    folder = next((one for one in _GRUB_FOLDERS if f"{one}/grub.cfg" in data), _GRUB_FOLDERS[0])
+    return data.get(f"{folder}/grub.cfg", b"").decode(errors="replace"), data.get(f"{folder}/grubenv", b"")
 
 
 def _no_loader(
@@ -127,9 +191,13 @@ def _rivals(session: AgentSession, catalog: Catalog, keep: KeepPlan, facts: Fact
     of_words: tuple[Rival, ...] = ()
     if any(entry.form == "grub.d" for entry in keep.entries):
         of_words = tuple(rivals_of_words(keep.entries, read_grub(session)))
+    if any(DEFAULT_KERNEL in entry.values for entry in keep.entries):
+        saved = saved_rival(_menu_of_grub(session)[1], "the saved entry of grubenv")
+        of_words += (saved,) if saved is not None else ()
     return of_words + tuple(
         rival
         for entry in keep.entries
+        if entry.form != "grub.d"
         for address in entry.values
         for rival in rivals_of(keep.changes[address], entry.form, catalog.knobs, claims, services)
     )
@@ -192,10 +260,16 @@ def refuse_unwritable(session: AgentSession, plan: Mapping[str, Any]) -> None:
     """Raise Refused if a file cannot be written: /etc is read-only, or its folder is missing."""
     for step in checked(session, plan):
         if step.path in PLACES.values() and step.outcome in {"refused", "absent", "forbidden"}:
-            raise Refused(
-                f"cannot keep settings: {step.message}",
-                hint="write them elsewhere with `ktrial export`, or make the folder writable",
-            )
+            raise Refused(f"cannot keep settings: {step.message}", hint=_way_out(plan, step))
+
+
+def _way_out(plan: Mapping[str, Any], step: Checked) -> str:
+    holds = [one.get("holds") or {} for one in plan["steps"] if one.get("path") == step.path]
+    if step.outcome != "refused" and any("kernel" in line for one in holds for line in one.get("grub.d", ())):
+        return "if the kept kernel is no longer installed: `ktrial keep --undo boot:kernel`"
+    if step.outcome == "forbidden":
+        return "leave it out; `ktrial drift` lists what is kept"
+    return "write them elsewhere with `ktrial export`, or make the folder writable"
 
 
 def refuse_losing(rivals: Sequence[Rival]) -> None:

@@ -13,6 +13,7 @@ from ktrial.tuning.exports.model import Omission
 from ktrial.tuning.knobs.address import is_assignment
 from ktrial.tuning.knobs.knob import instance_of
 from ktrial.tuning.knobs.profile import Setting
+from ktrial.tuning.lasting.boot_words import REMOVAL
 from ktrial.tuning.plans.model import Request
 from ktrial.tuning.plans.resolve import requests_on
 
@@ -43,6 +44,9 @@ class WordReader(NamedTuple):
     status: Callable[[], Status]
 
     def settings_of(self, word: str) -> NamedSettings:
+        if word.startswith(REMOVAL):
+            why = f"cannot export {word}: no target removes kernel arguments"
+            raise BadInput(why, hint="`ktrial keep` removes them where GRUB reads drop-ins")
         if word.isdecimal():
             return self._of_transaction(int(word))
         if is_assignment(word) or word in self.catalog.profiles or word in self.catalog.knobs:

@@ -14,6 +14,7 @@ from ktrial.machine.transactions import Reverted, Status, is_open, revert, text_
 from ktrial.tuning.knobs.address import is_assignment, parse_assignment
 from ktrial.tuning.knobs.profile import Setting
 from ktrial.tuning.knobs.value import active_text
+from ktrial.tuning.lasting.boot_words import name_of
 from ktrial.tuning.lasting.keep_plan import without
 from ktrial.tuning.lasting.kept_files import kept_entries, kept_transactions
 from ktrial.tuning.lasting.model import Form, KeepPlan, KeptFile
@@ -66,6 +67,10 @@ def plan_undo(
         if name not in addresses:
             raise UnknownName("kept setting", name, addresses, hint="`ktrial drift --json` lists what is kept")
     gone = {address for entry in entries if entry.values.keys() & set(wanted) for address in entry.values}
+    # A word that was removed to make place for another one comes back with it.
+    added = {name_of(entry) for entry in entries if "name" in entry.holds and entry.values.keys() & gone}
+    replaced = [entry for entry in entries if "removes" in entry.holds and name_of(entry) in added]
+    gone |= {address for entry in replaced for address in entry.values}
     if gone == addresses:
         return None
     live = old_values(app, session, gone, status)

@@ -9,7 +9,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import boot_words
-from ktrial.cli.options import LOADERS, boot_security_option, json_option, security_option, yes_option
+from ktrial.cli.options import LOADERS, boot_security_option, dangerous_option, json_option, security_option, yes_option
 
 
 @click.group(short_help="Try kernel arguments or a kernel for one boot.")
@@ -93,22 +93,31 @@ def status(app: App, as_json: bool) -> int:
     return show_status(app, as_json=as_json)
 
 
-@command.command(short_help="Make the kernel arguments of a healthy boot last.")
+@command.command(short_help="Make what a healthy boot tried last.")
 @yes_option
+@dangerous_option
 @security_option
 @json_option
 @click.pass_context
-def keep(ctx: click.Context, yes: bool, yes_security: tuple[str, ...], as_json: bool) -> int:
-    """Write the tried kernel arguments into the boot loader's configuration, as `ktrial keep` does."""
+def keep(ctx: click.Context, yes: bool, yes_dangerous: bool, yes_security: tuple[str, ...], as_json: bool) -> int:
+    """Write what was tried into the boot loader's configuration, as `ktrial keep` does: words, removals, a kernel."""
     from ktrial.cli.shared.boots import read_status, remove_boots, words_to_keep
     from ktrial.cli.verbs.keep import command as keep_settings
 
     app: App = ctx.obj
     session = app.root_session("keeping a boot")
     now = read_status(session)
-    words = words_to_keep(session, now)
+    words, boot = words_to_keep(session, now)
     found: int = ctx.invoke(
-        keep_settings, words=tuple(words), next_boot=True, yes=yes, yes_security=yes_security, as_json=as_json
+        keep_settings,
+        words=words,
+        boot=boot,
+        loader=now.loader,
+        next_boot=True,
+        yes=yes,
+        yes_dangerous=yes_dangerous,
+        yes_security=yes_security,
+        as_json=as_json,
     )
     if found == 0:
         remove_boots(session, now)

@@ -52,7 +52,9 @@ def _with_writers(app: App, session: AgentSession, drift: DriftReport) -> DriftR
     from ktrial.tuning.origin.why_text import who
 
     unlike = [one for one in drift.settings if one.state == "differs"]
-    knobs = [app.catalog.knobs[name] for name in dict.fromkeys(one.address.partition("@")[0] for one in unlike)]
+    names = dict.fromkeys(one.address.partition("@")[0] for one in unlike)
+    # Removed kernel arguments and the default kernel are no knobs.
+    knobs = [app.catalog.knobs[name] for name in names if name in app.catalog.knobs]
     selectors = [one.address.partition("@")[2] or None for one in unlike]
     found = {one.address: one for one in origins(session, app.catalog, knobs, meant=selectors)}
     writers = {address: who(one) for address, one in found.items() if one.set_by is not None}

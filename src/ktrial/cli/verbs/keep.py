@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ktrial.agent.session import AgentSession
+    from ktrial.cli.shared.keeping import KeptBoot
     from ktrial.cli.shared.kept_state import KeptState
     from ktrial.tuning.lasting.model import KeepPlan
 
@@ -59,6 +60,7 @@ def command(
     yes_dangerous: bool,
     yes_security: tuple[str, ...],
     as_json: bool,
+    boot: KeptBoot | None = None,
 ) -> int:
     """Write settings into the system's own configuration files, and apply them now.
 
@@ -78,11 +80,13 @@ def command(
         from ktrial.cli.shared.drift_timer import watch
 
         return watch(app, words, undo=undo, dry_run=dry_run, yes=yes, as_json=as_json)
-    _check_words(words, undo=undo, accept=accept)
-    purpose = "undoing what is kept" if undo else f"keeping {' '.join(words) or 'what changed in profiles'}"
-    session = app.root_session(purpose)
+    if boot is None:
+        _check_words(words, undo=undo, accept=accept)
+    session = app.root_session("undoing what is kept" if undo else "keeping " + (" ".join(words) or "what changed"))
     state = read_kept(app, session, to_write=not undo)
-    keep = _plan(app, session, words, state, undo=undo, accept=accept, allow_dangerous=yes_dangerous, loader=loader)
+    keep = _plan(
+        app, session, words, state, undo=undo, accept=accept, allow_dangerous=yes_dangerous, loader=loader, boot=boot
+    )
     if keep is None:
         from ktrial.cli.shared.unkeeping import undo_all
 
@@ -123,23 +127,23 @@ def _plan(
     accept: bool,
     allow_dangerous: bool,
     loader: str | None,
+    boot: KeptBoot | None,
 ) -> KeepPlan | None:
     """Return what to write; None if all that is kept is to be undone."""
     from ktrial.cli.shared.keeping import plan_words, refuse_edited
 
-    status, kept = state
-    refuse_edited(kept)
+    refuse_edited(state.files)
     if accept:
         from ktrial.cli.shared.profile_updates import plan_accept
 
-        return plan_accept(app, session, words, status, kept)
-    if not words:
+        return plan_accept(app, session, words, *state)
+    if not words and boot is None:
         return None
     if undo:
         from ktrial.cli.shared.unkeeping import plan_undo
 
-        return plan_undo(app, session, words, status, kept)
-    return plan_words(app, session, words, status, kept, allow_dangerous=allow_dangerous, loader=loader)
+        return plan_undo(app, session, words, *state)
+    return plan_words(app, session, words, *state, allow_dangerous=allow_dangerous, loader=loader, boot=boot)
 
 
 def _carry_out(app: App, session: AgentSession, keep: KeepPlan, plan: dict[str, Any], *, as_json: bool) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -60,7 +61,10 @@ _UNFIT = {
 
 
 class MenuEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry that loads Linux. Paths are GRUB's, without devices; `unfit` says what ktrial's own entry cannot do."""
+    """An entry that loads Linux. Paths are GRUB's, without devices; `unfit` says what ktrial's own entry cannot do.
+
+    `ids` are the names of the submenus that it is in, and its own; an empty one is of a menu without a name.
+    """
 
     title: str
     kernel: str
@@ -69,6 +73,7 @@ class MenuEntry(msgspec.Struct, frozen=True, kw_only=True):
     modules: tuple[str, ...] = ()
     search: str | None = None
     unfit: str | None = None
+    ids: tuple[str, ...] = ()
 
 
 class GrubConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,8 +160,9 @@ def _plain(piece: str, kind: str) -> str:
 class _Draft:
     """A menu entry while its commands are read."""
 
-    def __init__(self, title: str, search: str | None) -> None:
+    def __init__(self, title: str, search: str | None, ids: tuple[str, ...]) -> None:
         self.title = title
+        self.ids = ids
         self.kernel: str | None = None
         self.words: tuple[str, ...] = ()
         self.initrds: tuple[str, ...] = ()
@@ -226,7 +232,14 @@ class _Draft:
             modules=tuple(dict.fromkeys(self.modules)),
             search=next(iter(self.searches), self.outer_search),
             unfit=self.unfit,
+            ids=self.ids,
         )
+
+
+def _id(words: Sequence[str]) -> str:
+    """Return the name of a menu or entry, which follows `--id` or grub-mkconfig's variable for it."""
+    flags = ("--id", "$menuentry_id_option", "${menuentry_id_option}")
+    return next((name for flag, name in pairwise(words) if flag in flags), "")
 
 
 def _search(words: Sequence[str]) -> tuple[str | None, str | None]:
@@ -255,6 +268,7 @@ class _Script:
     def __init__(self) -> None:
         #: The blocks that are open: kinds of braces, and "if" for conditions and loops.
         self.blocks: list[str] = []
+        self.submenus: list[str] = []
         self.conditions = 0
         self.outer_conditions = 0
         self.functions = 0
@@ -300,11 +314,13 @@ class _Script:
     def _open(self, words: Sequence[str]) -> None:
         kind = words[0] if words and words[0] in {"menuentry", "submenu", "function"} else "group"
         if kind == "menuentry" and self.draft is None:
-            self.draft = _Draft(words[1] if len(words) > 1 else "", self.search)
+            ids = (*self.submenus, _id(words))
+            self.draft = _Draft(words[1] if len(words) > 1 else "", self.search, ids)
             self.outer_conditions = self.conditions
         elif kind == "menuentry":
             kind = "group"
         self.functions += kind == "function"
+        self.submenus += [_id(words)] if kind == "submenu" else []
         self.blocks.append(kind)
 
     def _close(self) -> None:
@@ -313,6 +329,8 @@ class _Script:
             kind = self.blocks.pop()
             self.conditions -= kind == "if"
         self.functions -= kind == "function"
+        if kind == "submenu":
+            self.submenus.pop()
         if kind == "menuentry" and self.draft is not None:
             entry = self.draft.entry()
             self.entries += [entry] if entry is not None else []

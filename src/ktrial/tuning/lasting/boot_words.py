@@ -5,16 +5,22 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from ktrial.tuning.exports.model import LastingSetting, Omission, boot_word
+from ktrial.kit.errors import BadInput, Refused
+from ktrial.tuning.exports.model import UNTESTED, LastingSetting, Omission, boot_word
 from ktrial.tuning.exports.text import word_refusal
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.value import kernel_text
 from ktrial.tuning.lasting.loaders import NoLoader
 from ktrial.tuning.lasting.model import FileChange, Guarded, LastingEntry
+from ktrial.tuning.origin.formats.command_line import same_name
 from ktrial.tuning.plans.model import Change, Refusal, Why
 
+#: The address of a word that is removed begins so; that of the default kernel is the second.
+REMOVAL, DEFAULT_KERNEL = "boot:-", "boot:kernel"
+#: The value of a word that is removed.
+REMOVED = "removed"
 #: Stands for the path of a kernel argument.
 COMMAND_LINE = "/proc/cmdline"
 #: What the agent takes: no boot loader or shell reads these characters in a special way.
@@ -23,6 +29,7 @@ _PARAMETER = re.compile(r"/sys/module/([^/]+)/parameters/([^/]+)")
 #: Pattern of a word that weakens the machine's protection -> its values that do not. The agent has the longer list.
 _GUARDED: Mapping[str, tuple[str, ...]] = {
     "audit": ("1",),
+    "debugfs": ("off", "no-mount"),
     "init_on_alloc": ("1",),
     "init_on_free": ("1",),
     "iommu.passthrough": ("0",),
@@ -34,12 +41,14 @@ _GUARDED: Mapping[str, tuple[str, ...]] = {
     "retbleed": ("auto", "auto,nosmt"),
     "spectre_v2": ("on", "auto"),
     "split_lock_detect": ("warn", "fatal"),
+    "tsx": ("off",),
 }
-#: Pattern of a word that protects the machine, unless its value is `0` or `off`.
+#: Pattern of a word that protects the machine, unless its value is `0` or `off`, besides those above.
 _PROTECTING = (
-    *("amd_iommu", "apparmor", "enforcing", "evm", "hardened_usercopy", "ima_*", "intel_iommu", "iommu", "kpti"),
-    *("l1d_flush", "l1tf", "lockdown", "lsm", "mds", "mmio_stale_data", "module.sig_enforce", "page_poison", "pti"),
-    *("security", "selinux", "slab_nomerge", "spec_*", "spectre_*", "srbds", "tsa", "tsx_async_abort", "vmscape"),
+    *("amd_iommu", "apparmor", "enforcing", "evm", "gather_data_sampling", "hardened_usercopy", "ima_*"),
+    *("indirect_target_selection", "intel_iommu", "iommu", "kpti", "l1d_flush", "l1tf", "lockdown", "lsm", "mds"),
+    *("mmio_stale_data", "module.sig_enforce", "noexec*", "page_poison", "pti", "reg_file_data_sampling", "security"),
+    *("selinux", "slab_nomerge", "spec_*", "spectre_*", "srbds", "ssbd", "tsa", "tsx_async_abort", "vmscape"),
     *("vsyscall",),
 )
 
@@ -81,12 +90,23 @@ def place_word(
 
 
 def guarded_names(entries: Iterable[LastingEntry]) -> list[str]:
-    """Return the names of the words that weaken the machine's protection."""
-    return [one.holds["name"] for one in entries if one.form == "grub.d" and _is_guarded(one)]
+    """Return the names of the words that weaken the machine's protection, added or removed."""
+    entries = tuple(entries)
+    return sorted({name_of(one) for one in entries if one.form == "grub.d" and _is_guarded(one, entries)})
 
 
-def _is_guarded(entry: LastingEntry) -> bool:
-    return weakens(entry.holds["name"], entry.holds.get("value"))
+def name_of(entry: LastingEntry) -> str:
+    """Return the name of the word that an entry adds or removes; empty for the default kernel."""
+    return str(entry.holds.get("name") or entry.holds.get("removes") or "")
+
+
+def _is_guarded(entry: LastingEntry, entries: Iterable[LastingEntry]) -> bool:
+    """Return whether an entry needs a confirmation. A word that is set anew is guarded where it is added."""
+    name, value = name_of(entry), entry.holds.get("value")
+    if "removes" in entry.holds:
+        is_set_anew = any("name" in one.holds and same_name(name_of(one), name) for one in entries)
+        return not is_set_anew and may_weaken(name, value)
+    return weakens(name, value)
 
 
 def weakens(name: str, value: str | None) -> bool:
@@ -96,10 +116,12 @@ def weakens(name: str, value: str | None) -> bool:
 
 
 def may_weaken(name: str, value: str | None) -> bool:
-    """Return whether the machine may be protected less without this word."""
+    """Return whether the machine may be protected less without this word; without a value it stands for any."""
     harmless = _harmless_values(name)
     is_listed = any(fnmatch.fnmatchcase(name.replace("-", "_"), pattern) for pattern in _PROTECTING)
-    return bool(harmless and value in harmless) or (is_listed and value not in {"0", "off"})
+    if harmless is not None and value in harmless:
+        return True
+    return (is_listed or harmless is not None) and name != "nokaslr" and value not in {"0", "off"}
 
 
 def _harmless(entry: LastingEntry) -> tuple[str, ...] | None:
@@ -118,14 +140,52 @@ def find_guarded(
     """Return the words that are new in the files and weaken the machine's protection, with their prices."""
     known = [one.holds for one in old]
     found = []
-    for entry in (entry for file in files for entry in file.entries):
-        if entry.form != "grub.d" or entry.holds in known or not _is_guarded(entry):
-            continue
-        knob = knobs.get(next(iter(entry.values), "").partition("@")[0])
-        price = (knob.security or knob.price or "") if knob is not None else ""
-        found.append(Guarded(entry.holds["name"], word_text(entry.holds), price))
+    for file in files:
+        for entry in file.entries if file.form == "grub.d" else ():
+            if entry.holds in known or not _is_guarded(entry, file.entries):
+                continue
+            name, sign = name_of(entry), "-" if "removes" in entry.holds else ""
+            knob = knobs.get(next(iter(entry.values), f"boot:{name}").partition("@")[0]) or knobs.get(f"boot:{name}")
+            price = (knob.security or knob.price or "") if knob is not None else ""
+            found.append(Guarded(name, f"{sign}{word_text(entry.holds)}", price))
     return tuple(found)
 
 
 def word_text(holds: Mapping[str, str]) -> str:
-    return f"{holds['name']}={holds['value']}" if "value" in holds else holds["name"]
+    """Return the word that an entry adds or removes."""
+    name = holds["removes"] if "removes" in holds else holds["name"]
+    return f"{name}={holds['value']}" if "value" in holds else name
+
+
+def takes(removal: LastingEntry, word: LastingEntry) -> bool:
+    """Return whether an entry removes the word that another one adds."""
+    if "removes" not in removal.holds or "name" not in word.holds or removal.holds["removes"] != word.holds["name"]:
+        return False
+    return "value" not in removal.holds or removal.holds["value"] == word.holds.get("value")
+
+
+def place_removal(
+    address: str, in_files: Iterable[str], kept: Iterable[LastingEntry], added: Collection[str]
+) -> LastingEntry | None:
+    """Return the entry that removes a word of GRUB's configuration; None if there is nothing to remove.
+
+    `in_files` are the words that other files add, `added` the names of words that are added now. Raises BadInput for
+    what is no word, and Refused for one that no file adds.
+    """
+    word = address.removeprefix(REMOVAL)
+    if not _WORD.fullmatch(word):
+        raise BadInput(f"{address!r} does not remove a word", hint=f"write {REMOVAL}NAME or {REMOVAL}NAME=VALUE")
+    name, equals, value = word.partition("=")
+    holds = {"removes": name, "value": value} if equals else {"removes": name}
+    reason = f"{UNTESTED}; asked for by name"
+    entry = LastingEntry(form="grub.d", holds=holds, values={address: REMOVED}, reasons={address: reason})
+    if any(one == word or (not equals and one.partition("=")[0] == name) for one in in_files):
+        return entry
+    if any(same_name(name, one) for one in added):
+        return None
+    if any(takes(entry, one) or one.holds == holds for one in kept):
+        return entry
+    raise Refused(
+        f"cannot remove {word} from GRUB's configuration: no line of /etc/default/grub or its drop-ins adds it",
+        hint=f"find what adds it: grep -rn {name} /etc/default /etc/grub.d",
+    )

@@ -11,7 +11,14 @@ from msgspec.structs import replace
 from ktrial.tuning.exports.model import UNTESTED, Omission
 from ktrial.tuning.knobs.knob import Knob, clear_each_other, in_write_order
 from ktrial.tuning.lasting.boot_unit import with_wants
-from ktrial.tuning.lasting.boot_words import COMMAND_LINE, change_of_word, find_guarded, guarded_names, place_word
+from ktrial.tuning.lasting.boot_words import (
+    COMMAND_LINE,
+    change_of_word,
+    find_guarded,
+    guarded_names,
+    place_word,
+    takes,
+)
 from ktrial.tuning.lasting.kept_text import read_kept, render, wire_entries
 from ktrial.tuning.lasting.model import (
     FORMS,
@@ -35,15 +42,19 @@ def plan_keep(
     grounds: Grounds,
     knobs: Mapping[str, Knob],
     named: Collection[str] = (),
+    lines: Sequence[LastingEntry] = (),
 ) -> KeepPlan:
-    """Return what to write so that the settings of `plan` last. `named` are the origins that name one setting."""
+    """Return what to write so that the settings of `plan` last. `named` are the origins that name one setting.
+
+    `lines` are entries of GRUB's drop-in that are no settings: words to remove, and the default kernel.
+    """
     at_load = {
         one: late
         for one in plan.refusals
         if (late := change_at_load(one, knobs, grounds) or change_of_word(one, knobs, grounds.modules)) is not None
     }
     left = [left_out_of(refusal) for refusal in plan.refusals if refusal not in at_load]
-    entries: list[LastingEntry] = []
+    entries: list[LastingEntry] = list(lines)
     lasting: dict[str, Change] = {}
     for change in (*plan.changes, *plan.same, *at_load.values()):
         proof = proofs.get((change.address, change.new_text))
@@ -139,7 +150,9 @@ def _merged(
         elif not any(_replaces(one, entry, knobs) for one in new):
             result.append(entry)
     # Their reader writes the values from the first line to the last, and a scheduler resets what was set before it.
-    return tuple(in_write_order([*result, *own], _knobs_of, knobs))
+    ordered = in_write_order([*result, *own], _knobs_of, knobs)
+    # GRUB's drop-in removes words of other files before it adds its own.
+    return tuple(sorted(ordered, key=lambda entry: "removes" not in entry.holds))
 
 
 def _knobs_of(entry: LastingEntry) -> list[str]:
@@ -147,7 +160,13 @@ def _knobs_of(entry: LastingEntry) -> list[str]:
 
 
 def _replaces(new: LastingEntry, old: LastingEntry, knobs: Mapping[str, Knob]) -> bool:
-    """Return whether an entry ends an old one: the same knob in another form, or a partner that the kernel clears."""
+    """Return whether an entry ends an old one.
+
+    It does if it has the same knob in another form, or a partner that the kernel clears, or removes the word that the
+    old one adds, or the other way round.
+    """
+    if takes(new, old) or takes(old, new):
+        return True
     for address, value in new.values.items():
         for other in old.values:
             left, right = knobs.get(address.partition("@")[0]), knobs.get(other.partition("@")[0])

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ktrial.tuning.lasting.boot_unit import WANTS_TEXT
-from ktrial.tuning.lasting.boot_words import word_text
+from ktrial.tuning.lasting.boot_words import REMOVED, word_text
 from ktrial.tuning.lasting.model import Form, LastingEntry
 
 HEADER = "# ktrial keeps this file: `ktrial drift` checks it, `ktrial keep --undo` removes it.\n"
@@ -30,6 +30,35 @@ RemainAfterExit=yes
 """
 _EXEC = """ExecStart=-/bin/sh -c 'printf "%%s\\\\n" "$$2" > "$$1"' ktrial"""
 _GRUB = 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX '
+_REMOVE, _DEFAULT = "ktrial_remove ", 'GRUB_DEFAULT="'
+#: Stands above the lines of GRUB's drop-in that remove words.
+_FUNCTIONS = """\
+ktrial_filter() {
+	ktrial_left=" $1 "
+	while :; do
+		case $ktrial_left in
+		*" $2 "*) ktrial_left=${ktrial_left%%" $2 "*}" "${ktrial_left#*" $2 "} ;;
+		*" $2="*)
+			ktrial_rest=${ktrial_left#*" $2="}
+			case $3:${ktrial_rest%%" "*} in
+			any:*[\\"\\'\\\\]*) break ;;
+			any:*) ktrial_left=${ktrial_left%%" $2="*}" "${ktrial_rest#*" "} ;;
+			*) break ;;
+			esac
+			;;
+		*) break ;;
+		esac
+	done
+	ktrial_left=${ktrial_left# }
+	ktrial_left=${ktrial_left% }
+}
+ktrial_remove() {
+	ktrial_filter "$GRUB_CMDLINE_LINUX" "$1" "$2"
+	GRUB_CMDLINE_LINUX=$ktrial_left
+	ktrial_filter "$GRUB_CMDLINE_LINUX_DEFAULT" "$1" "$2"
+	GRUB_CMDLINE_LINUX_DEFAULT=$ktrial_left
+}
+"""
 
 
 def note_of(entry: LastingEntry) -> list[str]:
@@ -63,6 +92,8 @@ def render(entries: Sequence[LastingEntry]) -> str:
     text = HEADER if any(entry.reasons for entry in entries) else ""
     if entries and entries[0].form == "systemd-unit":
         text = HEADER + _unit_head(entries)
+    if any("removes" in entry.holds for entry in entries):
+        text += _FUNCTIONS
     for entry in entries:
         text += "".join(f"# {line}\n" for line in note_of(entry)) + _line(entry.form, entry.holds)
     return text
@@ -83,7 +114,7 @@ def _line(form: Form, holds: Mapping[str, Any]) -> str:
     if form == "systemd-unit":
         return f'{_EXEC} "{holds["path"]}" "{holds["value"]}"\n'
     if form == "grub.d":
-        return f'{_GRUB}{word_text(holds)}"\n'
+        return _line_of_grub(holds)
     if form == "modprobe.d":
         return f"options {holds['module']} {holds['parameter']}={holds['value']}\n"
     if form == "zram-generator":
@@ -97,6 +128,14 @@ def _line(form: Form, holds: Mapping[str, Any]) -> str:
     return ", ".join(tokens) + "\n"
 
 
+def _line_of_grub(holds: Mapping[str, Any]) -> str:
+    if "kernel" in holds:
+        return f'{_DEFAULT}{">".join(holds["entry"])}" # {holds["kernel"]}\n'
+    if "removes" in holds:
+        return f"{_REMOVE}{word_text(holds)} {'only' if 'value' in holds else 'any'}\n"
+    return f'{_GRUB}{word_text(holds)}"\n'
+
+
 def read_kept(form: Form, text: str) -> tuple[LastingEntry, ...]:
     """Return the entries of a text that `render` returned."""
     if form == "systemd-wants":
@@ -104,6 +143,8 @@ def read_kept(form: Form, text: str) -> tuple[LastingEntry, ...]:
         return (LastingEntry(form=form, holds={"unit": unit}, values={}),)
     if form == "systemd-unit":
         text = text.partition("RemainAfterExit=yes\n")[2]
+    if form == "grub.d":
+        text = text.replace(_FUNCTIONS, "", 1)
     entries: list[LastingEntry] = []
     for notes, lines in _blocks(text):
         reasons = _reasons(notes)
@@ -154,8 +195,7 @@ def _entry(form: Form, lines: Sequence[str]) -> tuple[dict[str, Any], dict[str, 
         _, path, value = line.rsplit(' "', 2)
         return {"path": path.rstrip('"'), "value": value.rstrip('"')}, {"": value.rstrip('"')}
     if form == "grub.d":
-        name, equals, value = line.removeprefix(_GRUB).rstrip('"').partition("=")
-        return ({"name": name, "value": value}, {"": value}) if equals else ({"name": name}, {"": "1"})
+        return _entry_of_grub(line)
     if form == "modprobe.d":
         _, module, setting = line.split(" ", 2)
         parameter, _, value = setting.partition("=")
@@ -174,3 +214,14 @@ def _entry(form: Form, lines: Sequence[str]) -> tuple[dict[str, Any], dict[str, 
     matches = {key: value for key, operator, value in tokens if operator == "=="}
     sets = [{"attribute": key[5:-1], "value": value} for key, operator, value in tokens if operator == "="]
     return {"match": matches, "set": sets}, {"": sets[0]["value"]}
+
+
+def _entry_of_grub(line: str) -> tuple[dict[str, Any], dict[str, str]]:
+    if line.startswith(_DEFAULT):
+        names, _, kernel = line.removeprefix(_DEFAULT).partition('" # ')
+        return {"kernel": kernel, "entry": names.split(">")}, {"": kernel}
+    removes = line.startswith(_REMOVE)
+    text = line.removeprefix(_REMOVE).partition(" ")[0] if removes else line.removeprefix(_GRUB).rstrip('"')
+    name, equals, value = text.partition("=")
+    holds = {"removes" if removes else "name": name, **({"value": value} if equals else {})}
+    return holds, {"": REMOVED if removes else value if equals else "1"}

@@ -32,8 +32,6 @@ def rivals_of(
     change: Change, form: Form, knobs: Mapping[str, Knob], claims: Claims, services: Iterable[str]
 ) -> Iterator[Rival]:
     """Yield the other writers of one setting: those that the kept value overrides, and those that override it."""
-    if form == "grub.d":
-        return
     knob = knobs[change.knob]
     for claim, item in _lines(knob, change.address.partition("@")[2], change.path, claims):
         differs = item.value is None or not same_value(knob, change.new_text, " ".join(item.value.split()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find which other lines of GRUB's configuration set a kept kernel argument, and which of them win."""
+"""Read the other files of GRUB's configuration: their words, and which lines compete with what is kept."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from ktrial.machine.ports import Machine
+from ktrial.tuning.lasting.boot_words import word_text
 from ktrial.tuning.lasting.model import PLACES, LastingEntry, Rival
 from ktrial.tuning.origin.formats.command_line import same_name
 
 _FILES = ("/etc/default/grub", "/etc/default/grub.d/*.cfg")
 _LINE = re.compile(r"\s*(?:export\s+)?(GRUB_CMDLINE_LINUX(?:_DEFAULT)?)(\+?)=(.*)")
+_DEFAULT = re.compile(r"""\s*(?:export\s+)?GRUB_DEFAULT=["']?([^"'#]*?)["']?\s*(?:#.*)?""")
 _QUOTES = "\"' \t"
 
 
@@ -28,28 +30,76 @@ def read_grub(machine: Machine) -> dict[str, str]:
     }
 
 
+def words_in_grub(texts: Mapping[str, str]) -> list[str]:
+    """Return the words that these files add, without those inside quotes, which may be part of another one."""
+    found = []
+    for text in texts.values():
+        for line in filter(None, map(_LINE.fullmatch, text.splitlines())):
+            quotes = 0
+            for word in line[3].strip(_QUOTES).split():
+                found += [word] if quotes % 2 == 0 else []
+                quotes += word.count('"') + word.count("'")
+    return found
+
+
+def default_in_grub(texts: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return where the default entry is set before ktrial's file is read, and its value; None if nowhere."""
+    found = None
+    for path, text in texts.items():
+        for number, line in enumerate(text.splitlines() if not _is_later(path) else (), 1):
+            default = _DEFAULT.fullmatch(line)
+            found = (f"{path}:{number}", default[1]) if default is not None else found
+    return found
+
+
+def _is_later(path: str) -> bool:
+    """Return whether GRUB reads a file after ktrial's."""
+    return path.endswith(".cfg") and posixpath.basename(path) > posixpath.basename(PLACES["grub.d"])
+
+
 def rivals_of_words(entries: Iterable[LastingEntry], texts: Mapping[str, str]) -> Iterator[Rival]:
-    """Yield the lines that set a kept word too, and those that drop all words of earlier files.
+    """Yield the lines that set a kept word or the default entry too, and those that drop all words of earlier files.
 
     The kernel takes the last of two values. GRUB puts the words of `GRUB_CMDLINE_LINUX_DEFAULT` last.
     """
-    words = [entry for entry in entries if entry.form == "grub.d"]
+    lines = [entry for entry in entries if entry.form == "grub.d"]
+    kernels = [entry for entry in lines if "kernel" in entry.holds]
+    removals = [entry for entry in lines if "removes" in entry.holds]
+    words = [entry for entry in lines if "name" in entry.holds]
     for path, text in texts.items():
-        is_later = posixpath.basename(path) > posixpath.basename(PLACES["grub.d"]) and path.endswith(".cfg")
+        is_later = _is_later(path)
         for number, line in enumerate(text.splitlines(), 1):
-            found = _LINE.fullmatch(line)
+            place, default, found = f"{path}:{number}", _DEFAULT.fullmatch(line), _LINE.fullmatch(line)
+            if default is not None:
+                yield from (_rival_default(entry, place, default[1], is_later) for entry in kernels)
             if found is None:
                 continue
             variable, appends, right = found.groups()
             drops = is_later and variable == "GRUB_CMDLINE_LINUX" and not appends and "$" not in right
+            others = [text for text in right.strip(_QUOTES).split() if not any(_removes(one, text) for one in removals)]
             for entry in words:
-                yield from _rivals(entry, f"{path}:{number}", right, drops, is_later or variable.endswith("_DEFAULT"))
+                left = right.strip(_QUOTES).split() if is_later else others
+                yield from _rivals(entry, place, left, drops, is_later or variable.endswith("_DEFAULT"))
+            for entry in removals if is_later else ():
+                if any(_removes(entry, word) for word in right.strip(_QUOTES).split()):
+                    when = "at boot: it adds the argument again"
+                    yield Rival(next(iter(entry.values)), place, None, wins=True, when=when)
 
 
-def _rivals(entry: LastingEntry, place: str, right: str, drops: bool, is_last: bool) -> Iterator[Rival]:
+def _rival_default(entry: LastingEntry, place: str, value: str, is_later: bool) -> Rival:
+    wins = is_later and value != ">".join(entry.holds["entry"])
+    return Rival(next(iter(entry.values)), place, value or None, wins=wins, when="at boot")
+
+
+def _removes(entry: LastingEntry, word: str) -> bool:
+    own = word_text(entry.holds)
+    return word == own or ("value" not in entry.holds and word.partition("=")[0] == own)
+
+
+def _rivals(entry: LastingEntry, place: str, words: Iterable[str], drops: bool, is_last: bool) -> Iterator[Rival]:
     address = next(iter(entry.values))
     own = entry.holds.get("value")
-    for word in right.strip(_QUOTES).split():
+    for word in words:
         name, _, value = word.partition("=")
         if same_name(name, entry.holds["name"]):
             wins = is_last and value != (own or "")
