@@ -3,6 +3,7 @@
 //! and records what became of it.
 
 mod grubenv;
+mod guards;
 mod health;
 mod kexec;
 mod next;
@@ -25,6 +26,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
+pub use guards::check_guards;
 pub use health::health;
 pub use next::{announce, give_up, next};
 pub use oneshot::{check_entries_file, forget_entry, is_grub_entries, restore, GRUB_ENVIRONMENTS};
@@ -195,6 +197,15 @@ fn entries_of(transaction: &Transaction) -> impl Iterator<Item = (&str, &BootEnt
     })
 }
 
+/// Returns the units that must be active for a boot of the transaction to be healthy.
+fn guards_of(transaction: &Transaction) -> Vec<String> {
+    let forms = transaction.steps().iter().filter_map(|step| match step {
+        Step::File(file) => file.holds.as_ref(),
+        _ => None,
+    });
+    forms.flat_map(Form::guards).cloned().collect()
+}
+
 /// Returns the entry that booted this machine, if it is one of ours.
 fn running(root: &Root) -> Option<String> {
     let line = root.read_text("/proc/cmdline").ok()?;
@@ -309,12 +320,13 @@ pub fn refuse_while_prepared(context: &Context) -> Result<()> {
 }
 
 /// Returns what is prepared, armed and running, and what has happened so far; and the version of the
-/// loader that would read entries at `path`, or of the one that reads those that are prepared.
+/// loader that would read entries at `path`, or of the one that reads those that are prepared. With
+/// `with_units` also the units that are active now.
 ///
 /// # Errors
 ///
 /// A journal or the record cannot be read.
-pub fn status(context: &Context, asked: Option<&str>) -> Result<Value> {
+pub fn status(context: &Context, asked: Option<&str>, with_units: bool) -> Result<Value> {
     context.need_root()?;
     let events = if context.store.is_there()? {
         let _lock = context.store.lock()?;
@@ -343,6 +355,8 @@ pub fn status(context: &Context, asked: Option<&str>) -> Result<Value> {
         "armed": path.as_deref().and_then(|path| oneshot::armed(&context.root, path)),
         "running": running(&context.root),
         "boot_id": context.store.boot_id(),
+        "guards": transaction.as_ref().map(guards_of).unwrap_or_default(),
+        "units": with_units.then(|| guards::active_units(&context.root)),
         "events": told(events),
     }))
 }

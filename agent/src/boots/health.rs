@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whether a boot is healthy, and what the last one logged.
 
+use super::guards;
 use super::oneshot;
 use super::record::{self, Event, Happened};
 use super::{entries_of, event, prepared, running, LOOK};
@@ -65,7 +66,7 @@ pub fn baseline(root: &Root) -> Baseline {
     }
 }
 
-fn asked(root: &Root, argv: &[&str]) -> Option<String> {
+pub(super) fn asked(root: &Root, argv: &[&str]) -> Option<String> {
     let argv: Vec<String> = argv.iter().map(|word| (*word).to_owned()).collect();
     programs::output(root, &argv).ok()
 }
@@ -215,14 +216,14 @@ fn wait_for_network(root: &Root, before: &Baseline) -> Vec<String> {
     vec![format!("network interfaces are not up: {}", down.join(", "))]
 }
 
-/// Judges the present boot if it is one of our entries: waits for its target, looks for faults, and
-/// records the result. Returns whether the boot may stay; the unit that runs this reboots if not, and
-/// if this process cannot run or hangs.
+/// Judges the present boot if it is one of our entries: waits for its target and for the units that
+/// guard it, looks for faults, and records the result. Returns whether the boot may stay; the unit that
+/// runs this reboots if not, and if this process cannot run or hangs.
 ///
 /// # Errors
 ///
 /// The record cannot be read or written.
-pub fn health(context: &Context, limit: Duration) -> Result<bool> {
+pub fn health(context: &Context, limit: Duration, guards: &[String]) -> Result<bool> {
     context.need_root()?;
     let root = &context.root;
     let Some(id) = running(root) else { return Ok(true) };
@@ -257,8 +258,12 @@ pub fn health(context: &Context, limit: Duration) -> Result<bool> {
             why.extend(cleared);
         }
     }
+    let began = Instant::now();
     if why.is_empty() {
         why = wait_for_target(root, limit);
+    }
+    if why.is_empty() {
+        why = guards::wait(root, guards, began, limit);
     }
     let events = record::read(context)?;
     let own = |one: &&Event| one.transaction == transaction.as_ref().map(|one| one.id);

@@ -78,7 +78,7 @@ impl Machine {
     }
 
     fn names(&self) -> Vec<Value> {
-        let status = status(&self.context, None).unwrap();
+        let status = status(&self.context, None, false).unwrap();
         let events = status["events"].as_array().unwrap();
         events.iter().map(|one| one["event"].clone()).collect()
     }
@@ -118,14 +118,14 @@ fn a_rehearsal_and_an_attempt_leave_everything_as_it_was() {
     let before = machine.environment();
     let transaction = machine.prepare();
     arm(&machine.context, REHEARSAL, Some("ktrial-trial")).unwrap();
-    assert_eq!(status(&machine.context, None).unwrap()["armed"], REHEARSAL);
+    assert_eq!(status(&machine.context, None, false).unwrap()["armed"], REHEARSAL);
     machine.grub_starts(REHEARSAL);
     machine.boot("second", "");
     assert_eq!(machine.names(), ["armed", "rehearsed"]);
     arm(&machine.context, "ktrial-trial", None).unwrap();
     machine.grub_starts("ktrial-trial");
     machine.boot("third", " ktrial.boot=ktrial-trial transparent_hugepage=never");
-    let found = status(&machine.context, None).unwrap();
+    let found = status(&machine.context, None, false).unwrap();
     assert_eq!(
         (&found["running"], &found["armed"]),
         (&json!("ktrial-trial"), &json!(null))
@@ -169,7 +169,7 @@ fn an_entry_that_the_loader_passed_over_was_not_tried() {
     machine.prepare();
     arm(&machine.context, REHEARSAL, None).unwrap();
     machine.boot("second", "");
-    let found = status(&machine.context, None).unwrap();
+    let found = status(&machine.context, None, false).unwrap();
     assert_eq!(
         found["events"][1]["why"],
         json!(["the boot loader did not start the entry, or somebody chose another one in its menu"])

@@ -162,6 +162,9 @@ enum Command {
         /// Seconds until the default target must be reached.
         #[arg(long, value_name = "SECONDS", default_value = "300")]
         limit_s: u64,
+        /// Unit that must be active.
+        #[arg(long, value_name = "UNIT")]
+        guard: Vec<String>,
         #[command(flatten)]
         machine: Machine,
     },
@@ -341,8 +344,13 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Command::InstallRecovery { by_hand } => by_hand.request("recovery", json!({"install": true})),
         Command::RemoveRecovery { by_hand } => by_hand.request("recovery", json!({"install": false})),
-        Command::BootHealth { limit_s, machine } => {
-            let is_healthy = boots::health(&context(Role::Root, &machine)?, Duration::from_secs(limit_s))?;
+        Command::BootHealth {
+            limit_s,
+            guard,
+            machine,
+        } => {
+            let context = context(Role::Root, &machine)?;
+            let is_healthy = boots::health(&context, Duration::from_secs(limit_s), &guard)?;
             Ok(ExitCode::from(u8::from(!is_healthy)))
         }
         Command::BootNext(next) => boot_next(next),

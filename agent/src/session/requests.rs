@@ -436,11 +436,13 @@ fn boot_arm(context: &mut Context, value: Value) -> Result<Value> {
 struct BootStatus {
     #[serde(default)]
     path: Option<String>,
+    #[serde(default)]
+    units: bool,
 }
 
 fn boot_status(context: &mut Context, value: Value) -> Result<Value> {
-    let BootStatus { path } = fields(value)?;
-    boots::status(context, path.as_deref())
+    let BootStatus { path, units } = fields(value)?;
+    boots::status(context, path.as_deref(), units)
 }
 
 fn reboot(context: &mut Context, value: Value) -> Result<Value> {

@@ -162,7 +162,7 @@ fn file(root: &Root, step: &FileStep, as_root: bool) -> Looked {
     }
 }
 
-/// Refuses a file with words and entries of boots that a plan may not have.
+/// Refuses a file with words, entries and guards of boots that a plan may not have.
 fn boot(root: &Root, step: &FileStep, form: &Form) -> std::result::Result<(), Refusal> {
     let denied = |denial| Refusal::denied(denial, &step.path);
     let words = form.words();
@@ -175,9 +175,10 @@ fn boot(root: &Root, step: &FileStep, form: &Form) -> std::result::Result<(), Re
     if let Some(kernel) = form.default_kernel() {
         default_kernel::check(root, &step.path, kernel)?;
     }
-    form.entries()
-        .iter()
-        .try_for_each(|entry| boots::check_entry(root, &step.path, entry, &step.confirmed))
+    for entry in form.entries() {
+        boots::check_entry(root, &step.path, entry, &step.confirmed)?;
+    }
+    boots::check_guards(root, form.guards())
 }
 
 /// Refuses a file that would make its reader write or read a path that no plan may.

@@ -322,6 +322,15 @@ impl Form {
         }
     }
 
+    /// Returns the units that must be active for a boot to be healthy.
+    #[must_use]
+    pub fn guards(&self) -> &[String] {
+        match self {
+            Self::BootService(limit) => &limit.guards,
+            _ => &[],
+        }
+    }
+
     /// Returns its entries for one boot each.
     #[must_use]
     pub fn entries(&self) -> &[BootEntry] {

@@ -61,9 +61,9 @@ const PROGRAMS: [Program; 10] = [
         fits: |arguments| match arguments {
             ["daemon-reload"]
             | ["--no-block", "reboot" | "kexec"]
-            | ["list-units", "--failed", "--plain", "--no-legend"]
+            | ["list-units", "--failed" | "--state=active", "--plain", "--no-legend"]
             | ["list-jobs", "--plain", "--no-legend"] => true,
-            ["show", "--property=ActiveState", "--value", unit]
+            ["show", "--property=ActiveState", "--value" | "--property=Job", unit]
             | ["start" | "stop" | "restart" | "reload" | "try-restart" | "enable" | "disable" | "mask"
             | "unmask", unit] => is_unit(unit),
             _ => false,

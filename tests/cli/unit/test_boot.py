@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ktrial.agent.session import AgentSession
 from tests.support.boot_machine import ENTRIES, ENVIRONMENT, boot_with_grub
 from tests.support.tree import FakeRoot
 from tests.tuning.unit.test_boot_obstacles import bzimage
@@ -274,6 +275,47 @@ def test_a_kernel_of_an_arm_must_be_installed(machine: FakeRoot, tmp_path: Path)
     (tmp_path / "t.toml").write_text(PROTOCOL)
     done = machine.run("trial", "run", str(tmp_path / "t.toml"), "--yes")
     assert (done.status, "unknown kernel: '6.99'" in done.err) == (2, True), done.err
+
+
+@pytest.fixture
+def units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let systemd say which units are active, to the head; the agent runs no systemctl for a folder."""
+    request = AgentSession.request
+
+    def answered(self: AgentSession, do: str, **fields: Any) -> dict[str, Any]:
+        reply = request(self, do, **fields)
+        return {**reply, "units": ["ssh.service", "tmp.mount"]} if fields.get("units") else reply
+
+    monkeypatch.setattr(AgentSession, "request", answered)
+
+
+@pytest.mark.usefixtures("units")
+@pytest.mark.parametrize(
+    "unit, message, step",
+    [
+        ("shh", "cannot guard a boot with shh.service: it is not active now", "did you mean ssh.service?"),
+        ("nginx.service", "nginx.service: it is not active now", "systemctl list-units"),
+    ],
+)
+def test_a_unit_that_is_not_active_guards_nothing(machine: FakeRoot, unit: str, message: str, step: str) -> None:
+    before = files(machine)
+    done = machine.run("boot", "try", "threadirqs", "--guard", unit, "--yes")
+    assert (done.status, message in done.err, step in done.err) == (2, True, True), done.err
+    assert files(machine) == before
+
+
+@pytest.mark.usefixtures("units")
+def test_the_agent_looks_at_guards_itself(machine: FakeRoot) -> None:
+    before = files(machine)
+    done = machine.run("boot", "try", "threadirqs", "--guard", "ssh", "--guard", "tmp.mount", "--yes")
+    assert "guards      healthy only if active: ssh.service, tmp.mount" in done.out
+    assert (done.status, "cannot run systemctl: it would change the running machine" in done.err) == (4, True), done.err
+    assert files(machine) == before
+
+
+def test_without_systemd_there_are_no_guards(machine: FakeRoot) -> None:
+    done = machine.run("boot", "try", "threadirqs", "--guard", "ssh")
+    assert (done.status, "systemd does not say which units are active" in done.err) == (4, True), done.err
 
 
 def test_a_healthy_boot_is_kept_with_its_removals_and_its_kernel(machine: FakeRoot) -> None:

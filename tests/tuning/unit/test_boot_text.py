@@ -202,3 +202,13 @@ def test_the_plan_of_another_kernel_without_a_watchdog() -> None:
     assert "adds" not in shown
     replaced = plan_boot(debian(command_line=f"{debian().command_line.strip()} a=1"), parse_changes(["a=2"]))
     assert "adds        a=2\nreplaces    a=1\n" in plan_text(replaced, terms(), [], width=80)
+
+
+def test_guards_are_shown_in_the_plan_and_while_they_are_prepared() -> None:
+    plan = plan_boot(debian(), parse_changes(["threadirqs"]))
+    shown = plan_text(plan, terms(guards=("ssh.service", "nginx.service")), [], width=80)
+    assert "\nguards      healthy only if active: ssh.service, nginx.service\n" in shown
+    assert "guards" not in plan_text(plan, terms(), [], width=80)
+    status = decode_boot_status(reply(ARMED, armed="ktrial-trial", guards=["ssh.service"]))
+    assert "guards      ssh.service\n" in status_text(status, width=80)
+    assert "guards" not in status_text(decode_boot_status(reply(ARMED, armed="ktrial-trial")), width=80)

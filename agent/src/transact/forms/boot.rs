@@ -35,6 +35,10 @@ const SPARE_S: u32 = 60;
 const AGENT: &str = crate::transact::recovery::AGENT;
 /// A search among many suspects boots a random half of them and the other half in each of up to 108 blocks.
 const ENTRIES: usize = 256;
+const GUARDS: usize = 32;
+/// The kinds of units that can guard a boot, and what systemd takes as a name.
+const UNITS: [&str; 7] = ["service", "socket", "target", "mount", "timer", "path", "swap"];
+const UNIT_BYTES: usize = 256;
 const IN_PATHS: &str = "_.+@-/";
 const IN_BASE: &str = "_.,:/+=@-";
 
@@ -206,20 +210,47 @@ pub(super) fn render_entry(entry: &BootEntry) -> String {
     format!("{HEADER}{}", entry.specified())
 }
 
+/// Refuses what systemd or a command line would not read as the name of one unit.
+fn check_unit(unit: &str) -> Checked {
+    made_of("a guard", unit, ":_.@-")?;
+    let has_kind = unit
+        .rsplit_once('.')
+        .is_some_and(|(name, kind)| !name.is_empty() && UNITS.contains(&kind));
+    if has_kind && !unit.starts_with('-') && unit.len() < UNIT_BYTES {
+        return Ok(());
+    }
+    Err(format!(
+        "{unit:?} is not the name of a unit: expected NAME.{}",
+        UNITS.join(", NAME.")
+    ))
+}
+
 /// How long a boot may take until it is found healthy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BootLimit {
     /// Seconds from the start of the unit.
     pub limit_s: u32,
+    /// Units that must be active then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guards: Vec<String>,
 }
 
 impl BootLimit {
     pub(super) fn check(&self) -> Checked {
-        if (30..=3600).contains(&self.limit_s) {
-            return Ok(());
+        if !(30..=3600).contains(&self.limit_s) {
+            return Err(format!("expected 30 to 3600 seconds, got {}", self.limit_s));
         }
-        Err(format!("expected 30 to 3600 seconds, got {}", self.limit_s))
+        if self.guards.len() > GUARDS {
+            return Err(format!("expected at most {GUARDS} guards"));
+        }
+        self.guards.iter().try_for_each(|unit| check_unit(unit))
+    }
+
+    fn arguments(&self) -> String {
+        self.guards
+            .iter()
+            .fold(self.limit_s.to_string(), |text, unit| text + " --guard " + unit)
     }
 
     /// The unit runs only in boots of our entries. It must not wait for the targets that it judges.
@@ -230,7 +261,7 @@ impl BootLimit {
              After=systemd-remount-fs.service ktrial-recover.service\nConflicts=shutdown.target\nBefore=shutdown.target\n\
              FailureAction=reboot-force\n\n\
              [Service]\nType=exec\nExecStart={AGENT} boot-health --limit-s {}\nRuntimeMaxSec={}\n",
-            self.limit_s,
+            self.arguments(),
             self.limit_s + SPARE_S,
             folder = crate::transact::files::folder_of(AGENT),
         )
@@ -422,9 +453,36 @@ mod tests {
         ] {
             assert!(next(program, name).check().is_err(), "{program} {name}");
         }
-        assert!(BootLimit { limit_s: 5 }.check().is_err());
-        assert!(BootLimit { limit_s: 300 }
+    }
+
+    #[test]
+    fn a_boot_has_a_limit_and_units_that_guard_it() {
+        let limit = |limit_s: u32, guards: &[&str]| BootLimit {
+            limit_s,
+            guards: guards.iter().map(|one| (*one).to_owned()).collect(),
+        };
+        assert!(limit(5, &[]).check().is_err());
+        assert!(limit(300, &[])
             .render()
             .contains("--limit-s 300\nRuntimeMaxSec=360\n"));
+        let two = limit(300, &["ssh.service", "getty@tty1.service"]);
+        assert_eq!(two.check(), Ok(()));
+        assert!(two
+            .render()
+            .contains("--limit-s 300 --guard ssh.service --guard getty@tty1.service\nRuntimeMaxSec=360\n"));
+        for unit in [
+            "ssh",
+            ".service",
+            "-a.service",
+            "a b.service",
+            "a\\x2d.mount",
+            "%n.service",
+            "a.service\nb",
+            "a/b.service",
+            "$a.service",
+        ] {
+            assert!(limit(300, &[unit]).check().is_err(), "{unit}");
+        }
+        assert!(limit(300, &["a.service"; 33]).check().is_err());
     }
 }

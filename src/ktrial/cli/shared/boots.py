@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktrial.cli.options import is_terminal, write_json
 from ktrial.cli.shared.keeping import KeptBoot, confirm_guarded
-from ktrial.kit.errors import AgentError, BadInput, Contradiction, Refused
+from ktrial.kit.errors import AgentError, BadInput, Contradiction, Refused, nearest
 from ktrial.kit.tables import columns
 from ktrial.machine.transactions import checked, revert, status
 from ktrial.tuning.boots.boot_status import BootStatus, decode_boot_status, is_being_checked, rehearsal_of
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 #: Seconds that systemd may be stuck before the watchdog resets the machine.
 _WATCHDOG_S = 60
 _BOOT = "boot:"
+#: How the names of units end.
+_UNITS = (".service", ".socket", ".target", ".mount", ".timer", ".path", ".swap", ".device", ".slice", ".scope")
 #: The copy of the agent that the units run.
 _AGENT = "/usr/local/libexec/ktrial/ktrial-agent"
 #: The longest that a health check may take: the limit of `--limit`, and what its unit adds.
@@ -57,6 +59,15 @@ class BootConsent(NamedTuple):
     @property
     def options(self) -> list[str]:
         return [ANYWAY] * self.anyway + [YES_KERNEL] * self.kernel
+
+
+class BootWay(NamedTuple):
+    """How to boot: the loader's name, the time limit, the units that guard the boot, and whether to reboot now."""
+
+    loader: str | None = None
+    limit_s: int = 300
+    guards: tuple[str, ...] = ()
+    reboots: bool = True
 
 
 class Attempt(NamedTuple):
@@ -144,31 +155,45 @@ def _words_of_profile(app: App, name: str) -> list[str]:
     return found
 
 
-def try_boot(
-    app: App,
-    words: Sequence[str],
-    *,
-    consent: BootConsent,
-    loader: str | None,
-    limit_s: int,
-    reboots: bool,
-    as_json: bool,
-) -> int:
+def read_guards(session: AgentSession, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the units that are to guard a boot. Raises BadInput for one that is not active now."""
+    if not names:
+        return ()
+    active = session.request("boot-status", units=True).get("units")
+    if active is None:
+        raise Refused("cannot guard a boot: systemd does not say which units are active", hint="leave out --guard")
+    units = tuple(dict.fromkeys(name if name.endswith(_UNITS) else f"{name}.service" for name in names))
+    for unit in (one for one in units if one not in active):
+        near = nearest(unit, active)
+        hint = f"did you mean {' or '.join(near)}?" if near else "`systemctl list-units --state=active` lists those"
+        raise BadInput(f"cannot guard a boot with {unit}: it is not active now", hint=hint)
+    return units
+
+
+def try_boot(app: App, words: Sequence[str], way: BootWay, *, consent: BootConsent, as_json: bool) -> int:
     """Show what a boot with these words would do; with --yes prepare it, and boot."""
     session = app.root_session("preparing a boot")
     now = read_status(session)
     refuse_second(now)
+    guards = read_guards(session, way.guards)
     facts = session.facts()
-    maker = BootMaker(session, facts, loader, consent)
+    maker = BootMaker(session, facts, way.loader, consent)
     plan = maker.plan(read_attempt(app, maker, words))
     rehearsal = rehearsal_of(now, version_of(session, plan.path))
     plans = [plan] if rehearsal is not None else [maker.rehearsal(), plan]
-    terms = TrialTerms(limit_s=limit_s, watchdog=maker.scene.watchdog, watchdog_s=maker.watchdog_s, rehearsal=rehearsal)
+    terms = TrialTerms(
+        limit_s=way.limit_s,
+        watchdog=maker.scene.watchdog,
+        watchdog_s=maker.watchdog_s,
+        rehearsal=rehearsal,
+        guards=guards,
+    )
     guarded = find_guarded_words(plan.line, app.catalog.knobs)
     title = f"boot try {' '.join(words)}"
     other = plan.entry.file if plan.is_other_kernel else None
     sources = {_TRIED: {"removed": list(plan.removed), "kernel": other}}
-    wired = wire_boots(title, plans, limit_s=limit_s, confirmed=[one.name for one in guarded], sources=sources)
+    confirmed = [one.name for one in guarded]
+    wired = wire_boots(title, plans, limit_s=way.limit_s, guards=guards, confirmed=confirmed, sources=sources)
     if not as_json:
         sys.stdout.write(plan_text(plan, terms, maker.obstacles, width=columns()))
     refuse_forbidden(session, wired)
@@ -184,7 +209,7 @@ def try_boot(
     if as_json:
         write_json({"schema": "ktrial.boot/1", "plan": wired, "transaction": number})
     first, then = (TRIAL, None) if rehearsal is not None else (REHEARSAL, TRIAL)
-    start_boot(app, session, first, then, reboots=reboots)
+    start_boot(app, session, first, then, reboots=way.reboots)
     return 0
 
 

@@ -39,6 +39,13 @@ class TakesRemovals(click.Command):
     help="Time in which the boot must reach its target.  [300]",
 )
 @click.option("--kexec", is_flag=True, help="Start it from the running kernel, past firmware and boot loader.")
+@click.option(
+    "--guard",
+    "guards",
+    multiple=True,
+    metavar="UNIT",
+    help="Unit of systemd that must be active for the boot to be healthy. Repeatable.",
+)
 @click.option("--no-reboot", is_flag=True, help="Only arm the entry; the next boot takes it.")
 @click.option("--anyway", is_flag=True, help="Also on battery, with others logged in, or with a disk that asks.")
 @click.option("--yes-kernel", is_flag=True, help="Also boot a kernel that no package owns.")
@@ -52,6 +59,7 @@ def try_(
     loader: str | None,
     limit: int,
     kexec: bool,
+    guards: tuple[str, ...],
     no_reboot: bool,
     anyway: bool,
     yes_kernel: bool,
@@ -69,18 +77,12 @@ def try_(
     sudo ./ktrial boot try -quiet --yes
     sudo ./ktrial boot try 6.12.9-amd64 --yes
     """
-    from ktrial.cli.shared.boots import BootConsent, loader_of, try_boot
+    from ktrial.cli.shared.boots import BootConsent, BootWay, loader_of, try_boot
 
     consent = BootConsent(yes=yes, security=yes_security, kernel=yes_kernel, anyway=anyway)
-    return try_boot(
-        app,
-        words,
-        consent=consent,
-        loader=loader_of(loader, kexec=kexec),
-        limit_s=limit,
-        reboots=not no_reboot,
-        as_json=as_json,
-    )
+    starter = loader_of(loader, kexec=kexec)
+    way = BootWay(loader=starter, limit_s=limit, guards=guards, reboots=not no_reboot)
+    return try_boot(app, words, way, consent=consent, as_json=as_json)
 
 
 @command.command(short_help="Show what is prepared, and how the last boot went.")

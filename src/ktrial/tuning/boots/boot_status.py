@@ -56,6 +56,7 @@ class BootStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The agent's reply to `boot-status`.
 
     `armed` is the entry that the loader boots next, `running` the one that booted; both are None for the default one.
+    `guards` are the units that must be active for a boot to be healthy.
     """
 
     transaction: int | None = None
@@ -64,6 +65,7 @@ class BootStatus(msgspec.Struct, frozen=True, kw_only=True):
     armed: str | None = None
     running: str | None = None
     boot_id: str = ""
+    guards: tuple[str, ...] = ()
     events: tuple[BootEvent, ...] = ()
 
     def of_attempt(self) -> tuple[BootEvent, ...]:

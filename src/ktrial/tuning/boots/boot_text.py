@@ -23,13 +23,15 @@ _KEEP, _UNDO = "`ktrial boot keep` makes it the default", "`ktrial boot undo` re
 class TrialTerms(msgspec.Struct, frozen=True, kw_only=True):
     """How a trial boot ends: after `limit_s` without health; `watchdog` is the hardware's name, None without one.
 
-    `rehearsal` is the event of the rehearsal with this loader; None if one is needed first.
+    `rehearsal` is the event of the rehearsal with this loader; None if one is needed first. `guards` are units that
+    must be active.
     """
 
     limit_s: float
     watchdog: str | None
     watchdog_s: int | None
     rehearsal: BootEvent | None
+    guards: tuple[str, ...] = ()
 
 
 def plan_text(plan: BootPlan, terms: TrialTerms, obstacles: Iterable[Obstacle], *, width: int) -> str:
@@ -46,6 +48,11 @@ def plan_text(plan: BootPlan, terms: TrialTerms, obstacles: Iterable[Obstacle], 
     lines += _words(plan, width)
     lines += [
         labelled("comes back", _ways_back(terms), width=width),
+        *(
+            [labelled("guards", f"healthy only if active: {', '.join(terms.guards)}", width=width)]
+            if terms.guards
+            else []
+        ),
         labelled("watchdog", _watchdog(terms), width=width),
         labelled("rehearsal", _rehearsal(terms, loader), width=width),
         *(labelled("note", one.message, width=width) for one in obstacles if one.is_note and one.kind != "no-watchdog"),
@@ -158,6 +165,8 @@ def status_text(status: BootStatus, *, width: int) -> str:
     if state != "nothing" and shown is not None:
         words = f", with {' '.join(shown.words)}" if shown.words else ""
         lines.append(labelled("entry", f"{shown.title or shown.id}: {shown.kernel}{words}", width=width))
+    if status.guards:
+        lines.append(labelled("guards", ", ".join(status.guards), width=width))
     if state == "nothing":
         event = last_attempt(status)
     if event is not None:

@@ -26,13 +26,16 @@ def wire_boots(
     plans: Sequence[BootPlan],
     *,
     limit_s: int,
+    guards: Sequence[str] = (),
     confirmed: Iterable[str] = (),
     trial: ResumedTrial | None = None,
     sources: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the plan that prepares these entries. Nothing of the default entry changes."""
     units: Mapping[str, Mapping[str, Any]] = {
-        f"{_UNITS}/ktrial-boot.service": {"boot-service": {"limit_s": limit_s}},
+        f"{_UNITS}/ktrial-boot.service": {
+            "boot-service": {"limit_s": limit_s, **({"guards": list(guards)} if guards else {})}
+        },
         f"{_UNITS}/sysinit.target.d/ktrial-boot.conf": {"systemd-wants": "ktrial-boot.service"},
         f"{_UNITS}/ktrial-boot-next.service": {
             "boot-next": {} if trial is None else {"trial": msgspec.to_builtins(trial)}
