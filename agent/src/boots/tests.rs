@@ -199,7 +199,7 @@ fn a_trial_that_cannot_go_on_ends_its_boot_and_is_announced() {
         "{}",
         notice()
     );
-    let found = status(&machine.context, None).unwrap();
+    let found = status(&machine.context, None, false).unwrap();
     let last = found["events"].as_array().unwrap().last().unwrap();
     assert_eq!(
         (&last["event"], &last["why"]),
