@@ -49,8 +49,7 @@ def wait_for(guest: BootGuest, event: str) -> None:
 
 def test_a_good_change_is_rehearsed_tried_and_undone(guest: BootGuest) -> None:
     before = succeed(guest, FILES)
-    shown = succeed(guest, f"{KTRIAL} boot try {WORD}")
-    assert "nothing" not in shown
+    succeed(guest, f"{KTRIAL} boot try {WORD}")
     assert succeed(guest, FILES) == before, "without --yes nothing is written"
     guest.send(f"{KTRIAL} boot try {WORD} --yes > /root/said 2>&1")
     guest.wait_boot()
