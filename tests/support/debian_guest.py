@@ -73,7 +73,7 @@ systemctl set-default multi-user.target
 """
 #: What the head imports, with what that needs.
 _WHEELS = (
-    *("alembic", "click", "duckdb", "_duckdb*", "adbc_driver_duckdb", "jeepney", "msgspec", "numpy", "numpy.libs"),
+    *("alembic", "click", "duckdb*", "_duckdb*", "adbc_driver_duckdb", "jeepney", "msgspec", "numpy", "numpy.libs"),
     *("scipy", "scipy.libs", "sqlalchemy", "zstandard", "mako", "markupsafe", "typing_extensions.py", "greenlet"),
 )
 

@@ -2,7 +2,7 @@
 //! What goes on after a boot: the attempt after its rehearsal, and a trial over boots.
 
 use super::record::{self, Event, Happened};
-use super::{arm_locked, event, prepared, reboot, running, settle, LOOK};
+use super::{arm_locked, entries_of, event, oneshot, prepared, reboot, running, settle, LOOK};
 use crate::error::Result;
 use crate::transact::context::Context;
 use crate::transact::files::{self, Rights};
@@ -83,8 +83,17 @@ fn wait_until_judged(context: &Context, id: &str) -> Result<bool> {
 ///
 /// The record cannot be written, or the machine cannot be rebooted.
 pub fn give_up(context: &Context, trial: &str, why: &str) -> Result<()> {
-    if !context.store.is_there()? || prepared(context)?.is_none() {
+    let Some(transaction) = context
+        .store
+        .is_there()?
+        .then(|| prepared(context))
+        .transpose()?
+        .flatten()
+    else {
         return Ok(()); // the trial itself has taken everything away
+    };
+    if entries_of(&transaction).any(|(path, _)| oneshot::armed(&context.root, path).is_some()) {
+        return Ok(()); // it has asked for its next boot, and was ended by the shutdown
     }
     tell(
         context,
@@ -98,7 +107,7 @@ pub fn give_up(context: &Context, trial: &str, why: &str) -> Result<()> {
     };
     let lock = context.store.lock_waiting()?;
     let failed = Event {
-        transaction: prepared(context)?.map(|one| one.id),
+        transaction: Some(transaction.id),
         why: vec![format!("the trial could not go on: {why}")],
         ..event(context, Happened::Failed, &id)
     };

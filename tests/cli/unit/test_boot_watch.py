@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ktrial.cli.shared.boot_watch import (
-    Watched,
+    WatchedMachine,
     read_after,
     read_command,
     read_host,
@@ -42,6 +42,9 @@ class TimedMachine:
     def monotonic_ns(self) -> int:
         return int(self.now_s * 1e9)
 
+    def unix_ms(self) -> int:
+        return self.monotonic_ns() // 10**6
+
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
         for at in [at for at in self._events if at <= self.now_s]:
@@ -52,7 +55,7 @@ def end() -> None:
     raise KeyboardInterrupt
 
 
-def watch(clock: TimedMachine, watched: Watched, *, as_json: bool = True) -> int:
+def watch(clock: TimedMachine, watched: WatchedMachine, *, as_json: bool = True) -> int:
     app: Any = SimpleNamespace(clock=clock, interrupts=contextlib.nullcontext(), say=lambda _: None)
     return watch_machine(app, watched, PowerTerms(60, 2), as_json=as_json)
 
@@ -76,7 +79,7 @@ def test_the_command_brings_back_a_machine_whose_port_is_silent(
         100: lambda: revived.append(socket.create_server(("127.0.0.1", port))),
         120: end,
     }
-    watched = Watched("127.0.0.1", port, (), ("touch", str(tmp_path / "switched")), console)
+    watched = WatchedMachine("127.0.0.1", port, (), ("touch", str(tmp_path / "switched")), console)
     with pytest.raises(KeyboardInterrupt):
         watch(TimedMachine(later), watched)
     revived[0].close()
@@ -89,7 +92,7 @@ def test_the_command_brings_back_a_machine_whose_port_is_silent(
 
 
 def test_it_gives_up_on_a_machine_that_stays_silent(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    watched = Watched("server", 22, ("false",), ("sh", "-c", "echo no such outlet >&2; exit 4"), None)
+    watched = WatchedMachine("server", 22, ("false",), ("sh", "-c", "echo no such outlet >&2; exit 4"), None)
     assert watch(TimedMachine({}), watched, as_json=False) == 1
     said = capsys.readouterr().out
     assert said.count("ran sh -c 'echo no such outlet >&2; exit 4' (status 4): no such outlet") == 2
@@ -98,13 +101,13 @@ def test_it_gives_up_on_a_machine_that_stays_silent(state: Path, capsys: pytest.
 
 
 def test_a_command_that_cannot_start_is_said(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    watched = Watched("server", 22, ("false",), ("/no/such/ipmitool",), Path("/no/such/console"))
+    watched = WatchedMachine("server", 22, ("false",), ("/no/such/ipmitool",), Path("/no/such/console"))
     assert watch(TimedMachine({}), watched, as_json=False) == 1
     said = capsys.readouterr().out
     assert "(failed): cannot start it: No such file or directory" in said
     assert "cannot read /no/such/console: No such file or directory" in said
     with pytest.raises(KtrialError, match="cannot start /no/such/ping"):
-        watch(TimedMachine({}), Watched("server", 22, ("/no/such/ping",), ("true",), None))
+        watch(TimedMachine({}), WatchedMachine("server", 22, ("/no/such/ping",), ("true",), None))
     assert state.exists()
 
 

@@ -27,7 +27,7 @@ def test_the_run_lock_holds_what_the_project_depends_on() -> None:
     wanted = {re.split(r"[><=]", dependency)[0]: dependency for dependency in PROJECT["dependencies"]}
     lock = pinned("requirements.lock")
     for name, dependency in wanted.items():
-        assert Version(lock[name]) >= Version(dependency.split(">=")[1])
+        assert Version(lock[name]) >= Version(re.split(r">=|,", dependency)[1])
 
 
 def test_the_development_lock_agrees_with_the_run_lock() -> None:

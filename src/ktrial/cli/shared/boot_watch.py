@@ -3,22 +3,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
 import socket
 import subprocess
 import sys
+import time
 from collections import deque
 from contextlib import suppress
-from datetime import UTC, datetime
 from ipaddress import IPv6Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktrial.agent.user_folders import state_folder
 from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.plain_json import line
+from ktrial.kit.plain_text import plain
 from ktrial.kit.units import parse_quantity, show_seconds
 from ktrial.tuning.boots.power import PowerTerms, PowerWatch
 
@@ -38,7 +39,7 @@ _LINES = 40
 _TAIL_BYTES = 64 << 10
 
 
-class Watched(NamedTuple):
+class WatchedMachine(NamedTuple):
     """What is watched: a port that answers or a command that succeeds, and what to do if it does not."""
 
     host: str
@@ -80,7 +81,7 @@ def read_after(text: str) -> float:
     return after_s
 
 
-def watch_machine(app: App, watched: Watched, terms: PowerTerms, *, as_json: bool) -> int:
+def watch_machine(app: App, watched: WatchedMachine, terms: PowerTerms, *, as_json: bool) -> int:
     """Look every few seconds until Ctrl-C; return 1 if the machine does not come back however often it was switched."""
     watch = PowerWatch(terms)
     app.say(f"watching {watched.host}; Ctrl-C ends it, and the record is {_record()}")
@@ -90,16 +91,16 @@ def watch_machine(app: App, watched: Watched, terms: PowerTerms, *, as_json: boo
             silent_s = watch.silent_s(now_s)
             sight = watch.see(now_s, answers=_answers(watched))
             if sight == "switch":
-                _tell({**_switched(watched), "silent_s": round(watch.silent_s(now_s))}, as_json=as_json)
+                _tell(app, {**_switched(watched), "silent_s": round(watch.silent_s(now_s))}, as_json=as_json)
             elif sight == "back":
-                _tell({"event": "back", "host": watched.host, "silent_s": round(silent_s)}, as_json=as_json)
+                _tell(app, {"event": "back", "host": watched.host, "silent_s": round(silent_s)}, as_json=as_json)
             elif sight == "lost":
-                _tell({"event": "lost", "host": watched.host, "silent_s": round(silent_s)}, as_json=as_json)
+                _tell(app, {"event": "lost", "host": watched.host, "silent_s": round(silent_s)}, as_json=as_json)
                 return 1
             app.clock.sleep(_EACH_S)
 
 
-def _answers(watched: Watched) -> bool:
+def _answers(watched: WatchedMachine) -> bool:
     if watched.alive:
         try:
             return _run(watched.alive, _ANSWER_S).returncode == 0
@@ -118,7 +119,7 @@ def _run(argv: tuple[str, ...], limit_s: float) -> subprocess.CompletedProcess[b
     return subprocess.run(argv, check=False, capture_output=True, stdin=subprocess.DEVNULL, timeout=limit_s)
 
 
-def _switched(watched: Watched) -> dict[str, Any]:
+def _switched(watched: WatchedMachine) -> dict[str, Any]:
     """Run the user's command; return what is recorded of it."""
     event: dict[str, Any] = {"event": "switched", "host": watched.host, "command": shlex.join(watched.power)}
     if watched.console is not None:
@@ -147,20 +148,21 @@ def _record() -> Path:
     return state_folder() / "power.jsonl"
 
 
-def _tell(event: dict[str, Any], *, as_json: bool) -> None:
+def _tell(app: App, event: dict[str, Any], *, as_json: bool) -> None:
     """Record an event, and show it."""
-    at = datetime.now(UTC)
-    event = {"schema": "ktrial.power/1", "at": at.isoformat(timespec="seconds"), **event}
+    unix_ms = app.clock.unix_ms()
+    text = line({"schema": "ktrial.power/1", "unix_ms": unix_ms, **event})
     path = _record()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
-        file.write(json.dumps(event) + "\n")
+        file.write(text)
     if as_json:
-        sys.stdout.write(json.dumps(event) + "\n")
+        sys.stdout.write(text)
     else:
-        sys.stdout.write(f"{at.astimezone():%H:%M:%S}  {_sentence(event)}\n")
-        sys.stdout.writelines(f"          {line}\n" for line in event.get("console", []))
+        at = time.strftime("%H:%M:%S", time.localtime(unix_ms / 1000))
+        shown = [f"{at}  {_sentence(event)}", *(f"          {one}" for one in event.get("console", []))]
+        sys.stdout.write("".join(f"{plain(one)}\n" for one in shown))
     sys.stdout.flush()
 
 

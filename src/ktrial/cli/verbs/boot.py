@@ -156,9 +156,9 @@ def watch(
     \b
     ./ktrial boot watch server --power 'ipmitool -H server-bmc chassis power cycle'
     """
-    from ktrial.cli.shared.boot_watch import Watched, read_after, read_command, read_host, watch_machine
+    from ktrial.cli.shared.boot_watch import WatchedMachine, read_after, read_command, read_host, watch_machine
     from ktrial.tuning.boots.power import PowerTerms
 
     commands = read_command("--power", power), read_command("--alive", alive) if alive is not None else ()
-    watched = Watched(*read_host(host), power=commands[0], alive=commands[1], console=console)
+    watched = WatchedMachine(*read_host(host), power=commands[0], alive=commands[1], console=console)
     return watch_machine(app, watched, PowerTerms(read_after(after), times), as_json=as_json)

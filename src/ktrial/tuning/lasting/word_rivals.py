@@ -14,7 +14,7 @@ from ktrial.tuning.origin.formats.command_line import same_name
 
 _FILES = ("/etc/default/grub", "/etc/default/grub.d/*.cfg")
 _LINE = re.compile(r"\s*(?:export\s+)?(GRUB_CMDLINE_LINUX(?:_DEFAULT)?)(\+?)=(.*)")
-_DEFAULT = re.compile(r"""\s*(?:export\s+)?GRUB_DEFAULT=["']?([^"'#]*?)["']?\s*(?:#.*)?""")
+_DEFAULT = re.compile(r"""\s*(?:export\s+)?GRUB_DEFAULT=([^#]*)(?:#.*)?""")
 _QUOTES = "\"' \t"
 
 
@@ -48,7 +48,7 @@ def default_in_grub(texts: Mapping[str, str]) -> tuple[str, str] | None:
     for path, text in texts.items():
         for number, line in enumerate(text.splitlines() if not _is_later(path) else (), 1):
             default = _DEFAULT.fullmatch(line)
-            found = (f"{path}:{number}", default[1]) if default is not None else found
+            found = (f"{path}:{number}", default[1].strip(_QUOTES)) if default is not None else found
     return found
 
 
@@ -71,7 +71,7 @@ def rivals_of_words(entries: Iterable[LastingEntry], texts: Mapping[str, str]) -
         for number, line in enumerate(text.splitlines(), 1):
             place, default, found = f"{path}:{number}", _DEFAULT.fullmatch(line), _LINE.fullmatch(line)
             if default is not None:
-                yield from (_rival_default(entry, place, default[1], is_later) for entry in kernels)
+                yield from (_rival_default(entry, place, default[1].strip(_QUOTES), is_later) for entry in kernels)
             if found is None:
                 continue
             variable, appends, right = found.groups()
