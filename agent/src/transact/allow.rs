@@ -32,7 +32,7 @@ const FILES: lists::Patterns = &[
     "/efi/loader/entries/*",
     "/boot/loader/entries/*",
     "/boot/efi/loader/entries/*",
-    "/etc/ktrial/kexec/*",
+    "/etc/ktrial-kexec/*",
     "/etc/default/grub.d/*",
 ];
 

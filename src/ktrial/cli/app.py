@@ -74,7 +74,7 @@ class App:
         host: str | None = None,
     ) -> None:
         self._catalogs = tuple(catalogs)
-        self._store = store
+        self.store_path = store
         self._may_ask = may_ask
         self._machine_root = machine_root
         self._machine_state = machine_state
@@ -304,7 +304,7 @@ class App:
         from ktrial.results.store.database import Database
         from ktrial.results.store.runs import Store
 
-        store = self.close_at_end(Store(Database.open(self._store or str(state_folder() / "results.db"))))
+        store = self.close_at_end(Store(Database.open(self.store_path or str(state_folder() / "results.db"))))
         store.mark_interrupted()
         return store
 
@@ -350,11 +350,11 @@ class App:
         """The ledger of the store; each store has its own."""
         from ktrial.studies.ledger.file import LedgerFile
 
-        if self._store is None:
+        if self.store_path is None:
             return LedgerFile(state_folder() / "ledger.json")
         import hashlib
 
-        return LedgerFile(state_folder() / f"ledger-{hashlib.sha256(self._store.encode()).hexdigest()[:12]}.json")
+        return LedgerFile(state_folder() / f"ledger-{hashlib.sha256(self.store_path.encode()).hexdigest()[:12]}.json")
 
     @cached_property
     def executor(self) -> AgentExecutor:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from ktrial.agent.session import AgentSession
+from ktrial.cli.shared.boot_trials import refuse_own_store
+from ktrial.kit.errors import Refused
 from tests.support.boot_machine import ENTRIES, ENVIRONMENT, boot_with_grub
 from tests.support.tree import FakeRoot
 from tests.tuning.unit.test_boot_obstacles import bzimage
@@ -156,7 +158,7 @@ def test_kexec_needs_its_program_and_a_kernel_that_takes_another_one(machine: Fa
     machine.write("/usr/sbin/kexec", "")
     shown = machine.run("boot", "try", "threadirqs", "--kexec", "--json")
     assert shown.status == 0, shown.err
-    assert shown.json["plan"]["steps"][-1]["path"] == "/etc/ktrial/kexec/ktrial-trial.conf"
+    assert shown.json["plan"]["steps"][-1]["path"] == "/etc/ktrial-kexec/ktrial-trial.conf"
     entry = shown.json["plan"]["steps"][-1]["holds"]["boot-entry"]
     assert (entry["kernel"], entry["file"]) == (entry["file"], "/boot/vmlinuz-6.1.0-13-amd64")
     assert entry["initrds"] == ["/boot/initrd.img-6.1.0-13-amd64"]
@@ -252,6 +254,15 @@ boot = ["preempt=full", "-quiet"]
 [arms.lts]
 kernel = "6.99"
 """
+
+
+def test_a_trial_is_stored_where_the_service_finds_it() -> None:
+    refuse_own_store(None, None)
+    refuse_own_store(None, "")
+    with pytest.raises(Refused, match=r"it would not be found in /mine\.db"):
+        refuse_own_store("/mine.db", None)
+    with pytest.raises(Refused, match="found in /mine"):
+        refuse_own_store(None, "/mine")
 
 
 def test_a_trial_over_boots_shows_its_entries_and_starts_nothing_without_yes(machine: FakeRoot) -> None:

@@ -17,7 +17,7 @@ pub const HEADER: &str = "# ktrial wrote this file; `ktrial boot undo` removes i
 pub const REHEARSAL: &str = "ktrial-rehearsal";
 
 /// Where entries are that the running kernel starts itself.
-pub const KEXEC_FOLDER: &str = "/etc/ktrial/kexec/";
+pub const KEXEC_FOLDER: &str = "/etc/ktrial-kexec/";
 
 /// The kernel argument with the entry's name.
 pub const WORD: &str = "ktrial.boot";
@@ -380,7 +380,7 @@ mod tests {
         assert!(argv[5].ends_with(" ktrial.boot=ktrial-trial"), "{argv:?}");
         assert_eq!(argv.len(), 6);
         assert_eq!(
-            check_entry("/etc/ktrial/kexec/ktrial-trial.conf", &entry(&json!({}))),
+            check_entry("/etc/ktrial-kexec/ktrial-trial.conf", &entry(&json!({}))),
             Ok(())
         );
     }

@@ -37,7 +37,7 @@ pub(super) const KINDS: [Kind; 21] = [
     Kind::new("boot-entry", "/efi/loader/entries", ".conf"),
     Kind::new("boot-entry", "/boot/loader/entries", ".conf"),
     Kind::new("boot-entry", "/boot/efi/loader/entries", ".conf"),
-    Kind::new("boot-entry", "/etc/ktrial/kexec", ".conf"),
+    Kind::new("boot-entry", "/etc/ktrial-kexec", ".conf"),
     Kind::new("boot-service", "/etc/systemd/system", boot::SERVICE),
     Kind::new("boot-next", "/etc/systemd/system", boot::NEXT),
     Kind::new(

@@ -56,11 +56,20 @@ EACH_S = BOOT_S + UPTIME_S
 _LIMIT_S = 300
 
 
+def refuse_own_store(path: str | None, state_home: str | None) -> None:
+    """Raise Refused for a place that the service which continues a trial after each boot would not look in."""
+    place, hint = path or state_home, "leave out --store and KTRIAL_STORE" if path else "run it without XDG_STATE_HOME"
+    if place:
+        raise Refused(f"cannot boot this machine for a trial: after a boot it would not be found in {place}", hint=hint)
+
+
 class TrialBoots:
     """The boots of a trial on this machine: an entry for each arm, once everything has been found that they need."""
 
     def __init__(self, app: App, file: TrialFile, consent: BootConsent) -> None:
         self._app = app
+        if app.on_this_machine:
+            refuse_own_store(app.store_path, os.environ.get("XDG_STATE_HOME"))
         self._session = app.root_session("preparing the boots of a trial")
         now = read_status(self._session)
         refuse_second(now)

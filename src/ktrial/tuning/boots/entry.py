@@ -17,7 +17,7 @@ from ktrial.tuning.boots.loader_entry import LoaderEntry, entry_id, read_loader_
 
 BootLoader = Literal["grub", "systemd-boot", "kexec"]
 #: Where entries are that the running kernel starts itself.
-KEXEC_FOLDER = "/etc/ktrial/kexec"
+KEXEC_FOLDER = "/etc/ktrial-kexec"
 TRIAL, REHEARSAL = "ktrial-trial", "ktrial-rehearsal"
 #: How distributions call a kernel, and an initramfs, of a release.
 _KERNELS = ("vmlinuz-{}", "vmlinux-{}", "kernel-{}", "Image-{}", "linux-{}")
