@@ -241,6 +241,7 @@ fn arm_locked(context: &Context, id: &str, then: Option<&str>) -> Result<Value> 
     if let Some(then) = then.filter(|then| find(then).is_none()) {
         return Err(unknown(then));
     }
+    check_unchanged(&context.root, &transaction)?;
     let here = running(&context.root).is_none();
     let event = Event {
         transaction: Some(transaction.id),
@@ -253,6 +254,24 @@ fn arm_locked(context: &Context, id: &str, then: Option<&str>) -> Result<Value> 
     oneshot::set(&context.root, path, entry)
         .map_err(|refusal| Error::new(Kind::Io, format!("cannot arm {id}: {}", refusal.message)))?;
     Ok(json!({"armed": id, "transaction": transaction.id}))
+}
+
+/// Refuses entries that somebody has edited since they were prepared: nothing has checked them.
+fn check_unchanged(root: &Root, transaction: &Transaction) -> Result<()> {
+    for step in transaction.steps() {
+        let Step::File(file) = step else { continue };
+        let Some(form) = file.holds.as_ref().filter(|form| !form.entries().is_empty()) else {
+            continue;
+        };
+        if root.read_bytes(&file.path).ok() != Some(form.render().into_bytes()) {
+            return Err(Error::new(
+                Kind::Conflict,
+                format!("{} was changed since ktrial prepared it", file.path),
+            )
+            .hint("`ktrial boot undo`, then prepare the boot again"));
+        }
+    }
+    Ok(())
 }
 
 fn event(context: &Context, what: Happened, entry: &str) -> Event {

@@ -219,6 +219,44 @@ fn a_trial_that_cannot_go_on_ends_its_boot_and_is_announced() {
 }
 
 #[test]
+fn an_entry_that_was_edited_since_is_not_armed() {
+    let mut machine = Machine::new();
+    machine.prepare();
+    let path = machine.context.root.path(ENTRIES);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace(" ro ", " rw ")).unwrap();
+    let error = arm(&machine.context, "ktrial-trial", None).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("custom.cfg was changed since ktrial prepared it"),
+        "{error}"
+    );
+    fs::write(&path, text).unwrap();
+    arm(&machine.context, "ktrial-trial", None).unwrap();
+}
+
+#[test]
+fn a_clock_that_was_set_back_changes_nothing() {
+    let mut machine = Machine::new();
+    machine.prepare();
+    arm(&machine.context, REHEARSAL, None).unwrap();
+    let path = record::path(&machine.context);
+    let text = fs::read_to_string(&path).unwrap();
+    let at = record::read(&machine.context).unwrap()[0].at;
+    fs::write(
+        &path,
+        text.replace(&at.to_string(), &(at + 86_400 * 365).to_string()),
+    )
+    .unwrap();
+    machine.grub_starts(REHEARSAL);
+    machine.boot("second", "");
+    assert_eq!(machine.names(), ["armed", "rehearsed"]);
+    arm(&machine.context, "ktrial-trial", None).unwrap();
+    assert_eq!(machine.names(), ["armed", "rehearsed", "armed"]);
+}
+
+#[test]
 fn a_cut_off_line_of_the_record_is_passed_over() {
     let mut machine = Machine::new();
     machine.prepare();

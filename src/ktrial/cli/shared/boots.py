@@ -234,6 +234,8 @@ def start_boot(app: App, session: AgentSession, entry: str, then: str | None, *,
         now = read_status(session)
         if now.transaction is not None:
             remove_boots(session, now)
+        if now.running is not None:
+            session.request("reboot")
         raise
 
 

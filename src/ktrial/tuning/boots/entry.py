@@ -189,7 +189,7 @@ def _title(entry: str, changes: Iterable[WordChange], other: _Loaded | None) -> 
     if entry == REHEARSAL:
         return "ktrial: rehearsal of the way back"
     parts = [posixpath.basename(other.file)] if other is not None else []
-    text = " ".join([*parts, *(change.text for change in changes)])
+    text = " ".join([*parts, *(change.text for change in changes)]) or entry.removeprefix("ktrial-")
     return "ktrial: " + _TITLE.sub("_", text)[:_TITLE_CHARACTERS]
 
 
