@@ -64,6 +64,38 @@ def test_a_good_change_is_rehearsed_tried_and_undone(guest: BootGuest) -> None:
     assert succeed(guest, FILES) == before
 
 
+@pytest.mark.parametrize("guest", ["grub-bios"], indirect=True)
+def test_the_running_kernel_starts_an_entry_and_firmware_leads_back(guest: BootGuest) -> None:
+    before = succeed(guest, FILES)
+    guest.send(f"{KTRIAL} boot try {WORD} --kexec --yes > /root/said 2>&1")
+    guest.wait_boot()
+    guest.wait_boot()
+    assert WORD in guest.command_line()
+    wait_for(guest, "healthy")
+    assert events(guest) == ["armed rehearsal", "rehearsed rehearsal", "armed trial", "started trial", "healthy trial"]
+    # The loader was passed over: it has started only the default entry.
+    assert "Booting `ktrial" not in guest.console
+    guest.reboot()
+    assert WORD not in guest.command_line()
+    succeed(guest, f"{KTRIAL} boot undo")
+    assert succeed(guest, FILES) == before
+
+
+def test_grub_that_cannot_write_starts_its_first_entry(tmp_path: Path) -> None:
+    """Both its own line, which forgets the entry, and the entry's, which notes that it was started, fail."""
+    with BootGuest(BootImages.make("grub-bios", tmp_path), tmp_path) as guest:
+        succeed(guest, f"{KTRIAL} boot try {WORD} --yes --no-reboot")
+        files = "/boot/grub/grub.cfg /boot/grub/custom.cfg"
+        succeed(guest, f"sed -i 's|save_env |save_env --file=/nonexistent |' {files}")
+        guest.send("systemctl reboot")
+        guest.wait_boot()
+        guest.assert_running()
+        assert "ktrial.boot" not in " ".join(guest.command_line())
+        last = status(guest)["events"][-1]
+        assert (last["event"], status(guest)["armed"]) == ("failed", None), last
+        assert "did not start the entry" in last["why"][0]
+
+
 ONLY_IN_TRIAL = "ConditionKernelCommandLine=ktrial.boot=ktrial-trial"
 AGENT = "/usr/local/libexec/ktrial/ktrial-agent"
 SPIN = 'chrt -f 99 taskset -c $$cpu sh -c \\"while :; do :; done\\" &'

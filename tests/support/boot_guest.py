@@ -46,7 +46,7 @@ start={_ROOT_AT >> 9}, size={_ROOT_BYTES >> 9}, type=0FC63DAF-8483-4772-8E79-3D6
 """
 _PACKAGES = (
     *(*PACKAGES, KERNEL.package, "initramfs-tools", "lz4", "dosfstools"),
-    *("grub2-common", "grub-pc-bin", "grub-efi-amd64-bin", "systemd-boot"),
+    *("grub2-common", "grub-pc-bin", "grub-efi-amd64-bin", "systemd-boot", "kexec-tools"),
 )
 _FILES = {
     **FILES,
