@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
+from ktrial.api import judge, read_log
+from ktrial.judge.model.log import BlockDrawn, Event, Protocol, RunEnded, TrialLog, block_order, protocol_in
 from tests.support.boot_guest import BootGuest, BootImages
 from tests.support.debian_guest import CLONE
 
@@ -47,6 +52,18 @@ boot = ["{WORD}"]
 [arms.placebo]
 placebo = true
 """
+#: Prints the log of the newest trial.
+LOG = f"""
+PYTHONPATH={CLONE}/src {CLONE}/.venv/bin/python - << 'END'
+from ktrial.agent.user_folders import state_folder
+from ktrial.api import write_log
+from ktrial.results.store.database import Database
+from ktrial.trial.store import StoredTrials
+trials = StoredTrials(lambda: Database.open(str(state_folder() / "results.db")))
+print(write_log(trials.log(trials.find(None).trial)).decode(), end="")
+END
+"""
+REPLAYS = 200
 CUTS = 3
 #: Of machines that hang before their kernel says anything.
 RESETS = 2
@@ -71,6 +88,43 @@ def test_a_planted_effect_is_found_a_placebo_is_not_and_nothing_is_left(tmp_path
         verdicts = {one["arm"]: one["verdict"] for one in contrasts(found)}
         assert verdicts["huge"] == "worse", found
         assert verdicts.get("placebo") not in {"better", "worse"}, found
+        log = read_log(succeed(guest, LOG).encode())
+    assert replayed(log, REPLAYS) <= 0.05 * REPLAYS
+
+
+def replayed(log: TrialLog, count: int) -> int:
+    """Return how many placebos get a verdict if the boots of the control's entry are dealt anew."""
+    protocol = protocol_in(log)
+    assert protocol is not None
+    values = [
+        run.measurements[protocol.primary]
+        for run in log
+        if isinstance(run, RunEnded) and run.arm in {"control", "placebo"} and protocol.primary in run.measurements
+    ]
+    assert protocol.cap is not None
+    assert len(values) >= 2 * protocol.cap, "each of its blocks has two boots of that entry"
+    arms = tuple(one for one in protocol.arms if one.name in {"control", "placebo"})
+    generator = Random(1)
+    said = []
+    for seed in range(count):
+        dealt = iter(generator.sample(values, len(values)))
+        said.append(verdict_of(msgspec.structs.replace(protocol, arms=arms, seed=seed), dealt))
+    return sum(verdict in {"better", "worse"} for verdict in said)
+
+
+def verdict_of(protocol: Protocol, values: Iterator[float]) -> str | None:
+    """Return what the judge says of the placebo in a trial with these values, which it ends itself."""
+    log: list[Event] = [protocol]
+    while True:
+        judgement = judge(log)
+        step = judgement.next
+        if step.action == "stop" or step.block is None:
+            return next(one.verdict for one in judgement.judged if one.outcome == protocol.primary)
+        order = block_order(protocol.seed, step.block, step.arms)
+        log.append(BlockDrawn(block=step.block, order=order))
+        for arm in order:
+            run = RunEnded(run=len(log), block=step.block, arm=arm, measurements={protocol.primary: next(values)})
+            log.append(run)
 
 
 def contrasts(found: dict[str, Any]) -> list[dict[str, Any]]:
