@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ktrial.bench.text import duration
-from ktrial.cli.shared.boot_trials import EACH_S, TrialBoots, boots_text, wait_for_quiet
+from ktrial.cli.shared.boot_trials import EACH_S, TrialBoots, boots_text, wait_for_services
 from ktrial.cli.shared.boots import BootConsent, read_status, remove_boots
 from ktrial.cli.shared.manual_trials import start_by_hand
 from ktrial.cli.shared.several_trials import is_over, part_of, trials_of
@@ -88,7 +88,7 @@ def go_on(app: App, session: AgentSession, trial: StoredTrial) -> bool:
         app.say(f"{trial.trial} is over; the next trial of {asked.question.name} begins in the default boot")
         session.request("reboot")
         return True
-    wait_for_quiet(app)
+    wait_for_services(app)
     # Before anything is removed: if the power fails meanwhile, the next boot comes here again and finds it.
     following, due = _stored(app, step, asked, allow_dangerous=True, as_json=False)
     now = read_status(session)

@@ -36,6 +36,7 @@ from ktrial.tuning.boots.boot_status import BootStatus, rehearsal_of
 from ktrial.tuning.boots.command_line import find_guarded_words, parse_changes
 from ktrial.tuning.boots.entry import REHEARSAL, BootPlan, find_kernel
 from ktrial.tuning.boots.wire import ResumedTrial, wire_boots
+from ktrial.tuning.doctor.confounders import load_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,6 +54,8 @@ MOST_IN_A_ROW = 8
 UPTIME_S = 60.0
 #: Roughly how long a boot takes until it may be measured.
 EACH_S = BOOT_S + UPTIME_S
+#: How often, and how many times, a busy machine is looked at before it is measured all the same.
+_LOOK_EACH_S, _LOOKS = 10.0, 24
 _LIMIT_S = 300
 
 
@@ -204,7 +207,8 @@ def continue_in_boots(app: App, name: str, then: Callable[[App, AgentSession, St
         raise Refused(f"{stored.trial} was stopped", hint=f"`ktrial trial show {stored.trial}` shows what it found")
     due = _due(app, stored)
     if due is not None and now.running == entry_of(due.place):
-        wait_for_quiet(app)
+        wait_for_services(app)
+        _wait_until_idle(app)
         try:
             next_visit(app, stored.trial, done=None, dry_run=False, allow_dangerous=True, as_json=False)
         except KtrialError:
@@ -221,7 +225,7 @@ def continue_in_boots(app: App, name: str, then: Callable[[App, AgentSession, St
         return _end(app, session, now)
     if now.running is None:
         # Somebody may want to log in and stop it.
-        wait_for_quiet(app)
+        wait_for_services(app)
     start_boot(app, session, entry_of(due.place), None, reboots=True)
     return 0
 
@@ -253,14 +257,21 @@ def boots_in_vain(now: BootStatus, entry: str) -> bool:
     return armed[-MOST_IN_A_ROW:] == [entry] * MOST_IN_A_ROW
 
 
-def wait_for_quiet(app: App) -> None:
+def wait_for_services(app: App) -> None:
     """Wait until the boot is old enough that its services have started."""
-    import time
-
     facts = app.best_session("waiting for the machine").facts(["boot.uptime"])
-    left_s = UPTIME_S - float(facts.value("boot.uptime") or UPTIME_S)
-    if left_s > 0:
-        time.sleep(left_s)
+    app.clock.sleep(max(0.0, UPTIME_S - float(facts.value("boot.uptime") or UPTIME_S)))
+
+
+def _wait_until_idle(app: App) -> None:
+    """Wait until nothing waits for a CPU, a disk or memory; measure all the same if that never comes."""
+    session = app.best_session("waiting for the machine")
+    for _ in range(_LOOKS):
+        busy = [one.found for one in load_now(session) if one.name.endswith("pressure")]
+        if not busy:
+            return
+        app.clock.sleep(_LOOK_EACH_S)
+    app.say(f"this machine is still busy: {'; '.join(busy)}")
 
 
 def _end(app: App, session: AgentSession, now: BootStatus) -> int:
