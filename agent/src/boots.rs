@@ -2,6 +2,7 @@
 //! Boots of entries that a transaction has prepared: arms one for the next boot, judges the boot,
 //! and records what became of it.
 
+mod ending;
 mod grubenv;
 mod guards;
 mod health;
@@ -14,7 +15,7 @@ use crate::error::{Error, Kind, Result};
 use crate::root::Root;
 use crate::transact::allow;
 use crate::transact::context::{unix_ms, Context};
-use crate::transact::forms::{BootEntry, Form, Word, REHEARSAL, WORD};
+use crate::transact::forms::{BootEntry, Form, Word, WORD};
 use crate::transact::machine::{Outcome, Refusal};
 use crate::transact::plan::Step;
 use crate::transact::programs;
@@ -26,9 +27,10 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
+use ending::settle;
 pub use guards::check_guards;
 pub use health::health;
-pub use next::{announce, give_up, next};
+pub use next::{announce, forget_notice, give_up, next};
 pub use oneshot::{check_entries_file, forget_entry, is_grub_entries, restore, GRUB_ENVIRONMENTS};
 
 /// How often something that is awaited is looked for.
@@ -63,7 +65,7 @@ pub fn check_entry(
         check_file(root, id, &file)?;
     }
     if root.is_real() {
-        check_place(root, path, entry)?;
+        check_place(root, path, entry, mount)?;
     }
     Ok(())
 }
@@ -82,9 +84,15 @@ fn check_words(root: &Root, entry: &BootEntry, confirmed: &[String]) -> std::res
         .read_text("/proc/cmdline")
         .map_err(|error| Refusal::of("read", "/proc/cmdline", &error))?;
     let booted: BTreeSet<&str> = line.split_ascii_whitespace().collect();
-    if let Some(word) = entry.base.iter().find(|word| !booted.contains(word.as_str())) {
+    // The kernel takes the last of two words: another order could mean something else.
+    let mut rest = line.split_ascii_whitespace();
+    if let Some(word) = entry
+        .base
+        .iter()
+        .find(|word| !rest.any(|one| one == word.as_str()))
+    {
         return forbid(format!(
-            "{id}: {word} did not boot this machine: give it as a new word"
+            "{id}: {word} did not boot this machine, or not in this order: give it as a new word"
         ));
     }
     if entry.base.iter().any(|word| word == "--") {
@@ -129,7 +137,7 @@ pub fn check_file(root: &Root, id: &str, path: &str) -> std::result::Result<(), 
 }
 
 /// Refuses an entry that would load its files from another file system than theirs.
-fn check_place(root: &Root, path: &str, entry: &BootEntry) -> std::result::Result<(), Refusal> {
+fn check_place(root: &Root, path: &str, entry: &BootEntry, mount: &str) -> std::result::Result<(), Refusal> {
     let id = &entry.id;
     if kexec::is_kexec(path) {
         return kexec::check(root, entry);
@@ -152,15 +160,17 @@ fn check_place(root: &Root, path: &str, entry: &BootEntry) -> std::result::Resul
         ));
     };
     let device = std::fs::metadata(root.path(&format!("/dev/disk/by-uuid/{uuid}"))).map(|found| found.rdev());
-    let own = std::fs::metadata(root.path(&entry.file)).map(|found| found.dev());
-    match (device, own) {
-        (Ok(device), Ok(own)) if device == own => Ok(()),
+    let own = |path: &str| std::fs::metadata(root.path(path)).map(|found| found.dev());
+    // Where the file system is mounted is where the loader's paths begin.
+    let is_mount = mount.is_empty() || own(mount).ok() != own(&format!("{mount}/..")).ok();
+    match (device, own(&entry.file)) {
+        (Ok(device), Ok(own)) if device == own && is_mount => Ok(()),
         _ => forbid(format!("{id}: {} is not on the file system {uuid}", entry.file)),
     }
 }
 
 /// Returns a text of the command line as a word.
-fn word_of(text: &str) -> Word {
+pub fn word_of(text: &str) -> Word {
     let (name, value) = text
         .split_once('=')
         .map_or((text, None), |(name, value)| (name, Some(value)));
@@ -225,7 +235,7 @@ pub fn arm(context: &Context, id: &str, then: Option<&str>) -> Result<Value> {
     if !context.store.is_there()? {
         return Err(unknown(id));
     }
-    let _lock = context.store.lock()?;
+    let _lock = context.store.lock_waiting()?;
     settle(context)?;
     arm_locked(context, id, then)
 }
@@ -305,13 +315,45 @@ pub fn reboot(context: &Context) -> Result<Value> {
             Error::new(Kind::Conflict, "no entry is armed for the next boot").hint("run `ktrial boot try`")
         );
     }
-    if armed.is_some_and(|(path, _)| kexec::is_kexec(path)) {
+    if let Some((_, entry)) = armed.filter(|(path, _)| kexec::is_kexec(path)) {
+        // Nothing else shows that it was started, if its kernel ends before it can write.
+        let begun = Event {
+            transaction: transaction.as_ref().map(|one| one.id),
+            ..event(context, Happened::Begun, &entry.id)
+        };
+        let _lock = context.store.lock_waiting()?;
+        record::append(context, &begun)?;
         kexec::reboot(&context.root)?;
         return Ok(json!({}));
     }
     let argv = ["systemctl", "--no-block", "reboot"].map(str::to_owned);
     programs::run(&context.root, &argv).map_err(|refusal| Error::new(Kind::Io, refusal.message))?;
     Ok(json!({}))
+}
+
+/// Refuses to undo entries while the boot of one of them is checked: its unit brings back a boot that hangs.
+///
+/// # Errors
+///
+/// `busy`, or the record cannot be read.
+pub fn refuse_while_checked(context: &Context, chosen: &[&Transaction]) -> Result<()> {
+    let Some(id) = running(&context.root) else {
+        return Ok(());
+    };
+    let here = context.store.boot_id();
+    let events = record::read(context)?;
+    let last = events
+        .iter()
+        .rev()
+        .find(|one| one.entry == id && one.boot_id == here);
+    let is_checked = last.is_some_and(|one| one.what == Happened::Started);
+    if is_checked && chosen.iter().any(|one| entries_of(one).next().is_some()) {
+        return Err(
+            Error::new(Kind::Busy, "this boot is being checked, and undone afterwards")
+                .hint("wait until `ktrial boot status` says how it went"),
+        );
+    }
+    Ok(())
 }
 
 /// Refuses while boots are prepared, which need the agent's copy.
@@ -398,95 +440,6 @@ fn shown(entry: &BootEntry) -> Value {
         .map(crate::transact::forms::Word::text)
         .collect();
     json!({"id": entry.id, "title": entry.title, "words": words, "kernel": entry.file})
-}
-
-/// Records how the last armed boot ended, if it is over and nobody has yet; returns all events.
-fn settle(context: &Context) -> Result<Vec<Event>> {
-    let mut events = record::read(context)?;
-    let Some(armed) = events.iter().rposition(|one| one.what == Happened::Armed) else {
-        return Ok(events);
-    };
-    let last = events[armed].clone();
-    let is_here = last.boot_id == context.store.boot_id();
-    if is_here || running(&context.root).as_deref() == Some(last.entry.as_str()) {
-        return Ok(events);
-    }
-    let after = &events[armed + 1..];
-    let has = |what: Happened| after.iter().any(|one| one.what == what);
-    if has(Happened::Failed) || has(Happened::FellBack) || has(Happened::Rehearsed) || has(Happened::Left) {
-        return Ok(events);
-    }
-    let started = after.iter().find(|one| one.what == Happened::Started);
-    // What was undone, or belongs to another attempt, is not judged: its entry may never have been started.
-    let Some(transaction) = prepared(context)?.filter(|one| Some(one.id) == last.transaction) else {
-        return Ok(events);
-    };
-    let path = entries_of(&transaction).next().map(|(path, _)| path.to_owned());
-    let seen = path
-        .as_deref()
-        .and_then(|path| oneshot::seen(&context.root, path, &last.entry));
-    if let Some(path) = path.filter(|_| seen == Some(false)) {
-        // A loader that could not forget the entry would be asked for it at every boot.
-        oneshot::clear(&context.root, &path).map_err(|refusal| {
-            Error::new(
-                Kind::Io,
-                format!("cannot disarm {}: {}", last.entry, refusal.message),
-            )
-        })?;
-    }
-    let ended = ending(context, &last, started, has(Happened::Healthy), seen);
-    record::append(context, &ended)?;
-    events.push(ended);
-    Ok(events)
-}
-
-/// Returns how a boot ended that is not the present one.
-fn ending(
-    context: &Context,
-    armed: &Event,
-    started: Option<&Event>,
-    was_healthy: bool,
-    seen: Option<bool>,
-) -> Event {
-    let root = &context.root;
-    let of = |what: Happened, why: Vec<String>| Event {
-        why,
-        loader: armed.loader.clone(),
-        transaction: armed.transaction,
-        then: armed.then.clone(),
-        ..event(context, what, &armed.entry)
-    };
-    if let Some(started) = started {
-        if was_healthy && health::has_shut_down(root, &started.boot_id) {
-            return of(Happened::Left, Vec::new());
-        }
-        if was_healthy {
-            let why = vec!["it was healthy, and ended without a shutdown".to_owned()];
-            return Event {
-                log: health::last_lines(root, Some(&started.boot_id), armed.at),
-                ..of(Happened::Failed, why)
-            };
-        }
-        let why = vec!["the boot ended before it was found healthy".to_owned()];
-        return Event {
-            log: health::last_lines(root, Some(&started.boot_id), armed.at),
-            ..of(Happened::Failed, why)
-        };
-    }
-    match seen {
-        Some(false) => of(
-            Happened::Failed,
-            vec![
-                "the boot loader did not start the entry, or somebody chose another one in its menu"
-                    .to_owned(),
-            ],
-        ),
-        _ if armed.entry == REHEARSAL => of(Happened::Rehearsed, Vec::new()),
-        _ => Event {
-            log: health::last_lines(root, None, armed.at),
-            ..of(Happened::FellBack, Vec::new())
-        },
-    }
 }
 
 #[cfg(test)]

@@ -249,18 +249,15 @@ pub fn health(context: &Context, limit: Duration, guards: &[String]) -> Result<b
         .iter()
         .flat_map(entries_of)
         .find(|(_, one)| one.id == id);
-    let mut why = Vec::new();
-    if let Some((path, _)) = entry {
-        if oneshot::armed(root, path).as_deref() == Some(id.as_str()) {
-            // Cleared here, or the machine would never come back to its default entry.
-            let cleared = oneshot::clear(root, path).err().map(|refusal| refusal.message);
-            why.push("the boot loader did not take its one-shot entry back".to_owned());
-            why.extend(cleared);
-        }
-    }
+    let is_kept = || entry.map_or_else(Vec::new, |(path, _)| kept_by_loader(root, path, &id));
     let began = Instant::now();
+    let mut why = is_kept();
     if why.is_empty() {
         why = wait_for_target(root, limit);
+    }
+    if why.is_empty() {
+        // Once more: /boot may not have been mounted before.
+        why = is_kept();
     }
     if why.is_empty() {
         why = guards::wait(root, guards, began, limit);
@@ -300,6 +297,17 @@ pub fn health(context: &Context, limit: Duration, guards: &[String]) -> Result<b
         },
     )?;
     Ok(is_healthy)
+}
+
+/// Returns why the loader would start this entry again, and disarms it: the machine would never come back
+/// to its default entry.
+fn kept_by_loader(root: &Root, path: &str, id: &str) -> Vec<String> {
+    if oneshot::armed(root, path).as_deref() != Some(id) {
+        return Vec::new();
+    }
+    let mut why = vec!["the boot loader did not take its one-shot entry back".to_owned()];
+    why.extend(oneshot::clear(root, path).err().map(|refusal| refusal.message));
+    why
 }
 
 fn newest(lines: Vec<String>) -> Vec<String> {

@@ -30,6 +30,12 @@ pub fn starter(root: &Root) -> Option<String> {
 
 /// Refuses an entry that the running kernel cannot start.
 pub fn check(root: &Root, entry: &BootEntry) -> std::result::Result<(), Refusal> {
+    if entry.kernel != entry.file {
+        return Err(refused(format!(
+            "{}: kexec loads {}, not {}",
+            entry.id, entry.file, entry.kernel
+        )));
+    }
     if entry.initrds.len() > 1 {
         return Err(refused(format!(
             "{}: kexec loads one initial file system",

@@ -4,11 +4,23 @@
 use super::record::{self, Event, Happened};
 use super::{arm_locked, entries_of, event, oneshot, prepared, reboot, running, settle, LOOK};
 use crate::error::Result;
+use crate::root::Root;
 use crate::transact::context::Context;
 use crate::transact::files::{self, Rights};
+use crate::transact::forms::REHEARSAL;
 
 /// What `pam_motd` shows at a login; the folder is empty after each boot.
 const NOTICE: &str = "/run/motd.d/ktrial";
+
+/// Takes the notice away that a trial boots this machine.
+pub fn forget_notice(root: &Root) {
+    match std::fs::remove_file(root.path(NOTICE)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            eprintln!("ktrial-agent: cannot remove {NOTICE}: {error}");
+        }
+        _ => {}
+    }
+}
 
 /// Tells whoever logs in during this boot what the machine is doing, and how to stop it.
 pub fn announce(context: &Context, trial: &str) {
@@ -54,11 +66,29 @@ pub fn next(context: &Context) -> Result<bool> {
             transaction,
             ..
         }) if transaction.is_some() && *transaction == prepared(context)?.map(|one| one.id) => then.clone(),
-        _ => return Ok(prepared(context)?.is_some()),
+        _ => return may_go_on(context, &events),
     };
     arm_locked(context, &then, None)?;
     drop(lock);
     reboot(context)?;
+    Ok(false)
+}
+
+/// Whether a trial may arm its next boot: not if its rehearsal did not lead back.
+fn may_go_on(context: &Context, events: &[Event]) -> Result<bool> {
+    let Some(transaction) = prepared(context)? else {
+        return Ok(false);
+    };
+    let is_ours = |one: &&Event| one.entry == REHEARSAL && one.transaction == Some(transaction.id);
+    let last = events.iter().rev().find(is_ours);
+    if last.is_none_or(|one| one.what == Happened::Rehearsed) {
+        return Ok(true);
+    }
+    tell(
+        context,
+        "ktrial boots nothing more on this machine: the rehearsal did not lead back as it should.\n\
+         See: ktrial boot status\nTo remove what is prepared: ktrial boot undo\n",
+    );
     Ok(false)
 }
 
@@ -83,25 +113,31 @@ fn wait_until_judged(context: &Context, id: &str) -> Result<bool> {
 ///
 /// The record cannot be written, or the machine cannot be rebooted.
 pub fn give_up(context: &Context, trial: &str, why: &str) -> Result<()> {
-    let Some(transaction) = context
+    let transaction = context
         .store
         .is_there()?
         .then(|| prepared(context))
         .transpose()?
-        .flatten()
-    else {
-        return Ok(()); // the trial itself has taken everything away
-    };
-    if entries_of(&transaction).any(|(path, _)| oneshot::armed(&context.root, path).is_some()) {
+        .flatten();
+    let is_armed = |(path, _): (&str, _)| oneshot::armed(&context.root, path).is_some();
+    if transaction.iter().flat_map(entries_of).any(is_armed) {
         return Ok(()); // it has asked for its next boot, and was ended by the shutdown
     }
+    let how = if transaction.is_some() {
+        format!("To stop it: ktrial trial stop {trial}\n")
+    } else {
+        "Everything that it prepared is removed.\n".to_owned()
+    };
     tell(
         context,
         &format!(
             "ktrial cannot go on with the trial {trial}: {why}\n\
-             See: journalctl -u ktrial-boot-next.service\nTo stop it: ktrial trial stop {trial}\n"
+             See: journalctl -u ktrial-boot-next.service\n{how}"
         ),
     );
+    let Some(transaction) = transaction else {
+        return Ok(());
+    };
     let Some(id) = running(&context.root) else {
         return Ok(());
     };

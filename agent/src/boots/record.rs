@@ -26,6 +26,8 @@ pub enum Happened {
     /// The loader was told to start an entry at the next boot.
     #[default]
     Armed,
+    /// The running kernel was asked to start an entry of kexec.
+    Begun,
     /// Userspace of such a boot has started.
     Started,
     /// The boot passed all checks.

@@ -4,6 +4,7 @@
 use super::*;
 use crate::transact::apply;
 use crate::transact::context::Role;
+use crate::transact::forms::REHEARSAL;
 use crate::transact::plan::Plan;
 use crate::transact::revert::{self, Select};
 use std::fs;
@@ -172,7 +173,7 @@ fn an_entry_that_the_loader_passed_over_was_not_tried() {
     let found = status(&machine.context, None, false).unwrap();
     assert_eq!(
         found["events"][1]["why"],
-        json!(["the boot loader did not start the entry, or somebody chose another one in its menu"])
+        json!(["nothing started the entry: the boot loader passed it over, or somebody chose another boot"])
     );
     assert_eq!(
         found["armed"],
@@ -215,7 +216,58 @@ fn a_trial_that_cannot_go_on_ends_its_boot_and_is_announced() {
     revert::revert(&mut machine.context, Select::Only(transaction), false).unwrap();
     machine.boot("fourth", " ktrial.boot=ktrial-trial");
     give_up(&machine.context, "swap-1", "it has ended").unwrap();
-    assert!(notice().contains("no python"), "{}", notice());
+    assert!(notice().contains("it has ended"), "{}", notice());
+    assert!(
+        notice().contains("Everything that it prepared is removed."),
+        "{}",
+        notice()
+    );
+    forget_notice(&machine.context.root);
+    assert_eq!(notice(), "");
+}
+
+#[test]
+fn a_trial_whose_rehearsal_did_not_lead_back_boots_nothing_more() {
+    let mut machine = Machine::new();
+    machine.prepare();
+    arm(&machine.context, REHEARSAL, Some("ktrial-trial")).unwrap();
+    machine.boot("second", "");
+    assert!(!next(&machine.context).unwrap(), "GRUB has not started it");
+    let notice = machine.context.root.path("/run/motd.d/ktrial");
+    assert!(fs::read_to_string(&notice)
+        .unwrap()
+        .contains("the rehearsal did not lead back"));
+    assert_eq!(machine.names(), ["armed", "failed"]);
+}
+
+#[test]
+fn a_trace_of_grub_that_cannot_be_read_is_none() {
+    let mut machine = Machine::new();
+    machine.prepare();
+    arm(&machine.context, REHEARSAL, None).unwrap();
+    machine.put(ENVIRONMENT, b"damaged");
+    machine.boot("second", "");
+    assert_eq!(machine.names(), ["armed", "failed"]);
+}
+
+#[test]
+fn entries_stay_while_their_boot_is_checked() {
+    let mut machine = Machine::new();
+    let transaction = machine.prepare();
+    arm(&machine.context, "ktrial-trial", None).unwrap();
+    machine.grub_starts("ktrial-trial");
+    machine.boot("second", " ktrial.boot=ktrial-trial");
+    let happens = |machine: &Machine, what| {
+        let event = event(&machine.context, what, "ktrial-trial");
+        record::append(&machine.context, &event).unwrap();
+    };
+    happens(&machine, Happened::Started);
+    for select in [Select::Newest, Select::All, Select::Only(transaction)] {
+        let error = revert::revert(&mut machine.context, select, true).unwrap_err();
+        assert_eq!(error.kind, Kind::Busy, "{error}");
+    }
+    happens(&machine, Happened::Healthy);
+    revert::revert(&mut machine.context, Select::Only(transaction), false).unwrap();
 }
 
 #[test]
@@ -319,6 +371,7 @@ fn what_did_not_boot_this_machine_and_kernels_of_others_are_refused() {
     assert_eq!(outcome(&machine, &json!({}))["outcome"], "ready");
     for (more, told) in [
         (json!({"base": ["init=/bin/sh"]}), "did not boot this machine"),
+        (json!({"base": ["ro", "root=UUID=1"]}), "or not in this order"),
         (
             json!({"file": "/home/me/vmlinuz", "kernel": "/home/me/vmlinuz"}),
             "is not in /boot/",

@@ -18,6 +18,8 @@ const GRUB_FOLDER: &str = "/etc/default/grub.d/";
 const UNITS: &str = "/etc/systemd/system/";
 
 /// The drop-in that starts a timer at boot; the timer itself starts and stops with it.
+/// The unit that goes on after a boot.
+const NEXT_BOOT: &str = "/etc/systemd/system/ktrial-boot-next.service";
 const OF_TIMERS: &str = "/etc/systemd/system/timers.target.d/ktrial.conf";
 const TIMER: &str = "ktrial-drift.timer";
 
@@ -131,6 +133,9 @@ fn put_back(root: &Root, transaction: &Transaction, old: &Old) -> Result<(), Ref
 /// boot systemd reads them anyway.
 pub fn reload(root: &Root, path: &str) {
     boots::forget_entry(root, path);
+    if path == NEXT_BOOT && !machine::exists(root, path) {
+        boots::forget_notice(root);
+    }
     if !path.starts_with(UNITS) || !root.is_real() || !machine::exists(root, "/run/systemd/system") {
         return;
     }

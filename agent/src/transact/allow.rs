@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 pub use pattern::fits;
-pub use words::{check as check_word, check_removal, is_fixed_name, is_guarded_removal};
+pub use words::{check as check_word, check_removal, is_fixed_name, is_guarded_removal, is_unfit_default};
 
 const FILES: lists::Patterns = &[
     "/etc/sysctl.d/*",

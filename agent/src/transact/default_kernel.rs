@@ -49,16 +49,14 @@ pub fn check(root: &Root, path: &str, wanted: &DefaultKernel) -> Result<(), Refu
         .read_text("/proc/cmdline")
         .map_err(|error| Refusal::of("read", "/proc/cmdline", &error))?;
     let booted: BTreeSet<&str> = line.split_ascii_whitespace().collect();
-    let decides = |word: &&String| {
-        allow::is_fixed_name(&boots::key_of(word.trim_matches(['"', '\''])))
-            && !booted.contains(word.as_str())
-    };
-    if let Some(word) = words.iter().skip(1).find(decides) {
-        return refuse(
-            Outcome::Forbidden,
-            Errno::PERM,
-            format!("the entry {name} boots with {word}, which did not boot this machine"),
-        );
+    for word in words.iter().skip(1).map(|word| word.trim_matches(['"', '\''])) {
+        if !booted.contains(word) && allow::is_unfit_default(&boots::word_of(word)) {
+            return refuse(
+                Outcome::Forbidden,
+                Errno::PERM,
+                format!("the entry {name} boots with {word}, which did not boot this machine"),
+            );
+        }
     }
     boots::check_file(root, &name, &wanted.kernel)
 }
@@ -149,5 +147,23 @@ mod tests {
         let (rescue, message) = outcome(file, &[top, "gnulinux-6.2-recovery-1"]).unwrap_err();
         assert_eq!(rescue, Outcome::Forbidden);
         assert!(message.contains("single"), "{message}");
+        for (words, told) in [
+            ("recovery nomodeset dis_ucode_ldr", "recovery"),
+            ("-b", "-b"),
+            ("mitigations=off", "mitigations=off"),
+            ("nokaslr quiet", "nokaslr"),
+        ] {
+            let menu = MENU.replace("ro single", &format!("ro {words}"));
+            fs::write(folder.path().join("boot/grub/grub.cfg"), menu).unwrap();
+            let (found, message) = outcome(file, &[top, "gnulinux-6.2-recovery-1"]).unwrap_err();
+            assert_eq!(found, Outcome::Forbidden, "{words}");
+            assert!(message.contains(told), "{message}");
+        }
+        let menu = MENU.replace(
+            "ro single",
+            "ro quiet splash $vt_handoff lsm=lockdown,yama mitigations=auto",
+        );
+        fs::write(folder.path().join("boot/grub/grub.cfg"), menu).unwrap();
+        assert_eq!(outcome(file, &[top, "gnulinux-6.2-recovery-1"]), Ok(()));
     }
 }

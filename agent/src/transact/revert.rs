@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ends transactions: revert on request, recover after a crash, confirm a lease.
 
+use crate::boots;
 use crate::error::{Error, Kind, Result};
 use crate::root::Root;
 use crate::sys;
@@ -71,6 +72,7 @@ pub fn revert(context: &mut Context, select: Select, force: bool) -> Result<Vec<
     let _lock = context.store.lock()?;
     let transactions = context.store.transactions()?;
     let mut chosen = choose(&context.root, &transactions, select, force)?;
+    boots::refuse_while_checked(context, &chosen)?;
     chosen.sort_by_key(|transaction| transaction.state() != State::Unfinished);
     let _uninterrupted = sys::Uninterrupted::begin();
     let ask = Ask {

@@ -165,7 +165,9 @@ def test_kexec_needs_its_program_and_a_kernel_that_takes_another_one(machine: Fa
     text = " ".join(machine.run("boot", "try", "threadirqs", "--kexec").out.split())
     assert "The running kernel starts one entry itself, past firmware and boot loader" in text
     assert "note kexec leaves the hardware as this kernel used it" in text
-    done = machine.run("boot", "try", "threadirqs", "--kexec", "--yes", "--no-reboot")
+    by_hand = machine.run("boot", "try", "threadirqs", "--kexec", "--yes", "--no-reboot")
+    assert (by_hand.status, "leave --no-reboot out" in by_hand.err) == (2, True), by_hand.err
+    done = machine.run("boot", "try", "threadirqs", "--kexec", "--yes")
     assert (done.status, "cannot run kexec: it would change the running machine" in done.err) == (1, True), done.err
     (machine.folder / "usr/sbin/kexec").unlink()
     assert files(machine) == before

@@ -24,6 +24,13 @@ const NEVER: &[&str] = &[
     "single",
     "emergency",
     "rescue",
+    "recovery",
+    "s",
+    "1",
+    "_s",
+    "_b",
+    "roothash*",
+    "usrhash*",
     "firmware_class.*",
     "modprobe.*",
     "module_blacklist",
@@ -49,9 +56,14 @@ const GUARDED: &[(&str, &[&str])] = &[
     ("debugfs", &["off", "no-mount"]),
     ("efi_no_storage_paranoia", &[]),
     ("enforcing", &["1"]),
+    ("cfi", &["kcfi", "fineibt"]),
+    ("dis_ucode_ldr", &[]),
     ("evm", &[]),
+    ("fips", &["1"]),
     ("gather_data_sampling", &["force"]),
     ("hardened_usercopy", &["on"]),
+    ("ia32_emulation", &["0", "off", "false"]),
+    ("ibt", &["on"]),
     ("ima_*", &[]),
     ("indirect_target_selection", &["on", "force"]),
     ("init_on_alloc", &["1"]),
@@ -77,17 +89,23 @@ const GUARDED: &[(&str, &[&str])] = &[
     ("nopti", &[]),
     ("norandmaps", &[]),
     ("nosmap", &[]),
+    ("nosmt", &["force"]),
     ("nosmep", &[]),
     ("nospec*", &[]),
+    ("page_alloc.shuffle", &["1", "y", "on"]),
     ("page_poison", &["1"]),
     ("pti", &["on", "auto"]),
     ("random.*", &[]),
+    ("randomize_kstack_offset", &["1", "y", "on"]),
     ("reg_file_data_sampling", &["on"]),
     ("retbleed", &["auto", "auto,nosmt"]),
+    ("rodata", &["on", "full"]),
     ("security", &[]),
     ("selinux", &["1"]),
+    ("slab_debug", &[]),
     ("slab_merge", &[]),
     ("slab_nomerge", &[]),
+    ("slub_debug", &[]),
     ("spec_rstack_overflow", &["safe-ret", "ibpb"]),
     ("spec_store_bypass_disable", &["on", "auto", "seccomp"]),
     ("spectre_*", &["on", "auto"]),
@@ -98,12 +116,14 @@ const GUARDED: &[(&str, &[&str])] = &[
     ("tsx", &["off"]),
     ("tsx_async_abort", &["full", "full,nosmt"]),
     ("unsafe*", &[]),
+    ("usbcore.authorized_default", &["0", "2"]),
     ("vmscape", &["on", "auto", "force"]),
     ("vsyscall", &["none", "xonly"]),
 ];
 
 /// Guarded words that protect nothing, whatever their value: without them the machine is safer.
 const WEAKENS: &[&str] = &[
+    "dis_ucode_ldr",
     "efi_no_storage_paranoia",
     "lsm.debug",
     "no_hash_pointers",
@@ -185,6 +205,13 @@ pub fn is_guarded_removal(word: &Word, confirmed: &[String]) -> bool {
         _ => !WEAKENS.contains(pattern),
     });
     protects && !confirmed.iter().any(|one| one.replace('-', "_") == key)
+}
+
+/// Whether a default entry of GRUB's menu may not have this word, if it did not boot the machine: it
+/// decides what runs as root, as in rescue entries, or weakens the protection.
+#[must_use]
+pub fn is_unfit_default(word: &Word) -> bool {
+    is_fixed_name(&word.key()) || (is_guarded(word) && !is_guarded_removal(word, &[]))
 }
 
 fn guarded(key: &str) -> Option<&'static (&'static str, &'static [&'static str])> {

@@ -105,8 +105,10 @@ class BootMaker:
         return plan_rehearsal(self.grounds, watchdog_s=self.watchdog_s)
 
 
-def loader_of(named: str | None, *, kexec: bool) -> str | None:
+def loader_of(named: str | None, *, kexec: bool, reboots: bool) -> str | None:
     """Return what starts the entry, if the user says it."""
+    if kexec and not reboots:
+        raise Contradiction("what --kexec loads is gone after a reboot by hand", hint="leave --no-reboot out")
     if kexec and named is not None:
         raise Contradiction("--kexec passes the boot loader over, and --loader names one", hint="leave one of them out")
     return KEXEC if kexec else named
@@ -225,8 +227,7 @@ def start_boot(app: App, session: AgentSession, entry: str, then: str | None, *,
     try:
         arm(session, entry, then)
         if not reboots:
-            by = "`systemctl kexec`" if read_status(session).loader == KEXEC else "the next boot"
-            app.say(f"armed: {by} takes it; `ktrial boot undo` calls it off")
+            app.say("armed: the next boot takes it; `ktrial boot undo` calls it off")
             return
         app.say("the machine reboots now; `ktrial boot status` shows how it went")
         session.request("reboot")

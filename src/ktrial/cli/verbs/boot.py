@@ -80,7 +80,7 @@ def try_(
     from ktrial.cli.shared.boots import BootConsent, BootWay, loader_of, try_boot
 
     consent = BootConsent(yes=yes, security=yes_security, kernel=yes_kernel, anyway=anyway)
-    starter = loader_of(loader, kexec=kexec)
+    starter = loader_of(loader, kexec=kexec, reboots=not no_reboot)
     way = BootWay(loader=starter, limit_s=limit, guards=guards, reboots=not no_reboot)
     return try_boot(app, words, way, consent=consent, as_json=as_json)
 

@@ -42,7 +42,7 @@ class BootEvent(msgspec.Struct, frozen=True, kw_only=True):
     `at` is Unix time in seconds. `transaction` is None in a log that does not name it.
     """
 
-    event: Literal["rehearsed", "armed", "started", "healthy", "failed", "fell-back", "left"]
+    event: Literal["rehearsed", "armed", "begun", "started", "healthy", "failed", "fell-back", "left"]
     entry: str
     boot_id: str
     at: float

@@ -178,6 +178,7 @@ def status_text(status: BootStatus, *, width: int) -> str:
 _EVENTS = {
     "rehearsed": "the rehearsal led back",
     "armed": "armed",
+    "begun": "the running kernel starts it",
     "started": "it started",
     "healthy": "healthy",
     "failed": "failed its health check",
