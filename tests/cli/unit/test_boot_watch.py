@@ -33,6 +33,13 @@ def test_a_silence_is_ended_by_an_answer_or_by_the_command() -> None:
     assert watch.silent_s(315) == 180
 
 
+def test_a_machine_that_never_answered_is_never_switched() -> None:
+    watch = PowerWatch(PowerTerms(after_s=60, times=2))
+    assert {watch.see(now_s, answers=False) for now_s in range(0, 10**6, 5000)} == {"unseen"}
+    assert watch.see(10**6, answers=True) == "up"
+    assert [watch.see(10**6 + later_s, answers=False) for later_s in (1, 61)] == ["silent", "switch"]
+
+
 class TimedMachine:
     """A clock whose seconds pass when somebody sleeps, and a port that `events` opens and closes at their times."""
 
@@ -91,8 +98,35 @@ def test_the_command_brings_back_a_machine_whose_port_is_silent(
     assert state.stat().st_mode & 0o777 == 0o600
 
 
-def test_it_gives_up_on_a_machine_that_stays_silent(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    watched = WatchedMachine("server", 22, ("false",), ("sh", "-c", "echo no such outlet >&2; exit 4"), None)
+@pytest.fixture
+def once(tmp_path: Path) -> tuple[str, ...]:
+    """Return a command that succeeds once."""
+    return ("mkdir", str(tmp_path / "answered"))
+
+
+def test_a_machine_that_does_not_answer_at_the_start_is_not_watched(tmp_path: Path, state: Path) -> None:
+    switch = ("touch", str(tmp_path / "switched"))
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    silent = [
+        (WatchedMachine("127.0.0.1", port, (), switch, None), f"its port {port} answers"),
+        (WatchedMachine("server", 22, ("false",), switch, None), "`false` must succeed"),
+    ]
+    for watched, step in silent:
+        with pytest.raises(KtrialError, match=f"cannot watch {watched.host}: it does not answer now") as error:
+            watch(TimedMachine({}), watched)
+        assert step in str(error.value.hint)
+    with pytest.raises(KtrialError, match=r"cannot watch no-such-server\.invalid: .+") as error:
+        watch(TimedMachine({}), WatchedMachine("no-such-server.invalid", 22, (), switch, None))
+    assert error.value.hint == "check the name, or give its address"
+    assert not (tmp_path / "switched").exists()
+    assert not state.exists()
+
+
+def test_it_gives_up_on_a_machine_that_stays_silent(
+    state: Path, once: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    watched = WatchedMachine("server", 22, once, ("sh", "-c", "echo no such outlet >&2; exit 4"), None)
     assert watch(TimedMachine({}), watched, as_json=False) == 1
     said = capsys.readouterr().out
     assert said.count("ran sh -c 'echo no such outlet >&2; exit 4' (status 4): no such outlet") == 2
@@ -100,8 +134,10 @@ def test_it_gives_up_on_a_machine_that_stays_silent(state: Path, capsys: pytest.
     assert len(state.read_text().splitlines()) == 3
 
 
-def test_a_command_that_cannot_start_is_said(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    watched = WatchedMachine("server", 22, ("false",), ("/no/such/ipmitool",), Path("/no/such/console"))
+def test_a_command_that_cannot_start_is_said(
+    state: Path, once: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    watched = WatchedMachine("server", 22, once, ("/no/such/ipmitool",), Path("/no/such/console"))
     assert watch(TimedMachine({}), watched, as_json=False) == 1
     said = capsys.readouterr().out
     assert "(failed): cannot start it: No such file or directory" in said

@@ -82,11 +82,18 @@ def read_after(text: str) -> float:
 
 
 def watch_machine(app: App, watched: WatchedMachine, terms: PowerTerms, *, as_json: bool) -> int:
-    """Look every few seconds until Ctrl-C; return 1 if the machine does not come back however often it was switched."""
+    """Look every few seconds until Ctrl-C; return 1 if the machine does not come back however often it was switched.
+
+    Raises KtrialError for a machine that does not answer at the start: its power is never switched.
+    """
     watch = PowerWatch(terms)
-    app.say(f"watching {watched.host}; Ctrl-C ends it, and the record is {_record()}")
     with app.interrupts:
+        _find_host(watched)
+        if watch.see(app.clock.monotonic_ns() / 1e9, answers=_answers(watched)) == "unseen":
+            raise KtrialError(f"cannot watch {watched.host}: it does not answer now", hint=_way_to_answer(watched))
+        app.say(f"watching {watched.host}; Ctrl-C ends it, and the record is {_record()}")
         while True:
+            app.clock.sleep(_EACH_S)
             now_s = app.clock.monotonic_ns() / 1e9
             silent_s = watch.silent_s(now_s)
             sight = watch.see(now_s, answers=_answers(watched))
@@ -97,7 +104,24 @@ def watch_machine(app: App, watched: WatchedMachine, terms: PowerTerms, *, as_js
             elif sight == "lost":
                 _tell(app, {"event": "lost", "host": watched.host, "silent_s": round(silent_s)}, as_json=as_json)
                 return 1
-            app.clock.sleep(_EACH_S)
+
+
+def _find_host(watched: WatchedMachine) -> None:
+    """Raise KtrialError for a name that nothing resolves, if its port is looked at."""
+    if watched.alive:
+        return
+    try:
+        socket.getaddrinfo(watched.host, watched.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise KtrialError(
+            f"cannot watch {watched.host}: {error.strerror}", hint="check the name, or give its address"
+        ) from None
+
+
+def _way_to_answer(watched: WatchedMachine) -> str:
+    if watched.alive:
+        return f"start this while it is up; `{shlex.join(watched.alive)}` must succeed"
+    return f"start this while it is up and its port {watched.port} answers, or name another check with --alive"
 
 
 def _answers(watched: WatchedMachine) -> bool:

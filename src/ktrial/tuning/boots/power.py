@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Sight = Literal["up", "silent", "switch", "back", "lost"]
+Sight = Literal["unseen", "up", "silent", "switch", "back", "lost"]
 
 
 class PowerTerms(NamedTuple):
@@ -20,6 +20,7 @@ class PowerWatch:
 
     def __init__(self, terms: PowerTerms) -> None:
         self._terms = terms
+        self._has_answered = False
         self._silent_since_s: float | None = None
         self._waits_since_s = 0.0
         self._switched = 0
@@ -29,8 +30,14 @@ class PowerWatch:
         return 0.0 if self._silent_since_s is None else now_s - self._silent_since_s
 
     def see(self, now_s: float, *, answers: bool) -> Sight:
-        """Return what a look means: `switch` asks for the command, `lost` says that it did not help."""
+        """Return what a look means: `switch` asks for the command, `lost` says that it did not help.
+
+        A machine that has not answered yet is `unseen`, however long it is silent.
+        """
+        if not answers and not self._has_answered:
+            return "unseen"
         if answers:
+            self._has_answered = True
             was_silent = self._silent_since_s is not None
             self._silent_since_s, self._switched = None, 0
             return "back" if was_silent else "up"
