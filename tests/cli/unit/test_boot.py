@@ -5,16 +5,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ktrial.agent.session import AgentSession
+from ktrial.cli.shared import boots
 from ktrial.cli.shared.boot_trials import refuse_own_store
 from ktrial.kit.errors import Refused
+from ktrial.machine.transactions import Reverted, RevertedStep
+from ktrial.tuning.boots.boot_status import BootStatus
 from tests.support.boot_machine import ENTRIES, ENVIRONMENT, boot_with_grub
 from tests.support.tree import FakeRoot
 from tests.tuning.unit.test_boot_obstacles import bzimage
@@ -331,16 +336,20 @@ def test_without_systemd_there_are_no_guards(machine: FakeRoot) -> None:
     assert (done.status, "systemd does not say which units are active" in done.err) == (4, True), done.err
 
 
-def test_a_healthy_boot_is_kept_with_its_removals_and_its_kernel(machine: FakeRoot) -> None:
-    (machine.folder / f"boot/vmlinuz-{OTHER}").write_bytes(bzimage(OTHER.encode()))
-    machine.write(f"/lib/modules/{OTHER}/modules.dep", "")
+def try_healthy(machine: FakeRoot, *words: str) -> None:
+    """Try a boot on Debian that is found healthy."""
     machine.write("/etc/default/grub", 'GRUB_DEFAULT=0\nGRUB_CMDLINE_LINUX_DEFAULT="quiet"\n')
     machine.write("/run/systemd/system/a", "")
-    words = ("-quiet", "threadirqs", OTHER, "--yes-kernel")
     assert machine.run("boot", "try", *words, "--yes", "--no-reboot").status == 0
     event = {"event": "healthy", "entry": "ktrial-trial", "boot_id": "a", "at": 1, "loader": "grub", "transaction": 1}
     with (machine.folder / "var/lib/ktrial/boots.jsonl").open("a") as record:
         record.write(json.dumps(event) + "\n")
+
+
+def test_a_healthy_boot_is_kept_with_its_removals_and_its_kernel(machine: FakeRoot) -> None:
+    (machine.folder / f"boot/vmlinuz-{OTHER}").write_bytes(bzimage(OTHER.encode()))
+    machine.write(f"/lib/modules/{OTHER}/modules.dep", "")
+    try_healthy(machine, "-quiet", "threadirqs", OTHER, "--yes-kernel")
     done = machine.run("boot", "keep", "--yes")
     for line in (
         "ktrial_remove quiet any",
@@ -351,6 +360,66 @@ def test_a_healthy_boot_is_kept_with_its_removals_and_its_kernel(machine: FakeRo
     # grub-mkconfig would make the menu of the machine that runs the test.
     assert (done.status, "cannot run grub-mkconfig" in done.err) == (4, True), done.err
     assert machine.run("boot", "status", "--json").json["transaction"] == 1
+
+
+def test_what_kexec_started_is_kept_by_the_loader_of_the_machine(
+    machine: FakeRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try_healthy(machine, "threadirqs")
+    named = machine.run("boot", "keep", "--loader", "systemd-boot")
+    assert (named.status, "grub booted what you tried" in named.err) == (2, True), named.err
+    request = AgentSession.request
+
+    def of_kexec(self: AgentSession, do: str, **fields: Any) -> dict[str, Any]:
+        reply = request(self, do, **fields)
+        return {**reply, "loader": "kexec"} if do == "boot-status" else reply
+
+    monkeypatch.setattr(AgentSession, "request", of_kexec)
+    done = machine.run("boot", "keep", "--yes")
+    assert 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX threadirqs"' in done.out, done.err
+    assert (done.status, "cannot run grub-mkconfig" in done.err) == (4, True), done.err
+    two_loaders(machine)
+    doubt = machine.run("boot", "keep", "--yes")
+    assert (doubt.status, "--loader grub; --loader systemd-boot" in doubt.err) == (4, True), doubt.err
+    named = machine.run("boot", "keep", "--yes", "--loader", "grub")
+    assert "cannot run grub-mkconfig" in named.err, named.err
+
+
+def test_what_overrides_a_kept_boot_is_named_with_a_step_that_exists(machine: FakeRoot) -> None:
+    try_healthy(machine, "preempt=full")
+    machine.write("/etc/default/grub.d/zz.cfg", 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX preempt=none"\n')
+    done = machine.run("boot", "keep", "--yes")
+    assert (done.status, "/etc/default/grub.d/zz.cfg" in done.err) == (4, True), done.err
+    assert "next: change it there, then run `ktrial boot keep` again" in done.err
+    kept = machine.run("keep", "boot:preempt=full", "--yes")
+    assert "next: change it there, or add --anyway" in kept.err
+
+
+@pytest.mark.parametrize(
+    "state, outcome, status, said",
+    [
+        ("reverted", "restored", 0, ""),
+        ("reverted", "changed-by-others", 0, "`ktrial revert --only 7 --force`"),
+        ("unfinished", "refused", 1, "transaction 7 is unfinished"),
+    ],
+)
+def test_what_stays_of_a_kept_boot_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    state: Any,
+    outcome: str,
+    status: int,
+    said: str,
+) -> None:
+    step = RevertedStep(step=0, path=ENTRIES, outcome=outcome, now=None, message="the disk is read-only")
+    done = Reverted(transaction=7, state=state, steps=(step,))
+    monkeypatch.setattr(boots, "remove_boots", lambda session, now: done)
+    app: Any = SimpleNamespace(say=lambda text: print(text, file=sys.stderr))
+    session: Any = None
+    assert boots.end_kept(app, session, BootStatus(transaction=7)) == status
+    shown = capsys.readouterr()
+    assert said in " ".join(shown.err.split())
+    assert (shown.out, bool(shown.err)) == ("", bool(said))
 
 
 def test_no_export_removes_an_argument(machine: FakeRoot) -> None:

@@ -54,7 +54,7 @@ from ktrial.tuning.boots.boot_status import BootStatus
 kernel, words, *options = sys.argv[1:]
 boots.read_status = lambda session: BootStatus(loader="grub")
 boots.words_to_keep = lambda session, now: (tuple(words.split()), KeptBoot(kernel or None))
-boots.remove_boots = lambda session, now: None
+boots.end_kept = lambda app, session, now: 0
 from ktrial.cli.main import main
 sys.exit(main(["boot", "keep", "--yes", *options], sys.stdout, sys.stderr))
 """

@@ -25,12 +25,13 @@ from ktrial.tuning.knobs.profile import flatten
 from ktrial.tuning.knobs.value import kernel_text
 from ktrial.tuning.lasting.boot_words import REMOVAL
 from ktrial.tuning.plans.confirm import apply_whole
-from ktrial.tuning.plans.transaction_text import apply_text, revert_text
+from ktrial.tuning.plans.transaction_text import apply_text, has_left_some, revert_text
 
 if TYPE_CHECKING:
     from ktrial.agent.session import AgentSession
     from ktrial.cli.app import App
     from ktrial.machine.facts import FactBook
+    from ktrial.machine.transactions import Reverted
 
 #: Seconds that systemd may be stuck before the watchdog resets the machine.
 _WATCHDOG_S = 60
@@ -291,7 +292,7 @@ def wait_until_judged(app: App, session: AgentSession) -> BootStatus:
     return now
 
 
-def remove_boots(session: AgentSession, now: BootStatus) -> Any:
+def remove_boots(session: AgentSession, now: BootStatus) -> Reverted:
     """Take away entries, units and the agent's copy; return how the transaction was undone."""
     assert now.transaction is not None, "the caller has looked"
     found = next(one for one in status(session).transactions if one.transaction == now.transaction)
@@ -325,6 +326,27 @@ def undo_boot(app: App, *, as_json: bool) -> int:
     if done and now.running is not None:
         app.say("this boot still runs with its words: reboot for the default entry")
     return int(any(one.state != "reverted" for one in done))
+
+
+def loader_to_keep(now: BootStatus, named: str | None) -> str | None:
+    """Return the boot loader whose configuration keeps an attempt; None if the machine itself shows which one.
+
+    Raises Contradiction if `named` is another one than that which booted the attempt.
+    """
+    if now.loader in {None, KEXEC, named}:
+        return named
+    if named is not None:
+        raise Contradiction(f"{now.loader} booted what you tried, and --loader names {named}", hint="leave it out")
+    return now.loader
+
+
+def end_kept(app: App, session: AgentSession, now: BootStatus) -> int:
+    """Remove what a boot that is kept now had prepared; say what stays, and return 1 if that failed."""
+    done = remove_boots(session, now)
+    if done.state != "reverted" or has_left_some([done]):
+        app.say("this boot is kept, but not all that was prepared for it could be removed:")
+        sys.stderr.write(revert_text([done], width=columns()))
+    return int(done.state != "reverted")
 
 
 def words_to_keep(session: AgentSession, now: BootStatus) -> tuple[tuple[str, ...], KeptBoot]:

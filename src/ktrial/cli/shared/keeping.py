@@ -272,8 +272,8 @@ def _way_out(plan: Mapping[str, Any], step: Checked) -> str:
     return "write them elsewhere with `ktrial export`, or make the folder writable"
 
 
-def refuse_losing(rivals: Sequence[Rival]) -> None:
-    """Raise Refused if somebody else's value wins over a kept one."""
+def refuse_losing(rivals: Sequence[Rival], *, of_boot: bool) -> None:
+    """Raise Refused if somebody else's value wins over a kept one; `of_boot` if a trial boot is kept."""
     winning = [one for one in rivals if one.wins]
     if winning:
         first = winning[0]
@@ -281,5 +281,5 @@ def refuse_losing(rivals: Sequence[Rival]) -> None:
         value = f" (= {first.value})" if first.value is not None else ""
         raise Refused(
             f"cannot make {first.address} last: {first.place}{value} overrides it {first.when}{more}",
-            hint="change it there, or add --anyway",
+            hint=f"change it there, {'then run `ktrial boot keep` again' if of_boot else 'or add --anyway'}",
         )

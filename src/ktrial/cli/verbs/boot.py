@@ -96,14 +96,17 @@ def status(app: App, as_json: bool) -> int:
 
 
 @command.command(short_help="Make what a healthy boot tried last.")
+@click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are two.")
 @yes_option
 @dangerous_option
 @security_option
 @json_option
 @click.pass_context
-def keep(ctx: click.Context, yes: bool, yes_dangerous: bool, yes_security: tuple[str, ...], as_json: bool) -> int:
+def keep(
+    ctx: click.Context, loader: str | None, yes: bool, yes_dangerous: bool, yes_security: tuple[str, ...], as_json: bool
+) -> int:
     """Write what was tried into the boot loader's configuration, as `ktrial keep` does: words, removals, a kernel."""
-    from ktrial.cli.shared.boots import read_status, remove_boots, words_to_keep
+    from ktrial.cli.shared.boots import end_kept, loader_to_keep, read_status, words_to_keep
     from ktrial.cli.verbs.keep import command as keep_settings
 
     app: App = ctx.obj
@@ -114,16 +117,14 @@ def keep(ctx: click.Context, yes: bool, yes_dangerous: bool, yes_security: tuple
         keep_settings,
         words=words,
         boot=boot,
-        loader=now.loader,
+        loader=loader_to_keep(now, loader),
         next_boot=True,
         yes=yes,
         yes_dangerous=yes_dangerous,
         yes_security=yes_security,
         as_json=as_json,
     )
-    if found == 0:
-        remove_boots(session, now)
-    return found
+    return found or end_kept(app, session, now)
 
 
 @command.command(short_help="Remove what was prepared.")

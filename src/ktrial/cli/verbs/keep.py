@@ -96,7 +96,7 @@ def command(
     if not as_json:
         show_keep(keep, next_boot=next_boot)
     if not anyway and not dry_run:
-        refuse_losing(keep.rivals)
+        refuse_losing(keep.rivals, of_boot=boot is not None)
     if dry_run or not plan["steps"]:
         return report_unwritten(keep, plan, as_json=as_json, is_complete=undo or bool(keep.entries))
     refuse_unwritable(session, plan)
