@@ -75,13 +75,19 @@ CASES: list[tuple[dict[str, Any], BootState, str]] = [
     (reply(ARMED, STARTED, event("fell-back", "now")), "did-not-come-up", "it panicked, hung or was reset"),
     (reply(ARMED), "did-not-come-up", "did not come up"),
     (reply(ARMED, STARTED, FAILED), "unhealthy", "unit ssh.service failed"),
+    (reply(ARMED, event("failed", "now", why=["another entry was chosen"])), "not-started", "was not started. This is"),
+    (reply(ARMED, STARTED, event("failed", "now", why=["it hung"])), "cut-short", "came up and ended early"),
+    (reply(ARMED, STARTED, HEALTHY, event("failed", "now", why=["no shutdown"])), "cut-short", "why no shutdown"),
+    (reply(ARMED, STARTED, HEALTHY, event("failed", why=["no python"])), "gave-up", "nothing could go on in it"),
+    # An earlier boot of the entry had started.
+    (reply(ARMED, STARTED, FAILED, ARMED, event("failed", "now")), "not-started", "was not started"),
     (reply(ARMED, STARTED, HEALTHY), "left", "was left without"),
     (reply(ARMED, STARTED, HEALTHY, event("left", "now")), "left", "was left without"),
     # Armed and called off within this boot.
     (reply(REHEARSED, event("armed", "now")), "rehearsed", "The rehearsal succeeded"),
     # Attempts of other transactions are over.
     (reply({**FAILED, "transaction": 6}), "prepared", "nothing will boot it"),
-    (reply({**FAILED, "transaction": 7}), "unhealthy", "failed its health check"),
+    (reply(ARMED, STARTED, {**FAILED, "transaction": 7}), "unhealthy", "failed its health check"),
 ]
 
 
@@ -94,6 +100,123 @@ def test_each_state_is_told_with_the_next_step(answer: dict[str, Any], state: Bo
     assert shown.count("next: ") == 1
     assert all(len(line) <= 80 for line in shown.splitlines())
     assert not UNPLAIN.search(shown)
+
+
+ARM = {"id": "ktrial-full", "title": "ktrial: full", "words": ["preempt=full"], "kernel": "/boot/vmlinuz-6"}
+
+
+def arm_event(name: str, boot: str = "b", **more: Any) -> dict[str, Any]:
+    return event(name, boot, "ktrial-full", **{"transaction": 7, **more})
+
+
+def trial_reply(*events: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return reply(*events, **{"entries": [REHEARSAL, ARM], **more})
+
+
+ARM_BOOTED = (arm_event("armed", "a"), arm_event("started"))
+ARM_HEALTHY = (*ARM_BOOTED, arm_event("healthy"))
+GOES_ON = "next: the trial goes on by itself, after a reboot at the latest; `ktrial trial stop swap-1` stops it"
+
+
+@pytest.mark.parametrize(
+    "answer, state, text, step",
+    [
+        (trial_reply(), "prepared", "The boots of the trial swap-1 are prepared, and none is armed", GOES_ON),
+        (
+            trial_reply(armed="ktrial-rehearsal"),
+            "rehearsal-armed",
+            "The next boot is the rehearsal for the trial swap-1",
+            "next: reboot; `ktrial trial stop swap-1` calls it off",
+        ),
+        (trial_reply(REHEARSED), "rehearsed", "The rehearsal for the trial swap-1 succeeded", GOES_ON),
+        (
+            trial_reply(event("failed", "r", "ktrial-rehearsal", why=["GRUB kept it"])),
+            "rehearsal-failed",
+            "The rehearsal failed",
+            "next: `ktrial trial stop swap-1` removes what is prepared",
+        ),
+        (
+            trial_reply(arm_event("armed", "now"), armed="ktrial-full"),
+            "armed",
+            "The next boot takes an entry of the trial swap-1, once",
+            "next: reboot; `ktrial trial stop swap-1` calls it off",
+        ),
+        (trial_reply(*ARM_BOOTED, boot_id="b", running="ktrial-full"), "checking", "This boot is one of", GOES_ON),
+        (trial_reply(*ARM_HEALTHY, boot_id="b", running="ktrial-full"), "healthy", "and it is healthy. entry", GOES_ON),
+        (
+            trial_reply(*ARM_BOOTED, arm_event("failed", why=["no net"]), boot_id="b", running="ktrial-full"),
+            "failing",
+            "This boot is one of the trial swap-1, and it failed: the machine reboots",
+            GOES_ON,
+        ),
+        (
+            trial_reply(*ARM_BOOTED, arm_event("failed", why=["no net"])),
+            "unhealthy",
+            "The last boot of the trial swap-1 came up and failed its health check.",
+            GOES_ON,
+        ),
+        (
+            trial_reply(*ARM_HEALTHY, arm_event("armed"), arm_event("fell-back", "now")),
+            "did-not-come-up",
+            "The last boot of the trial swap-1 did not come up",
+            GOES_ON,
+        ),
+        (
+            trial_reply(*ARM_HEALTHY, arm_event("armed"), arm_event("failed", "now", why=["not taken"])),
+            "not-started",
+            "The last boot of the trial swap-1 was not started.",
+            GOES_ON,
+        ),
+        (
+            trial_reply(*ARM_HEALTHY, arm_event("failed", "now", why=["no shutdown"])),
+            "cut-short",
+            "The last boot of the trial swap-1 came up and ended early",
+            GOES_ON,
+        ),
+        (
+            trial_reply(*ARM_HEALTHY, arm_event("failed", why=["no python"])),
+            "gave-up",
+            "The last boot of the trial swap-1 was healthy, and the trial could not go on in it.",
+            GOES_ON,
+        ),
+        (trial_reply(*ARM_HEALTHY, arm_event("left", "now")), "left", "was healthy and is over.", GOES_ON),
+    ],
+)
+def test_a_boot_of_a_trial_is_told_from_an_attempt(
+    answer: dict[str, Any], state: BootState, text: str, step: str
+) -> None:
+    status = decode_boot_status(answer)
+    assert state_of(status)[0] == state
+    shown = " ".join(status_text(status, width=80, trials={7: "swap-1"}).split())
+    assert text in shown
+    assert step in shown
+    assert "boot keep" not in shown
+    assert "boot undo" not in shown
+    assert ("entry ktrial: full: /boot/vmlinuz-6" in shown) == (state not in {"prepared"} and "rehears" not in state)
+    assert "one of a trial" in " ".join(status_text(status, width=80).split()) or state not in {"checking", "healthy"}
+
+
+def test_the_last_boot_of_a_trial_that_has_ended_says_why() -> None:
+    failed = arm_event("failed", why=["the network interface eth0 is not up"])
+    status = decode_boot_status(reply(ARMED, STARTED, FAILED, *ARM_BOOTED, failed, transaction=None, entries=[]))
+    shown = status_text(status, width=80, trials={7: "swap-1"})
+    assert shown == (
+        "No trial boot is prepared.\n"
+        "last attempt failed its health check, 2023-11-14 22:13 UTC, grub 2.06\n"
+        "entry       ktrial-full of the trial swap-1\n"
+        "why         the network interface eth0 is not up\n"
+        "next: `ktrial boot try WORDS` prepares one\n"
+    )
+    assert "ktrial-full of a trial\n" in status_text(status, width=80)
+
+
+def test_a_boot_whose_entry_is_removed_is_left_by_a_reboot() -> None:
+    for entry in ("ktrial-trial", "ktrial-full"):
+        events = [event(name, "now", entry) for name in ("started", "healthy")]
+        answer = reply(*events, running=entry, transaction=None, entries=[])
+        shown = status_text(decode_boot_status(answer), width=80)
+        assert "next: what was prepared is removed: reboot for the default entry" in shown
+        assert "boot keep" not in shown
 
 
 def test_every_state_has_a_case() -> None:
@@ -114,15 +237,15 @@ def test_a_failed_attempt_shows_why_and_its_last_lines() -> None:
         "  y\n"
         "next: `ktrial boot undo` removes it\n"
     )
-    shown = status_text(decode_boot_status(reply(ARMED, many)), width=80)
+    shown = status_text(decode_boot_status(reply(ARMED, STARTED, many)), width=80)
     assert "line 29" in shown
     assert "line 17" not in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
 
 
 def test_the_last_attempt_is_told_when_nothing_is_prepared() -> None:
-    status = decode_boot_status(reply(FAILED, REHEARSED, transaction=None, entries=[]))
-    assert last_attempt(status) == status.events[0]
+    status = decode_boot_status(reply(ARMED, STARTED, FAILED, REHEARSED, transaction=None, entries=[]))
+    assert last_attempt(status) == ("unhealthy", status.events[2])
     assert "last attempt failed its health check, 2023-11-14 22:13 UTC, grub 2.06" in status_text(status, width=80)
     assert last_attempt(decode_boot_status(reply(REHEARSED))) is None
 
@@ -143,11 +266,11 @@ EVENTS = st.builds(
     event,
     st.sampled_from(["rehearsed", "armed", "started", "healthy", "failed", "fell-back", "left"]),
     st.sampled_from(["a", "b", "now"]),
-    st.sampled_from(["ktrial-trial", "ktrial-rehearsal"]),
+    st.sampled_from(["ktrial-trial", "ktrial-rehearsal", "ktrial-full"]),
     why=st.lists(st.text(max_size=9), max_size=1),
     log=st.lists(st.text(max_size=99), max_size=1),
 )
-NAMES = st.sampled_from([None, "ktrial-trial", "ktrial-rehearsal", "other"])
+NAMES = st.sampled_from([None, "ktrial-trial", "ktrial-rehearsal", "ktrial-full"])
 
 
 @given(st.lists(EVENTS, max_size=4), NAMES, NAMES, st.sampled_from([None, 7]))

@@ -32,7 +32,7 @@ from ktrial.kit.errors import BadInput, KtrialError, Refused, UnknownName
 from ktrial.kit.tables import columns, labelled, paragraph
 from ktrial.trial.arms.boot_arms import boots_this_machine, entry_of, with_boot_signs
 from ktrial.trial.run.manual_visits import BOOT_S, due_of
-from ktrial.tuning.boots.boot_status import BootStatus, rehearsal_of
+from ktrial.tuning.boots.boot_status import BootStatus, rehearsal_of, state_of
 from ktrial.tuning.boots.command_line import find_guarded_words, parse_changes
 from ktrial.tuning.boots.entry import REHEARSAL, BootPlan, find_kernel
 from ktrial.tuning.boots.wire import ResumedTrial, wire_boots
@@ -205,6 +205,9 @@ def continue_in_boots(app: App, name: str, then: Callable[[App, AgentSession, St
     now = read_status(session)
     if now.transaction is None or trial_of(session, now) != stored.trial:
         raise Refused(f"{stored.trial} was stopped", hint=f"`ktrial trial show {stored.trial}` shows what it found")
+    if state_of(now)[0] == "rehearsal-failed":
+        app.say(f"{stored.trial} ends: its rehearsal failed; `ktrial boot status` says why")
+        return _end(app, session, now)
     due = _due(app, stored)
     if due is not None and now.running == entry_of(due.place):
         wait_for_services(app)

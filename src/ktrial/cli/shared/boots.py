@@ -274,10 +274,15 @@ def arm(session: AgentSession, entry: str, then: str | None = None) -> None:
     session.request("boot-arm", entry=entry, **({} if then is None else {"then": then}))
 
 
+def trials_of(session: AgentSession) -> dict[int, str]:
+    """Return the trials for which transactions have prepared boots."""
+    found = ((one.transaction, (one.sources or {}).get(TRIAL_NAME)) for one in status(session).transactions)
+    return {number: str(name) for number, name in found if name is not None}
+
+
 def trial_of(session: AgentSession, now: BootStatus) -> str | None:
     """Return the trial for which boots are prepared."""
-    found = next((one for one in status(session).transactions if one.transaction == now.transaction), None)
-    return None if found is None else (found.sources or {}).get(TRIAL_NAME)
+    return None if now.transaction is None else trials_of(session).get(now.transaction)
 
 
 def wait_until_judged(app: App, session: AgentSession) -> BootStatus:
@@ -308,7 +313,7 @@ def show_status(app: App, *, as_json: bool) -> int:
     if as_json:
         write_json({"schema": "ktrial.boot-status/1", **reply})
     else:
-        sys.stdout.write(status_text(decode_boot_status(reply), width=columns()))
+        sys.stdout.write(status_text(decode_boot_status(reply), width=columns(), trials=trials_of(session)))
     return 0
 
 

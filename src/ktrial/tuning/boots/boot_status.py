@@ -21,10 +21,15 @@ BootState = Literal[
     "checking",
     "healthy",
     "failing",
+    "not-started",
     "did-not-come-up",
     "unhealthy",
+    "cut-short",
+    "gave-up",
     "left",
 ]
+#: Events that end a boot.
+_ENDS = frozenset(("failed", "fell-back", "left", "healthy"))
 
 
 class AttemptEntry(msgspec.Struct, frozen=True):
@@ -74,8 +79,19 @@ class BootStatus(msgspec.Struct, frozen=True, kw_only=True):
             one for one in self.events if self.transaction is None or one.transaction in {None, self.transaction}
         )
 
+    @property
+    def is_of_trial(self) -> bool:
+        """Whether boots of a trial are prepared, or one runs: its entries are named after its arms."""
+        names = [one.id for one in self.entries]
+        return any(is_arm(name) for name in (*names, self.running) if name is not None)
+
     def entry(self, name: str) -> AttemptEntry | None:
         return next((one for one in self.entries if one.id == name), None)
+
+
+def is_arm(entry: str) -> bool:
+    """Return whether an entry belongs to an arm of a trial."""
+    return entry not in {REHEARSAL, TRIAL}
 
 
 def decode_boot_status(reply: Mapping[str, Any]) -> BootStatus:
@@ -106,25 +122,42 @@ def is_being_checked(status: BootStatus) -> bool:
     return state == "checking" and last is not None and last.event == "started" and status.transaction is not None
 
 
-def last_attempt(status: BootStatus) -> BootEvent | None:
-    """Return the event that ended the newest attempt in the log."""
-    ends = {"failed", "fell-back", "left", "healthy"}
-    return next((one for one in reversed(status.events) if one.event in ends and one.entry == TRIAL), None)
+def last_attempt(status: BootStatus) -> tuple[BootState, BootEvent] | None:
+    """Return how the newest boot in the log ended, and the event that says so; None without one."""
+    at = next((at for at in reversed(range(len(status.events))) if status.events[at].event in _ENDS), None)
+    return None if at is None else (_ending(status.events, at), status.events[at])
+
+
+def _ending(events: tuple[BootEvent, ...], at: int) -> BootState:
+    """Return how a boot ended, by the event at this place and by those since its entry was armed."""
+    end = events[at]
+    if end.event in {"healthy", "left"}:
+        return "left"
+    if end.entry == REHEARSAL:
+        return "rehearsal-failed"
+    if end.event == "fell-back":
+        return "did-not-come-up"
+    armed = max((place for place in range(at) if events[place].event == "armed"), default=-1)
+    own = events[armed + 1 : at]
+    boots = {one.boot_id for one in own if one.event == "started"}
+    if not boots:
+        return "not-started"
+    if end.boot_id not in boots:
+        # A later boot has recorded it.
+        return "cut-short"
+    return "gave-up" if any(one.event == "healthy" for one in own) else "unhealthy"
 
 
 def _of_last(status: BootStatus, events: tuple[BootEvent, ...]) -> tuple[BootState, BootEvent | None]:
     """Return how the attempt stands while the default entry runs and nothing is armed."""
-    for one in reversed(events):
-        is_trial = one.entry == TRIAL
+    for at, one in reversed(list(enumerate(events))):
         if one.event in {"armed", "started"} and one.boot_id == status.boot_id:
             # It was armed in this boot and is no longer: somebody disarmed it.
             continue
-        if one.event in {"armed", "started", "fell-back"} and is_trial:
+        if one.event in {"armed", "started"} and one.entry != REHEARSAL:
             return "did-not-come-up", one
-        if one.event in {"healthy", "left"}:
-            return "left", one
-        if one.event == "failed":
-            return ("unhealthy" if is_trial else "rehearsal-failed"), one
+        if one.event in _ENDS:
+            return _ending(events, at), one
         if one.event == "rehearsed":
             return "rehearsed", one
     return "prepared", None

@@ -4,20 +4,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from ktrial.kit.plain_text import plain
 from ktrial.kit.tables import labelled, paragraph, shorten
 from ktrial.kit.units import show_seconds
-from ktrial.tuning.boots.boot_status import BootEvent, BootState, BootStatus, last_attempt, state_of
-from ktrial.tuning.boots.entry import REHEARSAL, TRIAL, BootPlan
+from ktrial.tuning.boots.boot_status import (
+    BootEvent,
+    BootState,
+    BootStatus,
+    is_arm,
+    last_attempt,
+    state_of,
+)
+from ktrial.tuning.boots.entry import TRIAL, BootPlan
 from ktrial.tuning.boots.scene import Obstacle
 
 _LOADERS = {"grub": "GRUB", "systemd-boot": "systemd-boot", "kexec": "the running kernel (kexec)"}
 _MOST_LINES = 12
 _KEEP, _UNDO = "`ktrial boot keep` makes it the default", "`ktrial boot undo` removes it"
+_AGAIN = f"{_UNDO}; then `ktrial boot try … --yes` boots it"
+_DEFAULT = "This is the default entry again."
 
 
 class TrialTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,12 +115,12 @@ def _moment(event: BootEvent) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(event.at))
 
 
-#: State -> a sentence, and the next step.
+#: State -> a sentence, and the next step. {it} and {this} are the boot, which may be one of a trial.
 _SENTENCES: dict[BootState, tuple[str, str]] = {
     "nothing": ("No trial boot is prepared.", "`ktrial boot try WORDS` prepares one"),
     "prepared": (
         "A trial boot is prepared, and nothing will boot it: the next boot takes the default entry.",
-        f"`ktrial boot try … --yes` boots it; {_UNDO}",
+        _AGAIN,
     ),
     "rehearsal-armed": (
         "The next boot is the rehearsal: it panics at once and should lead back to the default entry.",
@@ -119,10 +128,10 @@ _SENTENCES: dict[BootState, tuple[str, str]] = {
     ),
     "rehearsed": (
         "The rehearsal succeeded: the machine came back in its default entry. The trial boot is not armed.",
-        f"`ktrial boot try … --yes` boots it; {_UNDO}",
+        _AGAIN,
     ),
     "rehearsal-failed": (
-        "The rehearsal failed, so ktrial does not boot the trial entry on this machine.",
+        "The rehearsal failed, so ktrial boots no other entry on this machine.",
         "`ktrial boot undo` removes it; boot by hand, with a person at the machine",
     ),
     "armed": (
@@ -130,69 +139,126 @@ _SENTENCES: dict[BootState, tuple[str, str]] = {
         "reboot; `ktrial boot undo` calls it off",
     ),
     "checking": (
-        "This is the trial boot. ktrial checks whether it is healthy.",
+        "{this}. ktrial checks whether it is healthy.",
         "wait, then `ktrial boot status` again",
     ),
     "healthy": (
-        "This is the trial boot, and it is healthy. The next boot takes the default entry again.",
+        "{this}, and it is healthy. The next boot takes the default entry again.",
         f"{_KEEP}; {_UNDO}",
     ),
     "failing": (
-        "This is the trial boot, and it failed its health check: the machine reboots into its default entry.",
+        "{this}, and it failed: the machine reboots into its default entry.",
         "wait for the reboot, then `ktrial boot status` again",
     ),
-    "did-not-come-up": (
-        "The trial boot did not come up: it panicked, hung or was reset. This is the default entry again.",
-        _UNDO,
-    ),
-    "unhealthy": (
-        "The trial boot came up and failed its health check. This is the default entry again.",
-        _UNDO,
-    ),
+    "not-started": (f"{{it}} was not started. {_DEFAULT}", _AGAIN),
+    "did-not-come-up": (f"{{it}} did not come up: it panicked, hung or was reset. {_DEFAULT}", _UNDO),
+    "unhealthy": (f"{{it}} came up and failed its health check. {_DEFAULT}", _UNDO),
+    "cut-short": (f"{{it}} came up and ended early: it panicked, hung or was reset. {_DEFAULT}", _UNDO),
+    "gave-up": (f"{{it}} was healthy, and nothing could go on in it. {_DEFAULT}", _UNDO),
     "left": (
-        "The trial boot was healthy and was left without `ktrial boot keep`. This is the default entry again.",
+        f"{{it}} was healthy and was left without `ktrial boot keep`. {_DEFAULT}",
         f"{_KEEP}; {_UNDO}",
     ),
 }
+#: Sentences that are others if a trial boots the machine.
+_OF_TRIALS: dict[BootState, str] = {
+    "prepared": "The boots of {trial} are prepared, and none is armed: the next boot takes the default entry.",
+    "rehearsal-armed": (
+        "The next boot is the rehearsal for {trial}: it panics at once and should lead back to the default entry."
+    ),
+    "rehearsed": "The rehearsal for {trial} succeeded: the machine came back in its default entry.",
+    "armed": "The next boot takes an entry of {trial}, once; the one after it takes the default entry.",
+    "healthy": "{this}, and it is healthy.",
+    "gave-up": f"{{it}} was healthy, and the trial could not go on in it. {_DEFAULT}",
+    "left": f"{{it}} was healthy and is over. {_DEFAULT}",
+}
 
 
-def status_text(status: BootStatus, *, width: int) -> str:
-    """Return how the attempt stands: what it is, what happened, the last lines of its log, and the next step."""
+def status_text(status: BootStatus, *, width: int, trials: Mapping[int, str] | None = None) -> str:
+    """Return how the boots stand: what they are, what happened, the last lines of the log, and the next step.
+
+    `trials` are the names of trials by the transactions that have prepared their boots.
+    """
+    trials = trials or {}
     state, event = state_of(status)
-    sentence, step = _SENTENCES[state]
+    sentence, step = _sentence(status, state, trials)
     lines = [paragraph(sentence, width=width)]
-    shown = status.entry(REHEARSAL if state.startswith("rehears") and state != "rehearsed" else TRIAL)
+    shown = status.entry(_entry(status, state, event))
     if state != "nothing" and shown is not None:
         words = f", with {' '.join(shown.words)}" if shown.words else ""
         lines.append(labelled("entry", f"{shown.title or shown.id}: {shown.kernel}{words}", width=width))
     if status.guards:
         lines.append(labelled("guards", ", ".join(status.guards), width=width))
     if state == "nothing":
-        event = last_attempt(status)
-    if event is not None:
-        lines += _event(event, width, is_last=state == "nothing")
+        lines += _last(status, trials, width)
+    elif event is not None:
+        lines.append(labelled("when", _when(event), width=width))
+        lines += _reasons(event, width)
     lines.append(paragraph(f"next: {step}", width=width))
     return "\n".join(lines) + "\n"
 
 
-_EVENTS = {
-    "rehearsed": "the rehearsal led back",
-    "armed": "armed",
-    "begun": "the running kernel starts it",
-    "started": "it started",
-    "healthy": "healthy",
-    "failed": "failed its health check",
-    "fell-back": "did not come up",
-    "left": "left while healthy",
+def _sentence(status: BootStatus, state: BootState, trials: Mapping[int, str]) -> tuple[str, str]:
+    """Return what there is to say of a state, and the next step."""
+    sentence, step = _SENTENCES[state]
+    it, this, trial = "The trial boot", "This is the trial boot", ""
+    number = status.transaction
+    if status.is_of_trial and state != "nothing":
+        name = trials.get(number) if number is not None else None
+        trial, stop = ("a trial", "`ktrial trial stop`") if name is None else (name, f"`ktrial trial stop {name}`")
+        trial = trial if name is None else f"the trial {name}"
+        it, this = f"The last boot of {trial}", f"This boot is one of {trial}"
+        sentence = _OF_TRIALS.get(state, sentence)
+        if status.armed is not None:
+            step = f"reboot; {stop} calls it off"
+        elif state == "rehearsal-failed":
+            step = f"{stop} removes what is prepared; boot by hand, with a person at the machine"
+        else:
+            step = f"the trial goes on by itself, after a reboot at the latest; {stop} stops it"
+    if number is None and status.running is not None:
+        step = "what was prepared is removed: reboot for the default entry"
+    return sentence.format(it=it, this=this, trial=trial), step
+
+
+def _entry(status: BootStatus, state: BootState, event: BootEvent | None) -> str:
+    """Return the entry that a state is about."""
+    if state == "rehearsed":
+        return TRIAL
+    return status.running or status.armed or (event.entry if event is not None else TRIAL)
+
+
+#: How the last boot ended.
+_ENDINGS: dict[BootState, str] = {
+    "rehearsal-failed": "the rehearsal failed",
+    "not-started": "was not started",
+    "did-not-come-up": "did not come up",
+    "unhealthy": "failed its health check",
+    "cut-short": "came up and ended early",
+    "gave-up": "healthy, and the trial could not go on",
+    "left": "healthy",
 }
 
 
-def _event(event: BootEvent, width: int, *, is_last: bool) -> list[str]:
-    loader = f", {event.loader}" if event.loader else ""
-    label = "last attempt" if is_last else "when"
-    what = f"{_EVENTS[event.event]}, " if is_last else ""
-    lines = [labelled(label, f"{what}{_moment(event)}{loader}", width=width, label_columns=13 if is_last else 12)]
-    lines += [labelled("why" if number == 0 else "", why, width=width) for number, why in enumerate(event.why)]
+def _last(status: BootStatus, trials: Mapping[int, str], width: int) -> list[str]:
+    """Return how the newest boot ended, if nothing is prepared any more."""
+    found = last_attempt(status)
+    if found is None:
+        return []
+    state, event = found
+    lines = [labelled("last attempt", f"{_ENDINGS[state]}, {_when(event)}", width=width, label_columns=13)]
+    if is_arm(event.entry):
+        name = trials.get(event.transaction) if event.transaction is not None else None
+        of = "of a trial" if name is None else f"of the trial {name}"
+        lines.append(labelled("entry", f"{event.entry} {of}", width=width))
+    return lines + _reasons(event, width)
+
+
+def _when(event: BootEvent) -> str:
+    return f"{_moment(event)}, {event.loader}" if event.loader else _moment(event)
+
+
+def _reasons(event: BootEvent, width: int) -> list[str]:
+    lines = [labelled("why" if number == 0 else "", why, width=width) for number, why in enumerate(event.why)]
     if event.log:
         lines += ["last lines of its log:", *_log(event.log, width)]
     return lines
