@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,21 +54,22 @@ def boot_with_grub(root: FakeRoot) -> FakeRoot:
 class BootedMachine:
     """A machine with GRUB that boots: it does what the loader and systemd do, and runs what goes on after each boot.
 
-    `boots` are the entries that were booted, "" for the default one.
+    `boots` are the entries that were booted, "" for the default one. Unless it `is_healthy`, each boot of an entry fails
+    its health check, and the default entry is booted.
     """
 
     def __init__(self, root: FakeRoot, home: Path, patch: pytest.MonkeyPatch) -> None:
         self.root = boot_with_grub(root)
         self.boots: list[str] = []
         self.said: list[Ran] = []
+        self.is_healthy = True
         self._default = root.read("/proc/cmdline")
         self._reboots = False
         (root.folder / ".ktrial-test-machine").touch()
         # Makes the agent's state folder, in which it looks for a rehearsal.
         root.run("boot", "try", "threadirqs", "--yes", "--no-reboot")
         root.run("boot", "undo")
-        with (root.folder / "var/lib/ktrial/boots.jsonl").open("a") as record:
-            record.write(json.dumps(_REHEARSED) + "\n")
+        self._record(_REHEARSED)
         self.add_program("/usr/bin/systemd-analyze", _ANALYZE)
         # The folders of runs, below the folder that stands for the machine.
         below = self.root.folder / str(home).lstrip("/")
@@ -117,7 +118,27 @@ class BootedMachine:
         self.boots.append(entry)
         line = self._default if not entry else self._line_of(entry)
         self.root.write("/proc/cmdline", line)
-        self.root.write("/proc/sys/kernel/random/boot_id", f"{len(self.boots):08d}-2222-3333-4444-555555555555\n")
+        boot_id = f"{len(self.boots):08d}-2222-3333-4444-555555555555"
+        self.root.write("/proc/sys/kernel/random/boot_id", f"{boot_id}\n")
+        if entry:
+            self._check(entry, boot_id)
+            if not self.is_healthy:
+                self.boot()
+
+    def _check(self, entry: str, boot_id: str) -> None:
+        """Record what the agent's health check would."""
+        lines = self._records.read_text().splitlines()
+        armed = next(one for one in map(json.loads, reversed([*filter(None, lines)])) if one["event"] == "armed")
+        for event in ("started", "healthy" if self.is_healthy else "failed"):
+            self._record({**armed, "event": event, "entry": entry, "boot_id": boot_id, "before": None})
+
+    @property
+    def _records(self) -> Path:
+        return self.root.folder / "var/lib/ktrial/boots.jsonl"
+
+    def _record(self, event: Mapping[str, Any]) -> None:
+        with self._records.open("a") as file:
+            file.write(json.dumps(event) + "\n")
 
     def go_on(self, most: int = 1000) -> int:
         """Run the unit after each boot until nothing boots the machine any more; return how often it ran."""

@@ -12,14 +12,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from ktrial.agent.session import AgentSession
 from ktrial.cli.shared import boots
-from ktrial.cli.shared.boot_trials import refuse_own_store
+from ktrial.cli.shared.boot_trials import boots_in_vain, refuse_own_store
 from ktrial.kit.errors import Refused
 from ktrial.machine.transactions import Reverted, RevertedStep
-from ktrial.tuning.boots.boot_status import BootStatus
+from ktrial.tuning.boots.boot_status import BootEvent, BootStatus, Happened
 from tests.support.boot_machine import ENTRIES, ENVIRONMENT, boot_with_grub
 from tests.support.tree import FakeRoot
 from tests.tuning.unit.test_boot_obstacles import bzimage
@@ -252,6 +253,35 @@ def test_a_profile_counts_with_its_kernel_arguments(machine: FakeRoot, tmp_path:
     assert (refused.status, "has no kernel arguments" in refused.err) == (2, True)
 
 
+def boots_of(*boots: str) -> BootStatus:
+    """Return the record of boots: of each the entry, and the events since it was armed."""
+    events = [
+        BootEvent(event=event, entry=boot.split()[0], boot_id="b", at=1, transaction=7)
+        for boot in boots
+        for event in msgspec.convert(("armed", *boot.split()[1:]), tuple[Happened, ...])
+    ]
+    return BootStatus(transaction=7, events=tuple(events))
+
+
+@pytest.mark.parametrize(
+    "boots, is_vain",
+    [
+        (["a started healthy"] * 20, False),
+        (["a started failed"] * 7, False),
+        (["a started failed"] * 8, True),
+        (["a fell-back"] * 8, True),
+        (["a"] * 8, True),
+        # The boots were healthy, and the trial could not go on in them.
+        (["a started healthy failed"] * 8, True),
+        (["a started failed"] * 4 + ["a started healthy"] + ["a fell-back"] * 7, False),
+        (["a started failed"] * 4 + ["b started failed"] + ["a fell-back"] * 7, False),
+        (["b started failed"] * 9, False),
+    ],
+)
+def test_a_trial_ends_if_boots_of_an_entry_fail_in_a_row(boots: list[str], is_vain: bool) -> None:
+    assert boots_in_vain(boots_of(*boots), "a") == is_vain
+
+
 PROTOCOL = """
 name = "t"
 suite = "wakeups-busy"
@@ -414,7 +444,7 @@ def test_what_stays_of_a_kept_boot_is_said(
     step = RevertedStep(step=0, path=ENTRIES, outcome=outcome, now=None, message="the disk is read-only")
     done = Reverted(transaction=7, state=state, steps=(step,))
     monkeypatch.setattr(boots, "remove_boots", lambda session, now: done)
-    app: Any = SimpleNamespace(say=lambda text: print(text, file=sys.stderr))
+    app: Any = SimpleNamespace(say=lambda text: sys.stderr.write(f"{text}\n"))
     session: Any = None
     assert boots.end_kept(app, session, BootStatus(transaction=7)) == status
     shown = capsys.readouterr()

@@ -313,6 +313,57 @@ def test_a_ladder_that_begins_with_the_values_of_the_distribution_boots_its_tier
     assert machine.files() == before
 
 
+ALIKE = """
+name = "alike"
+command = ["{command}"]
+metrics = ["work:lower=work ([0-9]+)"]
+primary = "work"
+[design]
+budget = 9
+cap = 9
+runs_per_visit = 1
+settle = "0s"
+[arms.control]
+boot = ["threadirqs"]
+[arms.placebo]
+placebo = true
+"""
+
+
+def test_an_entry_that_control_and_placebo_share_is_booted_for_every_visit(
+    machine: BootedMachine, tmp_path: Path
+) -> None:
+    before = machine.files()
+    (tmp_path / "alike.toml").write_text(ALIKE.format(command=Path.cwd() / "work"))
+    started = machine.run("trial", "run", str(tmp_path / "alike.toml"), "--yes")
+    assert started.status == 0, started.err
+    machine.go_on()
+    assert [one.err for one in machine.said if one.status] == []
+    *visits, last = machine.boots
+    assert (set(visits), last) == ({"ktrial-control"}, "")
+    assert len(visits) >= 14, machine.said[-1].err
+    assert all(" ends: " not in one.err for one in machine.said)
+    assert machine.files() == before
+
+
+def test_a_trial_whose_entry_fails_again_and_again_ends_with_the_reason(machine: BootedMachine, tmp_path: Path) -> None:
+    before = machine.files()
+    (tmp_path / "alike.toml").write_text(ALIKE.format(command=Path.cwd() / "work"))
+    assert machine.run("trial", "run", str(tmp_path / "alike.toml"), "--yes").status == 0
+    assert machine.go_on(2) == 2
+    assert machine.boots == ["ktrial-control"] * 3
+    machine.is_healthy = False
+    machine.go_on()
+    assert machine.boots[3:] == ["ktrial-control", ""] * 8
+    (only,) = trials().all()
+    said = f"{only.trial} ends: the last 8 boots of control failed; `ktrial boot status` says why"
+    assert said in machine.said[-1].err
+    shown = machine.run("boot", "status").out
+    assert "last attempt failed its health check" in shown
+    assert f"entry       ktrial-control of the trial {only.trial}" in shown
+    assert machine.files() == before
+
+
 def test_kernels_on_trial_are_installed_ones_unless_there_are_guests(machine: BootedMachine) -> None:
     words = ("kernel", "trial", "running", "--boot", "preempt=full", "--placebo", "--suite", "wakeups-busy")
     before = machine.files()

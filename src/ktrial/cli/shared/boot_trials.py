@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from ktrial.trial.record import StoredTrial
     from ktrial.tuning.lasting.model import Guarded
 
-#: Boots of one entry in a row that end the trial: control and placebo share one, so four may be due.
-MOST_IN_A_ROW = 8
+#: Boots of one entry in a row that end the trial if none of them was good for a visit.
+MOST_IN_VAIN = 8
 #: Seconds after the start of a boot before anything is measured.
 UPTIME_S = 60.0
 #: Roughly how long a boot takes until it may be measured.
@@ -224,7 +224,9 @@ def continue_in_boots(app: App, name: str, then: Callable[[App, AgentSession, St
     if due is None:
         return _after(app, session, stored, then)
     if boots_in_vain(now, entry_of(due.place)):
-        app.say(f"{stored.trial} ends: the last boots of {due.place} made no visit; `ktrial boot status` says why")
+        app.say(
+            f"{stored.trial} ends: the last {MOST_IN_VAIN} boots of {due.place} failed; `ktrial boot status` says why"
+        )
         return _end(app, session, now)
     if now.running is None:
         # Somebody may want to log in and stop it.
@@ -255,9 +257,19 @@ def _due(app: App, stored: StoredTrial) -> Due | None:
 
 
 def boots_in_vain(now: BootStatus, entry: str) -> bool:
-    """Return whether an entry was booted again and again without a visit in between."""
-    armed = [event.entry for event in now.of_attempt() if event.event == "armed"]
-    return armed[-MOST_IN_A_ROW:] == [entry] * MOST_IN_A_ROW
+    """Return whether the last boots were all of this entry, and none of them was healthy until its end."""
+    vain = 0
+    was_healthy = has_failed = False
+    for event in reversed(now.of_attempt()):
+        if event.event != "armed":
+            was_healthy |= event.event == "healthy"
+            has_failed |= event.event == "failed"
+            continue
+        if event.entry != entry or (was_healthy and not has_failed):
+            break
+        vain += 1
+        was_healthy = has_failed = False
+    return vain >= MOST_IN_VAIN
 
 
 def wait_for_services(app: App) -> None:
@@ -269,6 +281,7 @@ def wait_for_services(app: App) -> None:
 def _wait_until_idle(app: App) -> None:
     """Wait until nothing waits for a CPU, a disk or memory; measure all the same if that never comes."""
     session = app.best_session("waiting for the machine")
+    busy: list[str] = []
     for _ in range(_LOOKS):
         busy = [one.found for one in load_now(session) if one.name.endswith("pressure")]
         if not busy:
