@@ -54,8 +54,8 @@ def boot_with_grub(root: FakeRoot) -> FakeRoot:
 class BootedMachine:
     """A machine with GRUB that boots: it does what the loader and systemd do, and runs what goes on after each boot.
 
-    `boots` are the entries that were booted, "" for the default one. Unless it `is_healthy`, each boot of an entry fails
-    its health check, and the default entry is booted.
+    `boots` are the entries that were booted, "" for the default one. Unless it `is_healthy`, each boot of an entry
+    fails its health check, and the default entry is booted.
     """
 
     def __init__(self, root: FakeRoot, home: Path, patch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,14 @@ from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.tuning.exporters import targets
 from ktrial.tuning.exports.model import Omission
 from ktrial.tuning.lasting import boot_words
-from ktrial.tuning.lasting.boot_words import change_of_word, find_guarded, may_weaken, place_removal, place_word
+from ktrial.tuning.lasting.boot_words import (
+    change_of_word,
+    find_guarded,
+    may_weaken,
+    place_removal,
+    place_word,
+    weakens,
+)
 from ktrial.tuning.lasting.drift import is_pending
 from ktrial.tuning.lasting.keep_plan import plan_keep, wire_keep, without
 from ktrial.tuning.lasting.kept_text import read_kept, render
@@ -156,14 +163,18 @@ def test_yes_alone_never_confirms_it() -> None:
 
 
 def test_the_agent_guards_the_same_words() -> None:
-    source = Path(__file__).parents[3] / "agent/src/transact/allow/words.rs"
-    listed = source.read_text().partition("const GUARDED")[2].partition("];")[0]
-    agent = {
-        name: set(re.findall(r'"([^"]+)"', rest)) for name, rest in re.findall(r'\("([^"]+)", &\[(.*?)\]\)', listed)
-    }
-    for name, harmless in boot_words._GUARDED.items():
-        pattern = "spectre_*" if name == "spectre_v2" else name
-        assert agent[pattern] == set(harmless), name
+    text = (Path(__file__).parents[3] / "agent/src/transact/allow/words.rs").read_text()
+    listed = text.partition("const GUARDED")[2].partition("];")[0]
+    agent = [
+        (name, tuple(re.findall(r'"([^"]+)"', rest)))
+        for name, rest in re.findall(r'\("([^"]+)",\s*&\[(.*?)\]\)', listed, re.DOTALL)
+    ]
+    assert len(agent) == listed.count('("') > 50
+    # The first pattern that fits counts.
+    assert list(boot_words.GUARDED.items()) == agent
+    weakens = re.findall(r'"([^"]+)"', text.partition("const WEAKENS")[2].partition("];")[0])
+    assert list(boot_words.WEAKENS) == weakens
+    assert set(weakens) <= set(boot_words.GUARDED)
     known = [one.short_name for one in KNOBS.values() if one.kind == "boot" and one.security]
     for name in known:
         entry = LastingEntry(form="grub.d", holds={"name": name}, values={f"boot:{name}": "1"})
@@ -361,15 +372,20 @@ def test_words_inside_quotes_are_not_words_of_their_own() -> None:
     assert not {"quiet2", "x"} & set(found)
 
 
-def test_the_head_asks_for_each_removal_that_the_agent_refuses_without_a_confirmation() -> None:
-    text = (Path(__file__).parents[3] / "agent/src/transact/allow/words.rs").read_text()
-    listed = text.partition("const GUARDED")[2].partition("];")[0]
-    weakens = re.findall(r'"([^"]+)"', text.partition("const WEAKENS")[2].partition("];")[0])
-    guarded = re.findall(r'\("([^"]+)", &\[(.*?)\]\)', listed)
-    assert len(guarded) > 50
-    assert len(weakens) > 5
-    for pattern, rest in guarded:
-        harmless = re.findall(r'"([^"]+)"', rest)
+def test_each_removal_that_the_agent_refuses_without_a_confirmation_is_asked_for() -> None:
+    for pattern, harmless in boot_words.GUARDED.items():
         for value in (None, "off", "0", "other", *harmless):
-            needs = value in harmless or (value not in {"off", "0"} and pattern not in weakens)
+            needs = value in harmless or (value not in {"off", "0"} and pattern not in boot_words.WEAKENS)
             assert may_weaken(pattern.replace("*", "x"), value) == needs, (pattern, value)
+
+
+@pytest.mark.parametrize("word", ["pti=off", "slab-merge", "nosmep", "apparmor=0", "vsyscall=emulate"])
+def test_words_that_no_knob_warns_of_can_be_confirmed(word: str) -> None:
+    name, equals, value = word.partition("=")
+    assert weakens(name, value if equals else None)
+    holds = {"name": name, "value": value} if equals else {"name": name}
+    entry = LastingEntry(form="grub.d", holds=holds, values={f"boot:{name}": "1"})
+    guarded = find_guarded([FileChange("grub.d", None, "", (entry,))], (), KNOBS)
+    with pytest.raises(Refused, match=f"cannot use {word}: it weakens the protection of this machine$"):
+        confirm_guarded(guarded, (), may_ask=False)
+    confirm_guarded(guarded, (name,), may_ask=False)

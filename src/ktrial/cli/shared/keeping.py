@@ -237,11 +237,15 @@ def confirm_guarded(guarded: Sequence[Guarded], confirmed: Collection[str], *, m
     if left and not may_ask:
         words = " ".join(f"--yes-security {one.name}" for one in left)
         raise Refused(
-            f"cannot use {left[0].word}: it weakens the protection of this machine: {left[0].price}",
+            f"cannot use {left[0].word}: it {_warning(left[0])}",
             hint=f"if you accept that, add {words}",
         )
     for one in left:
-        must_type(f"{one.word} weakens the protection of this machine: {one.price}", one.name)
+        must_type(f"{one.word} {_warning(one)}", one.name)
+
+
+def _warning(word: Guarded) -> str:
+    return "weakens the protection of this machine" + (f": {word.price}" if word.price else "")
 
 
 def refuse_edited(kept: Mapping[Form, KeptFile]) -> None:

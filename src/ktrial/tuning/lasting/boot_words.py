@@ -26,30 +26,79 @@ COMMAND_LINE = "/proc/cmdline"
 #: What the agent takes: no boot loader or shell reads these characters in a special way.
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*(?:=[A-Za-z0-9_.,:/+=@-]+)?")
 _PARAMETER = re.compile(r"/sys/module/([^/]+)/parameters/([^/]+)")
-#: Pattern of a word that weakens the machine's protection -> its values that do not. The agent has the longer list.
-_GUARDED: Mapping[str, tuple[str, ...]] = {
+#: Pattern of a word that may weaken the machine's protection -> its values that do not. The agent has the same list.
+GUARDED: Mapping[str, tuple[str, ...]] = {
+    "amd_iommu": ("force_enable", "force_isolation"),
+    "apparmor": ("1",),
     "audit": ("1",),
     "debugfs": ("off", "no-mount"),
+    "efi_no_storage_paranoia": (),
+    "enforcing": ("1",),
+    "evm": (),
+    "gather_data_sampling": ("force",),
+    "hardened_usercopy": ("on",),
+    "ima_*": (),
+    "indirect_target_selection": ("on", "force"),
     "init_on_alloc": ("1",),
     "init_on_free": ("1",),
+    "intel_iommu": ("on",),
+    "iommu": ("force",),
     "iommu.passthrough": ("0",),
     "iommu.strict": ("1",),
+    "kpti": ("1",),
     "kvm*.*": (),
+    "l1d_flush": ("on",),
+    "l1tf": ("full", "full,force"),
+    "lockdown": (),
+    "lsm": (),
+    "lsm.debug": (),
+    "mds": ("full", "full,nosmt"),
     "mitigations": ("auto", "auto,nosmt"),
+    "mmio_stale_data": ("full", "full,nosmt"),
+    "module.sig_enforce": ("1",),
+    "no_hash_pointers": (),
+    "noexec*": ("on",),
     "nokaslr": (),
+    "nopti": (),
+    "norandmaps": (),
+    "nosmap": (),
+    "nosmep": (),
+    "nospec*": (),
+    "page_poison": ("1",),
+    "pti": ("on", "auto"),
     "random.*": (),
+    "reg_file_data_sampling": ("on",),
     "retbleed": ("auto", "auto,nosmt"),
-    "spectre_v2": ("on", "auto"),
+    "security": (),
+    "selinux": ("1",),
+    "slab_merge": (),
+    "slab_nomerge": (),
+    "spec_rstack_overflow": ("safe-ret", "ibpb"),
+    "spec_store_bypass_disable": ("on", "auto", "seccomp"),
+    "spectre_*": ("on", "auto"),
     "split_lock_detect": ("warn", "fatal"),
+    "srbds": ("on",),
+    "ssbd": ("force-on",),
+    "tsa": ("on",),
     "tsx": ("off",),
+    "tsx_async_abort": ("full", "full,nosmt"),
+    "unsafe*": (),
+    "vmscape": ("on", "auto", "force"),
+    "vsyscall": ("none", "xonly"),
 }
-#: Pattern of a word that protects the machine, unless its value is `0` or `off`, besides those above.
-_PROTECTING = (
-    *("amd_iommu", "apparmor", "enforcing", "evm", "gather_data_sampling", "hardened_usercopy", "ima_*"),
-    *("indirect_target_selection", "intel_iommu", "iommu", "kpti", "l1d_flush", "l1tf", "lockdown", "lsm", "mds"),
-    *("mmio_stale_data", "module.sig_enforce", "noexec*", "page_poison", "pti", "reg_file_data_sampling", "security"),
-    *("selinux", "slab_nomerge", "spec_*", "spectre_*", "srbds", "ssbd", "tsa", "tsx_async_abort", "vmscape"),
-    *("vsyscall",),
+#: Patterns among them of words that protect nothing, whatever their value.
+WEAKENS = (
+    "efi_no_storage_paranoia",
+    "lsm.debug",
+    "no_hash_pointers",
+    "nokaslr",
+    "nopti",
+    "norandmaps",
+    "nosmap",
+    "nosmep",
+    "nospec*",
+    "slab_merge",
+    "unsafe*",
 )
 
 
@@ -84,7 +133,7 @@ def place_word(
     name, equals, text = word.partition("=")
     holds = {"name": name, "value": text} if equals else {"name": name}
     entry = LastingEntry(form="grub.d", holds=holds, values={address: value})
-    if knob.risk == "dangerous" and not allow_dangerous and _harmless(entry) is None:
+    if knob.risk == "dangerous" and not allow_dangerous and _guarded_pattern(name) is None:
         return Omission(address, f"dangerous: {knob.price}", value, "use --yes-dangerous to keep it anyway")
     return entry
 
@@ -111,27 +160,21 @@ def _is_guarded(entry: LastingEntry, entries: Iterable[LastingEntry]) -> bool:
 
 def weakens(name: str, value: str | None) -> bool:
     """Return whether a word weakens the machine's protection."""
-    harmless = _harmless_values(name)
-    return harmless is not None and value not in harmless
+    pattern = _guarded_pattern(name)
+    return pattern is not None and value not in GUARDED[pattern]
 
 
 def may_weaken(name: str, value: str | None) -> bool:
     """Return whether the machine may be protected less without this word; without a value it stands for any."""
-    harmless = _harmless_values(name)
-    is_listed = any(fnmatch.fnmatchcase(name.replace("-", "_"), pattern) for pattern in _PROTECTING)
-    if harmless is not None and value in harmless:
-        return True
-    return (is_listed or harmless is not None) and name != "nokaslr" and value not in {"0", "off"}
+    pattern = _guarded_pattern(name)
+    if pattern is None:
+        return False
+    return value in GUARDED[pattern] or (value not in {"0", "off"} and pattern not in WEAKENS)
 
 
-def _harmless(entry: LastingEntry) -> tuple[str, ...] | None:
-    return _harmless_values(entry.holds["name"])
-
-
-def _harmless_values(name: str) -> tuple[str, ...] | None:
-    """Return the values of a guarded word that do not weaken the machine; None for other words."""
-    name = name.replace("-", "_")
-    return next((harmless for pattern, harmless in _GUARDED.items() if fnmatch.fnmatchcase(name, pattern)), None)
+def _guarded_pattern(name: str) -> str | None:
+    """Return the first pattern of guarded words that fits."""
+    return next((pattern for pattern in GUARDED if fnmatch.fnmatchcase(name.replace("-", "_"), pattern)), None)
 
 
 def find_guarded(
