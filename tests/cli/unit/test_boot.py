@@ -314,6 +314,13 @@ def test_a_trial_over_boots_shows_its_entries_and_starts_nothing_without_yes(mac
     assert machine.run("trial", "list", "--json").json["trials"] == []
 
 
+def test_without_a_trial_over_boots_there_is_nothing_to_stop(machine: FakeRoot) -> None:
+    done = machine.run("trial", "stop")
+    assert done.status == 4
+    assert "cannot stop a trial: none boots this machine\n" in done.err
+    assert "next: `ktrial boot status` shows what is prepared" in done.err
+
+
 def test_yes_alone_does_not_weaken_the_machine_in_a_trial(machine: FakeRoot) -> None:
     done = machine.run("try", "boot:nokaslr=on", "--suite", "wakeups-busy", "--yes")
     assert (done.status, "cannot use nokaslr: it weakens" in done.err) == (4, True), done.err

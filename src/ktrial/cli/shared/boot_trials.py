@@ -307,8 +307,8 @@ def stop_in_boots(app: App, name: str | None) -> int:
     part = next((one.file.part for one in app.trials.all() if one.trial == running), None)
     asked = running if name is None or name == part else app.trials.find(name).trial
     if running is None or asked != running:
-        wanted = asked or "no trial"
-        raise Refused(f"{wanted} is not booting this machine", hint="`ktrial boot status` shows what is prepared")
+        why = "a trial: none boots" if asked is None else f"{asked}: it does not boot"
+        raise Refused(f"cannot stop {why} this machine", hint="`ktrial boot status` shows what is prepared")
     now = wait_until_judged(app, session)
     if now.transaction is None:
         return 0  # the boot was not healthy, or the trial has ended meanwhile
