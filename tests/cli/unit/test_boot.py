@@ -339,7 +339,7 @@ def units(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def answered(self: AgentSession, do: str, **fields: Any) -> dict[str, Any]:
         reply = request(self, do, **fields)
-        return {**reply, "units": ["ssh.service", "tmp.mount"]} if fields.get("units") else reply
+        return {**reply, "units": ["ssh.service", "sshd-agent.scope", "tmp.mount"]} if fields.get("units") else reply
 
     monkeypatch.setattr(AgentSession, "request", answered)
 
@@ -348,8 +348,10 @@ def units(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "unit, message, step",
     [
-        ("shh", "cannot guard a boot with shh.service: it is not active now", "did you mean ssh.service?"),
-        ("nginx.service", "nginx.service: it is not active now", "systemctl list-units"),
+        ("shh", "cannot guard a boot with shh.service: no active unit has this name", "did you mean ssh.service?"),
+        ("sshd", "sshd.service: no active unit has this name", "own name, not an alias: did you mean ssh.service?"),
+        ("nginx.service", "nginx.service: no active unit has this name", "systemctl list-units"),
+        ("sshd-agent.scope", "cannot guard a boot with sshd-agent.scope", ".service, .socket, .target"),
     ],
 )
 def test_a_unit_that_is_not_active_guards_nothing(machine: FakeRoot, unit: str, message: str, step: str) -> None:

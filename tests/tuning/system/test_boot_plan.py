@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +16,18 @@ from hypothesis import strategies as st
 from ktrial.agent.binary import find_agent
 from ktrial.agent.session import AgentSession
 from ktrial.agent.transport import ProcessTransport
-from ktrial.kit.errors import KtrialError
+from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.tuning.boots.command_line import find_guarded_words, parse_changes
 from ktrial.tuning.boots.entry import BootGrounds, plan_boot, plan_rehearsal
-from ktrial.tuning.boots.wire import ResumedTrial, wire_boots
+from ktrial.tuning.boots.wire import (
+    GUARD_KINDS,
+    MOST_GUARDS,
+    OTHER_KINDS,
+    UNIT_BYTES,
+    ResumedTrial,
+    name_guards,
+    wire_boots,
+)
 from ktrial.tuning.catalog.loader import load_catalog
 from tests.support.boot_machine import ENVIRONMENT
 from tests.support.tree import FakeRoot
@@ -116,3 +125,39 @@ def test_every_word_of_the_catalog_passes_with_what_the_head_confirms(tmp_path: 
             assert found["/boot/grub/custom.cfg"] == "ready", (words, found)
 
         check()
+
+
+GUARDS = (
+    *("ssh.service", "getty@tty1.service", "a:b_c.d-e.socket", "x.target", "y.mount", "z.timer", "p.path", "s.swap"),
+    "a" * 247 + ".service",
+)
+NO_GUARDS = ("a\\x2db.mount", "-a.service", ".service", "a b.service", "%n.service", "a/b.service", "ü.service")
+
+
+def test_guards_are_named_as_the_agent_takes_them(tmp_path: Path) -> None:
+    assert name_guards(["ssh", "ssh.service", "tmp.mount"]) == ("ssh.service", "tmp.mount")
+    assert name_guards(GUARDS) == GUARDS
+    many = [f"a{number}.service" for number in range(MOST_GUARDS + 1)]
+    with pytest.raises(BadInput, match="33 units: expected at most 32"):
+        name_guards(many)
+    refused = [[one] for one in (*NO_GUARDS, "a" * 248 + ".service", *(f"a.{kind}" for kind in OTHER_KINDS))]
+    for names in refused:
+        with pytest.raises(BadInput, match="cannot guard a boot with"):
+            name_guards(names)
+    with agent_on(tmp_path, debian()) as session:
+        for guards in (GUARDS, name_guards(many[:-1])):
+            found = outcomes(session, wire_boots("boots", [plan_rehearsal(debian())], limit_s=300, guards=guards))
+            # Only whether they are active cannot be learnt from a folder.
+            assert "systemctl" in found["/etc/systemd/system/ktrial-boot.service"]
+        for names in (many, *refused):
+            with pytest.raises(KtrialError):
+                outcomes(session, wire_boots("boots", [plan_rehearsal(debian())], limit_s=300, guards=names))
+
+
+def test_the_agent_has_the_same_limits_of_guards() -> None:
+    source = (Path(__file__).parents[3] / "agent/src/transact/forms/boot.rs").read_text()
+    kinds = re.search(r"const UNITS: \[&str; \d+\] = \[(.*?)\];", source, re.DOTALL)
+    assert kinds is not None
+    assert tuple(re.findall(r'"([a-z]+)"', kinds[1])) == GUARD_KINDS
+    assert f"const GUARDS: usize = {MOST_GUARDS};" in source
+    assert f"const UNIT_BYTES: usize = {UNIT_BYTES};" in source

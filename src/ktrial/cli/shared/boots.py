@@ -19,7 +19,7 @@ from ktrial.tuning.boots.entry import REHEARSAL, TRIAL, BootPlan, find_kernel, p
 from ktrial.tuning.boots.gather import KEXEC, gather_kernel, gather_scene
 from ktrial.tuning.boots.refusals import find_obstacles, other_kernel_obstacles, refuse
 from ktrial.tuning.boots.scene import ANYWAY, YES_KERNEL, BootScene, Obstacle
-from ktrial.tuning.boots.wire import wire_boots
+from ktrial.tuning.boots.wire import GUARD_KINDS, name_guards, wire_boots
 from ktrial.tuning.exports.model import LastingSetting, boot_word
 from ktrial.tuning.knobs.profile import flatten
 from ktrial.tuning.knobs.value import kernel_text
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 #: Seconds that systemd may be stuck before the watchdog resets the machine.
 _WATCHDOG_S = 60
 _BOOT = "boot:"
-#: How the names of units end.
-_UNITS = (".service", ".socket", ".target", ".mount", ".timer", ".path", ".swap", ".device", ".slice", ".scope")
 #: The copy of the agent that the units run.
 _AGENT = "/usr/local/libexec/ktrial/ktrial-agent"
 #: The longest that a health check may take: the limit of `--limit`, and what its unit adds.
@@ -160,16 +158,19 @@ def _words_of_profile(app: App, name: str) -> list[str]:
 
 def read_guards(session: AgentSession, names: Sequence[str]) -> tuple[str, ...]:
     """Return the units that are to guard a boot. Raises BadInput for one that is not active now."""
-    if not names:
+    units = name_guards(names)
+    if not units:
         return ()
     active = session.request("boot-status", units=True).get("units")
     if active is None:
         raise Refused("cannot guard a boot: systemd does not say which units are active", hint="leave out --guard")
-    units = tuple(dict.fromkeys(name if name.endswith(_UNITS) else f"{name}.service" for name in names))
     for unit in (one for one in units if one not in active):
-        near = nearest(unit, active)
-        hint = f"did you mean {' or '.join(near)}?" if near else "`systemctl list-units --state=active` lists those"
-        raise BadInput(f"cannot guard a boot with {unit}: it is not active now", hint=hint)
+        near = [one for one in nearest(unit, active) if one.endswith(tuple(GUARD_KINDS))]
+        means = f"did you mean {' or '.join(near)}?" if near else "`systemctl list-units --state=active` lists them"
+        raise BadInput(
+            f"cannot guard a boot with {unit}: no active unit has this name",
+            hint=f"use the unit's own name, not an alias: {means}",
+        )
     return units
 
 

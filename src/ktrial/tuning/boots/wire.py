@@ -3,14 +3,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from ktrial.kit.errors import BadInput
 from ktrial.tuning.boots.entry import BootPlan, entry_json
 
 _UNITS = "/etc/systemd/system"
+#: The kinds of units that can guard a boot, how many may, and what their names stay below in bytes: as the agent has it.
+GUARD_KINDS = ("service", "socket", "target", "mount", "timer", "path", "swap")
+MOST_GUARDS, UNIT_BYTES = 32, 256
+#: What systemd takes in a name, without the escapes of `systemd-escape`.
+_UNIT = re.compile(rf"[A-Za-z0-9:_.@][A-Za-z0-9:_.@-]*\.(?:{'|'.join(GUARD_KINDS)})")
+OTHER_KINDS = ("automount", "device", "scope", "slice")
 
 
 class ResumedTrial(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +27,24 @@ class ResumedTrial(msgspec.Struct, frozen=True, kw_only=True):
     program: str
     user: int
     name: str
+
+
+def name_guards(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the full names of units that are to guard a boot. Raises BadInput for what cannot guard one."""
+    endings, others = (tuple(f".{kind}" for kind in kinds) for kinds in (GUARD_KINDS, OTHER_KINDS))
+    units = tuple(dict.fromkeys(one if one.endswith((*endings, *others)) else f"{one}.service" for one in names))
+    for unit in units:
+        if unit.endswith(others):
+            raise BadInput(f"cannot guard a boot with {unit}", hint=f"name a unit of these kinds: {', '.join(endings)}")
+        if not _UNIT.fullmatch(unit) or len(unit) >= UNIT_BYTES:
+            hint = f"name a unit of letters, digits and `:_.@-` below {UNIT_BYTES} characters"
+            raise BadInput(f"cannot guard a boot with {unit!r}: ktrial does not take this name", hint=hint)
+    if len(units) > MOST_GUARDS:
+        raise BadInput(
+            f"cannot guard a boot with {len(units)} units: expected at most {MOST_GUARDS}",
+            hint="guard it with a target that needs them",
+        )
+    return units
 
 
 def wire_boots(
