@@ -38,7 +38,7 @@ class TakesRemovals(click.Command):
     metavar="SECONDS",
     help="Time in which the boot must reach its target.  [300]",
 )
-@click.option("--kexec", is_flag=True, help="Start it from the running kernel, past firmware and boot loader.")
+@click.option("--kexec", is_flag=True, help="Start the entry from the running kernel, past firmware and boot loader.")
 @click.option(
     "--guard",
     "guards",
@@ -47,8 +47,8 @@ class TakesRemovals(click.Command):
     help="Unit of systemd that must be active for the boot to be healthy. Repeatable.",
 )
 @click.option("--no-reboot", is_flag=True, help="Only arm the entry; the next boot takes it.")
-@click.option("--anyway", is_flag=True, help="Also on battery, with others logged in, or with a disk that asks.")
-@click.option("--yes-kernel", is_flag=True, help="Also boot a kernel that no package owns.")
+@click.option("--anyway", is_flag=True, help="Boot although the battery runs, others are logged in, or a disk asks.")
+@click.option("--yes-kernel", is_flag=True, help="Boot a kernel although no package owns it.")
 @click.option("-y", "--yes", is_flag=True, help="Write the entry and reboot; without it, only show what would happen.")
 @boot_security_option
 @json_option
@@ -139,11 +139,11 @@ def undo(app: App, as_json: bool) -> int:
 
 @command.command(short_help="Watch a machine that tries boots, and switch its power if it hangs.")
 @click.argument("host", metavar="HOST[:PORT]")
-@click.option("--power", required=True, metavar="CMD", help="Switches its power off and on; started without a shell.")
-@click.option("--alive", metavar="CMD", help="Succeeds while it is up.  [its port for ssh answers]")
-@click.option("--after", default="15min", metavar="TIME", help="How long it may be silent.  [15min]")
+@click.option("--power", required=True, metavar="CMD", help="Run CMD, without a shell, to switch its power off and on.")
+@click.option("--alive", metavar="CMD", help="Run CMD to see whether it is up.  [look at its port for ssh]")
+@click.option("--after", default="15min", metavar="TIME", help="Let it be silent for TIME before CMD runs.  [15min]")
 @click.option("--times", type=click.IntRange(1, 100), default=3, metavar="N", help="Give up after N switches.  [3]")
-@click.option("--console", type=click.Path(path_type=Path), metavar="FILE", help="Log of its serial console.")
+@click.option("--console", type=click.Path(path_type=Path), metavar="FILE", help="Record lines of its serial console.")
 @json_option
 @click.pass_obj
 def watch(

@@ -13,7 +13,7 @@ from ktrial.kit.errors import BadInput
 from ktrial.tuning.boots.entry import BootPlan, entry_json
 
 _UNITS = "/etc/systemd/system"
-#: The kinds of units that can guard a boot, how many may, and what their names stay below in bytes: as the agent has it.
+#: Kinds of units that can guard a boot, how many may, and what their names stay below in bytes: as the agent has it.
 GUARD_KINDS = ("service", "socket", "target", "mount", "timer", "path", "swap")
 MOST_GUARDS, UNIT_BYTES = 32, 256
 #: What systemd takes in a name, without the escapes of `systemd-escape`.
