@@ -20,7 +20,7 @@ from ktrial.cli.shared import boots
 from ktrial.cli.shared.boot_trials import boots_in_vain, refuse_own_store
 from ktrial.kit.errors import Refused
 from ktrial.machine.transactions import Reverted, RevertedStep
-from ktrial.tuning.boots.boot_status import BootEvent, BootStatus, Happened
+from ktrial.tuning.boots.boot_status import BootEvent, BootStatus, EventKind
 from tests.support.boot_machine import ENTRIES, ENVIRONMENT, boot_with_grub
 from tests.support.tree import FakeRoot
 from tests.tuning.unit.test_boot_obstacles import bzimage
@@ -258,7 +258,7 @@ def boots_of(*boots: str) -> BootStatus:
     events = [
         BootEvent(event=event, entry=boot.split()[0], boot_id="b", at=1, transaction=7)
         for boot in boots
-        for event in msgspec.convert(("armed", *boot.split()[1:]), tuple[Happened, ...])
+        for event in msgspec.convert(("armed", *boot.split()[1:]), tuple[EventKind, ...])
     ]
     return BootStatus(transaction=7, events=tuple(events))
 

@@ -23,7 +23,7 @@ from ktrial.studies.blame.model import BlamePart, BlameQuestion
 from ktrial.trial.arms.boot_arms import entry_of
 from ktrial.trial.protocol.file import ArmFile, TrialFile
 from ktrial.trial.store import StoredTrials
-from tests.support.boot_machine import ENTRIES, NEXT_UNIT, BootedMachine
+from tests.support.boot_machine import ENTRIES, ENVIRONMENT, GRUB_ENVIRONMENT, NEXT_UNIT, BootedMachine
 from tests.support.tree import FakeRoot
 
 #: Five suspects, of which one makes the work a fifth larger.
@@ -361,6 +361,22 @@ def test_a_trial_whose_entry_fails_again_and_again_ends_with_the_reason(machine:
     shown = machine.run("boot", "status").out
     assert "last attempt failed its health check" in shown
     assert f"entry       ktrial-control of the trial {only.trial}" in shown
+    assert machine.files() == before
+
+
+def test_a_trial_whose_rehearsal_fails_boots_no_arm(machine: BootedMachine, tmp_path: Path) -> None:
+    (machine.root.folder / "var/lib/ktrial/boots.jsonl").write_text("")
+    before = machine.files()
+    (tmp_path / "alike.toml").write_text(ALIKE.format(command=Path.cwd() / "work"))
+    started = machine.root.run("trial", "run", str(tmp_path / "alike.toml"), "--yes")
+    assert started.status == 0, started.err
+    assert "next_entry=ktrial-rehearsal" in machine.root.read(GRUB_ENVIRONMENT)
+    machine.root.write(GRUB_ENVIRONMENT, ENVIRONMENT)  # somebody chooses the default entry in the menu
+    machine.boot()
+    machine.go_on()
+    assert machine.boots == [""]
+    assert "ends: its rehearsal failed; `ktrial boot status` says why" in machine.said[-1].err
+    assert "last attempt the rehearsal failed" in machine.run("boot", "status").out
     assert machine.files() == before
 
 

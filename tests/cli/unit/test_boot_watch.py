@@ -116,9 +116,10 @@ def test_a_machine_that_does_not_answer_at_the_start_is_not_watched(tmp_path: Pa
         with pytest.raises(KtrialError, match=f"cannot watch {watched.host}: it does not answer now") as error:
             watch(TimedMachine({}), watched)
         assert step in str(error.value.hint)
-    with pytest.raises(KtrialError, match=r"cannot watch no-such-server\.invalid: .+") as error:
-        watch(TimedMachine({}), WatchedMachine("no-such-server.invalid", 22, (), switch, None))
-    assert error.value.hint == "check the name, or give its address"
+    for name in ("no-such-server.invalid", "a..b", "a" * 64):
+        with pytest.raises(KtrialError, match=f"cannot watch {name}: .+") as error:
+            watch(TimedMachine({}), WatchedMachine(name, 22, (), switch, None))
+        assert error.value.hint == "check the name, or give its address"
     assert not (tmp_path / "switched").exists()
     assert not state.exists()
 

@@ -78,7 +78,7 @@ CASES: list[tuple[dict[str, Any], BootState, str]] = [
     (reply(ARMED, event("failed", "now", why=["another entry was chosen"])), "not-started", "was not started. This is"),
     (reply(ARMED, STARTED, event("failed", "now", why=["it hung"])), "cut-short", "came up and ended early"),
     (reply(ARMED, STARTED, HEALTHY, event("failed", "now", why=["no shutdown"])), "cut-short", "why no shutdown"),
-    (reply(ARMED, STARTED, HEALTHY, event("failed", why=["no python"])), "gave-up", "nothing could go on in it"),
+    (reply(ARMED, STARTED, HEALTHY, event("failed", why=["no python"])), "gave-up", "the trial could not go on in it"),
     # An earlier boot of the entry had started.
     (reply(ARMED, STARTED, FAILED, ARMED, event("failed", "now")), "not-started", "was not started"),
     (reply(ARMED, STARTED, HEALTHY), "left", "was left without"),

@@ -112,10 +112,10 @@ def _find_host(watched: WatchedMachine) -> None:
         return
     try:
         socket.getaddrinfo(watched.host, watched.port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise KtrialError(
-            f"cannot watch {watched.host}: {error.strerror}", hint="check the name, or give its address"
-        ) from None
+    except (OSError, UnicodeError) as error:
+        # A name with a part that is empty or too long is a UnicodeError.
+        why = error.strerror if isinstance(error, OSError) else "not the name of a machine"
+        raise KtrialError(f"cannot watch {watched.host}: {why}", hint="check the name, or give its address") from None
 
 
 def _way_to_answer(watched: WatchedMachine) -> str:

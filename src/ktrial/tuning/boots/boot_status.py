@@ -28,7 +28,7 @@ BootState = Literal[
     "gave-up",
     "left",
 ]
-Happened = Literal["rehearsed", "armed", "begun", "started", "healthy", "failed", "fell-back", "left"]
+EventKind = Literal["rehearsed", "armed", "begun", "started", "healthy", "failed", "fell-back", "left"]
 #: Events that end a boot.
 _ENDS = frozenset(("failed", "fell-back", "left", "healthy"))
 
@@ -48,7 +48,7 @@ class BootEvent(msgspec.Struct, frozen=True, kw_only=True):
     `at` is Unix time in seconds. `transaction` is None in a log that does not name it.
     """
 
-    event: Happened
+    event: EventKind
     entry: str
     boot_id: str
     at: float

@@ -154,7 +154,7 @@ _SENTENCES: dict[BootState, tuple[str, str]] = {
     "did-not-come-up": (f"{{it}} did not come up: it panicked, hung or was reset. {_DEFAULT}", _UNDO),
     "unhealthy": (f"{{it}} came up and failed its health check. {_DEFAULT}", _UNDO),
     "cut-short": (f"{{it}} came up and ended early: it panicked, hung or was reset. {_DEFAULT}", _UNDO),
-    "gave-up": (f"{{it}} was healthy, and nothing could go on in it. {_DEFAULT}", _UNDO),
+    "gave-up": (f"{{it}} was healthy, and the trial could not go on in it. {_DEFAULT}", _UNDO),
     "left": (
         f"{{it}} was healthy and was left without `ktrial boot keep`. {_DEFAULT}",
         f"{_KEEP}; {_UNDO}",
@@ -169,7 +169,6 @@ _OF_TRIALS: dict[BootState, str] = {
     "rehearsed": "The rehearsal for {trial} succeeded: the machine came back in its default entry.",
     "armed": "The next boot takes an entry of {trial}, once; the one after it takes the default entry.",
     "healthy": "{this}, and it is healthy.",
-    "gave-up": f"{{it}} was healthy, and the trial could not go on in it. {_DEFAULT}",
     "left": f"{{it}} was healthy and is over. {_DEFAULT}",
 }
 
