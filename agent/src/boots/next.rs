@@ -151,3 +151,71 @@ pub fn give_up(context: &Context, trial: &str, why: &str) -> Result<()> {
     drop(lock);
     reboot(context).map(|_| ())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Machine;
+    use super::super::{arm, status};
+    use super::*;
+    use crate::transact::revert::{self, Select};
+    use serde_json::json;
+    use std::fs;
+
+    #[test]
+    fn a_trial_that_cannot_go_on_ends_its_boot_and_is_announced() {
+        let mut machine = Machine::new();
+        let transaction = machine.prepare();
+        arm(&machine.context, "ktrial-trial", None).unwrap();
+        machine.grub_starts("ktrial-trial");
+        machine.boot("second", " ktrial.boot=ktrial-trial");
+        let path = machine.context.root.path("/run/motd.d/ktrial");
+        let notice = || fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            give_up(&machine.context, "swap-1", "no python").is_err(),
+            "no systemd reboots a test"
+        );
+        assert!(
+            notice().contains("cannot go on with the trial swap-1: no python\n"),
+            "{}",
+            notice()
+        );
+        let found = status(&machine.context, None, false).unwrap();
+        let last = found["events"].as_array().unwrap().last().unwrap();
+        assert_eq!(
+            (&last["event"], &last["why"]),
+            (&json!("failed"), &json!(["the trial could not go on: no python"]))
+        );
+        machine.boot("third", "");
+        give_up(&machine.context, "swap-1", "no python").unwrap();
+        assert_eq!(
+            machine.names(),
+            ["armed", "failed"],
+            "the default entry is left alone"
+        );
+        revert::revert(&mut machine.context, Select::Only(transaction), false).unwrap();
+        machine.boot("fourth", " ktrial.boot=ktrial-trial");
+        give_up(&machine.context, "swap-1", "it has ended").unwrap();
+        assert!(notice().contains("it has ended"), "{}", notice());
+        assert!(
+            notice().contains("Everything that it prepared is removed."),
+            "{}",
+            notice()
+        );
+        forget_notice(&machine.context.root);
+        assert_eq!(notice(), "");
+    }
+
+    #[test]
+    fn a_trial_whose_rehearsal_did_not_lead_back_boots_nothing_more() {
+        let mut machine = Machine::new();
+        machine.prepare();
+        arm(&machine.context, REHEARSAL, Some("ktrial-trial")).unwrap();
+        machine.boot("second", "");
+        assert!(!next(&machine.context).unwrap(), "GRUB has not started it");
+        let notice = machine.context.root.path("/run/motd.d/ktrial");
+        assert!(fs::read_to_string(&notice)
+            .unwrap()
+            .contains("the rehearsal did not lead back"));
+        assert_eq!(machine.names(), ["armed", "failed"]);
+    }
+}

@@ -13,9 +13,9 @@ const LINE: &str = "BOOT_IMAGE=/boot/vmlinuz root=UUID=1 ro quiet";
 const ENVIRONMENT: &str = "/boot/grub/grubenv";
 const ENTRIES: &str = "/boot/grub/custom.cfg";
 
-struct Machine {
+pub(super) struct Machine {
     _folder: tempfile::TempDir,
-    context: Context,
+    pub(super) context: Context,
 }
 
 fn environment(lines: &str) -> Vec<u8> {
@@ -25,7 +25,7 @@ fn environment(lines: &str) -> Vec<u8> {
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for path in [
             "boot/grub",
@@ -50,11 +50,11 @@ impl Machine {
         machine
     }
 
-    fn put(&self, path: &str, bytes: &[u8]) {
+    pub(super) fn put(&self, path: &str, bytes: &[u8]) {
         fs::write(self.context.root.path(path), bytes).unwrap();
     }
 
-    fn boot(&self, boot_id: &str, more: &str) {
+    pub(super) fn boot(&self, boot_id: &str, more: &str) {
         self.put("/proc/sys/kernel/random/boot_id", boot_id.as_bytes());
         self.put("/proc/cmdline", format!("{LINE}{more}").as_bytes());
     }
@@ -63,7 +63,7 @@ impl Machine {
         self.context.root.read_bytes(ENVIRONMENT).unwrap()
     }
 
-    fn prepare(&mut self) -> u64 {
+    pub(super) fn prepare(&mut self) -> u64 {
         let report = apply::apply(&mut self.context, &plan(&json!({}))).unwrap();
         let report = json!(report);
         assert_eq!(report["state"], "applied", "{report:#}");
@@ -71,14 +71,14 @@ impl Machine {
     }
 
     /// Plays GRUB: starts the armed entry as GRUB does, and clears the variable.
-    fn grub_starts(&self, id: &str) {
+    pub(super) fn grub_starts(&self, id: &str) {
         self.put(
             ENVIRONMENT,
             &environment(&format!("saved_entry=0\nnext_entry=\nktrial_boot={id}\n")),
         );
     }
 
-    fn names(&self) -> Vec<Value> {
+    pub(super) fn names(&self) -> Vec<Value> {
         let status = status(&self.context, None, false).unwrap();
         let events = status["events"].as_array().unwrap();
         events.iter().map(|one| one["event"].clone()).collect()
@@ -180,64 +180,6 @@ fn an_entry_that_the_loader_passed_over_was_not_tried() {
         json!(null),
         "a loader that cannot forget it would start it at every boot"
     );
-}
-
-#[test]
-fn a_trial_that_cannot_go_on_ends_its_boot_and_is_announced() {
-    let mut machine = Machine::new();
-    let transaction = machine.prepare();
-    arm(&machine.context, "ktrial-trial", None).unwrap();
-    machine.grub_starts("ktrial-trial");
-    machine.boot("second", " ktrial.boot=ktrial-trial");
-    let path = machine.context.root.path("/run/motd.d/ktrial");
-    let notice = || fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        give_up(&machine.context, "swap-1", "no python").is_err(),
-        "no systemd reboots a test"
-    );
-    assert!(
-        notice().contains("cannot go on with the trial swap-1: no python\n"),
-        "{}",
-        notice()
-    );
-    let found = status(&machine.context, None, false).unwrap();
-    let last = found["events"].as_array().unwrap().last().unwrap();
-    assert_eq!(
-        (&last["event"], &last["why"]),
-        (&json!("failed"), &json!(["the trial could not go on: no python"]))
-    );
-    machine.boot("third", "");
-    give_up(&machine.context, "swap-1", "no python").unwrap();
-    assert_eq!(
-        machine.names(),
-        ["armed", "failed"],
-        "the default entry is left alone"
-    );
-    revert::revert(&mut machine.context, Select::Only(transaction), false).unwrap();
-    machine.boot("fourth", " ktrial.boot=ktrial-trial");
-    give_up(&machine.context, "swap-1", "it has ended").unwrap();
-    assert!(notice().contains("it has ended"), "{}", notice());
-    assert!(
-        notice().contains("Everything that it prepared is removed."),
-        "{}",
-        notice()
-    );
-    forget_notice(&machine.context.root);
-    assert_eq!(notice(), "");
-}
-
-#[test]
-fn a_trial_whose_rehearsal_did_not_lead_back_boots_nothing_more() {
-    let mut machine = Machine::new();
-    machine.prepare();
-    arm(&machine.context, REHEARSAL, Some("ktrial-trial")).unwrap();
-    machine.boot("second", "");
-    assert!(!next(&machine.context).unwrap(), "GRUB has not started it");
-    let notice = machine.context.root.path("/run/motd.d/ktrial");
-    assert!(fs::read_to_string(&notice)
-        .unwrap()
-        .contains("the rehearsal did not lead back"));
-    assert_eq!(machine.names(), ["armed", "failed"]);
 }
 
 #[test]
