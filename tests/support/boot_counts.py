@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many trial boots with a fault led back to the default entry: a record per run of the lab, and their table.
+
+The lab adds to the record only with `KTRIAL_RECORD=1`, and then each run, whatever came of it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+COUNTS = CHECKOUT / "docs" / "data" / "boot-counts.toml"
+#: Around the table in `docs/boots.md`.
+BEGIN, END = "<!-- boot counts -->\n", "<!-- end of boot counts -->\n"
+#: Of so many attempts without a failure, up to this number divided by them may fail, with 95 % confidence.
+_RULE_OF_THREE = 3
+
+
+class BootCount(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of the lab: attempts with one fault, in one guest."""
+
+    date: datetime.date
+    commit: str
+    firmware: Literal["grub-bios", "grub-efi", "systemd-boot"]
+    loader: str
+    kernel: str
+    userland: Literal["script", "systemd"]
+    fault: str
+    attempts: int
+    back: int
+    #: What those took that ended in the default entry, from arming the entry to recording its end.
+    seconds: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.back <= self.attempts or self.attempts == 0:
+            raise ValueError(f"{self.back} of {self.attempts} attempts cannot have led back")
+
+
+class _Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    run: list[BootCount] = []
+
+
+def read_counts(text: str) -> list[BootCount]:
+    """Read the record. Raises ValidationError."""
+    return msgspec.toml.decode(text, type=_Counts).run
+
+
+def is_recording() -> bool:
+    return bool(os.environ.get("KTRIAL_RECORD"))
+
+
+def current_commit() -> str:
+    """Return the commit that is tried; with a `+` if files differ from it."""
+    said = subprocess.run(
+        ["git", "-C", CHECKOUT, "describe", "--always", "--abbrev=10", "--dirty=+", "--exclude=*"],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return said.stdout.strip()
+
+
+def record_count(count: BootCount) -> None:
+    """Add a run to the record if this is asked for."""
+    if is_recording():
+        with COUNTS.open("a", encoding="utf-8") as file:
+            file.write(f"\n[[run]]\n{count_text(count)}")
+
+
+def count_text(count: BootCount) -> str:
+    fields = msgspec.structs.asdict(count)
+    return "".join(f"{name} = {_toml(value)}\n" for name, value in fields.items())
+
+
+def _toml(value: object) -> str:
+    return msgspec.json.encode(value).decode() if isinstance(value, (str, tuple)) else str(value)
+
+
+def table(counts: Iterable[BootCount]) -> str:
+    """Return the table of attempts per loader and fault, and per loader the bound of failures."""
+    counts = tuple(counts)
+    lines = ["| Loader | Fault | Userspace | Attempts | Led back |", "|---|---|---|---|---|"]
+    groups: dict[tuple[str, str, str], list[BootCount]] = {}
+    for one in sorted(counts, key=lambda one: (one.firmware, one.fault, one.userland)):
+        groups.setdefault((one.firmware, one.fault, one.userland), []).append(one)
+    for (firmware, fault, userland), found in groups.items():
+        attempts, back = _sums(found)
+        lines.append(f"| {firmware} | {fault} | {userland} | {attempts} | {back} |")
+    lines += ["", "| Loader | Attempts | Led back | Failures, at most (95 %) |", "|---|---|---|---|"]
+    for firmware in sorted({one.firmware for one in counts}):
+        own = [one for one in counts if one.firmware == firmware]
+        attempts, back = _sums(own)
+        versions = ", ".join(sorted({one.loader for one in own}))
+        lines.append(f"| {firmware} ({versions}) | {attempts} | {back} | {bound_text(attempts, back)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _sums(counts: Iterable[BootCount]) -> tuple[int, int]:
+    counts = tuple(counts)
+    return sum(one.attempts for one in counts), sum(one.back for one in counts)
+
+
+def bound_text(attempts: int, back: int) -> str:
+    """Return the share of attempts that may fail, with 95 % confidence: by the rule of three, or exactly."""
+    if back == attempts:
+        return f"{min(1.0, _RULE_OF_THREE / attempts):.0%}".replace("%", " %")
+    from scipy.stats import beta
+
+    return f"{beta.ppf(0.95, attempts - back + 1, back) if back else 1.0:.0%}".replace("%", " %")
+
+
+def with_table(page: str, counts: Iterable[BootCount]) -> str:
+    """Return the page with the table between its marks."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table(counts)}\n{END}{after}"
