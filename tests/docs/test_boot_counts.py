@@ -13,7 +13,6 @@ import pytest
 from tests.support.boot_attempts import read_attempts
 from tests.support.boot_counts import (
     BEGIN,
-    CHECKOUT,
     COUNTS,
     END,
     BootCount,
@@ -24,6 +23,7 @@ from tests.support.boot_counts import (
     table,
     with_table,
 )
+from tests.support.debian_guest import CHECKOUT
 
 PAGE = CHECKOUT / "docs" / "boots.md"
 

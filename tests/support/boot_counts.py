@@ -7,15 +7,18 @@ The lab adds to the record only with `KTRIAL_RECORD=1`, and then each run, whate
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import subprocess
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tests.support.boot_attempts import Attempts
+from tests.support.boot_guest import BootGuest
+from tests.support.debian_guest import CHECKOUT, CLONE
+
 COUNTS = CHECKOUT / "docs" / "data" / "boot-counts.toml"
 #: Around the table in `docs/boots.md`.
 BEGIN, END = "<!-- boot counts -->\n", "<!-- end of boot counts -->\n"
@@ -57,21 +60,36 @@ def is_recording() -> bool:
 
 
 def current_commit() -> str:
-    """Return the commit that is tried; with a `+` if files differ from it."""
-    said = subprocess.run(
-        ["git", "-C", CHECKOUT, "describe", "--always", "--abbrev=10", "--dirty=+", "--exclude=*"],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
+    """Return the commit that is tried; with a `+` if what the guest gets differs from it."""
+    tried = ("src", "agent", "setup", "ktrial", "tests/support", "tests/lab")
+    changed = _git("status", "--porcelain", "--", *tried)
+    return _git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")
+
+
+def _git(*words: str) -> str:
+    argv = ["git", "-C", str(CHECKOUT), *words]
+    return subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def record_count(guest: BootGuest, userland: Literal["script", "systemd"], fault: str, made: Attempts) -> None:
+    """Add a run in this guest to the record if this is asked for. The guest must be in a boot that answers."""
+    if not is_recording():
+        return
+    status = json.loads(guest.run(f"{CLONE}/ktrial boot status --json").out)
+    count = BootCount(
+        date=datetime.datetime.now(datetime.UTC).date(),
+        commit=current_commit(),
+        firmware=guest.loader,
+        loader=status["version"],
+        kernel=guest.run("uname -r").out.strip(),
+        userland=userland,
+        fault=fault,
+        attempts=made.begun,
+        back=made.back,
+        seconds=made.took_s,
     )
-    return said.stdout.strip()
-
-
-def record_count(count: BootCount) -> None:
-    """Add a run to the record if this is asked for."""
-    if is_recording():
-        with COUNTS.open("a", encoding="utf-8") as file:
-            file.write(f"\n[[run]]\n{count_text(count)}")
+    with COUNTS.open("a", encoding="utf-8") as file:
+        file.write(f"\n[[run]]\n{count_text(count)}")
 
 
 def count_text(count: BootCount) -> str:
