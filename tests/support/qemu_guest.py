@@ -187,6 +187,11 @@ class QemuGuest(ABC):
         with self._explained("no new boot"):
             return self._opened().wait_boot(limit_s)
 
+    @property
+    def boot_id(self) -> str:
+        """The newest boot that answered, whoever waited for it."""
+        return self._opened().boot_id
+
     def send(self, script: str) -> None:
         """Run a script as root, and do not wait for its answer."""
         self._opened().send(script)
