@@ -139,7 +139,8 @@ def test_every_fault_leads_back_to_the_default_entry(guest: BootGuest) -> None:
             record_count(guest, "systemd", fault, Attempts(1, 0, ()))
             raise
         record_count(guest, "systemd", fault, Attempts(1, 1, (found["at"] - armed_at(guest),)))
-        guest.assert_running()
+        if fault != "no-agent":  # the broken copy also fails to finish interrupted transactions, in every boot
+            guest.assert_running()
         assert (found["event"], why in " ".join(found.get("why", []))) == (event, True), (fault, found)
         succeed(guest, f"{KTRIAL} boot undo")
 
