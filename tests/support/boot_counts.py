@@ -60,10 +60,10 @@ def is_recording() -> bool:
 
 
 def current_commit() -> str:
-    """Return the commit that is tried; with a `+` if what the guest gets differs from it."""
-    tried = ("src", "agent", "setup", "ktrial", "tests/support", "tests/lab")
-    changed = _git("status", "--porcelain", "--", *tried)
-    return _git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")
+    """Return the newest commit of what the guest gets; with a `+` if files differ from it."""
+    of_guest = ("src", "agent", "setup", "ktrial")
+    changed = _git("status", "--porcelain", "--", *of_guest)
+    return _git("log", "-1", "--format=%h", "--abbrev=10", "--", *of_guest) + ("+" if changed else "")
 
 
 def _git(*words: str) -> str:
