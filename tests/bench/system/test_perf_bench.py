@@ -15,7 +15,7 @@ from ktrial.machine.facts import FactBook
 
 BENCHMARK = all_benchmarks()["perf-pipe-cross-cpu"]
 #: Runs a program, or "moves" a process after a while.
-TASKSET = '#!/bin/sh\ncase $1 in -c) shift 2; exec "$@" ;; -pc) sleep 0.1; exit {status} ;; esac\n'
+TASKSET = '#!/bin/sh\ncase $1 in -c) shift 2; exec "$@" ;; -pc) sleep 0.3; exit {status} ;; esac\n'
 
 
 def moved(folder: Path, perf: str, *, status: int = 0) -> tuple[int, str | None]:
@@ -32,14 +32,14 @@ def moved(folder: Path, perf: str, *, status: int = 0) -> tuple[int, str | None]
 
 
 def test_a_child_that_was_moved(tmp_path: Path) -> None:
-    assert moved(tmp_path, "sleep 0.5 & wait") == (0, "0 1\n")
+    assert moved(tmp_path, "sleep 1.2 & wait") == (0, "0 1\n")
 
 
 @pytest.mark.parametrize("status", [0, 1])
 def test_a_run_that_was_over_sooner(tmp_path: Path, status: int) -> None:
     """Its child is gone, or lies there dead and can still be moved."""
     assert moved(tmp_path, "sleep 0.05 & wait", status=status) == (0, "over\n")
-    assert moved(tmp_path, "sleep 0.05 & exec sleep 0.5", status=status) == (0, "over\n")
+    assert moved(tmp_path, "sleep 0.05 & exec sleep 1.2", status=status) == (0, "over\n")
 
 
 def test_perf_that_fails_at_once_is_not_waited_for(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_perf_that_fails_at_once_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_child_that_cannot_be_moved(tmp_path: Path) -> None:
-    assert moved(tmp_path, "sleep 0.5 & wait", status=1) == (0, None)
+    assert moved(tmp_path, "sleep 1.2 & wait", status=1) == (0, None)
 
 
 def test_a_run_that_was_over_sooner_is_told_so() -> None:

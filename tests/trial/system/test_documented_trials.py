@@ -16,8 +16,8 @@ from tests.support.terminal import KTRIAL
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine")]
 #: Verbs that would measure, and can look instead.
 VERBS = {"try", "blame", "ladder", "tune"}
-#: What makes a kernel or a guest of the example's necessary.
-ELSEWHERE = {"--boot", "--kernel", "--tree", "--guest", "--host"}
+#: What makes a kernel, a guest or boots of the example's necessary.
+ELSEWHERE = {"--boot", "--boots", "--kernel", "--tree", "--guest", "--host"}
 LADDER = """name = "mine"
 summary = "Two steps."
 
