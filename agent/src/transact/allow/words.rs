@@ -178,7 +178,7 @@ pub fn is_fixed_name(key: &str) -> bool {
 }
 
 /// Refuses to remove a word that decides what runs as root, or that protects the machine, without
-/// standing in `confirmed` or being set anew by a word in `added`.
+/// standing in `confirmed` or being replaced by a word in `added`.
 pub fn check_removal(word: &Word, added: &[&Word], confirmed: &[String]) -> Result<(), Denial> {
     let forbid = |why: &str| {
         let message = format!("the kernel argument {} {why}", word.text());
@@ -187,8 +187,8 @@ pub fn check_removal(word: &Word, added: &[&Word], confirmed: &[String]) -> Resu
     if is_fixed_name(&word.key()) {
         return forbid("is never removed by ktrial: it decides what runs as root");
     }
-    let is_set_anew = added.iter().any(|one| one.key() == word.key());
-    if !is_set_anew && is_guarded_removal(word, confirmed) {
+    let is_replaced = added.iter().any(|one| one.key() == word.key());
+    if !is_replaced && is_guarded_removal(word, confirmed) {
         return forbid("may protect this machine: to remove it needs a confirmation of its own");
     }
     Ok(())
@@ -342,12 +342,12 @@ mod tests {
         for name in ["root", "init", "systemd.unit", "rd.shell", "luks.uuid"] {
             assert!(!outcome(name, Some("1"), &[], &[name]), "{name}");
         }
-        let anew = Word {
+        let other = Word {
             name: "mitigations".to_owned(),
             value: Some("auto,nosmt".to_owned()),
             note: Vec::new(),
         };
-        assert!(outcome("mitigations", Some("auto"), &[&anew], &[]));
-        assert!(!outcome("lsm", Some("yama"), &[&anew], &[]));
+        assert!(outcome("mitigations", Some("auto"), &[&other], &[]));
+        assert!(!outcome("lsm", Some("yama"), &[&other], &[]));
     }
 }

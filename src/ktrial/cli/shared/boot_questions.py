@@ -176,7 +176,7 @@ def _read(app: App, name: str) -> BootQuestion:
         raise BadInput(
             f"not a question of this version of ktrial: {error}",
             file=place,
-            hint="remove the file; the trials of the question stay, and the same command asks it anew",
+            hint="remove the file; the trials of the question stay, and the same command asks it again",
         ) from None
 
 

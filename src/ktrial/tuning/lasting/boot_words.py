@@ -163,11 +163,11 @@ def name_of(entry: LastingEntry) -> str:
 
 
 def _is_guarded(entry: LastingEntry, entries: Iterable[LastingEntry]) -> bool:
-    """Return whether an entry needs a confirmation. A word that is set anew is guarded where it is added."""
+    """Return whether an entry needs a confirmation. A word that gets another value is guarded where it is added."""
     name, value = name_of(entry), entry.holds.get("value")
     if "removes" in entry.holds:
-        is_set_anew = any("name" in one.holds and same_name(name_of(one), name) for one in entries)
-        return not is_set_anew and may_weaken(name, value)
+        is_replaced = any("name" in one.holds and same_name(name_of(one), name) for one in entries)
+        return not is_replaced and may_weaken(name, value)
     return weakens(name, value)
 
 
