@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Errors that a request is answered with.
 
+use serde::de::DeserializeOwned;
 use serde::Serialize;
 use serde_json::{json, Map, Value};
 use std::fmt;
@@ -110,6 +111,15 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Parses a request's fields.
+///
+/// # Errors
+///
+/// `bad-request`: they are not what the request needs.
+pub fn fields<T: DeserializeOwned>(value: Value) -> Result<T> {
+    serde_json::from_value(value).map_err(|error| Error::new(Kind::BadRequest, error.to_string()))
+}
 
 #[cfg(test)]
 mod tests {

@@ -5,13 +5,12 @@
 //! It sends everything over a serial port of its own, in the frames of `docs/formats.md`; the
 //! console is left to the kernel.
 
-mod frames;
 mod machine;
 mod program;
-mod sessions;
 
 use crate::error::{Error, Kind, Result};
-use frames::Line;
+use crate::relay::frames::{self, Line};
+use crate::relay::sessions::{self, Starter};
 use machine::Begun;
 use program::Program;
 use serde::Deserialize;
@@ -22,6 +21,8 @@ use std::time::Duration;
 
 /// The name under which the kernel starts the first process.
 const FIRST: &str = "/init";
+/// The user of sessions with the role `user`.
+const USER: u32 = 1000;
 /// The job file.
 pub(crate) const JOB: &str = "/ktrial/job.json";
 /// The head's frames, for a guest that runs without a head.
@@ -88,11 +89,17 @@ fn work() -> Result<()> {
             break;
         }
     }
+    let starter = Starter {
+        program: FIRST.into(),
+        user: Some(USER),
+        patience: Duration::ZERO,
+        silence: None,
+    };
     if job.sessions {
-        sessions::attend(&line, heard)?;
+        sessions::attend(&line, heard, &starter)?;
     } else if job.script {
         let script = File::open(SCRIPT).map_err(|error| Error::io("open", SCRIPT, &error))?;
-        sessions::attend(&line, script)?;
+        sessions::attend(&line, script, &starter)?;
     }
     line.say(frames::END, &serde_json::json!({}))?;
     line.drain();

@@ -35,6 +35,18 @@ const DROPPED_NAMES: [&str; 8] = [
     "DBUS_SESSION_BUS_ADDRESS",
 ];
 
+/// Launches as `launch` does. If that fails, reports it in the head's words and returns the kind of
+/// error.
+#[must_use]
+pub fn main(uid: Option<u32>, own: &[PathBuf], program: &[OsString]) -> Option<Kind> {
+    let error = launch(uid, own, program).err()?;
+    let step = error
+        .hint
+        .map_or_else(String::new, |hint| format!("\n  next: {hint}"));
+    eprintln!("ktrial: {}{step}", error.message);
+    Some(error.kind)
+}
+
 /// Becomes `program`: as the user `uid`, with a helper that lends root, or as root if `uid` is
 /// none. Only root may be able to change `own`, everything in it, and whatever the interpreter in
 /// `program` imports.
@@ -42,7 +54,7 @@ const DROPPED_NAMES: [&str; 8] = [
 /// # Errors
 ///
 /// The process isn't root, or others can change something that would run; nothing was started.
-pub fn launch(uid: Option<u32>, own: &[PathBuf], program: &[OsString]) -> Result<()> {
+fn launch(uid: Option<u32>, own: &[PathBuf], program: &[OsString]) -> Result<()> {
     let Some((name, arguments)) = program.split_first() else {
         return Err(Error::new(Kind::BadRequest, "expected a program to start"));
     };

@@ -7,3 +7,4 @@ pub(crate) mod list;
 pub mod protocol;
 pub(crate) mod requests;
 pub(crate) mod show;
+pub(crate) mod work;

@@ -87,6 +87,9 @@ pub struct Request {
     /// Columns to show live, every second.
     #[serde(default)]
     show: Vec<String>,
+    /// Whether to send nothing before the end.
+    #[serde(default)]
+    hold: bool,
 }
 
 fn yes() -> bool {
@@ -221,7 +224,7 @@ impl<'a> Watch<'a> {
                 (None, Value::Null)
             }
         };
-        let output = Output::start().map_err(|error| Error::io("start", "a thread", &error))?;
+        let output = Output::start(request.hold).map_err(|error| Error::io("start", "a thread", &error))?;
         let mut watch = Self {
             request,
             id: context.request.clone(),

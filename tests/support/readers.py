@@ -55,7 +55,7 @@ _OF_ITS_OWN: dict[str, dict[str, Any]] = {
     "results.importers._units.signed_number": {"wanted": "a number"},
     "kernels.images.flat_kernel.own_note": {"owner": b"GNU"},
     "kernels.images.read_identity.identify_running": {"config": (None, None)},
-    "guests.guest_line.encode_frame": {"content": b""},
+    "guests.line_frames.encode_frame": {"content": b""},
     "kit.formats.kernel_config.fragment_line": {"value": "y", "kind": None},
     "tuning.origin.formats.lines.is_comment": {},
     "results.importers._shared.group_of": {"name": "f"},
@@ -69,7 +69,7 @@ _NO_READERS = frozenset(
         "tuning.origin.formats.lines.require_something",
         "recordings.recording.recording_of",
         "kit.formats.tool_output.unreadable",
-        "guests.guest_line.encode_frame",
+        "guests.line_frames.encode_frame",
         "kit.formats.kernel_config.fragment_line",
         "results.importers._shared.measurement",
     }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program of a guest: its output is sent piece by piece, followed by how it ended.
 
-use super::frames::{self, Line};
 use crate::error::{Error, Kind, Result};
+use crate::relay::frames::{self, Line};
+use crate::relay::sessions::ending;
 use rustix::process::{kill_process_group, Pid, Signal};
 use serde::Deserialize;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{channel, Sender};
 use std::thread::{sleep, spawn};
 use std::time::Duration;
@@ -121,14 +122,6 @@ fn carry(mut from: impl Read + Send + 'static, line: &Line, kind: u8, piece_sent
             }
         }
     });
-}
-
-/// Describes how a process ended.
-pub fn ending(status: ExitStatus) -> Value {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => json!({ "status": code }),
-        (None, signal) => json!({ "signal": signal }),
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::launch;
 use crate::load;
 use crate::network;
 use crate::oom;
+use crate::relay;
 use crate::root::Root;
 use crate::sample::selfcost;
 use crate::session::protocol;
@@ -85,6 +86,9 @@ enum Command {
         /// kernel kills them when memory runs out.
         #[arg(long, value_name = "N", allow_negative_numbers = true)]
         oom_score_adj: Option<i32>,
+        /// Make the private folders of runs in DIR.
+        #[arg(long, value_name = "DIR")]
+        work: Option<PathBuf>,
         #[command(flatten)]
         machine: Machine,
     },
@@ -171,6 +175,9 @@ enum Command {
     /// Go on after a boot that ktrial tried: record it, try what is next, continue a trial.
     #[command(hide = true)]
     BootNext(NextBoot),
+    /// Carry sessions of a head on another machine (started by the head through ssh).
+    #[command(hide = true)]
+    Relay(relay::Options),
     /// Measure what sampling each source costs.
     Selfcost {
         /// Sources to sample together [default: each one, then all].
@@ -295,6 +302,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Serve {
             role,
             oom_score_adj,
+            work,
             machine,
         } => {
             oom_score_adj.map_or(Ok(()), oom::expose)?;
@@ -303,6 +311,7 @@ fn run(command: Command) -> Result<ExitCode> {
             }
             let mut context = context(role, &machine)?;
             context.told = Told::ByInput { waiting: false };
+            context.work.place = work;
             session(context, &mut io::stdin().lock())
         }
         Command::Batch { file, role, machine } => {
@@ -354,10 +363,8 @@ fn run(command: Command) -> Result<ExitCode> {
             Ok(ExitCode::from(u8::from(!is_healthy)))
         }
         Command::BootNext(next) => boot_next(next),
-        Command::Selfcost { sources, by_hand } => {
-            print_selfcost(&sources, &by_hand)?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Relay(options) => relay::main(&options),
+        Command::Selfcost { sources, by_hand } => print_selfcost(&sources, &by_hand),
         Command::FrameLoop { parameters } => {
             load::frame_loop(&parameters)?;
             Ok(ExitCode::SUCCESS)
@@ -375,7 +382,8 @@ fn run(command: Command) -> Result<ExitCode> {
             stopped::from_arguments(report, agent, &program, &argv)?;
             Ok(ExitCode::FAILURE)
         }
-        Command::Launch { user, own, program } => Ok(launched(launch::launch(user, &own, &program))),
+        Command::Launch { user, own, program } => Ok(launch::main(user, &own, &program)
+            .map_or(ExitCode::SUCCESS, |kind| ExitCode::from(status_of(kind)))),
         Command::Lend { head } => {
             launch::lend(head)?;
             Ok(ExitCode::SUCCESS)
@@ -411,26 +419,14 @@ fn boot_next(next: NextBoot) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-fn print_selfcost(sources: &[String], by_hand: &ByHand) -> Result<()> {
+fn print_selfcost(sources: &[String], by_hand: &ByHand) -> Result<ExitCode> {
     let measured = selfcost::measure(&context(Role::User, &by_hand.machine)?.root, sources)?;
     if by_hand.json {
         println!("{measured:#}");
     } else {
         print!("{}", selfcost::show(&measured));
     }
-    Ok(())
-}
-
-/// Reports in the head's words why it was not started.
-fn launched(failed: Result<()>) -> ExitCode {
-    let Err(error) = failed else {
-        return ExitCode::SUCCESS;
-    };
-    let step = error
-        .hint
-        .map_or_else(String::new, |hint| format!("\n  next: {hint}"));
-    eprintln!("ktrial: {}{step}", error.message);
-    ExitCode::from(status_of(error.kind))
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Reads a plan from a file: the whole file, or the plan inside the output of `ktrial plan --json`.

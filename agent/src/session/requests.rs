@@ -3,7 +3,7 @@
 
 use crate::boots;
 use crate::bytes::Bytes;
-use crate::error::{Error, Kind, Result};
+use crate::error::{fields, Error, Kind, Result};
 use crate::exec;
 use crate::facts;
 use crate::kernel_log;
@@ -12,6 +12,7 @@ use crate::oom;
 use crate::sample;
 use crate::session::grant;
 use crate::session::list;
+use crate::session::work;
 use crate::trace;
 use crate::transact::allow::Purpose;
 use crate::transact::apply;
@@ -24,7 +25,6 @@ use crate::transact::recovery;
 use crate::transact::report;
 use crate::transact::revert::{self, Select};
 use crate::watch;
-use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use serde_json::{json, Map, Value};
 
@@ -65,6 +65,10 @@ pub const REQUESTS: &[Request] = &[
     request("data", ROOT, data),
     request("grant", ROOT, grant),
     request("protect", ROOT, protect),
+    request("folder-make", USER, work::folder_make),
+    request("folder-read", USER, work::folder_read),
+    request("folder-remove", USER, work::folder_remove),
+    request("seat", USER, work::seat),
     request("read", BOTH, read),
     request("list", BOTH, list),
     request("plan", BOTH, plan),
@@ -102,11 +106,6 @@ pub fn capabilities(role: Role) -> Vec<&'static str> {
         .filter(|request| request.roles.contains(&role))
         .map(|request| request.name)
         .collect()
-}
-
-/// Parses a request's fields.
-pub fn fields<T: DeserializeOwned>(value: Value) -> Result<T> {
-    serde_json::from_value(value).map_err(|error| Error::new(Kind::BadRequest, error.to_string()))
 }
 
 #[derive(Deserialize)]

@@ -4,6 +4,7 @@
 use crate::error::{Error, Kind, Result};
 use crate::root::Root;
 use crate::transact::store::Store;
+use crate::work::Work;
 use rustix::time::{clock_gettime, ClockId};
 use serde::Serialize;
 use serde_json::{json, Value};
@@ -71,6 +72,8 @@ pub struct Context {
     pub request: Value,
     /// Data that the next load works on.
     pub given: Vec<u8>,
+    /// Private folders and locks.
+    pub work: Work,
 }
 
 impl Context {
@@ -87,6 +90,7 @@ impl Context {
             told: Told::Never,
             request: Value::Null,
             given: Vec::new(),
+            work: Work::default(),
         }
     }
 

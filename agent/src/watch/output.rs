@@ -18,6 +18,8 @@ pub struct Output {
     writer: Option<JoinHandle<()>>,
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
+    /// Whether everything waits until the end.
+    holds: bool,
     /// Number of lines that were dropped for lack of space.
     pub dropped: u64,
     /// Whether the head is gone.
@@ -25,12 +27,13 @@ pub struct Output {
 }
 
 impl Output {
-    /// Starts the thread.
+    /// Starts the thread. With `holds`, nothing is written before `finish`, so that a measured run is
+    /// not disturbed.
     ///
     /// # Errors
     ///
     /// No more threads may be created.
-    pub fn start() -> std::io::Result<Self> {
+    pub fn start(holds: bool) -> std::io::Result<Self> {
         let (to_writer, lines) = sync_channel::<Vec<u8>>(ON_THE_WAY);
         let writer = std::thread::Builder::new()
             .name("output".to_owned())
@@ -46,6 +49,7 @@ impl Output {
             writer: Some(writer),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            holds,
             dropped: 0,
             broken: false,
         })
@@ -64,7 +68,7 @@ impl Output {
 
     /// Sends a line only if that is possible right now.
     pub fn tell(&mut self, line: Vec<u8>) {
-        if self.waiting.is_empty() {
+        if self.waiting.is_empty() && !self.holds {
             self.try_send(line);
         }
     }
@@ -82,6 +86,9 @@ impl Output {
 
     /// Passes on waiting lines as far as there is space.
     pub fn go_on(&mut self) {
+        if self.holds {
+            return;
+        }
         while let Some(line) = self.waiting.pop_front() {
             let bytes = line.len();
             if let Some(line) = self.try_send(line) {

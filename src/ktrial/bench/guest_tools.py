@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -92,14 +92,6 @@ class GuestPlace(msgspec.Struct, frozen=True, kw_only=True):
     disk: bool = False
     limit_s: float = 300.0
     tools: tuple[str, ...] = ()
-
-
-class Ends(NamedTuple):
-    """The head's ends of the two pipes of a session in a guest, and the session's number there."""
-
-    to_agent: int
-    from_agent: int
-    session: int
 
 
 class KeptProgram(msgspec.Struct, frozen=True, kw_only=True):

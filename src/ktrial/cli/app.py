@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ktrial.agent.user_folders import cache_folder, config_folder, state_folder
+from ktrial.cli.app_here import Here
 from ktrial.cli.program_wiring import Closes
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
     from ktrial.agent.clock import SystemClock
     from ktrial.agent.interrupts import Interrupts
-    from ktrial.agent.lent_root import LentRoot
     from ktrial.agent.session import AgentSession
-    from ktrial.agent.transport import Detached, Transport
+    from ktrial.agent.transport import Detached
     from ktrial.bench.around.session_bus import SessionDesktop
     from ktrial.bench.benchmark import Benchmark
     from ktrial.bench.run.built_file import SeenFile
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ktrial.bench.suite_files import Faulty
     from ktrial.cli.app_guest import GuestHost
     from ktrial.cli.app_kernels import Kernels
+    from ktrial.cli.app_ssh import SshHost
     from ktrial.cli.program_wiring import Tools
     from ktrial.evidence.file import BundleFolder
     from ktrial.judge.model.verdict import Verdict
@@ -51,8 +52,10 @@ if TYPE_CHECKING:
 Closing = TypeVar("Closing", bound=Closes)
 #: With this score a measured program is killed before an ordinary one, unless that uses 30 % of all memory more.
 _MEASURED_SCORE = 300
-#: A file that lets trials run in the folder of `--machine-root`, under this machine's load: for tests.
-_TEST_MARK = ".ktrial-test-machine"
+
+
+#: What is made for the sessions with a host, and again after the connection broke.
+_OF_HOST = ("user_session", "executor", "sampling", "looking_session", "run_recorder", "measuring_place")
 
 
 def is_file_name(word: str) -> bool:
@@ -72,27 +75,24 @@ class App:
         catalogs: Sequence[Path] = (),
         store: str | None = None,
         host: str | None = None,
+        keeps_agent: bool = False,
     ) -> None:
         self._catalogs = tuple(catalogs)
         self.store_path = store
-        self._may_ask = may_ask
+        self._here = Here(machine_root, machine_state, may_ask=may_ask, say=self.say)
         self._machine_root = machine_root
-        self._machine_state = machine_state
         self._sessions: list[Closes] = []
-        self.host: GuestHost | None = None  # None for this machine
+        self.host: GuestHost | SshHost | None = None  # None for this machine
         if host is not None:
             from ktrial.cli.exact_host import host_of
 
-            self.host = self.close_at_end(host_of(host, lambda: self.kernels, self.say))
+            self.host = self.close_at_end(
+                host_of(host, lambda: self.kernels, self.say, may_ask=may_ask, keeps_agent=keeps_agent)
+            )
         self._root: AgentSession | None = None
         self._oom_before: int | None = None  # this process's score before protect() changed it
         self._measured_first = False
         self.fail_on: tuple[tuple[Verdict, float | None], ...] = ()  # verdicts with limits that make the exit status 3
-        self._lent: LentRoot | None = None  # starts root sessions if the launcher dropped root
-        if machine_root is None and "KTRIAL_LAUNCHED" in os.environ:
-            from ktrial.agent.lent_root import lent_root
-
-            self._lent = lent_root()
         self._faulty: list[Faulty] = []
 
     def close_at_end(self, session: Closing) -> Closing:
@@ -106,17 +106,14 @@ class App:
 
     @property
     def may_run_trials(self) -> bool:
-        """Whether trials may run here: on a machine, or in a folder that a test has marked as one."""
-        return self._machine_root is None or (self._machine_root / _TEST_MARK).exists()
+        """Whether trials may run on this host."""
+        return self.host is not None or self._here.may_run_trials
 
     def _detached(self, *more: str) -> Detached:
         """Return an agent of the user that Ctrl-C does not reach."""
         if self.host is not None:
-            return self.host.connect("user")
-        from ktrial.agent.binary import find_agent
-        from ktrial.agent.transport import DetachedTransport
-
-        return DetachedTransport([str(find_agent()), *self._arguments("user"), *more])
+            return self.host.connect("user", arguments=more)
+        return self._here.detached([*self._exposed_as_before(), *more])
 
     def look_at_file(self, path: str) -> SeenFile | None:
         from ktrial.bench.run.built_file import look
@@ -152,15 +149,9 @@ class App:
             self._root.request("protect", process=os.getpid(), score=self._oom_before)
         self._oom_before = None
 
-    def _arguments(self, role: str) -> list[str]:
-        arguments = ["serve", "--role", role]
-        if self._machine_root is not None:
-            arguments += ["--root", str(self._machine_root.resolve())]
-        if self._machine_state is not None:
-            arguments += ["--state", str(self._machine_state)]
-        if role == "user" and self._oom_before is not None:
-            arguments += ["--oom-score-adj", str(self._oom_before)]
-        return arguments
+    def _exposed_as_before(self) -> list[str]:
+        """Return agent arguments: the OOM score that this process had before protect() changed it."""
+        return [] if self._oom_before is None else ["--oom-score-adj", str(self._oom_before)]
 
     def _exposed(self) -> list[str]:
         """Return agent arguments: if protect() had no effect, the kernel kills agents first when memory runs out."""
@@ -192,14 +183,11 @@ class App:
 
     @cached_property
     def user_session(self) -> AgentSession:
-        from ktrial.agent.binary import find_agent
         from ktrial.agent.session import AgentSession
-        from ktrial.agent.transport import ProcessTransport
 
-        here = [str(find_agent()), *self._arguments("user")]
-        return self.close_at_end(
-            AgentSession(ProcessTransport(here) if self.host is None else self.host.connect("user"))
-        )
+        host = self.host
+        transport = self._here.user(self._exposed_as_before()) if host is None else host.connect("user")
+        return self.close_at_end(AgentSession(transport))
 
     def root_session(self, purpose: str) -> AgentSession:
         """Return the root session of this command; it asks the user at most once, and names the purpose."""
@@ -210,21 +198,7 @@ class App:
     def _new_root(self, purpose: str) -> AgentSession:
         from ktrial.agent.session import AgentSession
 
-        transport: Transport
-        if self.host is not None:
-            transport = self.host.connect("root")
-        elif self._lent is not None:
-            transport = self._lent.start(None if self._machine_state is None else str(self._machine_state))
-        else:
-            from ktrial.agent.binary import find_agent
-            from ktrial.agent.root import root_transport
-            from ktrial.agent.transport import ProcessTransport
-
-            agent, arguments = find_agent(), self._arguments("root")
-            if self._machine_root is None:
-                transport = root_transport(agent, arguments, purpose, may_ask=self._may_ask, say=self.say)
-            else:  # a folder that stands for a machine needs no privilege
-                transport = ProcessTransport([str(agent), *arguments])
+        transport = self._here.root(purpose) if self.host is None else self.host.connect("root", purpose)
         return self.close_at_end(AgentSession(transport))
 
     @cached_property
@@ -233,21 +207,21 @@ class App:
         from ktrial.bench.run.recorder import AgentRunRecorder
 
         connect = partial(self._new_root, "tracing events")
-        return AgentRunRecorder(connect, lambda: self.executor.agent_pid)
+        is_far = self.host is not None and self.host.quiet is not None
+        return AgentRunRecorder(connect, lambda: self.executor.agent_pid, holds=is_far)
 
     @property
     def can_be_root(self) -> bool:
         """Whether a root session is possible, by asking the user if that is allowed."""
-        if os.geteuid() == 0 or self._lent is not None or not self.on_this_machine:
-            return True
-        from ktrial.agent.root import can_ask
+        return self._here.can_be_root if self.host is None else self.host.can_be_root
 
-        return self._may_ask and can_ask()
+    @property
+    def _is_root(self) -> bool:
+        """Whether a root session needs no question."""
+        return self._here.is_root if self.host is None else self.host.is_root
 
     def best_session(self, purpose: str) -> AgentSession:
-        if os.geteuid() == 0 or self._lent is not None or not self.on_this_machine:
-            return self.root_session(purpose)
-        return self.user_session
+        return self.root_session(purpose) if self._is_root else self.user_session
 
     @cached_property
     def benchmarks(self) -> dict[str, Benchmark]:
@@ -291,10 +265,9 @@ class App:
     @cached_property
     def measuring_place(self) -> MeasuringPlace:
         """The work folder of runs and the lock on measuring, closed last, after everything has been restored."""
-        from ktrial.bench.run.place import MeasuringPlace
-        from ktrial.tuning.state.lock import MachineLock
+        from ktrial.cli.hosts import Host
 
-        place = MeasuringPlace(state_folder() / "measuring", MachineLock(self._machine_root))
+        place = (self.host or Host("")).measuring_place(self._machine_root)
         self._sessions.insert(0, place)
         return place
 
@@ -363,9 +336,17 @@ class App:
 
         root = self.root_session if self.can_be_root else None
         host, work = self.host, self.measuring_place.work
-        box = self.tools.box if host is None or not host.is_kept else None
-        connect, guest = lambda: self._detached(*self._exposed()), None if host is None else host.tools
-        return self.close_at_end(AgentExecutor(connect, work, root, box, self.interrupts, guest=guest))
+        return self.close_at_end(
+            AgentExecutor(
+                lambda: self._detached(*self._exposed()),
+                work,
+                root,
+                None if host is not None and host.is_kept else self.tools.box,
+                self.interrupts,
+                guest=None if host is None else host.guest_tools,
+                quiet=None if host is None else host.quiet,
+            )
+        )
 
     def executor_in(self, tools: str | None) -> AgentExecutor | ContainerExecutor:
         """Return the executor that takes programs from `tools`, the value of --tools; by default from this machine."""
@@ -405,7 +386,7 @@ class App:
     @cached_property
     def looking_session(self) -> AgentSession:
         """Observes the machine during runs, as root if that needs no prompt; Ctrl-C does not reach it."""
-        if os.geteuid() == 0 or self._lent is not None or self._root is not None:
+        if self._is_root or self._root is not None:
             return self.root_session("looking at the machine")
         from ktrial.agent.session import AgentSession
 
@@ -440,7 +421,8 @@ class App:
     def desktop(self) -> SessionDesktop | None:
         from ktrial.bench.around.session_bus import session_desktop
 
-        return session_desktop(os.environ)
+        is_here = self.host is None or self.host.guest_tools is not None
+        return session_desktop(os.environ) if is_here else None
 
     @cached_property
     def clock(self) -> SystemClock:
@@ -488,6 +470,25 @@ class App:
 
         self.say(f"{interruption.words(self.interrupts.number)}; {next_step}")
         return interruption.status(self.interrupts.number)
+
+    def reconnect(self) -> None:
+        """Wait until a host whose connection broke is back, and start all sessions there again."""
+        from contextlib import suppress
+
+        from ktrial.kit.errors import AgentError
+
+        assert self.host is not None
+        staying = [self.__dict__.get(name) for name in ("store", "bundles")]
+        for session in [one for one in reversed(self._sessions) if one not in [*staying, self.host]]:
+            with suppress(AgentError, OSError):
+                session.close()
+        self._sessions = [one for one in self._sessions if one in [*staying, self.host]]
+        for name in _OF_HOST:
+            self.__dict__.pop(name, None)
+        was_root, self._root = self._root is not None, None
+        self.host.come_back(self.clock.sleep)
+        root = self.root_session("going on after the connection broke") if was_root else None
+        self.host.outlast(self.measuring_place.machine, root, self.clock.sleep)
 
     def say(self, text: str) -> None:
         print(f"ktrial: {text}", file=sys.stderr)

@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from ktrial.cli.hosts import Host
 from ktrial.kit.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
+    from ktrial.agent.carrier import Carrier
     from ktrial.agent.transport import Detached
     from ktrial.bench.guest_tools import GuestTools, Mode, Shape
     from ktrial.cli.app_kernels import Kernels, Role
     from ktrial.guests.kept_guest import Keeper, KeptGuest
     from ktrial.guests.lab import Lab
     from ktrial.guests.running import RunningGuest
-    from ktrial.guests.transport import Guest
-    from ktrial.trial.protocol.file import TrialFile
 
 _MEMORY_BYTES, _CPUS = 1 << 30, 2
 _BEGIN_LIMIT_S = 120.0
@@ -90,50 +90,25 @@ def keeper(name: str) -> Iterator[Keeper]:
         guest_keeper.close()
 
 
-def again(host: GuestHost | None) -> str:
-    """Return how a hint starts a command for the same host: `ktrial` or `ktrial --host HOST`."""
-    return "ktrial" if host is None else f"ktrial --host {host.word}"
-
-
-def as_before(host: GuestHost | None) -> str:
-    """Return a sentence for the user: the trial's changes have been restored, or end with the guest."""
-    if host is not None and not host.is_kept:
-        return "the guest and its settings end with this command"
-    return f"all settings have been restored: `{again(host)} status`"
-
-
-class GuestHost:
+class GuestHost(Host):
     """A guest as the host of one command: a kept guest, or one that boots when it is first needed."""
 
     #: What the names of these hosts start with.
     prefix = "guest:"
-    #: Whether its clock counts instructions.
-    is_exact = False
 
     def __init__(self, word: str, kernels: Callable[[], Kernels], say: Callable[[str], None]) -> None:
-        #: The argument of --host.
-        self.word = word
+        super().__init__(word)
+        self.guest_tools = self.tools
         self._name = word.removeprefix(self.prefix)
         self._kernels = kernels
         self._say = say
-        self._guest: Guest | None = None
+        self._guest: Carrier | None = None
         #: Whether a session was opened; from then on its programs and disk are fixed.
         self._begun = False
         #: Whether an exact guest needs a disk; others have one if they can.
         self._wants_disk = False
         #: Programs of this machine to put into the guest, by name; None if this machine lacks one.
         self._programs: dict[str, str | None] = {}
-
-    def check_verb(self, verb: str | None) -> None:
-        """Raise BadInput for a verb that this host cannot serve; a guest with sessions serves all."""
-
-    def check_trial(self) -> None:
-        """Raise BadInput if this host cannot run a trial's visits; a guest with sessions can."""
-
-    def in_boots(self, file: TrialFile) -> TrialFile | None:
-        """Return the trial with a fresh boot for every visit, or None if this host does not need that."""
-        del file
-        return None
 
     def give(self, programs: Mapping[str, str | None], *, disk: bool = False) -> None:
         """Add programs of this machine (name to path, None if missing) to the guest before it boots.
@@ -161,7 +136,8 @@ class GuestHost:
         with self._explain_unknown_word():
             return self._kernels().lab.runs_programs(self._name)
 
-    def connect(self, role: Role) -> Detached:
+    def connect(self, role: Role, purpose: str = "this command", arguments: tuple[str, ...] = ()) -> Detached:
+        del purpose, arguments
         self._begun = True
         if self._guest is None:
             self._guest = self._running_guest or self._boot_guest()
@@ -195,7 +171,7 @@ class GuestHost:
             return guest
         return None
 
-    def _boot_guest(self) -> Guest:
+    def _boot_guest(self) -> Carrier:
         with self._explain_unknown_word():
             given = tuple(self._programs_for_guest.values())
             guest, mode, _ = boot_to_talk(self._kernels().lab, self._name, tools=given, runs_programs=bool(given))

@@ -13,10 +13,10 @@ from ktrial.agent.user_folders import cache_folder, state_folder
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
 
+    from ktrial.agent.carrier import CarriedTransport, Carrier
     from ktrial.agent.session import AgentSession
     from ktrial.guests.boot import Guests
     from ktrial.guests.lab import Lab
-    from ktrial.guests.transport import Guest, GuestTransport
     from ktrial.kernels.build.built_kernels import BuiltKernels
     from ktrial.kernels.build.patches import Patches
     from ktrial.kernels.build.probe_build import ProbeBuild
@@ -142,19 +142,19 @@ class Kernels:
         return {f"{ADDED}/{number}.toml": content for number, content in enumerate(files.values())}
 
     @staticmethod
-    def session_in(guest: Guest, role: Role) -> AgentSession:
+    def session_in(guest: Carrier, role: Role) -> AgentSession:
         from ktrial.agent.session import AgentSession
 
         return AgentSession(Kernels.transport_to(guest, role))
 
     @staticmethod
-    def transport_to(guest: Guest, role: Role) -> GuestTransport:
+    def transport_to(guest: Carrier, role: Role) -> CarriedTransport:
         from functools import partial
 
-        from ktrial.guests.transport import GuestTransport
+        from ktrial.agent.carrier import CarriedTransport
 
         ends = guest.open(["serve", "--role", role], root=role == "root")
-        return GuestTransport(ends.to_agent, ends.from_agent, partial(guest.kill, ends.session), guest.why_gone)
+        return CarriedTransport(ends.to_agent, ends.from_agent, partial(guest.kill, ends.session), guest.why_gone)
 
     def guests_for(self, kernel: KernelFiles) -> Guests:
         """Return guests that can run this kernel, with the agent as their first process."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ktrial.agent.replay_transport import ReplayedTransport
     from ktrial.bench.guest_tools import GuestPlace, GuestRun, Shape
     from ktrial.cli.app_kernels import Kernels, Role
+    from ktrial.cli.app_ssh import SshHost
     from ktrial.guests.lab import Lab
     from ktrial.guests.replay import Replay
     from ktrial.trial.protocol.file import TrialFile
@@ -79,9 +80,10 @@ class ExactHost(GuestHost):
         check_guest_trial(file)
         return file
 
-    def connect(self, role: Role) -> ReplayedTransport:
+    def connect(self, role: Role, purpose: str = "this command", arguments: tuple[str, ...] = ()) -> ReplayedTransport:
         from ktrial.agent.replay_transport import ReplayedTransport
 
+        del purpose, arguments
         self._begun = True
         session = self._talk.open(["serve", "--role", role], root=role == "root")
         return ReplayedTransport(self._talk, session)
@@ -133,15 +135,28 @@ class ExactHost(GuestHost):
         return run
 
 
-def host_of(word: str, kernels: Callable[[], Kernels], say: Callable[[str], None]) -> GuestHost:
+def host_of(
+    word: str,
+    kernels: Callable[[], Kernels],
+    say: Callable[[str], None],
+    *,
+    may_ask: bool = True,
+    keeps_agent: bool = False,
+) -> GuestHost | SshHost:
     """Return the host that the argument of --host names. Raise BadInput."""
+    from ktrial.cli.app_ssh import SSH, SshHost
+
+    if word.startswith(SSH):
+        return SshHost(word, say, may_ask=may_ask, keeps_agent=keeps_agent)
+    if keeps_agent:
+        raise BadInput("--host-keep-agent: needs --host ssh:NAME", hint="leave it out")
     for kind in (GuestHost, ExactHost):
         if word.startswith(kind.prefix) and word != kind.prefix:
             return kind(word, kernels, say)
     raise BadInput(
         f"--host {word}: not supported",
-        hint="use guest:KERNEL, exact:KERNEL for a deterministic guest, or guest:NAME for one that "
-        "`ktrial kernel boot --keep` started",
+        hint="use ssh:NAME for another machine, guest:KERNEL for a guest, exact:KERNEL for a deterministic one, or "
+        "guest:NAME for one that `ktrial kernel boot --keep` started",
     )
 
 

@@ -96,9 +96,10 @@ class Verbs(FolderGroup):
 )
 @click.option(
     "--host",
-    metavar="guest:KERNEL",
-    help="Run the command in a VM with this kernel; exact:KERNEL makes its time deterministic.",
+    metavar="ssh:NAME|guest:KERNEL",
+    help="Work on another machine, or in a VM with this kernel; exact:KERNEL makes its time deterministic.",
 )
+@click.option("--host-keep-agent", "keeps_agent", is_flag=True, help="Leave the agent's copy on the other machine.")
 @click.option("--machine-root", hidden=True, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--machine-state", hidden=True, type=click.Path(readable=False, path_type=Path))
 @click.pass_context
@@ -108,12 +109,15 @@ def cli(
     catalogs: tuple[Path, ...],
     store: str | None,
     host: str | None,
+    keeps_agent: bool,
     machine_root: Path | None,
     machine_state: Path | None,
 ) -> None:
     """Put kernel tweaks on trial: see what is tuned, measure what helps, apply reversibly, undo."""
     from ktrial.cli.app import App
 
+    if keeps_agent and host is None:
+        raise BadInput("--host-keep-agent: needs --host ssh:NAME", hint="leave it out")
     ctx.obj = App(
         may_ask=not no_sudo,
         machine_root=machine_root,
@@ -121,6 +125,7 @@ def cli(
         catalogs=catalogs,
         store=store,
         host=host,
+        keeps_agent=keeps_agent,
     )
     ctx.call_on_close(ctx.obj.close)
     if ctx.obj.host is not None:

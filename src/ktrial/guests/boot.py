@@ -15,9 +15,10 @@ from typing import IO, NamedTuple
 
 import msgspec
 
+from ktrial.agent import line_frames
+from ktrial.agent.line_frames import Frame, Garbled, LineFrames
 from ktrial.bench.guest_tools import GuestRun, GuestStart, Job, ProgramEnded, Shape
-from ktrial.guests import guest_line, initramfs
-from ktrial.guests.guest_line import Frame, Garbled, GuestLineFrames
+from ktrial.guests import initramfs
 from ktrial.guests.programs import GuestFiles
 from ktrial.guests.qemu import Emulator
 from ktrial.guests.running import RunningGuest, decode_frame, end
@@ -102,11 +103,11 @@ class _Boot:
     def __init__(self, emulator: Emulator, folder: Path, shape: Shape, limits: BootLimits, stop: Event) -> None:
         self._emulator, self._folder, self._shape, self._limits = emulator, folder, shape, limits
         self._stop = stop
-        self._frames = GuestLineFrames()
+        self._frames = LineFrames()
         self._begun: GuestStart | None = None
         self._ended: ProgramEnded | None = None
         self._over = False
-        self._outputs = {guest_line.OUTPUT: bytearray(), guest_line.ERRORS: bytearray()}
+        self._outputs = {line_frames.OUTPUT: bytearray(), line_frames.ERRORS: bytearray()}
         self._said = bytearray()
 
     def run(self) -> GuestRun:
@@ -127,8 +128,8 @@ class _Boot:
             emulator=self._emulator.version,
             begun=self._begun,
             ended=self._ended,
-            stdout=bytes(self._outputs[guest_line.OUTPUT]),
-            stderr=bytes(self._outputs[guest_line.ERRORS]),
+            stdout=bytes(self._outputs[line_frames.OUTPUT]),
+            stderr=bytes(self._outputs[line_frames.ERRORS]),
             console=self._console()[:CONSOLE_LIMIT_BYTES],
             wall_s=time.monotonic() - begin,
             failure=failure,
@@ -173,13 +174,13 @@ class _Boot:
     def _take(self, frame: Frame) -> None:
         if frame.kind in self._outputs:
             self._outputs[frame.kind] += frame.content
-        elif frame.kind in {guest_line.SAID, guest_line.OVER}:
-            self._said += guest_line.encode_frame(*frame)
-        elif frame.kind == guest_line.BEGUN:
+        elif frame.kind in {line_frames.SAID, line_frames.OVER}:
+            self._said += line_frames.encode_frame(*frame)
+        elif frame.kind == line_frames.BEGUN:
             self._begun = decode_frame(frame, GuestStart)
-        elif frame.kind == guest_line.ENDED:
+        elif frame.kind == line_frames.ENDED:
             self._ended = decode_frame(frame, ProgramEnded)
-        elif frame.kind == guest_line.END:
+        elif frame.kind == line_frames.END:
             self._over = True
 
     def _why_gone(self, status: int) -> str:

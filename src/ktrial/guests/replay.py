@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from ktrial.agent import line_frames
+from ktrial.agent.line_frames import LineFrames
 from ktrial.bench.guest_tools import GuestDiffers, GuestRun, ProgramPast
-from ktrial.guests import guest_line
-from ktrial.guests.guest_line import GuestLineFrames
 from ktrial.kit.errors import AgentError, KtrialError
 from ktrial.kit.json_strict import decode_as
 
@@ -47,18 +47,18 @@ class Replay:
         self._said[session] = []
         self._going.add(session)
         start = {"session": session, "arguments": arguments, "root": root}
-        self._add(guest_line.START, msgspec.json.encode(start))
+        self._add(line_frames.START, msgspec.json.encode(start))
         return session
 
     def write(self, session: int, data: bytes) -> None:
         for at in range(0, len(data), _PIECE_BYTES):
-            self._add(guest_line.INPUT, guest_line.numbered(session, data[at : at + _PIECE_BYTES]))
+            self._add(line_frames.INPUT, line_frames.numbered(session, data[at : at + _PIECE_BYTES]))
 
     def hang_up(self, session: int) -> None:
-        self._add(guest_line.INPUT, guest_line.numbered(session, b""))
+        self._add(line_frames.INPUT, line_frames.numbered(session, b""))
 
     def let_end(self, session: int) -> None:
-        self._wait(guest_line.WAIT, session, _ITS_END)
+        self._wait(line_frames.WAIT, session, _ITS_END)
         self._going.discard(session)
 
     def answer(self, session: int) -> bytes:
@@ -67,7 +67,7 @@ class Replay:
         Raise AgentError if the guest fails, GuestDiffers if its earlier answers change.
         """
         known = self._said[session]
-        self._wait(guest_line.WAIT, session, len(known) + 1)
+        self._wait(line_frames.WAIT, session, len(known) + 1)
         more = self._more(session)
         line = more[0] if more else b""
         self._keep(session, [line])
@@ -76,7 +76,7 @@ class Replay:
     def rest(self, session: int) -> list[bytes]:
         """Return all further lines up to the one that ends the request, like `answer`."""
         replies = sum(map(is_reply, self._said[session])) + 1
-        self._wait(guest_line.REPLIES, session, replies)
+        self._wait(line_frames.REPLIES, session, replies)
         more = self._more(session)
         end = next((number for number, line in enumerate(more, 1) if is_reply(line)), None)
         lines = more[:end] if end is not None else [*more, b""]
@@ -104,20 +104,20 @@ class Replay:
         script = bytes(self._script)
         count = _ITS_END.to_bytes(_COUNT_BYTES, "big")
         for one in sorted(self._going):
-            script += guest_line.encode_frame(guest_line.INPUT, guest_line.numbered(one, b""))
-            script += guest_line.encode_frame(guest_line.WAIT, guest_line.numbered(one, count))
+            script += line_frames.encode_frame(line_frames.INPUT, line_frames.numbered(one, b""))
+            script += line_frames.encode_frame(line_frames.WAIT, line_frames.numbered(one, count))
         said = {one: tuple(known) for one, known in self._said.items()}
         self.past = ProgramPast(script=script, said=said)
 
     def _wait(self, kind: bytes, session: int, count: int) -> None:
-        self._add(kind, guest_line.numbered(session, count.to_bytes(_COUNT_BYTES, "big")))
+        self._add(kind, line_frames.numbered(session, count.to_bytes(_COUNT_BYTES, "big")))
 
     def _add(self, kind: bytes, content: bytes) -> None:
-        self._script += guest_line.encode_frame(kind, content)
+        self._script += line_frames.encode_frame(kind, content)
 
     def _whole(self) -> bytes:
         """Return the script with its end, padded to the fixed size."""
-        whole = bytes(self._script) + guest_line.encode_frame(guest_line.END, b"")
+        whole = bytes(self._script) + line_frames.encode_frame(line_frames.END, b"")
         if len(whole) > SCRIPT_BYTES:
             raise KtrialError(
                 f"the input of an exact guest exceeds {SCRIPT_BYTES >> 20} MiB",
@@ -142,9 +142,9 @@ def is_reply(line: bytes) -> bool:
 
 def _by_session(said: bytes) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
-    for frame in GuestLineFrames().feed(said):
-        if frame.kind == guest_line.SAID:
-            session, rest = guest_line.number_of(frame.content)
+    for frame in LineFrames().feed(said):
+        if frame.kind == line_frames.SAID:
+            session, rest = line_frames.number_of(frame.content)
             found[session] = found.get(session, b"") + rest
     return found
 

@@ -16,10 +16,11 @@ from typing import TypeVar
 
 import msgspec
 
-from ktrial.bench.guest_tools import STATUS_FAILED, STATUS_LIMIT, Ends, GuestFailed, GuestStart
-from ktrial.guests import guest_line
-from ktrial.guests.console_line import ConsoleLine
-from ktrial.guests.guest_line import Frame, Garbled, GuestLineFrames
+from ktrial.agent import line_frames
+from ktrial.agent.carrier import Ends
+from ktrial.agent.line_frames import Frame, Garbled, LineFrames
+from ktrial.agent.session_line import SessionLine
+from ktrial.bench.guest_tools import STATUS_FAILED, STATUS_LIMIT, GuestFailed, GuestStart
 from ktrial.kit.errors import AgentError
 
 _CHUNK_BYTES = 1 << 16
@@ -50,7 +51,7 @@ class RunningGuest:
 
     def __init__(self, argv: list[str], folder: Path, begin_limit_s: float, stop: Event) -> None:
         self._folder = folder
-        self._frames = GuestLineFrames()
+        self._frames = LineFrames()
         with (folder / "errors").open("wb") as errors:
             self._process = subprocess.Popen(
                 argv,
@@ -69,7 +70,7 @@ class RunningGuest:
             raise
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._line = ConsoleLine(self._process.stdin, self._process.stdout, self._frames)
+        self._line = SessionLine(self._process.stdin, self._process.stdout, self._frames)
 
     def open(self, arguments: list[str], *, root: bool) -> Ends:
         if (gone := self.why_gone()) is not None:
@@ -117,7 +118,7 @@ class RunningGuest:
                 why = f": {said}" if said else self._last_lines()
                 raise GuestFailed(f"the guest ended before its first process ran{why}", STATUS_FAILED)
             for frame in self._frames.feed(piece):
-                if frame.kind == guest_line.BEGUN:
+                if frame.kind == line_frames.BEGUN:
                     return decode_frame(frame, GuestStart)
         why = "was stopped" if stop.is_set() else f"exceeded the time limit of {limit_s:g} s"
         raise GuestFailed(f"the guest {why} before its first process ran{self._last_lines()}", STATUS_LIMIT)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from ktrial import __version__
+from ktrial.agent import line_frames
 from ktrial.agent.session import AgentSession
 from ktrial.bench.guest_tools import EXACT_CLOCK, ODD_BOOT, GuestPlace, GuestRun, GuestTools, Job
 from ktrial.cli.app_guest import GuestHost
-from ktrial.cli.exact_host import host_of
+from ktrial.cli.exact_host import ExactHost
 from ktrial.cli.main import main
-from ktrial.guests import guest_line
 from ktrial.kit.errors import BadInput
 
 HELLO = f'{{"id":1,"ok":{{"agent":"{__version__}"}}}}\n'.encode()
@@ -51,7 +51,7 @@ class Kernels:
     def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun:
         (script,) = files.values()
         self.booted.append((place, job, len(script)))
-        said = guest_line.encode_frame(guest_line.SAID, guest_line.numbered(1, HELLO))
+        said = line_frames.encode_frame(line_frames.SAID, line_frames.numbered(1, HELLO))
         console = b"odd" if len(self.booted) in self._odd else b""
         begun: Any = SimpleNamespace(release="6.12.7-test")
         none: Any = None
@@ -65,7 +65,7 @@ class Scene:
     def __init__(self, odd: tuple[int, ...] = ()) -> None:
         self.kernels: Any = Kernels(odd)
         self.said: list[str] = []
-        self.host = host_of("exact:running", lambda: self.kernels, self.said.append)
+        self.host = ExactHost("exact:running", lambda: self.kernels, self.said.append)
 
 
 def _begun_as_json(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from ktrial.bench.guest_tools import GuestFailed, GuestPlace, GuestTools, Mode
-from ktrial.cli.app_guest import GuestHost, again, as_before, boot_to_talk
+from ktrial.cli.app_guest import GuestHost, boot_to_talk
 from ktrial.cli.exact_host import host_of
+from ktrial.cli.hosts import again, as_before
 from ktrial.guests.kept_guest import Keeper
 from ktrial.kit.errors import BadInput, UnknownName
 
@@ -49,7 +50,7 @@ def test_a_word_that_is_neither_a_guest_nor_a_kernel() -> None:
     keeper.close()
 
 
-@pytest.mark.parametrize("word", ["guest:", "exact:", "ssh:x", "guest"])
+@pytest.mark.parametrize("word", ["guest:", "exact:", "adb:x", "guest", "ssh"])
 def test_what_is_no_host(word: str) -> None:
     kernels: Any = NoKernel()
     with pytest.raises(BadInput, match="not supported"):

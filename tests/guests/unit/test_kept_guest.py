@@ -15,10 +15,10 @@ from threading import Event, Thread
 
 import pytest
 
-from ktrial.bench.guest_tools import Ends, KeptProgram, ProgramPast
+from ktrial.agent.carrier import CarriedTransport, Ends
+from ktrial.bench.guest_tools import KeptProgram, ProgramPast
 from ktrial.guests import kept_guest as kept
 from ktrial.guests.kept_guest import Keeper, KeptGuest, check_name, kept_names
-from ktrial.guests.transport import GuestTransport
 from ktrial.kit.errors import AgentError, BadInput, Busy, KtrialError
 
 WHAT = KeptProgram(kernel="running", release="6.12.7-test", mode="emulated")
@@ -131,7 +131,7 @@ def test_a_command_talks_to_agents_in_a_guest_that_goes_on(house: House, place: 
         guest = KeptGuest("lab")
         assert guest.kept == WHAT
         ends = guest.open(["serve"], root=number == 1)
-        transport = GuestTransport(ends.to_agent, ends.from_agent, lambda: None, guest.why_gone)
+        transport = CarriedTransport(ends.to_agent, ends.from_agent, lambda: None, guest.why_gone)
         transport.send(b"hello\n")
         assert transport.receive(5) == b"HELLO\n"
         transport.close()
@@ -198,7 +198,7 @@ def test_only_sessions_of_its_own_are_killed_by_a_command(house: House) -> None:
 def test_what_became_of_the_guest_is_told(house: House) -> None:
     guest = KeptGuest("lab")
     ends = guest.open(["serve"], root=False)
-    transport = GuestTransport(ends.to_agent, ends.from_agent, lambda: None, guest.why_gone)
+    transport = CarriedTransport(ends.to_agent, ends.from_agent, lambda: None, guest.why_gone)
     house.guest.gone = "the guest has ended; last lines of its console: panic"
     house.wait_for_end()
     assert house.told == house.guest.gone

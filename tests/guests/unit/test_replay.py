@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from ktrial.agent import line_frames
 from ktrial.bench.guest_tools import GuestDiffers, GuestRun, Shape
-from ktrial.guests import guest_line
 from ktrial.guests.replay import SCRIPT_BYTES, Replay, is_reply
 from ktrial.kit.errors import AgentError, KtrialError
 
@@ -19,7 +19,7 @@ def frames_of(script: bytes) -> list[tuple[bytes, bytes]]:
     """What the guest takes, up to the end."""
     found: list[tuple[bytes, bytes]] = []
     at = 0
-    while script[at : at + 1] != guest_line.END:
+    while script[at : at + 1] != line_frames.END:
         length = int.from_bytes(script[at + 1 : at + 5], "big")
         found.append((script[at : at + 1], script[at + 5 : at + 5 + length]))
         at += 5 + length
@@ -42,19 +42,19 @@ class Guest:
         said, answered = b"", 0
         read: dict[int, bytes] = {}
         for kind, content in frames_of(script):
-            if kind != guest_line.INPUT:
+            if kind != line_frames.INPUT:
                 continue
-            session, piece = guest_line.number_of(content)
+            session, piece = line_frames.number_of(content)
             *lines, read[session] = (read.get(session, b"") + piece).split(b"\n")
             for line in lines:
                 answered += 1
                 text = f"{session} {line.decode()[:20]} {answered}{self.drifts(len(self.scripts))}\n".encode()
                 for part in (text[:3], text[3:]):
-                    said += guest_line.encode_frame(guest_line.SAID, guest_line.numbered(session, part))
+                    said += line_frames.encode_frame(line_frames.SAID, line_frames.numbered(session, part))
         if self.answers is not None:
-            said = guest_line.encode_frame(guest_line.SAID, guest_line.numbered(1, self.answers))
+            said = line_frames.encode_frame(line_frames.SAID, line_frames.numbered(1, self.answers))
         if self.mute:
-            said = guest_line.encode_frame(guest_line.SAID, guest_line.numbered(1, b"half a li"))
+            said = line_frames.encode_frame(line_frames.SAID, line_frames.numbered(1, b"half a li"))
         shape = Shape(mode="exact", memory_bytes=1 << 29, cpus=1)
         none: Any = None
         common = {"begun": none, "ended": none, "stdout": b"", "stderr": b"", "console": b"", "wall_s": 1.0}
@@ -84,12 +84,12 @@ def test_each_answer_comes_of_all_that_was_said_before(talk: Replay, guest: Gues
     taken = [frames_of(script) for script in guest.scripts]
     assert taken[0] == taken[1][: len(taken[0])]
     assert taken[1] == taken[2][: len(taken[1])]
-    started = [msgspec.json.decode(content) for kind, content in taken[0] if kind == guest_line.START]
+    started = [msgspec.json.decode(content) for kind, content in taken[0] if kind == line_frames.START]
     assert started == [
         {"session": 1, "arguments": ["serve"], "root": False},
         {"session": 2, "arguments": ["serve"], "root": True},
     ]
-    assert [content for kind, content in taken[2] if kind == guest_line.WAIT] == [
+    assert [content for kind, content in taken[2] if kind == line_frames.WAIT] == [
         b"\0\0\0\1\0\0\0\1",
         b"\0\0\0\1\0\0\0\2",
         b"\0\0\0\2\0\0\0\1",
@@ -111,8 +111,8 @@ def test_an_end_is_said_and_waited_for_and_costs_no_boot(talk: Replay, guest: Gu
     talk.write(second, b"a\n")
     talk.answer(second)
     assert frames_of(guest.scripts[0])[2:4] == [
-        (guest_line.INPUT, b"\0\0\0\1"),
-        (guest_line.WAIT, b"\0\0\0\1\xff\xff\xff\xff"),
+        (line_frames.INPUT, b"\0\0\0\1"),
+        (line_frames.WAIT, b"\0\0\0\1\xff\xff\xff\xff"),
     ]
 
 
@@ -152,10 +152,10 @@ def test_a_request_that_goes_on_is_answered_at_once(talk: Replay, guest: Guest) 
     session = talk.open([], root=True)
     assert talk.answer(session) == b'{"id":1,"begun":true}\n'
     assert talk.rest(session) == [b'{"id":1,"chunk":"a"}\n', b'{"id":1,"ok":{}}\n']
-    assert frames_of(guest.scripts[-1])[-1] == (guest_line.REPLIES, b"\0\0\0\1\0\0\0\1")
+    assert frames_of(guest.scripts[-1])[-1] == (line_frames.REPLIES, b"\0\0\0\1\0\0\0\1")
     guest.answers = told + b'{"error":{},"id":2}\n'
     assert talk.rest(session) == [b'{"id":2,"seen":{}}\n', b'{"error":{},"id":2}\n']
-    assert frames_of(guest.scripts[-1])[-1] == (guest_line.REPLIES, b"\0\0\0\1\0\0\0\2")
+    assert frames_of(guest.scripts[-1])[-1] == (line_frames.REPLIES, b"\0\0\0\1\0\0\0\2")
     # An agent that ends instead.
     guest.answers = guest.answers + b'{"id":3,"seen":{}}\n{"id":3,"s'
     assert talk.rest(session) == [b'{"id":3,"seen":{}}\n', b'{"id":3,"s']
@@ -194,10 +194,10 @@ def test_what_was_said_goes_on_in_the_next_command(guest: Guest) -> None:
     before, after = frames_of(guest.scripts[-2]), frames_of(guest.scripts[-1])
     assert after[: len(before)] == before
     assert after[len(before) : len(before) + 4] == [
-        (guest_line.INPUT, b"\0\0\0\1"),
-        (guest_line.WAIT, b"\0\0\0\1\xff\xff\xff\xff"),
-        (guest_line.INPUT, b"\0\0\0\2"),
-        (guest_line.WAIT, b"\0\0\0\2\xff\xff\xff\xff"),
+        (line_frames.INPUT, b"\0\0\0\1"),
+        (line_frames.WAIT, b"\0\0\0\1\xff\xff\xff\xff"),
+        (line_frames.INPUT, b"\0\0\0\2"),
+        (line_frames.WAIT, b"\0\0\0\2\xff\xff\xff\xff"),
     ]
     guest.drifts = lambda _: "!"
     later.write(session, b"z\n")

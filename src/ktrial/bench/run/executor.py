@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from ktrial.bench.benchmark import (
 )
 from ktrial.bench.guest_tools import GuestTools
 from ktrial.bench.record import Execution, Watch
-from ktrial.bench.run.folders import FoldersHere, FoldersInGuest, RunFolders
+from ktrial.bench.run.folders import FoldersHere, FoldersInGuest, FoldersThere, RunFolders
 from ktrial.bench.run.rights import Connect, OpenRoot, Rights
 from ktrial.bench.run.servers import Course, Running, output_of
 from ktrial.bench.tool import Receipt
@@ -45,7 +45,8 @@ class AgentExecutor:
 
     `connect` starts one as the user, detached. `root` opens the root session, given its purpose; None if root is not
     available. Programs of `tools`, which ktrial built for this user, take precedence over those in the fixed folders.
-    `interrupts` can end the wait for a run. If the agents are in a guest, `guest` returns its programs.
+    `interrupts` can end the wait for a run. If the agents are in a guest, `guest` returns its programs. If they are on
+    another machine, `quiet` keeps the connection quiet during a run of at most so many seconds.
     """
 
     container: None = None
@@ -59,11 +60,17 @@ class AgentExecutor:
         interrupts: Interrupts | None = None,
         *,
         guest: Callable[[], GuestTools] | None = None,
+        quiet: Callable[[float], AbstractContextManager[None]] | None = None,
     ) -> None:
         self._guest = guest
         self._connect = connect
         self._rights = Rights(root, connect)
-        self._folders: RunFolders = FoldersHere(work) if guest is None else FoldersInGuest(self._open, guest)
+        self._quiet = quiet
+        self._folders: RunFolders = FoldersHere(work)
+        if guest is not None:
+            self._folders = FoldersInGuest(self._open, guest)
+        elif quiet is not None:
+            self._folders = FoldersThere(self._open)
         self._tools = tools
         self._interrupts = interrupts or Interrupts()
         self._clock = SystemClock(self._interrupts)
@@ -245,13 +252,16 @@ class AgentExecutor:
         own_load = invocation.load is not None
         try:
             session = self._asked = self._rights.session_for(invocation, self._open())
-            session.send("load" if own_load else "exec", **request)
-            session.wait(self._interrupts)
-            return output_of(session, own_load=own_load)
+            with nullcontext() if self._quiet is None else self._quiet(invocation.limit_s):
+                session.send("load" if own_load else "exec", **request)
+                session.wait(self._interrupts)
+                return output_of(session, own_load=own_load)
         except AgentError as error:
             if error.kind == "lost":
                 self._session = self._transport = None
                 self._rights.forget()
+                if self._quiet is not None:
+                    raise  # the connection broke, which says nothing about the run
             step = f"; {error.hint}" if error.hint else ""
             return RawOutput(failed=f"the agent reported {error.kind}: {error.message}{step}")
         except BadInput as error:

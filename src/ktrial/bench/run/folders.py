@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The private directory of a run, here or in a guest. ktrial makes it before the run and removes it afterwards."""
+"""The private directory of a run, here, in a guest or on another machine, which does not outlive the run."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ktrial.bench.agent_output import exec_output
 from ktrial.bench.benchmark import PINNED, RawOutput
 from ktrial.bench.guest_tools import GuestTools
 from ktrial.kit.errors import AgentError, KtrialError
+from ktrial.kit.json_bytes import read_bytes
 
 #: Bytes kept of each file that a run leaves.
 FILE_BYTES = 64 << 20
@@ -138,3 +139,46 @@ class FoldersInGuest:
         request: dict[str, Any] = {"argv": [f"/usr/bin/{program}", *words], "environment": dict(PINNED)}
         request |= {"directory": "/", "limit_s": _GUEST_LIMIT_S, "capture_bytes": _GUEST_FILE_BYTES}
         return exec_output(self._session().request("exec", **request))
+
+
+class FoldersThere:
+    """Directories on another machine, which the agent of the user's `session` makes; they end with the session."""
+
+    def __init__(self, session: Callable[[], AgentSession]) -> None:
+        self._session = session
+
+    def make(self, *, in_memory: bool, for_program: bool) -> Path:
+        del for_program
+        return Path(self._session().request("folder-make", in_memory=in_memory)["path"])
+
+    def with_files(self, raw: RawOutput, folder: Path, names: Sequence[str]) -> RawOutput:
+        patterns = [f"{folder}/{name}" for name in names]
+        files: dict[str, bytes] = {}
+        cut, unread = raw.cut, raw.unread
+        matches = self._session().list(patterns)
+        for path in dict.fromkeys(path for pattern in patterns for path in sorted(matches.get(pattern, ()))):
+            name = path.removeprefix(f"{folder}/")
+            try:
+                files[name], is_cut = self._read(path)
+            except AgentError as error:
+                if error.kind == "lost":
+                    raise
+                unread = f"{name}: {error.message}"
+            else:
+                cut = cut or is_cut
+        return msgspec.structs.replace(raw, files=files, cut=cut, unread=unread)
+
+    def _read(self, path: str) -> tuple[bytes, bool]:
+        """Return a file's content up to the limit, and whether there was more."""
+        content = b""
+        while len(content) < FILE_BYTES:
+            piece = self._session().request("folder-read", path=path, offset=len(content))
+            content += read_bytes(piece["bytes"])
+            if piece["last"]:
+                return content, False
+        return content[:FILE_BYTES], True
+
+    def remove(self, folder: Path) -> None:
+        """Remove the directory. One of a session that was lost ended with it."""
+        with contextlib.suppress(AgentError):
+            self._session().request("folder-remove", path=str(folder))

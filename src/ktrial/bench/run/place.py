@@ -39,6 +39,7 @@ class MeasuringPlace:
         """Prevent other measurements of this user until `close`, because they would disturb this one."""
         if self._lock is not None:
             return
+        self._machine.measure()
         path = self._folder / "lock"
         with _writing(path):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -19,10 +19,12 @@ _END_S = 60.0
 class AgentRunRecorder:
     """Implements `bench.run.ports.RunRecorder`; `connect` opens the session at the first recording.
 
-    The agent watches the threads of `process` and of all processes that it starts afterwards.
+    The agent watches the threads of `process` and of all processes that it starts afterwards. With `holds`, it sends
+    nothing before the end of the recording.
     """
 
-    def __init__(self, connect: Callable[[], AgentSession], process: Callable[[], int]) -> None:
+    def __init__(self, connect: Callable[[], AgentSession], process: Callable[[], int], *, holds: bool = False) -> None:
+        self._holds = {"hold": True} if holds else {}
         self._connect = connect
         self._process = process
         self._session: AgentSession | None = None
@@ -39,7 +41,7 @@ class AgentRunRecorder:
         session = self._session
         self._parts, self._error = [], None
         try:
-            session.send("watch", limit_s=LIMIT_S, process=self._process())
+            session.send("watch", limit_s=LIMIT_S, process=self._process(), **self._holds)
             session.receive_begun("watch")
         except AgentError:
             self._session = None

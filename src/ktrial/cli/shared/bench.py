@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ktrial.bench.schedule import Order
     from ktrial.bench.suite import Suite, SuiteLoad
     from ktrial.cli.app import App
-    from ktrial.cli.app_guest import GuestHost
+    from ktrial.cli.hosts import Host
     from ktrial.machine.facts import FactBook
     from ktrial.machine.gates import GateLimits
 
@@ -85,6 +85,7 @@ def own_benchmark(
     shell: PassedEnvironment,
     steps: Sequence[tuple[str, ...]] = (),
     warm_ups: int = 0,
+    find: Callable[[str], Path] = program_of,
 ) -> ShellCommand:
     """Return the user's command as a benchmark that runs in the current folder with the shell's variables.
 
@@ -94,7 +95,7 @@ def own_benchmark(
 
     if not words:
         raise BadInput("no command after --", hint="for example  ktrial bench -n 5 -- make -j4")
-    program = program_of(words[0])
+    program = find(words[0])
     name = re.sub(r"[^a-z0-9]+", "-", Path(words[0]).name.lower()).strip("-") or "command"
     own = ShellCommand(
         name=name,
@@ -104,7 +105,7 @@ def own_benchmark(
         environment=shell.environment,
         told=shell.told,
         limit_s=limit_s,
-        prepare=tuple((str(program_of(step[0])), *step[1:]) for step in steps),
+        prepare=tuple((str(find(step[0])), *step[1:]) for step in steps),
         warm_ups=warm_ups,
         metric=tuple(parse_metric(metric) for metric in metrics),
     )
@@ -132,13 +133,15 @@ def choose(
             hint="name a suite from `ktrial bench --list`, or a command:  ktrial bench -n 5 -- CMD",
         )
     if words is not None:
-        shell = shell_environment(app, clean=clean or app.host is not None)
+        host = app.host
+        shell = shell_environment(app, clean=clean or host is not None)
         most_s = _LIMIT_S if limit_s is None else limit_s
-        own: OwnBenchmark = own_benchmark(words, metrics, most_s, shell, steps, warm_ups)
-        if app.host is not None:
-            own = _in_guest(app, app.host, own)
+        find = program_of if host is None or host.guest_tools is not None else host.program_of
+        own: OwnBenchmark = own_benchmark(words, metrics, most_s, shell, steps, warm_ups, find)
+        if host is not None:
+            own = _elsewhere(app, host, own)
             if not clean:
-                app.say("the guest gets none of the shell's variables; --env NAME passes one")
+                app.say(f"{host.called} gets none of the shell's variables; --env NAME passes one")
         return find_suite(own.name, {}, {own.name: own}), {own.name: own}
     _refuse_options_of_command(
         {
@@ -187,13 +190,18 @@ def give_programs_of(app: App, suite: str | None) -> None:
         give_programs(app, [app.benchmarks[one.use] for one in found.benchmark], found.load)
 
 
-def _in_guest(app: App, host: GuestHost, own: OwnBenchmark) -> OwnBenchmark:
-    """Return the benchmark with its programs' paths in the guest. Raise BadInput if the guest lacks one."""
+def _elsewhere(app: App, host: Host, own: OwnBenchmark) -> OwnBenchmark:
+    """Return the benchmark as it runs on the host: in the user's home there, or with its paths in the guest.
+
+    Raise BadInput if the guest lacks a program.
+    """
     import msgspec
 
     from ktrial.bench.guest_tools import guest_path
     from ktrial.guests.program import DIRECTORY, ENVIRONMENT
 
+    if host.guest_tools is None:
+        return msgspec.structs.replace(own, directory=host.home, environment=host.environment)
     places = {program: guest_path(program) for program in own.needs}
     if not host.is_kept:
         host.give({program: program for program in places})

@@ -22,9 +22,9 @@ from ktrial.kit.errors import AgentError, BadInput
 from ktrial.kit.tables import columns
 
 if TYPE_CHECKING:
-    from ktrial.bench.guest_tools import Ends, GuestStart, Mode, Shape
+    from ktrial.agent.carrier import Carrier, Ends
+    from ktrial.bench.guest_tools import GuestStart, Mode, Shape
     from ktrial.cli.app import App
-    from ktrial.guests.transport import Guest
 
 
 def check(app: App, name: str, program: tuple[str, ...], *, as_json: bool) -> None:
@@ -73,7 +73,7 @@ def keep_guest(
 
 
 class _BootedGuest(NamedTuple):
-    guest: Guest
+    guest: Carrier
     begun: GuestStart
     kept: KeptProgram
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from ktrial.cli.hosts import again
 from ktrial.cli.shared import guest_trials
 from ktrial.cli.shared.guest_trials import InGuests
 from ktrial.cli.shared.manual_trials import begin_by_hand, next_visit
@@ -17,7 +18,7 @@ from ktrial.compare.files import write_file
 from ktrial.evidence.recheck_trial import trial_differences
 from ktrial.evidence.reparse import BROKEN, reparse
 from ktrial.judge.model.log import Extended, TrialEnd, protocol_in
-from ktrial.kit.errors import BadInput, KtrialError, LimitPassed, Refused
+from ktrial.kit.errors import AgentError, BadInput, KtrialError, LimitPassed, Refused
 from ktrial.reports.html import html_page
 from ktrial.trial.arms.boot_arms import boots_this_machine
 from ktrial.trial.arms.manual import is_by_hand
@@ -202,12 +203,28 @@ def _in_boots(app: App, file: TrialFile) -> TrialFile:
 
 
 def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListener, *, as_json: bool) -> bool:
-    """Run a trial to its end; return whether it was interrupted. On LimitPassed, show the trial before raising."""
-    try:
-        return venue.carry_on(stored, listen).interrupted
-    except LimitPassed:
-        finish(app, stored, interrupted=False, as_json=as_json)
-        raise
+    """Run a trial to its end; return whether it was interrupted. On LimitPassed, show the trial before raising.
+
+    If the connection to another machine breaks, wait for it and go on. The run that was under way is made again.
+    """
+    while True:
+        try:
+            return venue.carry_on(stored, listen).interrupted
+        except LimitPassed:
+            finish(app, stored, interrupted=False, as_json=as_json)
+            raise
+        except AgentError as error:
+            if error.kind != "lost" or app.host is None or not app.host.can_come_back:
+                raise
+            resume = f"`{again(app.host)} trial resume {stored.trial}`"
+            app.say(f"{error.message}; waiting for it. Ctrl-C stops waiting, and {resume} goes on later")
+        try:
+            app.reconnect()
+        except KeyboardInterrupt:
+            return True
+        venue = venue_of(app, stored.file, allow_dangerous=True)
+        if (changed := venue.changed(stored)) is not None:
+            raise _refusal(changed, stored, hint="restore the machine, or start a new trial")
 
 
 def resume_trial(

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ktrial.cli.app_guest import again, as_before
+from ktrial.cli.hosts import again, as_before
 from ktrial.cli.options import write_json
 from ktrial.cli.shared.fail_on import refuse
 from ktrial.cli.shared.ledger import note

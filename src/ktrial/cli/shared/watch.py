@@ -23,7 +23,7 @@ from ktrial.watch.record.place import paths_of, recording_place
 from ktrial.watch.record.text import HEADER, stretch
 
 if TYPE_CHECKING:
-    from ktrial.cli.app_guest import GuestHost
+    from ktrial.cli.hosts import Host
     from ktrial.recordings.watching import MachineView, TracedEvent
 
 #: File name of a recording in its folder.
@@ -78,9 +78,7 @@ def new_folder(wanted: Path | None, words: Sequence[str] | None, pid: int | None
     return place / time.strftime("%Y-%m-%dT%H-%M-%S")
 
 
-def refuse_on_host(
-    host: GuestHost | None, frames_from: Path | None, wanted: Mapping[str, float], *, ends: bool
-) -> None:
+def refuse_on_host(host: Host | None, frames_from: Path | None, wanted: Mapping[str, float], *, ends: bool) -> None:
     """Raise BadInput for options that would record this machine instead of the guest, or make the watch endless.
 
     `ends` is true if the watch ends with a program or after a time.

@@ -85,7 +85,7 @@ def command(
 
         return ask_to_keep(root, transaction, seconds(confirm, "--confirm"))
     if for_:
-        from ktrial.cli.app_guest import again
+        from ktrial.cli.hosts import again
 
         app.say(f"reverts in {for_}; keep it with `{again(app.host)} confirm {transaction}`")
     return 0

@@ -6,7 +6,7 @@ from __future__ import annotations
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.app_guest import again
+from ktrial.cli.hosts import again
 
 
 @click.command(short_help="Keep a transaction that has a time limit.")

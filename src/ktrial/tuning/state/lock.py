@@ -72,6 +72,9 @@ class MachineLock:
             ) from None
         self._descriptor = descriptor
 
+    def measure(self) -> None:
+        """Exclude other measurements of this user on a machine whose locks are elsewhere; here a file does that."""
+
     def build(self) -> None:
         """Let trials see, until `close`, that a kernel build is running, if the machine has a place for this."""
         if self._build is None:

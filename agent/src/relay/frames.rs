@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames on the line between a guest and the head: kind, length, content.
+//! Frames on the line between the head and the agents of a guest or of another machine: kind,
+//! length, content.
 
 use crate::error::{Error, Kind, Result};
 use serde::Serialize;
@@ -7,7 +8,7 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The guest has started; contains kernel and time.
+/// The other end has started and describes itself.
 pub const BEGUN: u8 = b'B';
 /// Part of the program's standard output.
 pub const OUTPUT: u8 = b'o';
@@ -25,7 +26,9 @@ pub const KILL: u8 = b'K';
 pub const WAIT: u8 = b'W';
 /// From a script: wait for this many replies, which are lines that end a request.
 pub const REPLIES: u8 = b'R';
-/// How many bytes of the head's the guest has read from the line.
+/// From the head: end all sessions if nothing comes for this many seconds; 0 waits for ever.
+pub const SILENCE: u8 = b'q';
+/// How many bytes of the head's have been read from the line.
 pub const TAKEN: u8 = b'a';
 /// Output of a session, after its number.
 pub const SAID: u8 = b's';
@@ -53,7 +56,7 @@ impl Line {
         whole.extend(content);
         let mut port = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         port.write_all(&whole)
-            .map_err(|error| Error::io("write to", super::LINE, &error))
+            .map_err(|error| Error::io("write to", "the line to the head", &error))
     }
 
     /// Sends a value as JSON.

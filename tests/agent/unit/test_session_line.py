@@ -10,9 +10,9 @@ from threading import Thread
 
 import pytest
 
-from ktrial.guests import console_line, guest_line
-from ktrial.guests.console_line import _WINDOW_BYTES, ConsoleLine
-from ktrial.guests.guest_line import GuestLineFrames, encode_frame, number_of, numbered
+from ktrial.agent import line_frames, session_line
+from ktrial.agent.session_line import GUEST_WINDOW, SessionLine
+from ktrial.agent.line_frames import LineFrames, encode_frame, number_of, numbered
 
 
 class Guest:
@@ -27,7 +27,7 @@ class Guest:
         self.started: list[dict[str, object]] = []
         self.killed: list[int] = []
         self._head = (os.fdopen(to_guest, "wb", buffering=0), os.fdopen(from_guest, "rb", buffering=0))
-        self.line = ConsoleLine(*self._head, GuestLineFrames())
+        self.line = SessionLine(*self._head, LineFrames())
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -40,22 +40,22 @@ class Guest:
                 length = int.from_bytes(rest[1:5], "big")
                 kind, content, rest = rest[:1], rest[5 : 5 + length], rest[5 + length :]
                 if self.acknowledges:
-                    self._said.write(encode_frame(guest_line.TAKEN, (5 + length).to_bytes(4, "big")))
-                if kind == guest_line.END:
+                    self._said.write(encode_frame(line_frames.TAKEN, (5 + length).to_bytes(4, "big")))
+                if kind == line_frames.END:
                     return
                 self._take(kind, content)
 
     def _take(self, kind: bytes, content: bytes) -> None:
-        if kind == guest_line.START:
+        if kind == line_frames.START:
             self.started.append(json.loads(content))
             return
         session, bytes_ = number_of(content)
-        if kind == guest_line.KILL:
+        if kind == line_frames.KILL:
             self.killed.append(session)
         elif bytes_:
-            self._said.write(encode_frame(guest_line.SAID, numbered(session, bytes_.upper())))
+            self._said.write(encode_frame(line_frames.SAID, numbered(session, bytes_.upper())))
         else:
-            self._said.write(encode_frame(guest_line.OVER, b'{"status":0,"session":%d}' % session))
+            self._said.write(encode_frame(line_frames.OVER, b'{"status":0,"session":%d}' % session))
 
     def close(self) -> None:
         """The emulator is gone."""
@@ -108,15 +108,15 @@ def test_no_more_is_sent_than_the_terminal_of_the_guest_holds(guest: Guest) -> N
     ends = guest.line.open([], root=True)
     Thread(target=pour, args=(ends.to_agent, b"x" * 40_000), daemon=True).start()
     assert all_of(ends.from_agent) == b"X" * 40_000
-    assert guest.most_under_way <= _WINDOW_BYTES
+    assert guest.most_under_way <= GUEST_WINDOW.total_bytes
 
 
 def test_a_guest_that_hangs_holds_up_nobody(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console_line, "_ROOM_LIMIT_S", 0.05)
+    monkeypatch.setattr(session_line, "_ROOM_LIMIT_S", 0.05)
     guest.acknowledges = False
     ends = guest.line.open([], root=True)
-    os.write(ends.to_agent, b"x" * 3 * _WINDOW_BYTES)
-    late = guest.line.open(["x" * _WINDOW_BYTES], root=True)
+    os.write(ends.to_agent, b"x" * 3 * GUEST_WINDOW.total_bytes)
+    late = guest.line.open(["x" * GUEST_WINDOW.total_bytes], root=True)
     assert os.read(late.from_agent, 1) == b""
     assert [one["arguments"] for one in guest.started] == [[]]
     for descriptor in (*ends[:2], *late[:2]):

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sessions of the head over a guest's line. Each is an agent of its own, whose standard streams
-//! are carried in frames.
+//! Sessions of the head over one line. Each is an agent of its own, whose standard streams are
+//! carried in frames.
 //!
-//! The port has no flow control towards the guest, so the guest acknowledges every frame, and the
+//! A guest's port has no flow control towards the guest, so every frame is acknowledged, and the
 //! head never sends more than the terminal's buffer holds. Input that a session has not read yet
 //! waits in memory, so that no session delays another.
 
 use super::frames::{self, Line};
-use super::program::ending;
+use super::Silence;
 use crate::error::{Error, Kind, Result};
 use rustix::process::{kill_process_group, Pid, Signal};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{json, Value};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::spawn;
+use std::thread::{sleep, spawn};
+use std::time::{Duration, Instant};
 
 const PIECE_BYTES: usize = 1 << 14;
 /// The head never sends longer frames.
@@ -27,8 +29,19 @@ const HEADER_BYTES: usize = 5;
 const NUMBER_BYTES: usize = 4;
 /// This much of a line shows what it is.
 const BEGIN_BYTES: usize = 64;
-/// The user of sessions with the role `user`.
-const USER: u32 = 1000;
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How sessions are started and ended.
+pub struct Starter {
+    /// The agent.
+    pub program: PathBuf,
+    /// User and group of sessions that do not run as root; none to run them as the present user.
+    pub user: Option<u32>,
+    /// How long sessions may take to end after the head has gone.
+    pub patience: Duration,
+    /// How long the head may be silent, if there is a limit.
+    pub silence: Option<Arc<Silence>>,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,6 +50,9 @@ struct Start {
     arguments: Vec<String>,
     /// Whether it runs as root.
     root: bool,
+    /// The command that starts it as root, such as `sudo -n --`.
+    #[serde(default)]
+    asker: Vec<String>,
 }
 
 struct Session {
@@ -113,10 +129,27 @@ impl Progress {
     }
 }
 
-/// Runs sessions until the head ends the guest or disconnects.
-pub fn attend(line: &Line, mut heard: impl Read) -> Result<()> {
+/// Runs sessions until the head ends them all or disconnects.
+pub fn attend(line: &Line, heard: impl Read, starter: &Starter) -> Result<()> {
     let mut sessions: HashMap<u32, Session> = HashMap::new();
-    let broken = |error: io::Error| Error::io("read from", super::LINE, &error);
+    let done = converse(line, heard, starter, &mut sessions);
+    let deadline = Instant::now() + starter.patience;
+    for session in sessions.values_mut() {
+        session.input = None;
+    }
+    while sessions.values().any(|session| !session.progress.over()) && Instant::now() < deadline {
+        sleep(LOOK);
+    }
+    done
+}
+
+fn converse(
+    line: &Line,
+    mut heard: impl Read,
+    starter: &Starter,
+    sessions: &mut HashMap<u32, Session>,
+) -> Result<()> {
+    let broken = |error: io::Error| Error::io("read from", "the line to the head", &error);
     loop {
         let (kind, content) = frame(&mut heard).map_err(broken)?;
         let length = u32::try_from(HEADER_BYTES + content.len()).unwrap_or(u32::MAX);
@@ -130,8 +163,16 @@ pub fn attend(line: &Line, mut heard: impl Read) -> Result<()> {
                         format!("cannot parse the start of a session: {error}"),
                     )
                 })?;
-                if let Some(session) = start(&wanted, line)? {
+                if let Some(session) = start(starter, &wanted, line)? {
                     sessions.insert(wanted.session, session);
+                }
+            }
+            frames::SILENCE => {
+                let seconds = content.try_into().map(u32::from_be_bytes);
+                let seconds =
+                    seconds.map_err(|_| Error::new(Kind::Malformed, "a silence frame without a time"))?;
+                if let Some(silence) = &starter.silence {
+                    silence.set(seconds);
                 }
             }
             frames::WAIT | frames::REPLIES => {
@@ -198,10 +239,14 @@ impl Session {
 }
 
 /// Starts an agent; if that fails, reports its end at once.
-fn start(wanted: &Start, line: &Line) -> Result<Option<Session>> {
-    let mut command = Command::new(super::FIRST);
+fn start(starter: &Starter, wanted: &Start, line: &Line) -> Result<Option<Session>> {
+    let mut command = Command::new(wanted.asker.first().map_or(starter.program.as_path(), Path::new));
+    if wanted.asker.is_empty() {
+        command.arg0("ktrial-agent");
+    } else {
+        command.args(&wanted.asker[1..]).arg(&starter.program);
+    }
     command
-        .arg0("ktrial-agent")
         .args(&wanted.arguments)
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
@@ -209,8 +254,8 @@ fn start(wanted: &Start, line: &Line) -> Result<Option<Session>> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .process_group(0);
-    if !wanted.root {
-        command.uid(USER).gid(USER);
+    if let (false, Some(user)) = (wanted.root, starter.user) {
+        command.uid(user).gid(user);
     }
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -230,8 +275,8 @@ fn start(wanted: &Start, line: &Line) -> Result<Option<Session>> {
         group: i32::try_from(child.id()).ok().and_then(Pid::from_raw),
         progress: Arc::clone(&progress),
     };
-    let (line, number) = (line.clone(), wanted.session);
-    spawn(move || carry(child, &line, number, &progress));
+    let (line, number, silence) = (line.clone(), wanted.session, starter.silence.clone());
+    spawn(move || carry(child, &line, number, &progress, silence.as_deref()));
     Ok(Some(session))
 }
 
@@ -245,7 +290,7 @@ fn feed(pieces: &Receiver<Vec<u8>>, mut stdin: ChildStdin) {
 }
 
 /// Sends the session's output, then how it ended.
-fn carry(mut child: Child, line: &Line, number: u32, so_far: &Progress) {
+fn carry(mut child: Child, line: &Line, number: u32, so_far: &Progress, silence: Option<&Silence>) {
     if let Some(mut from) = child.stdout.take() {
         let mut piece = vec![0; NUMBER_BYTES + PIECE_BYTES];
         piece[..NUMBER_BYTES].copy_from_slice(&number.to_be_bytes());
@@ -254,6 +299,9 @@ fn carry(mut child: Child, line: &Line, number: u32, so_far: &Progress) {
                 break;
             }
             so_far.take(&piece[NUMBER_BYTES..NUMBER_BYTES + count]);
+            if let Some(silence) = silence {
+                silence.answered();
+            }
         }
     }
     let ended = child.wait();
@@ -264,9 +312,26 @@ fn carry(mut child: Child, line: &Line, number: u32, so_far: &Progress) {
     so_far.end();
 }
 
+/// How a program ended, in the words of the `ENDED` and `OVER` frames.
+pub fn ending(status: ExitStatus) -> Value {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => json!({ "status": code }),
+        (None, signal) => json!({ "signal": signal }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn starter() -> Starter {
+        Starter {
+            program: "/bin/cat".into(),
+            user: None,
+            patience: Duration::ZERO,
+            silence: None,
+        }
+    }
 
     fn bytes(kind: u8, content: &[u8]) -> Vec<u8> {
         let mut whole = vec![kind];
@@ -277,7 +342,7 @@ mod tests {
 
     fn said_after(input: &[u8]) -> (Result<()>, Vec<u8>) {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let done = attend(&Line::new(file.reopen().unwrap()), input);
+        let done = attend(&Line::new(file.reopen().unwrap()), input, &starter());
         (done, std::fs::read(file.path()).unwrap())
     }
 

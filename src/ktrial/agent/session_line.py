@@ -1,35 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions with agents in a running guest, multiplexed over its serial line."""
+"""Sessions with agents elsewhere, multiplexed over one line: a guest's serial port, or the pipes of ssh."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import time
 from queue import SimpleQueue
 from threading import Condition, Thread
-from typing import IO
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
-from ktrial.bench.guest_tools import Ends
-from ktrial.guests import guest_line
-from ktrial.guests.guest_line import Garbled, GuestLineFrames
+from ktrial.agent import line_frames
+from ktrial.agent.carrier import Ends
+from ktrial.agent.line_frames import Garbled, LineFrames
 
-#: The guest's terminal buffers 4095 unread bytes and drops the rest.
-_WINDOW_BYTES = 3000
-_PIECE_BYTES = 1000
 _CHUNK_BYTES = 1 << 16
-#: How long to wait for room to open or end a session; a guest that hangs never has any.
+#: How long to wait for room to open or end a session; what hangs never has any.
 _ROOM_LIMIT_S = 20.0
 
 
-class ConsoleLine:
-    """Carries sessions. `to_guest` and `from_guest` are the guest's line; `frames` may hold frames read earlier."""
+class Window(NamedTuple):
+    """How many bytes may be under way that the other end has not read, and how many of them one frame carries."""
 
-    def __init__(self, to_guest: IO[bytes], from_guest: IO[bytes], frames: GuestLineFrames) -> None:
-        self._to_guest = to_guest
-        self._from_guest = from_guest
+    total_bytes: int
+    piece_bytes: int
+
+
+#: A guest's terminal buffers 4095 unread bytes and drops the rest.
+GUEST_WINDOW = Window(total_bytes=3000, piece_bytes=1000)
+
+
+class SessionLine:
+    """Carries sessions over a line; `frames` may hold frames that were read earlier."""
+
+    def __init__(
+        self, to_agents: IO[bytes], from_agents: IO[bytes], frames: LineFrames, window: Window = GUEST_WINDOW
+    ) -> None:
+        self._to_agents = to_agents
+        self._from_agents = from_agents
         self._frames = frames
+        self._window = window
+        #: When the other end last sent anything, on the monotonic clock.
+        self.heard_s = time.monotonic()
         self._changed = Condition()
         self._under_way = 0
         self._closed = False
@@ -40,7 +54,8 @@ class ConsoleLine:
         self._listening = Thread(target=self._listen, daemon=True)
         self._listening.start()
 
-    def open(self, arguments: list[str], *, root: bool) -> Ends:
+    def open(self, arguments: list[str], *, root: bool, **more: Any) -> Ends:
+        """Start a session; `more` are further fields of its start."""
         here, to_agent = os.pipe()
         from_agent, there = os.pipe()
         said: SimpleQueue[bytes] = SimpleQueue()
@@ -51,56 +66,66 @@ class ConsoleLine:
         if gone:
             said.put(b"")
         Thread(target=_hand_over, args=(said, there), daemon=True).start()
-        start = {"session": session, "arguments": arguments, "root": root}
-        if not self._send(guest_line.START, msgspec.json.encode(start), _ROOM_LIMIT_S):
+        start = {"session": session, "arguments": arguments, "root": root, **more}
+        if not self._send(line_frames.START, msgspec.json.encode(start), _ROOM_LIMIT_S):
             said.put(b"")
         Thread(target=self._pass_on, args=(session, here), daemon=True).start()
         return Ends(to_agent, from_agent, session)
 
     def kill(self, session: int) -> None:
-        self._send(guest_line.KILL, guest_line.numbered(session, b""), _ROOM_LIMIT_S)
+        self._send(line_frames.KILL, line_frames.numbered(session, b""), _ROOM_LIMIT_S)
 
     def end(self) -> None:
-        self._send(guest_line.END, b"", _ROOM_LIMIT_S)
+        self._send(line_frames.END, b"", _ROOM_LIMIT_S)
+
+    def bear_silence(self, seconds: int, limit_s: float | None = None) -> bool:
+        """Tell the other end how long to wait for the next frame; return False if that was not possible."""
+        return self._send(line_frames.SILENCE, seconds.to_bytes(4, "big"), limit_s)
 
     @property
     def closed(self) -> bool:
         return self._closed
 
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the other end has not yet said that it read everything."""
+        return self._under_way > 0
+
     def heard_out(self, limit_s: float) -> None:
-        """Wait until everything that an ended guest wrote has been read; then its streams can be closed."""
+        """Wait until everything that was written before the end has been read; then the streams can be closed."""
         self._listening.join(limit_s)
 
     def _pass_on(self, session: int, here: int) -> None:
         """Send the head's input to a session, up to the empty frame that ends it."""
         piece = b" "
         while piece:
-            piece = os.read(here, _PIECE_BYTES)
-            if not self._send(guest_line.INPUT, guest_line.numbered(session, piece)):
+            piece = os.read(here, self._window.piece_bytes)
+            if not self._send(line_frames.INPUT, line_frames.numbered(session, piece)):
                 break
         os.close(here)
 
     def _send(self, kind: bytes, content: bytes, limit_s: float | None = None) -> bool:
-        """Send a frame once the guest has room for it; return False if the line is closed or the limit passes."""
-        frame = guest_line.encode_frame(kind, content)
+        """Send a frame once the other end has room for it; return False if the line is closed or the limit passes."""
+        frame = line_frames.encode_frame(kind, content)
 
         def ready() -> bool:
-            return self._closed or not self._under_way or self._under_way + len(frame) <= _WINDOW_BYTES
+            return self._closed or not self._under_way or self._under_way + len(frame) <= self._window.total_bytes
 
         with self._changed:
             if not self._changed.wait_for(ready, limit_s) or self._closed:
                 return False
             self._under_way += len(frame)
             try:
-                self._to_guest.write(frame)
-                self._to_guest.flush()
+                self._to_agents.write(frame)
+                self._to_agents.flush()
             except OSError:
                 return False
         return True
 
     def _listen(self) -> None:
         try:
-            while piece := os.read(self._from_guest.fileno(), _CHUNK_BYTES):
+            while piece := os.read(self._from_agents.fileno(), _CHUNK_BYTES):
+                self.heard_s = time.monotonic()
                 for frame in self._frames.feed(piece):
                     self._take(frame.kind, frame.content)
         except (Garbled, OSError) as error:
@@ -114,15 +139,15 @@ class ConsoleLine:
             said.put(b"")
 
     def _take(self, kind: bytes, content: bytes) -> None:
-        if kind == guest_line.TAKEN:
+        if kind == line_frames.TAKEN:
             with self._changed:
                 self._under_way -= int.from_bytes(content, "big")
                 self._changed.notify_all()
-        elif kind == guest_line.SAID:
-            session, rest = guest_line.number_of(content)
+        elif kind == line_frames.SAID:
+            session, rest = line_frames.number_of(content)
             if session in self._sessions:
                 self._sessions[session].put(rest)
-        elif kind == guest_line.OVER:
+        elif kind == line_frames.OVER:
             with self._changed:
                 said = self._sessions.pop(_session_of(content), None)
             if said is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frames between a guest's first process and the head: kind, length, content (`docs/formats.md`)."""
+"""The frames between the head and a guest or another machine: kind, length, content (`docs/formats.md`)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import NamedTuple
 from ktrial.kit.errors import KtrialError
 
 BEGUN, OUTPUT, ERRORS, ENDED, END = b"B", b"o", b"e", b"x", b"z"
-#: Sessions in a guest: the head starts one, sends it input and kills it; the guest reports the bytes it has read, a
-#: session's output, and its end.
+#: Sessions: the head starts one, sends it input and kills it; the other end reports the bytes it has read, a session's
+#: output, and its end.
 START, INPUT, KILL, TAKEN, SAID, OVER = b"S", b"i", b"K", b"a", b"s", b"X"
+#: For another machine: end all sessions if the head sends nothing for this many seconds; 0 waits for ever.
+SILENCE = b"q"
 #: Only in a script, which replaces the head: stop reading until a session has written that many lines, or that many
 #: lines that end a request, or has ended.
 WAIT, REPLIES = b"W", b"R"
@@ -30,7 +32,7 @@ class Frame(NamedTuple):
 
 
 class Garbled(KtrialError):
-    """The guest's line carries something that is not a frame."""
+    """The line carries something that is not a frame."""
 
 
 def encode_frame(kind: bytes, content: bytes) -> bytes:
@@ -48,11 +50,12 @@ def number_of(content: bytes) -> tuple[int, bytes]:
     return _NUMBER.unpack_from(content)[0], content[_NUMBER.size :]
 
 
-class GuestLineFrames:
-    """Assembles frames from pieces of the line."""
+class LineFrames:
+    """Assembles frames from pieces of the line; `hint` says what to do if something else writes to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, hint: str = "check that no program in the guest writes to /dev/ttyS1, which belongs to ktrial") -> None:
         self._rest = bytearray()
+        self._hint = hint
 
     def feed(self, piece: bytes) -> list[Frame]:
         """Return the frames that this piece completes. Raise Garbled if the line carries something else."""
@@ -63,8 +66,8 @@ class GuestLineFrames:
             kind, length = _HEADER.unpack_from(self._rest, at)
             if kind not in _KINDS or length > LONGEST_BYTES:
                 raise Garbled(
-                    f"cannot read the guest's line: {bytes(self._rest[at : at + 16])!r} is not a frame",
-                    hint="check that no program in the guest writes to /dev/ttyS1, which belongs to ktrial",
+                    f"cannot read the line to the agents: {bytes(self._rest[at : at + 16])!r} is not a frame",
+                    hint=self._hint,
                 )
             begin = at + _HEADER.size
             if len(self._rest) < begin + length:

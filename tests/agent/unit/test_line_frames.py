@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.guests.guest_line import BEGUN, END, ENDED, ERRORS, OUTPUT, Frame, Garbled, GuestLineFrames, encode_frame
+from ktrial.agent.line_frames import BEGUN, END, ENDED, ERRORS, OUTPUT, Frame, Garbled, LineFrames, encode_frame
 
 KINDS = st.sampled_from([BEGUN, OUTPUT, ERRORS, ENDED, END])
 
@@ -14,7 +14,7 @@ KINDS = st.sampled_from([BEGUN, OUTPUT, ERRORS, ENDED, END])
 @given(st.lists(st.tuples(KINDS, st.binary(max_size=40)), max_size=6), st.integers(1, 30))
 def test_frames_come_whole_from_any_pieces(frames: list[tuple[bytes, bytes]], size: int) -> None:
     line = b"".join(encode_frame(kind, content) for kind, content in frames)
-    reader, found = GuestLineFrames(), []
+    reader, found = LineFrames(), []
     for at in range(0, len(line), size):
         found += reader.feed(line[at : at + size])
     assert found == [Frame(kind, content) for kind, content in frames]
@@ -24,13 +24,13 @@ def test_frames_come_whole_from_any_pieces(frames: list[tuple[bytes, bytes]], si
 @given(st.binary(max_size=100))
 def test_any_bytes_are_frames_or_garbled(line: bytes) -> None:
     try:
-        found = GuestLineFrames().feed(line)
+        found = LineFrames().feed(line)
     except Garbled:
         return
     assert sum(5 + len(frame.content) for frame in found) <= len(line)
 
 
 def test_what_a_program_writes_into_the_line_is_told() -> None:
-    with pytest.raises(Garbled, match="line: b'hello") as caught:
-        GuestLineFrames().feed(encode_frame(OUTPUT, b"x") + b"hello world")
+    with pytest.raises(Garbled, match="line to the agents: b'hello") as caught:
+        LineFrames().feed(encode_frame(OUTPUT, b"x") + b"hello world")
     assert "/dev/ttyS1" in str(caught.value.hint)

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from ktrial.guests import transport as guest_transport
-from ktrial.guests.transport import GuestTransport
+from ktrial.agent import carrier
+from ktrial.agent.carrier import CarriedTransport
 from ktrial.kit.errors import AgentError
 
 
@@ -20,7 +20,7 @@ def ends() -> tuple[int, int, int, int]:
 def test_an_agent_that_ends_its_output_has_finished() -> None:
     to_agent, from_agent, there, said = ends()
     killed: list[bool] = []
-    transport = GuestTransport(to_agent, from_agent, lambda: killed.append(True), lambda: None)
+    transport = CarriedTransport(to_agent, from_agent, lambda: killed.append(True), lambda: None)
     assert not transport.answered()
     os.write(said, b"late\n")
     assert transport.answered()
@@ -32,10 +32,10 @@ def test_an_agent_that_ends_its_output_has_finished() -> None:
 
 
 def test_an_agent_that_does_not_end_in_time_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guest_transport, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(carrier, "PATIENCE_S", 0.01)
     to_agent, from_agent, there, said = ends()
     killed: list[bool] = []
-    GuestTransport(to_agent, from_agent, lambda: killed.append(True), lambda: None).abandon()
+    CarriedTransport(to_agent, from_agent, lambda: killed.append(True), lambda: None).abandon()
     assert killed == [True]
     os.close(there)
     os.close(said)
@@ -43,7 +43,7 @@ def test_an_agent_that_does_not_end_in_time_is_killed(monkeypatch: pytest.Monkey
 
 def test_a_guest_that_is_gone_is_told_in_place_of_an_agent_that_is_lost() -> None:
     to_agent, from_agent, there, said = ends()
-    transport = GuestTransport(to_agent, from_agent, lambda: None, lambda: "the guest has ended: panic")
+    transport = CarriedTransport(to_agent, from_agent, lambda: None, lambda: "the guest has ended: panic")
     os.write(said, b'{"id":')
     os.close(said)
     with pytest.raises(AgentError, match="the guest has ended: panic") as caught:
@@ -57,7 +57,7 @@ def test_a_guest_that_is_gone_is_told_in_place_of_an_agent_that_is_lost() -> Non
 
 def test_the_end_of_an_agent_in_a_guest_that_runs_is_the_agents() -> None:
     to_agent, from_agent, there, said = ends()
-    transport = GuestTransport(to_agent, from_agent, lambda: None, lambda: None)
+    transport = CarriedTransport(to_agent, from_agent, lambda: None, lambda: None)
     os.close(said)
     assert transport.receive(5) == b""
     os.close(there)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What verbs know of a machine that is not this one: a guest, or another machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from ktrial.agent.session import AgentSession
+    from ktrial.agent.transport import Detached
+    from ktrial.bench.guest_tools import GuestTools
+    from ktrial.bench.run.place import MeasuringPlace
+    from ktrial.cli.app_kernels import Role
+    from ktrial.trial.protocol.file import TrialFile
+    from ktrial.tuning.state.lock import MachineLock
+
+
+class Host:
+    """The host of one command, from the argument of --host."""
+
+    #: Whether its clock counts instructions.
+    is_exact = False
+
+    def __init__(self, word: str) -> None:
+        #: The argument of --host.
+        self.word = word
+        #: Returns the programs of this machine that a guest has; None if the host is no guest.
+        self.guest_tools: Callable[[], GuestTools] | None = None
+        #: Keeps the connection quiet during a run; None if no connection must be kept.
+        self.quiet: Callable[[float], AbstractContextManager[None]] | None = None
+
+    @property
+    def is_root(self) -> bool:
+        """Whether a root session needs no question."""
+        return True
+
+    @property
+    def can_be_root(self) -> bool:
+        """Whether a root session is possible."""
+        return True
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is still there after this command, with what the command left."""
+        return True
+
+    def check_verb(self, verb: str | None) -> None:
+        """Raise BadInput for a verb that this host cannot serve; a guest with sessions serves all."""
+
+    def check_trial(self) -> None:
+        """Raise BadInput if this host cannot run a trial's visits."""
+
+    def in_boots(self, file: TrialFile) -> TrialFile | None:
+        """Return the trial with a fresh boot for every visit, or None if this host does not need that."""
+        del file
+        return None
+
+    def give(self, programs: Mapping[str, str | None], *, disk: bool = False) -> None:
+        """Add programs of this machine (name to path, None if missing) to a guest before it boots."""
+
+    @property
+    def called(self) -> str:
+        """What messages call it."""
+        return "the guest"
+
+    @property
+    def home(self) -> str:
+        """The folder in which commands of the user run there."""
+        return "/"
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables of commands of the user there."""
+        return {}
+
+    def program_of(self, word: str) -> Path:
+        """Return the path there of a program that the user named. Raise BadInput if there is none."""
+        raise NotImplementedError
+
+    def connect(self, role: Role, purpose: str = "this command", arguments: tuple[str, ...] = ()) -> Detached:
+        """Start an agent there; `purpose` says what root is needed for, if a person must be asked."""
+        raise NotImplementedError
+
+    def measuring_place(self, machine_root: Path | None) -> MeasuringPlace:
+        """Return the locks on trials and measurements, and the folder here for runs. A guest disturbs this machine."""
+        from ktrial.agent.user_folders import state_folder
+        from ktrial.bench.run.place import MeasuringPlace
+        from ktrial.tuning.state.lock import MachineLock
+
+        return MeasuringPlace(state_folder() / "measuring", MachineLock(machine_root))
+
+    @property
+    def can_come_back(self) -> bool:
+        """Whether the host may still be there after its connection broke."""
+        return False
+
+    def come_back(self, sleep: Callable[[float], None]) -> None:
+        """Wait until the host answers again; `sleep` raises KeyboardInterrupt on Ctrl-C."""
+        raise NotImplementedError
+
+    def outlast(self, lock: MachineLock, root: AgentSession | None, sleep: Callable[[float], None]) -> None:
+        """Take the lock on trials once the sessions of a broken connection have ended and restored their settings."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Release it at the end of the command."""
+
+
+def again(host: Host | None) -> str:
+    """Return how a hint starts a command for the same host: `ktrial` or `ktrial --host HOST`."""
+    return "ktrial" if host is None else f"ktrial --host {host.word}"
+
+
+def as_before(host: Host | None) -> str:
+    """Return a sentence for the user: the trial's changes have been restored, or end with the guest."""
+    if host is not None and not host.is_kept:
+        return "the guest and its settings end with this command"
+    return f"all settings have been restored: `{again(host)} status`"
