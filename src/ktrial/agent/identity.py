@@ -24,6 +24,7 @@ _MACS = "sys/class/net/*/address"
 #: Range of user ids that belong to people; lower ones belong to the system.
 _FIRST_USER, _LAST_USER = 1000, 60_000
 _SALT_BYTES = 32
+_REMEMBERED = "identity.json"
 
 
 def identity(root: Path = Path("/")) -> Identity:
@@ -37,6 +38,31 @@ def identity(root: Path = Path("/")) -> Identity:
         serial=tuple(sorted({text for pattern in _SERIALS for text in _read(root.glob(pattern))})),
         mac=tuple(sorted({text for text in _read(root.glob(_MACS)) if len(text) == 17 and set(text) - set("0:")})),
     )
+
+
+def remember(folder: Path, hosts: set[str], users: set[str]) -> None:
+    """Note the names of another machine and its user, so that they are replaced in what is published."""
+    from ktrial.kit import plain_json
+
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    content = plain_json.document({"host": sorted(hosts), "user": sorted(users - {"root"})}, indent=2)
+    (folder / _REMEMBERED).write_bytes(content)
+
+
+def with_hosts(own: Identity, hosts: Path) -> Identity:
+    """Return this machine's names together with those of the machines that ktrial has worked on over ssh."""
+    import msgspec
+
+    for file in sorted(hosts.glob(f"*/{_REMEMBERED}")):
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            noted = msgspec.json.decode(file.read_bytes(), type=Identity)
+            own = Identity(
+                host=tuple(dict.fromkeys((*own.host, *noted.host))),
+                user=tuple(dict.fromkeys((*own.user, *noted.user))),
+                serial=own.serial,
+                mac=own.mac,
+            )
+    return own
 
 
 def salt(path: Path) -> bytes:

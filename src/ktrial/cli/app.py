@@ -258,9 +258,9 @@ class App:
     @staticmethod
     def scrubbing() -> tuple[Identity, bytes]:
         """Return what identifies this machine and its users, and the salt of the placeholders."""
-        from ktrial.agent.identity import identity, salt
+        from ktrial.agent.identity import identity, salt, with_hosts
 
-        return identity(), salt(state_folder() / "salt")
+        return with_hosts(identity(), state_folder() / "hosts"), salt(state_folder() / "salt")
 
     @cached_property
     def measuring_place(self) -> MeasuringPlace:

@@ -38,7 +38,6 @@ _PROGRAM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/u
 #: Verbs that work with this machine's own files, programs or windows, and what to do instead.
 _HERE_ONLY = {
     "demo": "leave out --host",
-    "frames": "log frames there with MangoHud, and read the file here: `ktrial frames FILE`",
     "kernel": "leave out --host: guests run on this machine",
     "install-recovery": "log in there and run ktrial",
     "uninstall": "log in there and run ktrial",
@@ -122,9 +121,22 @@ class SshHost(Host):
 
     def _connected(self) -> SshMachine:
         from ktrial.agent.foreign_agent import agent_for
+        from ktrial.agent.identity import remember
         from ktrial.agent.ssh import SshMachine
 
-        return SshMachine(self.name, agent_for, self._say, keeps=self._keeps_agent)
+        machine = SshMachine(self.name, agent_for, self._say, keeps=self._keeps_agent)
+        there = machine.machine
+        remember(self._folder, {self.name.rpartition("@")[2], there.host}, {there.user} if there.user else set())
+        return machine
+
+    @property
+    def _folder(self) -> Path:
+        """The folder here for what belongs to that machine."""
+        import re
+
+        from ktrial.agent.user_folders import state_folder
+
+        return state_folder() / "hosts" / re.sub(r"[^A-Za-z0-9.@-]", "_", self.name)
 
     def connect(self, role: Role, purpose: str = "this command", arguments: tuple[str, ...] = ()) -> CarriedTransport:
         from functools import partial
@@ -154,14 +166,10 @@ class SshHost(Host):
 
     def measuring_place(self, machine_root: Path | None) -> MeasuringPlace:
         """Return the locks on trials and measurements there, and a folder here for runs on that machine."""
-        import re
-
-        from ktrial.agent.user_folders import state_folder
         from ktrial.bench.run.place import MeasuringPlace
 
         del machine_root
-        folder = re.sub(r"[^A-Za-z0-9.@-]", "_", self.name)
-        return MeasuringPlace(state_folder() / "hosts" / folder, RemoteLock(self.name, lambda: self._session))
+        return MeasuringPlace(self._folder, RemoteLock(self.name, lambda: self._session))
 
     def _keep_quiet(self, limit_s: float) -> AbstractContextManager[None]:
         return self.machine.quiet(limit_s)
@@ -207,6 +215,10 @@ class SshHost(Host):
     @property
     def home(self) -> str:
         return self.machine.machine.home or "/"
+
+    @property
+    def agent(self) -> str:
+        return self.machine.machine.program
 
     @property
     def environment(self) -> Mapping[str, str]:

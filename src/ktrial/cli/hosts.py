@@ -70,7 +70,12 @@ class Host:
     @property
     def home(self) -> str:
         """The folder in which commands of the user run there."""
-        return "/"
+        return "/tmp"
+
+    @property
+    def agent(self) -> str:
+        """The path of the agent there."""
+        return "/init"
 
     @property
     def environment(self) -> Mapping[str, str]:

@@ -37,6 +37,7 @@ class GuestProgram:
         take: Callable[[RawOutput], None],
         capture_bytes: int = CAPTURE_BYTES,
         variables: Mapping[str, str] = MappingProxyType({}),
+        directory: str = DIRECTORY,
     ) -> None:
         """Start the program, stopped, with these extra variables. Raise BadInput if it cannot be started."""
         #: The command, with its path in the guest.
@@ -49,7 +50,7 @@ class GuestProgram:
                 "exec",
                 argv=list(argv),
                 environment={**ENVIRONMENT, **variables},
-                directory=DIRECTORY,
+                directory=directory,
                 limit_s=limit_s + _BEGIN_S,
                 capture_bytes=capture_bytes,
                 while_connected=True,

@@ -71,6 +71,11 @@ class TrialBoots:
 
     def __init__(self, app: App, file: TrialFile, consent: BootConsent) -> None:
         self._app = app
+        if app.host is not None:
+            raise Refused(
+                f"--host {app.host.word}: a trial over boots goes on by itself after boots, so ktrial must be there",
+                hint="log in there and run ktrial, or use --guest",
+            )
         if app.on_this_machine:
             refuse_own_store(app.store_path, os.environ.get("XDG_STATE_HOME"))
         self._session = app.root_session("preparing the boots of a trial")

@@ -29,6 +29,11 @@ _SYSTEMD = "/run/systemd/system"
 
 def watch(app: App, words: Sequence[str], *, undo: bool, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Install the timer, or take it away; return the exit status."""
+    if app.host is not None:
+        raise BadInput(
+            f"--host {app.host.word}: the timer runs ktrial itself, which is not installed there",
+            hint=f"let your own scheduler run `ktrial --host {app.host.word} drift`",
+        )
     if words:
         raise BadInput("--watch-drift takes no settings", hint="keep them first, then run `ktrial keep --watch-drift`")
     session = app.root_session("removing the timer of drift" if undo else "installing the timer of drift")

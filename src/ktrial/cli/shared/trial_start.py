@@ -54,7 +54,8 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     extras = extras_of(app, file)
     if extras and app.host is not None:
         raise BadInput(
-            f"arm {next(iter(extras))} runs programs of this machine, which a guest lacks", hint="leave out --host"
+            f"arm {next(iter(extras))} runs programs of this machine, which --host {app.host.word} lacks",
+            hint="leave out --host",
         )
     return trial_ready.prepare(app, file, suite, benchmarks, extras, allow_dangerous=allow_dangerous)
 

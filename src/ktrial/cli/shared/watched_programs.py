@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
 
 _FRAME = re.compile(LINES)
-#: Path of the agent in every guest.
-_AGENT_THERE = "/init"
 #: Frame lines are plain ASCII, so a reply holds 3 MiB of them: half an hour at 60 frames per second.
 _FRAME_BYTES = 3 << 20
 
@@ -71,18 +69,22 @@ def watched_program(
     """
     if app.host is None:
         return HeldProgram(words, environment=started_environment(variables, clean=clean))
-    program = str(program_of(words[0]))
+    is_guest = app.host.guest_tools is not None
+    program = str(program_of(words[0]) if is_guest else app.host.program_of(words[0]))
     app.host.give({program: program})
     try:
         return GuestProgram(
             app.host.connect("user"),
-            (guest_path(program), *words[1:]),
+            (guest_path(program) if is_guest else program, *words[1:]),
             limit_s,
             lambda raw: _pass_on(app, raw, as_json),
             CAPTURE_BYTES,
-            named_variables(variables),
+            {**app.host.environment, **named_variables(variables)},
+            app.host.home,
         )
     except BadInput as error:
+        if not is_guest:
+            raise
         raise not_in_guest(program, f": {error.message}") from None
 
 
@@ -90,7 +92,7 @@ def frame_loop(app: App, kind: str, limit_s: float) -> Loop:
     """Start a frame loop and return it with its lines; it ends when nobody reads them."""
     if app.host is not None:
         lines = LinesAtEnd()
-        argv = (_AGENT_THERE, *loop_arguments(kind, limit_s, {"reserve_bytes": GUEST_RESERVE_BYTES}))
+        argv = (app.host.agent, *loop_arguments(kind, limit_s, {"reserve_bytes": GUEST_RESERVE_BYTES}))
         return Loop(GuestProgram(app.host.connect("user"), argv, limit_s, lines.put, _FRAME_BYTES, {}), lines)
 
     reading, writing = os.pipe()

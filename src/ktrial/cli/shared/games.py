@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Games that run under MangoHud, here or on another machine, and become runs of the store."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ktrial.cli.options import write_answer
+from ktrial.cli.shared.bench import program_of, write_result
+from ktrial.cli.shared.command_environment import named_variables, started_environment
+from ktrial.kit.errors import BadInput, BadRun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ktrial.bench.run.ports import CaptureFolder, Launcher, WrittenLog
+    from ktrial.cli.app import App
+    from ktrial.cli.hosts import Host
+    from ktrial.recordings.frames.statistics import FrameReport
+    from ktrial.watch.frames import Game
+
+EXIT_BY_SIGNAL = 128
+
+
+def game_here(words: Sequence[str], variables: Sequence[str], *, clean: bool, **more: Any) -> Game:
+    from ktrial.watch.frames import Game
+
+    if not words:
+        raise BadInput("no command after --", hint="ktrial frames -- glxgears")
+    return Game(
+        argv=(str(program_of(words[0])), *words[1:]),
+        environment=started_environment(variables, clean=clean),
+        named=frozenset(named_variables(variables)),
+        directory=str(Path.cwd()),
+        own_test=any(word.startswith("--fps_test=") for word in words),
+        **more,
+    )
+
+
+def game_there(
+    host: Host, words: Sequence[str], variables: Sequence[str], captures: Sequence[Path], **more: Any
+) -> Game:
+    from ktrial.watch.frames import Game
+
+    if not words:
+        raise BadInput("no command after --", hint="ktrial --host ssh:NAME frames --env DISPLAY=:0 -- glxgears")
+    if captures or any(word.startswith("--fps_test=") for word in words):
+        what = "--captures" if captures else "X-Plane's own test"
+        raise BadInput(f"{what} works on this machine only", hint="log in there and run ktrial")
+    named = named_variables(variables)
+    return Game(
+        argv=(str(host.program_of(words[0])), *words[1:]),
+        environment={**host.environment, **named},
+        named=frozenset(named),
+        directory=host.home,
+        **more,
+    )
+
+
+def show_frames(reports: Sequence[FrameReport], as_json: bool) -> None:
+    from ktrial.watch.frames_text import frames_document, frames_text
+
+    write_answer(as_json, lambda: frames_document(reports), lambda width: frames_text(reports, width=width))
+
+
+def play_there(app: App, host: Host, game: Game, output: Path | None, as_json: bool) -> int:
+    from ktrial.bench.run.game_there import GameThere
+
+    app.lock_runs()
+    there = app.close_at_end(GameThere(app.user_session, host.home, app.interrupts))
+    mangohud = app.executor.programs(["mangohud"])["mangohud"]
+    return _play_in(app, game, there, there, mangohud, None, output, as_json)
+
+
+def play_here(app: App, game: Game, folders: Sequence[Path], output: Path | None, as_json: bool) -> int:
+    from ktrial.bench.run.foreground import AttachedLauncher, Captures, FreshLog
+
+    app.lock_runs()
+    folder = app.close_at_end(Captures(app.measuring_place.work, folders))
+    log = FreshLog(Path(game.argv[0]).parent / "Log.txt") if game.own_test else None
+    return _play_in(app, game, AttachedLauncher(), folder, shutil.which("mangohud"), log, output, as_json)
+
+
+def _play_in(
+    app: App,
+    game: Game,
+    launcher: Launcher,
+    captures: CaptureFolder,
+    mangohud: str | None,
+    log: WrittenLog | None,
+    output: Path | None,
+    as_json: bool,
+) -> int:
+    """Play the game, show its frames and store the run; return the game's exit status."""
+    from ktrial.watch.frames import Arena, how_it_ended, play, result_of
+
+    arena = Arena(
+        launcher=launcher,
+        store=app.run_store,
+        clock=app.clock,
+        captures=captures,
+        facts=app.executor.facts(),
+        agent_version=app.executor.agent_version,
+        mangohud=mangohud,
+        log=log,
+    )
+    ended, played = play(game, arena, quiet=as_json)
+    if isinstance(played, BadRun):
+        raise BadRun(f"{played.message}; the game {how_it_ended(ended)}", hint=played.hint)
+    show_frames([played.report], as_json)
+    app.say(f"saved as {played.name}")
+    if output is not None:
+        write_result(output, result_of(played), [played.record])
+    return ended.status if ended.status is not None else EXIT_BY_SIGNAL + (ended.signal or 0)
