@@ -28,6 +28,7 @@ KERNEL = KERNELS[0]
 PACKAGES = (
     *("systemd-sysv", "dbus", "udev", "kmod", "procps", "python3", "systemd-zram-generator", "tuned"),
     "libstdc++6",  # of wheels
+    *("openssh-server", "sudo", "iproute2"),  # only guests that are reached over ssh start it
 )
 IMAGE_BYTES = 3 << 30
 CLONE = "/opt/ktrial"
@@ -62,7 +63,7 @@ FILES = {
 _FSTAB = f"/dev/vda / ext4 defaults 0 1\n{CLONE_MOUNT}"
 # TuneD is a scenario's own affair, and so is a swap device; the rest takes time, or would work beside the tests.
 SETTLE = """
-systemctl disable tuned.service
+systemctl disable tuned.service ssh.service
 systemctl mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer getty.target
 systemctl mask systemd-binfmt.service proc-sys-fs-binfmt_misc.automount dev-mqueue.mount dev-hugepages.mount
 systemctl mask modprobe@dm_mod.service modprobe@drm.service modprobe@loop.service modprobe@efi_pstore.service
