@@ -30,7 +30,7 @@ use crate::network::Helper;
 use crate::root::Root;
 use crate::sys;
 use crate::transact::context::Told;
-pub use request::Request;
+pub use request::{check, Request};
 use stopped::Refusal;
 use stragglers::Watched;
 use streams::{Pause, Streams};

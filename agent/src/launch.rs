@@ -35,18 +35,6 @@ const DROPPED_NAMES: [&str; 8] = [
     "DBUS_SESSION_BUS_ADDRESS",
 ];
 
-/// Launches as `launch` does. If that fails, reports it in the head's words and returns the kind of
-/// error.
-#[must_use]
-pub fn main(uid: Option<u32>, own: &[PathBuf], program: &[OsString]) -> Option<Kind> {
-    let error = launch(uid, own, program).err()?;
-    let step = error
-        .hint
-        .map_or_else(String::new, |hint| format!("\n  next: {hint}"));
-    eprintln!("ktrial: {}{step}", error.message);
-    Some(error.kind)
-}
-
 /// Becomes `program`: as the user `uid`, with a helper that lends root, or as root if `uid` is
 /// none. Only root may be able to change `own`, everything in it, and whatever the interpreter in
 /// `program` imports.
@@ -54,7 +42,7 @@ pub fn main(uid: Option<u32>, own: &[PathBuf], program: &[OsString]) -> Option<K
 /// # Errors
 ///
 /// The process isn't root, or others can change something that would run; nothing was started.
-fn launch(uid: Option<u32>, own: &[PathBuf], program: &[OsString]) -> Result<()> {
+pub fn launch(uid: Option<u32>, own: &[PathBuf], program: &[OsString]) -> Result<()> {
     let Some((name, arguments)) = program.split_first() else {
         return Err(Error::new(Kind::BadRequest, "expected a program to start"));
     };
@@ -90,12 +78,32 @@ fn launch(uid: Option<u32>, own: &[PathBuf], program: &[OsString]) -> Result<()>
 /// helper's socket.
 fn become_user(user: &User, command: &mut Command) -> Result<OwnedFd> {
     let failed = |what: &str, error: std::io::Error| Error::new(Kind::Io, format!("cannot {what}: {error}"));
-    let lent = lend::start()?;
+    let lent = lend::start(user.number())?;
     sys::close_at_exec(&lent).map_err(|error| failed("close root's open files", error))?;
     user.become_them()
         .map_err(|error| failed(&format!("become {}", user.name), error))?;
     set_environment(command, user, lent.as_raw_fd());
     Ok(lent)
+}
+
+/// Becomes the user for good, who must not be root.
+///
+/// # Errors
+///
+/// There is no such user, or the kernel does not let this process drop all rights of root.
+pub fn become_user_for_good(uid: u32) -> Result<()> {
+    let user = User::find(uid)?;
+    user.become_them()
+        .map_err(|error| Error::new(Kind::Privilege, format!("cannot become {}: {error}", user.name)))
+}
+
+/// Returns the user who ran sudo, doas or pkexec for this process, if one did.
+///
+/// # Errors
+///
+/// One did, and it is unknown who.
+pub fn invoking_user() -> Result<Option<u32>> {
+    user::invoking(&|name| std::env::var(name).ok())
 }
 
 /// Runs the `ktrial` that continues a trial over boots, as the user who started it, and returns how it ended.

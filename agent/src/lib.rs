@@ -21,5 +21,6 @@ pub mod session;
 pub mod sys;
 pub mod trace;
 pub mod transact;
+mod unattended;
 mod watch;
 mod work;

@@ -4,6 +4,7 @@
 pub mod cli;
 pub(crate) mod grant;
 pub(crate) mod list;
+mod own_commands;
 pub mod protocol;
 pub(crate) mod requests;
 pub(crate) mod show;

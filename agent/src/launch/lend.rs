@@ -34,9 +34,9 @@ struct Request {
     state: Option<String>,
 }
 
-/// Starts the helper for this process and the program that it becomes. Returns the head's end of
-/// the socket.
-pub fn start() -> Result<OwnedFd> {
+/// Starts the helper for this process and the program that it becomes as `user`. Returns the head's
+/// end of the socket.
+pub fn start(user: u32) -> Result<OwnedFd> {
     let failed = |error: io::Error| {
         Error::new(
             Kind::Io,
@@ -53,7 +53,8 @@ pub fn start() -> Result<OwnedFd> {
     let mut command = Command::new("/proc/self/exe");
     command
         .arg0(NAME)
-        .args(["lend", "--head", &std::process::id().to_string()]);
+        .args(["lend", "--head", &std::process::id().to_string()])
+        .args(["--user", &user.to_string()]);
     command
         .stdin(theirs)
         .stdout(Stdio::null())
@@ -63,12 +64,12 @@ pub fn start() -> Result<OwnedFd> {
     Ok(ours)
 }
 
-/// Lends root to the process `head`, which started this one, over standard input.
+/// Lends root to the process `head`, which started this one and became `user`, over standard input.
 ///
 /// # Errors
 ///
 /// The socket cannot be read.
-pub fn serve(head: u32) -> Result<()> {
+pub fn serve(head: u32, user: u32) -> Result<()> {
     let failed = |errno: Errno| Error::io("read", "the head's socket", &errno.into());
     sys::outlive_terminal();
     let socket = io::stdin();
@@ -95,7 +96,7 @@ pub fn serve(head: u32) -> Result<()> {
             return Ok(());
         };
         sessions.retain_mut(|session| matches!(session.try_wait(), Ok(None)));
-        match start_session(&message, descriptors) {
+        match start_session(&message, descriptors, user) {
             Ok(session) => sessions.push(session),
             Err(error) => eprintln!("ktrial-agent: cannot start a root session: {error}"),
         }
@@ -133,14 +134,16 @@ fn receive(socket: impl AsFd) -> rustix::io::Result<Option<(Vec<u8>, Vec<OwnedFd
     Ok(Some((bytes, descriptors)))
 }
 
-fn start_session(message: &[u8], descriptors: Vec<OwnedFd>) -> Result<Child> {
+fn start_session(message: &[u8], descriptors: Vec<OwnedFd>, user: u32) -> Result<Child> {
     let bad = |message: &str| Error::new(Kind::BadRequest, message);
     let request: Request = serde_json::from_slice(message)
         .map_err(|error| bad(&format!("cannot read the head's message: {error}")))?;
     let [input, output] = <[OwnedFd; 2]>::try_from(descriptors)
         .map_err(|_| bad("the head's message: expected two descriptors"))?;
     let mut command = Command::new("/proc/self/exe");
-    command.arg0(NAME).args(["serve", "--role", "root"]);
+    command
+        .arg0(NAME)
+        .args(["serve", "--role", "root", "--user", &user.to_string()]);
     if let Some(state) = &request.state {
         check_state(Path::new(state))?;
         command.args(["--state", state]);
@@ -171,7 +174,7 @@ mod tests {
         let descriptors = (0..count)
             .map(|_| std::fs::File::open("/dev/null").unwrap().into())
             .collect();
-        start_session(message, descriptors).unwrap_err().kind
+        start_session(message, descriptors, 1000).unwrap_err().kind
     }
 
     #[test]

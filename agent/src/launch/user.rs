@@ -50,6 +50,11 @@ impl User {
         Ok(user)
     }
 
+    /// Returns the user's number.
+    pub fn number(&self) -> u32 {
+        self.uid
+    }
+
     /// Drops root for good and verifies it.
     pub fn become_them(&self) -> io::Result<()> {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
@@ -81,6 +86,29 @@ impl User {
         let found = fs::symlink_metadata(&folder).ok()?;
         (found.is_dir() && found.uid() == self.uid).then_some(folder)
     }
+}
+
+/// Returns the user whom sudo, pkexec or doas names in the environment; none if it is root, or nobody.
+pub fn invoking(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<u32>> {
+    let names = ["SUDO_UID", "PKEXEC_UID", "DOAS_USER"];
+    let told = names
+        .iter()
+        .find_map(|name| Some((*name, variable(name).filter(|value| !value.is_empty())?)));
+    let Some((name, value)) = told else {
+        return Ok(None);
+    };
+    let number = match name {
+        "DOAS_USER" => output_of("id", &["-u", "--", &value]).and_then(|text| text.trim().parse().ok()),
+        _ => value.parse::<u32>().ok(),
+    };
+    let number = number.ok_or_else(|| {
+        Error::new(
+            Kind::Privilege,
+            format!("the user who asked for root is unknown ({name}={value})"),
+        )
+        .hint("run ktrial as a regular user of this system")
+    })?;
+    Ok((number != 0).then_some(number))
 }
 
 /// Finds a user by number in text like that of `/etc/passwd`; the groups are left empty.
@@ -155,6 +183,25 @@ mod tests {
         assert_eq!(numbers("1000 4 27\n"), Some(vec![1000, 4, 27]));
         for text in ["", "1000 wheel", "-1", "4294967296"] {
             assert_eq!(numbers(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_user_who_asked_for_root_is_known() {
+        let asked = |name: &'static str, value: &'static str| {
+            invoking(&move |wanted| (wanted == name).then(|| value.to_owned()))
+        };
+        assert_eq!(asked("SUDO_UID", "1000").unwrap(), Some(1000));
+        assert_eq!(asked("PKEXEC_UID", "7").unwrap(), Some(7));
+        assert_eq!(asked("SUDO_UID", "0").unwrap(), None);
+        assert_eq!(asked("HOME", "1000").unwrap(), None);
+        assert_eq!(asked("DOAS_USER", "root").unwrap(), None);
+        for (name, value) in [
+            ("SUDO_UID", "x"),
+            ("SUDO_UID", "-1"),
+            ("DOAS_USER", "nobody-here"),
+        ] {
+            assert_eq!(asked(name, value).unwrap_err().kind, Kind::Privilege);
         }
     }
 

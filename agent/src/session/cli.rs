@@ -3,25 +3,21 @@
 
 use crate::boots;
 use crate::error::{Error, Kind, Result};
-use crate::exec::stopped;
 use crate::launch;
 use crate::load;
-use crate::network;
 use crate::oom;
-use crate::relay;
 use crate::root::Root;
 use crate::sample::selfcost;
+use crate::session::own_commands;
 use crate::session::protocol;
 use crate::session::show;
 use crate::sys;
 use crate::transact::context::{Context, Role, Told};
-use crate::transact::lease;
 use crate::transact::plan::{Lease, Plan};
 use crate::transact::revert;
 use crate::transact::store::DEFAULT_STATE;
 use clap::{Args, Parser, Subcommand};
 use serde_json::{json, Map, Value};
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -41,7 +37,7 @@ struct Cli {
 
 /// Options that locate the machine.
 #[derive(Args)]
-struct Machine {
+pub(super) struct Machine {
     /// Use DIR as the machine's `/`.
     #[arg(long, default_value = "/", value_name = "DIR")]
     root: PathBuf,
@@ -89,6 +85,9 @@ enum Command {
         /// Make the private folders of runs in DIR.
         #[arg(long, value_name = "DIR")]
         work: Option<PathBuf>,
+        /// Number of the user on whose behalf the session is root.
+        #[arg(long, value_name = "UID", hide = true)]
+        user: Option<u32>,
         #[command(flatten)]
         machine: Machine,
     },
@@ -175,9 +174,6 @@ enum Command {
     /// Go on after a boot that ktrial tried: record it, try what is next, continue a trial.
     #[command(hide = true)]
     BootNext(NextBoot),
-    /// Carry sessions of a head on another machine (started by the head through ssh).
-    #[command(hide = true)]
-    Relay(relay::Options),
     /// Measure what sampling each source costs.
     Selfcost {
         /// Sources to sample together [default: each one, then all].
@@ -191,56 +187,8 @@ enum Command {
         #[arg(default_value = "{}")]
         parameters: String,
     },
-    /// Create a private network (started by the agent itself).
-    #[command(hide = true)]
-    Network {
-        /// Job description, as JSON.
-        job: String,
-    },
-    /// Stop, then become a command when continued (started by the agent itself).
-    #[command(hide = true)]
-    Stopped {
-        /// File descriptor for the error if the command cannot start.
-        report: i32,
-        /// Process ID of the agent.
-        agent: i32,
-        /// Path of the command.
-        program: PathBuf,
-        /// Arguments of the command.
-        argv: Vec<OsString>,
-    },
-    /// Drop root, keep a helper that lends it, and run a program. Without a user, run it as root,
-    /// after checking that only root can change it and all that it imports (started by `ktrial`
-    /// itself).
-    #[command(hide = true)]
-    Launch {
-        /// Number of the user to become.
-        #[arg(long, value_name = "UID")]
-        user: Option<u32>,
-        /// Require that only root can change PATH and everything in it. Repeatable.
-        #[arg(long = "own", value_name = "PATH")]
-        own: Vec<PathBuf>,
-        /// Program to run, after `--`.
-        #[arg(last = true)]
-        program: Vec<OsString>,
-    },
-    /// Lend root to a head that dropped it (started by the agent itself).
-    #[command(hide = true)]
-    Lend {
-        /// Process ID of the head.
-        #[arg(long, value_name = "PID")]
-        head: u32,
-    },
-    /// Hold a lease (started by the agent itself).
-    #[command(hide = true)]
-    Hold {
-        #[command(flatten)]
-        machine: Machine,
-        #[arg(long)]
-        transaction: u64,
-        #[arg(long)]
-        deadline_boot_ms: Option<u64>,
-    },
+    #[command(flatten)]
+    Own(own_commands::Command),
 }
 
 /// Runs the command line and returns the exit status.
@@ -258,7 +206,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn status_of(kind: Kind) -> u8 {
+pub(super) fn status_of(kind: Kind) -> u8 {
     match kind {
         Kind::Malformed | Kind::Oversized | Kind::UnknownRequest | Kind::BadRequest | Kind::NotFound => 2,
         Kind::Forbidden => 4,
@@ -278,7 +226,7 @@ fn cut_loose() -> Result<()> {
     std::env::set_current_dir("/").map_err(|error| Error::io("change to directory", "/", &error))
 }
 
-fn context(role: Role, machine: &Machine) -> Result<Context> {
+pub(super) fn context(role: Role, machine: &Machine) -> Result<Context> {
     let base = std::path::absolute(&machine.root)
         .map_err(|error| Error::io("find", machine.root.display(), &error))?;
     let base = base
@@ -303,15 +251,19 @@ fn run(command: Command) -> Result<ExitCode> {
             role,
             oom_score_adj,
             work,
+            user,
             machine,
         } => {
             oom_score_adj.map_or(Ok(()), oom::expose)?;
             if role == Role::Root {
                 sys::outlive_terminal();
             }
+            // Read before the environment is dropped.
+            let user = user.map_or_else(launch::invoking_user, |user| Ok(Some(user)))?;
             let mut context = context(role, &machine)?;
             context.told = Told::ByInput { waiting: false };
             context.work.place = work;
+            context.user = user;
             session(context, &mut io::stdin().lock())
         }
         Command::Batch { file, role, machine } => {
@@ -363,39 +315,12 @@ fn run(command: Command) -> Result<ExitCode> {
             Ok(ExitCode::from(u8::from(!is_healthy)))
         }
         Command::BootNext(next) => boot_next(next),
-        Command::Relay(options) => relay::main(&options),
         Command::Selfcost { sources, by_hand } => print_selfcost(&sources, &by_hand),
         Command::FrameLoop { parameters } => {
             load::frame_loop(&parameters)?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Network { job } => {
-            network::from_argument(&job)?;
-            Ok(ExitCode::FAILURE)
-        }
-        Command::Stopped {
-            report,
-            agent,
-            program,
-            argv,
-        } => {
-            stopped::from_arguments(report, agent, &program, &argv)?;
-            Ok(ExitCode::FAILURE)
-        }
-        Command::Launch { user, own, program } => Ok(launch::main(user, &own, &program)
-            .map_or(ExitCode::SUCCESS, |kind| ExitCode::from(status_of(kind)))),
-        Command::Lend { head } => {
-            launch::lend(head)?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Command::Hold {
-            machine,
-            transaction,
-            deadline_boot_ms,
-        } => {
-            lease::hold(&context(Role::Root, &machine)?, transaction, deadline_boot_ms)?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Own(command) => own_commands::run(command),
     }
 }
 
@@ -446,7 +371,7 @@ fn read_plan(file: &Path) -> Result<Value> {
 }
 
 /// Serves requests until the input ends, then ends the session's leases.
-fn session(mut context: Context, input: &mut impl BufRead) -> Result<ExitCode> {
+pub(super) fn session(mut context: Context, input: &mut impl BufRead) -> Result<ExitCode> {
     let served = protocol::serve(&mut context, input, &mut io::stdout().lock());
     let uninterrupted = sys::Uninterrupted::begin();
     revert::end_session(&mut context)?;

@@ -24,6 +24,7 @@ use crate::transact::plan::Plan;
 use crate::transact::recovery;
 use crate::transact::report;
 use crate::transact::revert::{self, Select};
+use crate::unattended;
 use crate::watch;
 use serde::Deserialize;
 use serde_json::{json, Map, Value};
@@ -85,6 +86,10 @@ pub const REQUESTS: &[Request] = &[
     request("boot-arm", ROOT, boot_arm),
     request("boot-status", ROOT, boot_status),
     request("reboot", ROOT, reboot),
+    request("unattended-start", ROOT, unattended::start),
+    request("unattended-status", ROOT, unattended::status),
+    request("unattended-log", ROOT, unattended::log),
+    request("unattended-stop", ROOT, unattended::stop),
 ];
 
 /// Requests during which a signal may end the process at once: they change nothing, or they block

@@ -66,6 +66,10 @@ pub struct Context {
     pub store: Store,
     /// Leases that this session started.
     pub holders: Vec<Holder>,
+    /// When leases that end with the session end at the latest [default: never].
+    pub lease_ends_boot_ms: Option<u64>,
+    /// The user on whose behalf a root session acts, if it knows.
+    pub user: Option<u32>,
     /// What ends a running load early.
     pub told: Told,
     /// ID of the request that is being answered.
@@ -87,6 +91,8 @@ impl Context {
             state: state.to_owned(),
             store,
             holders: Vec::new(),
+            lease_ends_boot_ms: None,
+            user: None,
             told: Told::Never,
             request: Value::Null,
             given: Vec::new(),

@@ -3,6 +3,7 @@
 
 use crate::error::{Error, Kind, Result};
 use crate::transact::context::Context;
+use crate::unattended;
 use std::fs;
 
 /// Removes the state folder and returns its path, or nothing if there was none. Refuses while a
@@ -12,6 +13,7 @@ pub fn forget(context: &Context) -> Result<Vec<String>> {
     if !context.store.is_there()? {
         return Ok(Vec::new());
     }
+    unattended::refuse_running(context)?;
     let lock = context.store.lock()?;
     let needed: Vec<String> = context
         .store

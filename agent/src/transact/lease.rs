@@ -20,14 +20,15 @@ use std::process::{Command, Stdio};
 const START_SECONDS: i64 = 10;
 
 /// What a holder writes when it has started; anything else is the reason why it could not.
-const READY: u8 = b'\n';
+pub const READY: u8 = b'\n';
 const TALK_BYTES: usize = 400;
 
 /// Longest sleep of a holder: monotonic sleeps don't advance while the machine is suspended.
 const NAP_MS: u64 = 30_000;
 
 /// Starts the holder of a transaction's lease and waits until it is running. `deadline_boot_ms` is
-/// the end of an `until-confirmed` lease; without it the lease ends with the session.
+/// the end of an `until-confirmed` lease; without it the lease ends with the session, at the latest
+/// when the context's leases do.
 pub fn start(context: &mut Context, id: u64, deadline_boot_ms: Option<u64>) -> Result<()> {
     reap(context);
     let failed = |error: std::io::Error| {
@@ -45,15 +46,16 @@ pub fn start(context: &mut Context, id: u64, deadline_boot_ms: Option<u64>) -> R
         .env_clear()
         .current_dir("/");
     command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let session = if let Some(deadline) = deadline_boot_ms {
-        command
-            .args(["--deadline-boot-ms", &deadline.to_string()])
-            .stdin(Stdio::null());
+    if let Some(deadline) = deadline_boot_ms.or(context.lease_ends_boot_ms) {
+        command.args(["--deadline-boot-ms", &deadline.to_string()]);
+    }
+    let session = if deadline_boot_ms.is_some() {
+        command.stdin(Stdio::null());
         None
     } else {
         let (theirs, ours) =
             rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?;
-        command.stdin(Stdio::from(theirs));
+        command.arg("--with-session").stdin(Stdio::from(theirs));
         Some(ours)
     };
     let mut process = command.spawn().map_err(failed)?;
@@ -68,7 +70,7 @@ pub fn start(context: &mut Context, id: u64, deadline_boot_ms: Option<u64>) -> R
 
 /// Reads what a new holder reports: that it is running, or why not; nothing if it doesn't answer in
 /// time.
-fn first_words(mut stdout: impl Read + AsFd) -> Vec<u8> {
+pub fn first_words(mut stdout: impl Read + AsFd) -> Vec<u8> {
     let wait = Timespec {
         tv_sec: START_SECONDS,
         tv_nsec: 0,
@@ -92,9 +94,17 @@ fn reap(context: &mut Context) {
         .retain_mut(|holder| matches!(holder.process.try_wait(), Ok(None)) || is_open(holder.id));
 }
 
-/// The main function of a holder: waits for the end of the lease, then reverts. `deadline_boot_ms`
-/// is the end of an `until-confirmed` lease; without it the lease ends with standard input.
-pub fn hold(context: &Context, id: u64, deadline_boot_ms: Option<u64>) -> Result<()> {
+/// When a lease ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Term {
+    /// With standard input, which the session holds.
+    pub with_session: bool,
+    /// At this moment.
+    pub deadline_boot_ms: Option<u64>,
+}
+
+/// The main function of a holder: waits for the end of the lease, then reverts.
+pub fn hold(context: &Context, id: u64, term: Term) -> Result<()> {
     let failed = |what: &str, error: std::io::Error| Error::new(Kind::Io, format!("cannot {what}: {error}"));
     // Fails only in a process that leads its group already, which is just as detached from the
     // terminal.
@@ -109,7 +119,7 @@ pub fn hold(context: &Context, id: u64, deadline_boot_ms: Option<u64>) -> Result
         }
     };
     say(&[READY]).map_err(|error| failed("report to the agent", error))?;
-    let over = wait(context, id, &File::from(watch), deadline_boot_ms);
+    let over = wait(context, id, &File::from(watch), term);
     let result = if over { end(context, id) } else { Ok(()) };
     drop(mark);
     context
@@ -140,7 +150,7 @@ fn take_charge(context: &Context, id: u64) -> Result<(impl Sized, OwnedFd)> {
 }
 
 /// Reports to the agent and closes the pipe to it.
-fn say(words: &[u8]) -> std::io::Result<()> {
+pub fn say(words: &[u8]) -> std::io::Result<()> {
     let mut stdout = std::io::stdout();
     stdout.write_all(words)?;
     stdout.flush()?;
@@ -150,19 +160,21 @@ fn say(words: &[u8]) -> std::io::Result<()> {
 }
 
 /// Sleeps until the lease is over (true) or the transaction no longer needs it (false).
-fn wait(context: &Context, id: u64, watch: &File, deadline_boot_ms: Option<u64>) -> bool {
+fn wait(context: &Context, id: u64, watch: &File, term: Term) -> bool {
     loop {
         if !is_needed(context, id) {
             return false;
         }
-        let left = deadline_boot_ms.map(|deadline| deadline.saturating_sub(boot_ms()));
+        let left = term
+            .deadline_boot_ms
+            .map(|deadline| deadline.saturating_sub(boot_ms()));
         if left == Some(0) {
             return true;
         }
         let nap = left.map(|left| nap(left.min(NAP_MS)));
         let stdin = std::io::stdin();
         let mut events = vec![PollFd::new(watch, PollFlags::IN)];
-        if left.is_none() {
+        if term.with_session {
             events.push(PollFd::new(&stdin, PollFlags::IN));
         }
         let ended = poll(&mut events, nap.as_ref()).is_ok()
