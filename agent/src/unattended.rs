@@ -13,8 +13,7 @@ mod plan;
 pub(crate) mod worker;
 
 use crate::bytes::{hexadecimal, Bytes};
-use crate::error::{Error, Kind, Result};
-use crate::session::requests::fields;
+use crate::error::{fields, Error, Kind, Result};
 use crate::transact::context::{unix_ms, Context};
 use crate::transact::lease;
 use place::Place;

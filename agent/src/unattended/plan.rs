@@ -59,6 +59,9 @@ pub struct Plan {
     /// Requests that read the machine's state, at the visits that ask for it.
     #[serde(default)]
     pub state: Vec<Map<String, Value>>,
+    /// Whether the trial has runs before this plan, with which the machine is compared.
+    #[serde(default)]
+    pub follows: bool,
     /// Seconds of suspension that void a run.
     pub void_suspended_s: f64,
     /// Gates that void a run before it begins.
@@ -103,7 +106,7 @@ pub struct Visit {
     pub block: u64,
     /// Name of the arm.
     pub arm: String,
-    /// Whether to read the machine's state.
+    /// Whether to read the machine's state, unless that was done with this arm before.
     #[serde(default)]
     pub state: bool,
     /// The commands of each run.
@@ -116,6 +119,9 @@ pub struct Visit {
 pub struct Command {
     /// Name of the benchmark.
     pub label: String,
+    /// Folder in which the head looks for the files of the run: recorded, never acted on.
+    #[serde(default, rename = "folder")]
+    _folder: Option<String>,
     /// The fields of `exec`.
     #[serde(default)]
     pub exec: Option<Map<String, Value>>,

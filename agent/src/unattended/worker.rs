@@ -16,7 +16,7 @@ use crate::unattended::place::{Held, Place};
 use crate::unattended::plan::{check_digest, Plan, Who};
 use rustix::fs::{Mode, OFlags};
 use serde_json::{json, Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -95,7 +95,11 @@ struct Worker<'a> {
     deadline_boot_ms: u64,
     transaction: Option<u64>,
     rested_ns: Option<u64>,
-    /// Readings of the first run, by gate; empty before it.
+    /// Arms with which the machine's state has been read.
+    read: BTreeSet<String>,
+    /// Whether a run has begun.
+    has_begun: bool,
+    /// Readings before the first run, by gate.
     first: BTreeMap<usize, Option<Reading>>,
     watch: LimitWatch,
     limits_due_ns: u64,
@@ -169,6 +173,8 @@ fn carry_out(
         deadline_boot_ms,
         transaction: None,
         rested_ns: None,
+        read: BTreeSet::new(),
+        has_begun: false,
         first: BTreeMap::new(),
         watch: LimitWatch::default(),
         limits_due_ns: 0,
@@ -248,7 +254,8 @@ impl Worker<'_> {
             self.rest(plan.settle_s)?;
         }
         self.refuse_drift(&visit.arm)?;
-        for question in visit.state.then_some(&plan.state).into_iter().flatten() {
+        let is_wanted = visit.state && self.read.insert(visit.arm.clone());
+        for question in is_wanted.then_some(&plan.state).into_iter().flatten() {
             let mut fields = question.clone();
             let name = fields.shift_remove("do");
             let name = name.as_ref().and_then(Value::as_str).unwrap_or_default();

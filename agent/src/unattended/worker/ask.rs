@@ -35,7 +35,7 @@ impl Worker<'_> {
                 other => break other,
             }
         };
-        let is_question = matches!(name, "facts" | "list" | "read");
+        let is_question = matches!(name, "facts" | "list" | "read" | "verify");
         self.tell_answer("root", name, began, is_question.then_some(asked), &result)?;
         Ok(result)
     }

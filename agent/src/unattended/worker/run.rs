@@ -27,10 +27,8 @@ impl Worker<'_> {
         self.counters()?;
         self.end_sampling()?;
         let slept_s = Duration::from_nanos(slept_ns().saturating_sub(slept)).as_secs_f64();
-        if log["unreadable"].is_null() {
-            let next = log["newest"].as_u64().map_or(0, |newest| newest + 1);
-            self.ask_root("kernel_log", &super::fields([("from", json!(next))]))??;
-        }
+        let next = log["newest"].as_u64().map_or(0, |newest| newest + 1);
+        self.ask_root("kernel_log", &super::fields([("from", json!(next))]))??;
         self.ask_root("verify", &no_fields())??;
         self.facts()?;
         if slept_s >= self.plan.void_suspended_s && slept_s > 0.0 {
@@ -44,7 +42,7 @@ impl Worker<'_> {
 
     /// Waits until the machine is ready for a run, and voids the run if a gate refuses it.
     fn start(&mut self) -> Step<()> {
-        if self.knows_first() {
+        if self.plan.follows || self.has_begun {
             let mut waited_s = 0.0;
             loop {
                 let readings = self.look()?;
@@ -66,7 +64,8 @@ impl Worker<'_> {
             self.rest(self.plan.rest.seconds)?;
         }
         let readings = self.look()?;
-        if !self.knows_first() {
+        if !self.has_begun {
+            self.has_begun = true;
             self.first.clone_from(&readings);
         }
         let refusal = self.refusals(&readings).next();
@@ -77,11 +76,6 @@ impl Worker<'_> {
                 reason,
             }),
         }
-    }
-
-    /// Whether the trial has had a run to compare with.
-    fn knows_first(&self) -> bool {
-        !self.first.is_empty() || self.plan.gates.iter().any(|gate| gate.reference.is_some())
     }
 
     /// Returns the gates that refuse these readings, and why.

@@ -104,7 +104,7 @@ def _phases(data: bytes) -> dict[str, bytes]:
 class Around:
     """Reads the machine's counters and conditions around each run; `gates` judge the start of each run."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 (what it needs of the world)
         self,
         machine: Machine,
         clock: Clock,
@@ -113,7 +113,9 @@ class Around:
         idle: IdleWatch | None = None,
         take_state: Callable[[], bytes] | None = None,
         gates: StartGates | None = None,
+        counters: tuple[EnergyCounter, ...] | None = None,
     ) -> None:
+        """Prepare the actions; without `counters`, find the energy counters of the machine."""
         self._machine = machine
         self._clock = clock
         self._resets = resets
@@ -123,7 +125,7 @@ class Around:
         self.gates = gates
         #: Records runs that ask for it; called when the first of them comes.
         self.recorder: Callable[[], RunRecorder] | None = None
-        self._counters, self._notes = self._energy()
+        self._counters, self._notes = self._energy() if counters is None else (counters, ())
 
     def begin(self, expected_s: float | None) -> Quiet:
         """Inhibit sleep until `end`; return what is inhibited, what may disturb the measurement, and notes."""

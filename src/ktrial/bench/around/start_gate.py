@@ -45,7 +45,7 @@ class Settle:
 #: How long to wait without --settle for a machine that is too hot for its gate.
 COOL_S = 60.0
 #: How long to wait only to see what other programs do, and for how long that stays valid.
-OTHERS_S, _OTHERS_HOLD_S = 0.5, 10.0
+OTHERS_S, OTHERS_HOLD_S = 0.5, 10.0
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +78,11 @@ class StartGates:
         self._settle = Settle(clock)
         self._settle_s = settle_s
         self._reference: Readings | None = None
+
+    @property
+    def reference(self) -> Readings | None:
+        """The readings before the first run that counts; None before it."""
+        return self._reference
 
     def take_up(self, earlier: Iterable[RunRecord]) -> None:
         """Continue a session: compare with the first of its `earlier` runs."""
@@ -119,4 +124,4 @@ class StartGates:
         return Start(readings=now, findings=judge_start(self._reference, now, self._limits))
 
     def _has_rested(self) -> bool:
-        return self._rested_ns is not None and self._clock.monotonic_ns() - self._rested_ns < _OTHERS_HOLD_S * 1e9
+        return self._rested_ns is not None and self._clock.monotonic_ns() - self._rested_ns < OTHERS_HOLD_S * 1e9

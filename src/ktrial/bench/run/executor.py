@@ -101,6 +101,11 @@ class AgentExecutor:
     def has_root(self) -> bool:
         return self._rights.has_root
 
+    @property
+    def user(self) -> int:
+        """The number of the user who runs the commands."""
+        return int(self._open().hello["uid"])
+
     def obtain_root(self, purpose: str) -> None:
         self._rights.obtain(purpose, self._open())
 
@@ -124,7 +129,7 @@ class AgentExecutor:
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
         self._interrupts.check()
         with self._private_directory(invocation) as folder, Course() as course:
-            request = self._request(invocation, folder)
+            request = self.request_for(invocation, folder)
             started = (self._clock.monotonic_ns(), self._clock.unix_ms())
             asked = False
             try:
@@ -155,7 +160,7 @@ class AgentExecutor:
             started_monotonic_ns=started[0],
             started_unix_ms=started[1],
             raw=raw,
-            built=self._receipt(invocation),
+            built=self.receipt(invocation),
         )
 
     def _built_places(self, name: str) -> tuple[str, ...]:
@@ -166,7 +171,7 @@ class AgentExecutor:
         built = self._tools.find(name) if self._tools is not None and "/" not in name else None
         return (str(built[0]),) if built is not None else ()
 
-    def _receipt(self, invocation: Invocation) -> Receipt | None:
+    def receipt(self, invocation: Invocation) -> Receipt | None:
         """Return the receipt of the program if ktrial built it."""
         if self._tools is None or invocation.load is not None or "/" in invocation.argv[0]:
             return None
@@ -184,7 +189,7 @@ class AgentExecutor:
                 stdin=step.stdin,
                 directory=invocation.directory,
             )
-            request = self._request(own, folder)
+            request = self.request_for(own, folder)
             argv = (request["argv"][0], *step.argv[1:])
             if not step.ready:
                 raw = self._ask(own, request)
@@ -193,7 +198,7 @@ class AgentExecutor:
             else:
                 server = course.serve(argv, self._start(own, folder))
                 probe = msgspec.structs.replace(own, argv=step.ready, limit_s=step.limit_s, stdin=b"")
-                question = self._request(probe, folder)
+                question = self.request_for(probe, folder)
                 failure = server.wait(step.limit_s, self._clock, partial(self._ask, probe, question))
             if failure is not None:
                 return f"its step {step.argv[0]} {failure}"
@@ -211,7 +216,7 @@ class AgentExecutor:
         transport = self._connect()
         try:
             session = AgentSession(transport)
-            session.send("exec" if invocation.load is None else "load", **self._request(invocation, folder))
+            session.send("exec" if invocation.load is None else "load", **self.request_for(invocation, folder))
         except BaseException:
             transport.finish()
             raise
@@ -267,7 +272,8 @@ class AgentExecutor:
         except BadInput as error:
             return RawOutput(failed=error.message)
 
-    def _request(self, invocation: Invocation, folder: Path) -> dict[str, Any]:
+    def request_for(self, invocation: Invocation, folder: Path) -> dict[str, Any]:
+        """Return the fields of the agent's request `exec` or `load` that runs this in a folder."""
         common = {"limit_s": invocation.limit_s, **({"cpus": list(invocation.cpus)} if invocation.cpus else {})}
         if invocation.load is not None:
             parameters = {

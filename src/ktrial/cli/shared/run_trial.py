@@ -14,6 +14,7 @@ from ktrial.cli.shared.guest_trials import InGuests
 from ktrial.cli.shared.manual_trials import begin_by_hand, next_visit
 from ktrial.cli.shared.trial_outcome import finish, kept_trial, load_comparison
 from ktrial.cli.shared.trial_start import agree_to_blindness, look_at, prepare
+from ktrial.cli.shared.unattended import finish_running, needs_of, refuse_elsewhere, refuse_plans
 from ktrial.compare.files import write_file
 from ktrial.evidence.recheck_trial import trial_differences
 from ktrial.evidence.reparse import BROKEN, reparse
@@ -30,6 +31,8 @@ from ktrial.trial.run.conduct import planned
 from ktrial.trial.run.guards import refuse_changed
 from ktrial.trial.run.prepare import rig_of
 from ktrial.trial.run.progress import TrialProgress
+from ktrial.trial.unattended.carrier import refuse_running
+from ktrial.trial.unattended.visits import refuse_uncarried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from ktrial.trial.run.conduct import CarriedOut, Planned
     from ktrial.trial.run.events import TrialListener
     from ktrial.trial.run.prepare import Prepared, Rig
+    from ktrial.trial.unattended.visits import Unattended
 
 
 def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
@@ -79,12 +83,31 @@ class Venue(Protocol):
 
 
 class _Here:
-    """Runs a trial on this machine. Implements `Venue`."""
+    """Runs a trial on this machine. Implements `Venue`. `stored` is the trial to continue."""
 
-    def __init__(self, app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
+    def __init__(
+        self,
+        app: App,
+        file: TrialFile,
+        *,
+        allow_dangerous: bool,
+        unattended: bool = False,
+        stored: StoredTrial | None = None,
+    ) -> None:
+        self._unattended: Unattended | None = None
+        if unattended:
+            refuse_elsewhere(app, file)
+            if stored is not None:
+                finish_running(app, stored)
         app.lock_trials()
+        if not unattended:
+            refuse_plans(app, stored)
         self._app = app
         self.ready = prepare(app, file, allow_dangerous=allow_dangerous)
+        if unattended:
+            refuse_uncarried(self.ready)
+            self._unattended = needs_of(app)
+            refuse_running(self._unattended.root)
 
     @cached_property
     def _rig(self) -> Rig:
@@ -113,18 +136,28 @@ class _Here:
     def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
         from ktrial.trial.run.conduct import carry_on
 
-        return carry_on(self._app, stored, self.ready, self._rig, listen)
+        return carry_on(self._app, stored, self.ready, self._rig, listen, unattended=self._unattended)
 
 
-def venue_of(app: App, file: TrialFile, *, allow_dangerous: bool) -> Venue:
-    """Return where the trial runs, after finding everything that its protocol names."""
+def venue_of(
+    app: App,
+    file: TrialFile,
+    *,
+    allow_dangerous: bool,
+    unattended: bool = False,
+    stored: StoredTrial | None = None,
+) -> Venue:
+    """Return where the trial runs, after finding everything that its protocol names.
+
+    `stored` is the trial to continue; with `unattended`, the machine carries out its blocks by itself.
+    """
     if boots_this_machine(file):
         raise Refused(
             "this command does not boot this machine for kernel arguments and kernels",
             hint="`ktrial try`, `trial`, `blame`, `ladder` and `kernel trial` do",
         )
     if file.guest is None:
-        return _Here(app, file, allow_dangerous=allow_dangerous)
+        return _Here(app, file, allow_dangerous=allow_dangerous, unattended=unattended, stored=stored)
 
     return InGuests(app, file, allow_dangerous=allow_dangerous)
 
@@ -138,12 +171,15 @@ def run_file(
     as_json: bool,
     anyway: bool = False,
     consent: BootConsent | None = None,
+    unattended: bool = False,
 ) -> int:
     """Run a new trial from its protocol to its verdict, or until a person must set up an arm.
 
     With `anyway` it runs even if the noise is too high to detect the effect. `consent` is for trials that boot this
-    machine.
+    machine. With `unattended`, the machine carries out the blocks by itself.
     """
+    if unattended:
+        refuse_elsewhere(app, file)
     file = _in_boots(app, file)
     if boots_this_machine(file):
         from ktrial.cli.shared.boot_trials import begin_in_boots
@@ -154,7 +190,7 @@ def run_file(
         )
     if file.guest is None and is_by_hand(file):
         return begin_by_hand(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
-    venue = venue_of(app, file, allow_dangerous=allow_dangerous)
+    venue = venue_of(app, file, allow_dangerous=allow_dangerous, unattended=unattended)
     listen = TrialProgress(app.clock, as_json=as_json)
     with app.interrupts, listen:
         protocol, forecast = venue.plan(listen, profile=profile)
@@ -228,13 +264,21 @@ def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListen
 
 
 def resume_trial(
-    app: App, stored: StoredTrial, *, allow_dangerous: bool, as_json: bool, consent: BootConsent | None = None
+    app: App,
+    stored: StoredTrial,
+    *,
+    allow_dangerous: bool,
+    as_json: bool,
+    consent: BootConsent | None = None,
+    unattended: bool = False,
 ) -> int:
     log = app.trials.log(stored.trial)
     judgement = judgement_of(log)
     if judgement.next.action == "stop" and isinstance(log[-1], TrialEnd):
         app.say(f"{stored.trial} is over")
         return finish(app, stored, interrupted=False, as_json=as_json)
+    if unattended:
+        refuse_elsewhere(app, stored.file)
     if boots_this_machine(stored.file):
         from ktrial.cli.shared.boot_trials import resume_in_boots
         from ktrial.cli.shared.boots import BootConsent
@@ -242,7 +286,7 @@ def resume_trial(
         return resume_in_boots(app, stored, consent=consent or BootConsent(), as_json=as_json)
     if stored.file.guest is None and is_by_hand(stored.file):
         return next_visit(app, stored.trial, done=None, dry_run=False, allow_dangerous=allow_dangerous, as_json=as_json)
-    venue = venue_of(app, stored.file, allow_dangerous=allow_dangerous)
+    venue = venue_of(app, stored.file, allow_dangerous=allow_dangerous, unattended=unattended, stored=stored)
     if (changed := venue.changed(stored)) is not None:
         raise _refusal(changed, stored, hint="restore the machine, or start a new trial")
     listen = TrialProgress(app.clock, as_json=as_json)

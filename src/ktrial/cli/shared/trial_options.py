@@ -37,6 +37,9 @@ _WORDS = {"fragments": "fragment", "settings": "set", "patches": "patch", "targe
 _no_profile_option = click.option(
     "--no-profile", is_flag=True, help="Do not measure noise first; plan from the first seven blocks."
 )
+unattended_option = click.option(
+    "--unattended", is_flag=True, help="Let this machine carry out the blocks by itself, from plans."
+)
 measured_options = with_options(
     click.option(
         "--suite",
@@ -90,7 +93,7 @@ designed_options = with_options(
     json_option,
 )
 #: Of a trial whose protocol is in a file.
-file_options = with_options(_no_profile_option, anyway_option, dangerous_option, boots_options)
+file_options = with_options(_no_profile_option, anyway_option, unattended_option, dangerous_option, boots_options)
 
 
 def guest_shape(options: Mapping[str, Any]) -> dict[str, Any]:

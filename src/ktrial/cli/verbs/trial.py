@@ -12,7 +12,7 @@ from ktrial.cli.app import App
 from ktrial.cli.completion import trial_names
 from ktrial.cli.options import boots_options, dangerous_option, json_option, output_option, write_answer
 from ktrial.cli.shared.fail_on import fail_on_option
-from ktrial.cli.shared.trial_options import boot_consent, file_options
+from ktrial.cli.shared.trial_options import boot_consent, file_options, unattended_option
 
 _LIMIT_BYTES = 1 << 20
 _NAME = "[TRIAL]"
@@ -39,19 +39,13 @@ def run(app: App, /, file: Path, **options: Any) -> int:
     from ktrial.trial.protocol.read import parse_trial_file
 
     trial = parse_trial_file(read_file(file, _LIMIT_BYTES), str(file))
-    return run_file(
-        app,
-        trial,
-        allow_dangerous=options["yes_dangerous"],
-        profile=not options["no_profile"],
-        as_json=options["as_json"],
-        anyway=options["anyway"],
-        consent=boot_consent(options),
-    )
+    profile, anyway = not options["no_profile"], options["anyway"]
+    return run_file(app, trial, profile=profile, anyway=anyway, consent=boot_consent(options), **_manner(options))
 
 
 @command.command(short_help="Continue an interrupted trial.")
 @click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
+@unattended_option
 @dangerous_option
 @boots_options
 @fail_on_option
@@ -62,8 +56,13 @@ def resume(app: App, /, name: str | None, **options: Any) -> int:
     from ktrial.cli.shared.run_trial import resume_trial
 
     consent = boot_consent({"anyway": False, **options})
-    dangerous, as_json = options["yes_dangerous"], options["as_json"]
-    return resume_trial(app, app.trials.find(name), allow_dangerous=dangerous, as_json=as_json, consent=consent)
+    return resume_trial(app, app.trials.find(name), consent=consent, **_manner(options))
+
+
+def _manner(options: dict[str, Any]) -> dict[str, bool]:
+    """Return how a trial is run."""
+    names = {"allow_dangerous": "yes_dangerous", "as_json": "as_json", "unattended": "unattended"}
+    return {argument: options[name] for argument, name in names.items()}
 
 
 @command.command("next", short_help="Measure the next configuration of a manual trial.")
@@ -89,14 +88,14 @@ def next_(
     return next_visit(app, name, done=done, dry_run=dry_run, allow_dangerous=yes_dangerous, as_json=as_json)
 
 
-@command.command(short_help="Stop a trial that boots this machine.")
+@command.command(short_help="Stop a trial that this machine goes on with by itself.")
 @click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
 @click.pass_obj
 def stop(app: App, name: str | None) -> int:
-    """Stop a trial that boots this machine, and remove its boot entries; what it has measured stays."""
-    from ktrial.cli.shared.boot_trials import stop_in_boots
+    """Stop a trial that boots this machine, or runs unattended; restore everything. What it has measured stays."""
+    from ktrial.cli.shared.unattended import stop_trial
 
-    return stop_in_boots(app, name)
+    return stop_trial(app, name)
 
 
 @command.command(short_help="Add blocks to an inconclusive trial.")

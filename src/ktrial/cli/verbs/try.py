@@ -12,7 +12,13 @@ from ktrial.cli.completion import setting_words
 from ktrial.cli.options import boots_options, guard_option
 from ktrial.cli.shared.bench import TakesCommand, own_words
 from ktrial.cli.shared.fail_on import fail_on_option
-from ktrial.cli.shared.trial_options import boot_consent, designed_options, measured_options, protocol_file
+from ktrial.cli.shared.trial_options import (
+    boot_consent,
+    designed_options,
+    measured_options,
+    protocol_file,
+    unattended_option,
+)
 
 
 @click.command(cls=TakesCommand, short_help="Measure whether a setting or profile helps here.")
@@ -39,6 +45,7 @@ from ktrial.cli.shared.trial_options import boot_consent, designed_options, meas
 )
 @click.option("--placebo", is_flag=True, help="Also try a change that does nothing, to show what chance does.")
 @click.option("--name", metavar="NAME", help="Name of the trial.")
+@unattended_option
 @boots_options
 @fail_on_option
 @designed_options
@@ -80,4 +87,5 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
         as_json=options["as_json"],
         anyway=options["anyway"],
         consent=boot_consent(options),
+        unattended=options["unattended"],
     )

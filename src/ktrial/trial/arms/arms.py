@@ -114,6 +114,13 @@ class Arms:
         """Return values that are not as expected: as set by the present arm or, if it doesn't set them, as found."""
         return (*self._lost(), *self._changed_beside(self._present))
 
+    def beside(self, arm: str | None) -> dict[str, str | None]:
+        """Return the files that this arm must leave as they were found, each with its text."""
+        plan = self._plans.get(arm) if arm is not None else None
+        own = {path for change in (plan.changes if plan else ()) for path in (change.path, *change.couples)}
+        found = self._found.items()
+        return {path: Reading(data=change.old).text for path, change in found if path not in own}
+
     def failed(self) -> str | None:
         """Return why the last run lost the present arm and thereby failed; None if it did not lose it."""
         return None
@@ -140,16 +147,14 @@ class Arms:
 
     def _changed_beside(self, arm: str | None) -> Iterator[ArmDrift]:
         """Yield values that differ from those found, although neither this arm nor its side effects change them."""
-        plan = self._plans.get(arm) if arm is not None else None
-        own = {path for change in (plan.changes if plan else ()) for path in (change.path, *change.couples)}
-        watched = [path for path in self._found if path not in own]
+        watched = self.beside(arm)
         if self._root is None or not watched:
             return
-        for path, reading in self._root.read(watched).items():
-            before = Reading(data=self._found[path].old)
-            if reading is None or (reading.data is not None and reading.text != before.text):
+        for path, reading in self._root.read(list(watched)).items():
+            before = watched[path]
+            if reading is None or (reading.data is not None and reading.text != before):
                 now = reading.text if reading is not None else None
-                yield ArmDrift(address=self._found[path].address, path=path, wanted=before.text or "", now=now)
+                yield ArmDrift(address=self._found[path].address, path=path, wanted=before or "", now=now)
 
     def _apply(self, arm: str, plan: Plan) -> int:
         if self._root is None:

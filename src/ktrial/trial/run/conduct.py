@@ -13,7 +13,7 @@ from ktrial.judge.model.judgement import Judgement
 from ktrial.judge.model.log import Protocol
 from ktrial.judge.model.noise_profile import NoiseProfile
 from ktrial.kit.errors import AgentError, KtrialError
-from ktrial.machine.facts import machine_of
+from ktrial.machine.facts import FactBook, machine_of
 from ktrial.trial.arms.commands import Beside, BuildSite, CommandedArms
 from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.arms.plan_arms import found_values
@@ -26,12 +26,13 @@ from ktrial.trial.record import StoredTrial, protocol_sha256
 from ktrial.trial.run.boots import cut_off
 from ktrial.trial.run.events import NoiseBegan, TrialListener, VisitWaits
 from ktrial.trial.run.guards import limits_watched, writers
-from ktrial.trial.run.loop import Standing, TrialLoop
+from ktrial.trial.run.loop import Standing, TrialLoop, VisitMaker
 from ktrial.trial.run.manual_visits import VisitTurn
 from ktrial.trial.run.ports import TrialWorld
 from ktrial.trial.run.prepare import Prepared, Rig, control_tasks, order_of, session_for, workload_of
 from ktrial.trial.run.records import untold
 from ktrial.trial.run.visits import MachineVisits
+from ktrial.trial.unattended.visits import Replayed, Unattended, UnattendedVisits
 from ktrial.tuning.plans.wait_for_lock import PatientMachine
 
 
@@ -199,10 +200,11 @@ def carry_on(
     rig: Rig,
     listen: TrialListener,
     turn: VisitTurn | None = None,
+    unattended: Unattended | None = None,
 ) -> CarriedOut:
     """Run the trial from its present state until it ends or somebody interrupts it.
 
-    A `turn` limits it to its visits.
+    A `turn` limits it to its visits. With `unattended`, the machine makes them by itself.
     """
     standing = take_up(
         world,
@@ -213,11 +215,15 @@ def carry_on(
     )
     if rig.around.gates is not None:
         rig.around.gates.take_up(standing.records)
-    visits = MachineVisits(
+    environments = {name: arm.environment for name, arm in ready.arms.items()}
+    keeps_states = ready.file.screen is None
+    arms = _arms(world, ready, stored.trial, listen, {name: name for name in ready.plans})
+    visits: VisitMaker
+    live = visits = MachineVisits(
         standing,
         rig.benchmarked,
-        {name: arm.environment for name, arm in ready.arms.items()},
-        _arms(world, ready, stored.trial, listen, {name: name for name in ready.plans}),
+        environments,
+        arms,
         rig.maker,
         rig.around,
         world.run_store,
@@ -226,9 +232,28 @@ def carry_on(
         listen,
         stored.settle_s,
         ready.file.time_s,
-        keeps_states=ready.file.screen is None,
+        keeps_states=keeps_states,
         turn=turn,
     )
+    if unattended is not None:
+
+        def of_log(replayed: Replayed, facts: FactBook) -> MachineVisits:
+            return MachineVisits(
+                standing,
+                rig.benchmarked,
+                environments,
+                replayed.arms,
+                replayed.maker,
+                replayed.around,
+                world.run_store,
+                replayed.clock,
+                facts,
+                listen,
+                stored.settle_s,
+                keeps_states=keeps_states,
+            )
+
+        visits = UnattendedVisits(world, stored, ready, rig, unattended, standing, live, arms, of_log)
     loop = TrialLoop(standing, visits, listen)
     world.trials.hold()
     with limits_watched(world, ready.file):

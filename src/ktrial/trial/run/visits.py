@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ktrial.bench.around.around_run import Around
-from ktrial.bench.benchmark import pinned, with_environment
+from ktrial.bench.benchmark import Invocation, pinned, with_environment
 from ktrial.bench.record import RunRecord, TrialPlace
 from ktrial.bench.run.make_run import RunMaker, RunRequest
 from ktrial.bench.run.ports import RunStore
@@ -167,6 +167,15 @@ class MachineVisits:
         finally:
             self._around.end()
 
+    def tasks_of(self, arm: str) -> tuple[Task, ...]:
+        """Return what each run of an arm measures."""
+        return self._benchmarked.own.get(arm, self._benchmarked.tasks)
+
+    def invocation_of(self, task: Task, arm: str) -> Invocation:
+        """Return how a task runs in an arm."""
+        invocation = task.benchmark.invocation(task.parameters, self._facts)
+        return pinned(with_environment(invocation, self._environments.get(arm, {})), task.cpus)
+
     def _left_s(self, block: int | None) -> float | None:
         """Estimate the time to the cap; None if it is unknown."""
         if self._blocks_left is None:
@@ -301,7 +310,7 @@ class MachineVisits:
         began_ns = self._clock.monotonic_ns()
         records: list[RunRecord] = []
         failure = void = None
-        for task in self._benchmarked.own.get(arm, self._benchmarked.tasks):
+        for task in self.tasks_of(arm):
             record, name = self._run(task, block, arm, position)
             records.append(record)
             void = "; ".join(record.void) or None
@@ -325,8 +334,7 @@ class MachineVisits:
         number, standing.next_run = standing.next_run, standing.next_run + 1
         session = standing.session.session
         self._runs.start(session, number, task.label, warm_up=block is None)
-        invocation = task.benchmark.invocation(task.parameters, self._facts)
-        invocation = pinned(with_environment(invocation, self._environments.get(arm, {})), task.cpus)
+        invocation = self.invocation_of(task, arm)
         place = RunPlace(task.label, block or 0, position)
         wanted = RunRequest(number, place, task, invocation, self._benchmarked.versions[task.label], settled)
         try:

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials whose blocks the machine carries out by itself (`--unattended`), and the plans that it already has."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ktrial.cli.shared.boot_trials import stop_in_boots
+from ktrial.judge.model.log import BlockVoided, RunEnded
+from ktrial.kit.errors import Refused
+from ktrial.trial.arms.boot_arms import boots_this_machine
+from ktrial.trial.arms.manual import is_by_hand
+from ktrial.trial.unattended.carrier import Carrier, plan_states, refuse_running
+from ktrial.trial.unattended.log import made_visits
+from ktrial.trial.unattended.plan import refuse_shape
+from ktrial.trial.unattended.visits import Unattended
+
+if TYPE_CHECKING:
+    from ktrial.cli.app import App
+    from ktrial.trial.protocol.file import TrialFile
+    from ktrial.trial.record import StoredTrial
+
+_PURPOSE = "carrying out a trial's plans"
+
+
+def refuse_elsewhere(app: App, file: TrialFile) -> None:
+    """Raise Refused for a trial that this machine cannot carry out by itself, before anything else is done."""
+    refuse_shape(
+        [
+            ("trials in guests", file.guest is not None or app.host is not None),
+            ("arms that boot this machine", boots_this_machine(file)),
+            ("arms that a person sets up", is_by_hand(file)),
+        ]
+    )
+    if app.on_this_machine and os.geteuid() == 0:
+        raise Refused(
+            "cannot run this trial unattended: its commands would run as root",
+            hint="run `sudo ./ktrial …` as an ordinary user, or leave out --unattended",
+        )
+
+
+def needs_of(app: App) -> Unattended:
+    """Return what a trial needs so that the machine carries out its plans. Asks for root."""
+    folder = Path(app.measuring_place.work).with_name("unattended")
+    return Unattended(app.root_session(_PURPOSE), app.executor, folder)
+
+
+def finish_running(app: App, stored: StoredTrial) -> None:
+    """Wait until the plan of this trial that the machine carries out is over; Ctrl-C stops it."""
+    root = app.root_session(_PURPOSE)
+    running = plan_states(root).running
+    carrier = Carrier(root, app.clock, stored.trial)
+    if running is None or running not in carrier.left():
+        return
+    app.say(f"waiting for {running}, which this machine carries out by itself")
+    with app.interrupts:
+        try:
+            carrier.fetch(running)
+        except KeyboardInterrupt:
+            carrier.stop()
+            raise
+
+
+def refuse_plans(app: App, stored: StoredTrial | None) -> None:
+    """Raise Refused while the machine carries out a plan, or has runs of this trial that nobody has fetched.
+
+    Looks only if that needs no prompt.
+    """
+    root = app.best_session("looking for plans")
+    if not root.is_root or "unattended-status" not in root.hello.get("capabilities", ()):
+        return
+    trial = None if stored is None else stored.trial
+    refuse_running(root, trial)
+    if stored is not None and _has_unfetched(app, stored):
+        raise Refused(
+            f"this machine has runs of {stored.trial} that it made by itself",
+            hint=f"`ktrial trial resume {stored.trial} --unattended` fetches them",
+        )
+
+
+def _has_unfetched(app: App, stored: StoredTrial) -> bool:
+    """Return whether a plan's log has visits that the trial's log lacks."""
+    log = app.trials.log(stored.trial)
+    void = {event.block for event in log if isinstance(event, BlockVoided)}
+    told = {(event.block, event.arm) for event in log if isinstance(event, RunEnded)}
+    carrier = Carrier(app.best_session("looking for plans"), app.clock, stored.trial)
+    made = [one.visit for name in carrier.left() for one in made_visits(carrier.fetch(name).lines)]
+    return any(one.block not in void and (one.block, one.arm) not in told for one in made)
+
+
+def stop_trial(app: App, name: str | None) -> int:
+    """Stop the trial that this machine goes on with by itself: from a plan, or over boots."""
+    root = app.root_session("stopping a trial")
+    states = plan_states(root)
+    if states.running is None:
+        return stop_in_boots(app, name)
+    running = next((one.trial for one in states.plans if one.id == states.running), states.running)
+    if name is not None and app.trials.find(name).trial != running:
+        raise Refused(f"cannot stop {name}: this machine carries out {running}", hint="`ktrial trial stop` stops that")
+    Carrier(root, app.clock, running).stop()
+    app.say(f"stopped {running}; everything has been restored")
+    app.say(f"next: `ktrial trial resume {running} --unattended` fetches what it measured and goes on")
+    return 0

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials whose next blocks the machine carries out by itself."""

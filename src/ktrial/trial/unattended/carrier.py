@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sends plans to the agent, waits for them, and fetches their logs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from ktrial.kit.errors import AgentError, Refused
+from ktrial.kit.json_bytes import Base64, read_bytes
+from ktrial.machine.ports import Clock, Machine
+from ktrial.machine.transactions import decode_reply
+from ktrial.trial.unattended.log import Line, lines_of
+from ktrial.trial.unattended.plan import UnattendedPlan
+
+#: Seconds between two looks at a log; each of them wakes the machine that measures.
+LOOK_EACH_S = 2.0
+_SOONEST_S = 0.1
+
+
+class PlanState(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a plan came; `cut-off` means that its process was killed, or the machine rebooted."""
+
+    id: str
+    trial: str
+    token: int
+    state: Literal["running", "ended", "cut-off"]
+    visits: int
+    visits_ended: int
+    reason: str | None = None
+    message: str | None = None
+
+
+class PlanStates(msgspec.Struct, frozen=True, kw_only=True):
+    """The plans that a machine has, the oldest first, and the token of the newest that it ever had."""
+
+    token: int
+    running: str | None
+    plans: tuple[PlanState, ...]
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a log."""
+
+    log: str | Base64
+    next: int
+    goes_on: bool
+    text: str | Base64 | None = None
+    sha256: str | None = None
+
+
+class Fetched(NamedTuple):
+    """A plan that is over, and its log."""
+
+    plan: UnattendedPlan
+    lines: Sequence[Line]
+
+
+def plan_states(root: Machine) -> PlanStates:
+    return decode_reply("unattended-status", root.request("unattended-status"), PlanStates)
+
+
+def refuse_running(root: Machine, trial: str | None = None) -> None:
+    """Raise Refused while the machine carries out a plan; `trial` is the one that is to go on."""
+    states = plan_states(root)
+    if states.running is None:
+        return
+    running = next((one.trial for one in states.plans if one.id == states.running), states.running)
+    if running == trial:
+        step = f"`ktrial trial resume {trial} --unattended` waits for it, `ktrial trial stop` stops it"
+    else:
+        step = "wait for it, or stop it with `ktrial trial stop`"
+    raise Refused(f"this machine carries out a plan of {running} by itself", hint=step)
+
+
+class Carrier:
+    """The plans of one trial on a machine. `root` is a root session there."""
+
+    def __init__(self, root: Machine, clock: Clock, trial: str) -> None:
+        self._root = root
+        self._clock = clock
+        self._trial = trial
+
+    def next_token(self) -> int:
+        return plan_states(self._root).token + 1
+
+    def start(self, plan: UnattendedPlan) -> None:
+        """Start a plan. Raises AgentError for what the agent refuses."""
+        text = msgspec.json.encode(plan)
+        self._root.request("unattended-start", plan=text.decode(), sha256=hashlib.sha256(text).hexdigest())
+
+    def carry_out(self, plan: UnattendedPlan) -> Fetched:
+        """Start a plan and wait until it is over. If this is interrupted, stop it: the machine is restored then."""
+        self.start(plan)
+        try:
+            return self.fetch(plan.id)
+        except AgentError:
+            raise  # a head that lost its session cannot stop the plan, which goes on
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> str | None:
+        """Stop the plan that the machine carries out; return its name."""
+        stopped: str | None = self._root.request("unattended-stop")["stopped"]
+        return stopped
+
+    def left(self) -> tuple[str, ...]:
+        """Return the trial's plans on the machine, the oldest first."""
+        return tuple(one.id for one in plan_states(self._root).plans if one.trial == self._trial)
+
+    def known(self) -> frozenset[str]:
+        """Return all plans on the machine."""
+        return frozenset(one.id for one in plan_states(self._root).plans)
+
+    def fetch(self, name: str) -> Fetched:
+        """Wait until a plan is over, and return it with its log."""
+        data, start, nap_s = b"", 0, _SOONEST_S
+        part = self._part(name, start, text=True)
+        text = read_bytes(part.text or "")
+        if hashlib.sha256(text).hexdigest() != part.sha256:
+            raise AgentError("lost", f"the agent's text of the plan {name} does not have its digest")
+        while True:
+            data, start = data + read_bytes(part.log), part.next
+            if not part.goes_on:
+                return Fetched(msgspec.json.decode(text, type=UnattendedPlan), lines_of(data))
+            if not part.log:
+                self._clock.sleep(nap_s)
+                nap_s = min(2 * nap_s, LOOK_EACH_S)
+            part = self._part(name, start)
+
+    def _part(self, name: str, start: int, *, text: bool = False) -> _Part:
+        fields: dict[str, Any] = {"plan": name, "from": start, **({"text": True} if text else {})}
+        return decode_reply("unattended-log", self._root.request("unattended-log", **fields), _Part)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The log of a plan that the agent carried out by itself, `ktrial.unattended-log/1`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from ktrial.kit.errors import BadInput
+from ktrial.kit.json_strict import decode_as
+
+#: Why a plan ended.
+EndReason = Literal["done", "stopped", "deadline", "limit", "failed", "knob", "reading", "suspend"]
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """When a line was written; `slept_ms` is how long the machine had been suspended since its boot."""
+
+    at_ns: int
+    at_unix_ms: int
+    slept_ms: int
+
+
+class PlanBegun(Moment, frozen=True, kw_only=True, tag_field="event", tag="begun"):
+    """The plan begins."""
+
+    schema: Literal["ktrial.unattended-log/1"]
+    plan: str
+    sha256: str
+    token: int
+    boot_id: str
+    agent: str
+
+
+class VisitMade(Moment, frozen=True, kw_only=True, tag_field="event", tag="visit"):
+    """A visit begins; `visit` is its index in the plan."""
+
+    visit: int
+    block: int
+    arm: str
+
+
+class CommandRun(Moment, frozen=True, kw_only=True, tag_field="event", tag="run"):
+    """What belongs to one command begins: readings, the command itself, readings."""
+
+    visit: int
+    run: int
+    command: str
+
+
+class Answer(Moment, frozen=True, kw_only=True, tag_field="event", tag="answer", rename={"by": "as"}):
+    """An answer to a request; `fields` are those of the questions that only read."""
+
+    by: Literal["root", "user", "sampler"]
+    do: str
+    began_ns: int
+    began_unix_ms: int
+    fields: Mapping[str, Any] = {}
+    ok: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+
+class VisitVoid(Moment, frozen=True, kw_only=True, tag_field="event", tag="void"):
+    """The visit's block does not count."""
+
+    visit: int
+    cause: Literal["knob", "reading", "suspend"]
+    reason: str
+
+
+class VisitOver(Moment, frozen=True, kw_only=True, tag_field="event", tag="visit-ended"):
+    """The visit is over, and its arm is reverted."""
+
+    visit: int
+
+
+class PlanEnded(Moment, frozen=True, kw_only=True, tag_field="event", tag="ended"):
+    """The plan is over, and everything is restored."""
+
+    reason: EndReason
+    message: str
+
+
+Line: TypeAlias = PlanBegun | VisitMade | CommandRun | Answer | VisitVoid | VisitOver | PlanEnded
+_LINE: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+
+
+class MadeVisit(NamedTuple):
+    """A visit that is over: where it was made, the answers before its first run and those of each run."""
+
+    begun: PlanBegun
+    visit: VisitMade
+    before: Sequence[Answer]
+    runs: Sequence[Sequence[Answer]]
+    after: Sequence[Answer]
+    void: VisitVoid | None
+
+
+def lines_of(data: bytes) -> list[Line]:
+    """Return the lines of a log, without a last one that lacks its end because the agent was killed."""
+    lines: list[Line] = []
+    for number, line in enumerate(data.split(b"\n")[:-1], start=1):
+        try:
+            lines.append(decode_as(line, _LINE))
+        except msgspec.DecodeError as error:
+            raise BadInput(
+                f"cannot read the log of an unattended plan: {error}",
+                line=number,
+                hint="`ktrial trial resume` without --unattended makes the runs again",
+            ) from None
+    return lines
+
+
+def made_visits(lines: Sequence[Line]) -> Iterator[MadeVisit]:
+    """Yield the visits that are over, in order. One that was cut off is made again."""
+    begun = next((line for line in lines if isinstance(line, PlanBegun)), None)
+    part: list[Line] = []
+    for line in lines:
+        if isinstance(line, VisitMade):
+            part = []
+        part.append(line)
+        if isinstance(line, VisitOver) and begun is not None and isinstance(part[0], VisitMade):
+            yield _made(begun, part[0], part)
+
+
+def _made(begun: PlanBegun, visit: VisitMade, part: Sequence[Line]) -> MadeVisit:
+    before: list[Answer] = []
+    runs: list[list[Answer]] = []
+    after: list[Answer] = []
+    into, number = before, None
+    for line in part:
+        if isinstance(line, CommandRun) and line.run != number:
+            number = line.run
+            runs.append([])
+            into = runs[-1]
+        elif isinstance(line, Answer):
+            (after if line.do == "revert" else into).append(line)
+    void = next((line for line in part if isinstance(line, VisitVoid)), None)
+    return MadeVisit(begun, visit, before, runs, after, void)
+
+
+def ended_in(lines: Sequence[Line]) -> PlanEnded | None:
+    """Return how the plan ended; None if it was cut off."""
+    return next((line for line in reversed(lines) if isinstance(line, PlanEnded)), None)
