@@ -38,6 +38,19 @@ pub enum Kind {
     Io,
 }
 
+impl Kind {
+    /// Returns the exit status of a command that failed in this way.
+    #[must_use]
+    pub fn exit_status(self) -> u8 {
+        match self {
+            Self::Malformed | Self::Oversized | Self::UnknownRequest | Self::BadRequest | Self::NotFound => 2,
+            Self::Forbidden => 4,
+            Self::Privilege => 5,
+            _ => 1,
+        }
+    }
+}
+
 /// A failed request: its kind, what happened, and the next step.
 #[derive(Debug, Clone)]
 pub struct Error {

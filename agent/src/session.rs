@@ -7,5 +7,6 @@ pub(crate) mod list;
 mod own_commands;
 pub mod protocol;
 pub(crate) mod requests;
+mod setup;
 pub(crate) mod show;
 pub(crate) mod work;

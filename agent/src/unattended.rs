@@ -13,12 +13,11 @@ mod plan;
 pub(crate) mod worker;
 
 use crate::bytes::{hexadecimal, Bytes};
-use crate::error::{fields, Error, Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::transact::context::{unix_ms, Context};
 use crate::transact::lease;
 use place::Place;
 use plan::{check_digest, Plan, Who};
-use serde::Deserialize;
 use serde_json::{json, Value};
 use sha2::{Digest, Sha256};
 use std::fs::File;
@@ -27,18 +26,10 @@ use std::process::{Command, Stdio};
 /// Most bytes of a log in one reply; base64 and the rest of the line must fit, too.
 const PART_BYTES: u64 = 2 << 20;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Start {
-    plan: String,
-    sha256: String,
-}
-
-/// Starts to carry out a plan.
-pub fn start(context: &mut Context, value: Value) -> Result<Value> {
-    let Start { plan: text, sha256 } = fields(value)?;
+/// Starts to carry out a plan, after checking that its text has this digest.
+pub fn start(context: &Context, text: &str, sha256: &str) -> Result<Value> {
     context.need_root()?;
-    check_digest(text.as_bytes(), &sha256)?;
+    check_digest(text.as_bytes(), sha256)?;
     let plan = Plan::from_text(text.as_bytes())?;
     let who = Who {
         user: context.user,
@@ -50,7 +41,7 @@ pub fn start(context: &mut Context, value: Value) -> Result<Value> {
     let held = place.register(&plan, text.as_bytes())?;
     place.note(&held, &plan.id)?;
     drop(held);
-    spawn(context, &place, &plan, &sha256)?;
+    spawn(context, &place, &plan, sha256)?;
     Ok(json!({"id": plan.id, "token": plan.token}))
 }
 
@@ -79,35 +70,19 @@ fn spawn(context: &Context, place: &Place, plan: &Plan, sha256: &str) -> Result<
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Nothing {}
-
 /// Returns which plans there are, and how far each came.
-pub fn status(context: &mut Context, value: Value) -> Result<Value> {
-    let Nothing {} = fields(value)?;
+pub fn status(context: &Context) -> Result<Value> {
     Place::of(context).status()
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Part {
-    plan: String,
-    #[serde(default)]
-    from: u64,
-    #[serde(default)]
-    text: bool,
-}
-
 /// Returns a part of a plan's log from a byte on, and with `text` the plan's exact text.
-pub fn log(context: &mut Context, value: Value) -> Result<Value> {
-    let Part { plan: id, from, text } = fields(value)?;
+pub fn log(context: &Context, id: &str, from: u64, text: bool) -> Result<Value> {
     let place = Place::of(context);
-    let (bytes, goes_on) = place.read_log(&id, from, PART_BYTES)?;
+    let (bytes, goes_on) = place.read_log(id, from, PART_BYTES)?;
     let next = from + bytes.len() as u64;
     let mut reply = json!({"log": Bytes(bytes), "next": next, "goes_on": goes_on});
     if text {
-        let (_, text) = place.plan(&id)?;
+        let (_, text) = place.plan(id)?;
         reply["sha256"] = json!(hexadecimal(&Sha256::digest(&text)));
         reply["text"] = json!(Bytes(text));
     }
@@ -115,8 +90,7 @@ pub fn log(context: &mut Context, value: Value) -> Result<Value> {
 }
 
 /// Stops the plan that is being carried out, and returns when everything is restored.
-pub fn stop(context: &mut Context, value: Value) -> Result<Value> {
-    let Nothing {} = fields(value)?;
+pub fn stop(context: &Context) -> Result<Value> {
     context.need_root()?;
     Ok(json!({"stopped": Place::of(context).stop()?}))
 }

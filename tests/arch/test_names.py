@@ -16,10 +16,10 @@ answered measured spelled listed added tagged encoded decoded
 """
 #: What a listener hears (`seen`), a state (`known`, `ended`), or the members of a set (`judged`).
 EXCEPTIONS = """
-Arms.told Build.asked Bundle.shown CaptureFolder.found Captures.found CommandJournal.left CommandJournalFile.left
-Configured.asked Detached.answered Diagnosis.named EventCheck.shown EventCheck.told Fact.known FilePatch.added
-GuestProgram.ended Held HeldProgram.ended ImportOptions.given InGuests.changed KeptFrames.ended KeptFrames.handed
-KeptFrames.seen KernelChange.told Kernels.built LivePicture.ended LivePicture.handed LivePicture.seen
+AnswerTransport.answered Arms.told Build.asked Bundle.shown CaptureFolder.found Captures.found CommandJournal.left
+CommandJournalFile.left Configured.asked Detached.answered Diagnosis.named EventCheck.shown EventCheck.told Fact.known
+FilePatch.added GuestProgram.ended Held HeldProgram.ended ImportOptions.given InGuests.changed KeptFrames.ended
+KeptFrames.handed KeptFrames.seen KernelChange.told Kernels.built LivePicture.ended LivePicture.handed LivePicture.seen
 LiveWatch.handed LiveWatch.seen Looks.ended Looks.handed Looks.seen Make.told Order.wanted OutcomeComparison.judged
 OwnPackaging.left OwnPackaging.told PipeTransport.answered Replay.booted
 ReplayedTransport.answered SafetyLimits.passed Screened.named Shows.handed Shows.seen Standing.drawn Store.shown

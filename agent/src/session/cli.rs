@@ -6,20 +6,18 @@ use crate::error::{Error, Kind, Result};
 use crate::launch;
 use crate::load;
 use crate::oom;
-use crate::root::Root;
 use crate::sample::selfcost;
 use crate::session::own_commands;
 use crate::session::protocol;
+use crate::session::setup::{context, session, Machine};
 use crate::session::show;
 use crate::sys;
-use crate::transact::context::{Context, Role, Told};
+use crate::transact::context::{Role, Told};
 use crate::transact::plan::{Lease, Plan};
-use crate::transact::revert;
-use crate::transact::store::DEFAULT_STATE;
 use clap::{Args, Parser, Subcommand};
 use serde_json::{json, Map, Value};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -33,17 +31,6 @@ const RESOLVED: &str = "ktrial.resolved/1";
 struct Cli {
     #[command(subcommand)]
     command: Command,
-}
-
-/// Options that locate the machine.
-#[derive(Args)]
-pub(super) struct Machine {
-    /// Use DIR as the machine's `/`.
-    #[arg(long, default_value = "/", value_name = "DIR")]
-    root: PathBuf,
-    /// Keep the journals in DIR, below the root.
-    #[arg(long, default_value = DEFAULT_STATE, value_name = "DIR")]
-    state: String,
 }
 
 /// Options of commands that a person types.
@@ -201,48 +188,9 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("ktrial-agent: {error}");
-            ExitCode::from(status_of(error.kind))
+            ExitCode::from(error.kind.exit_status())
         }
     }
-}
-
-pub(super) fn status_of(kind: Kind) -> u8 {
-    match kind {
-        Kind::Malformed | Kind::Oversized | Kind::UnknownRequest | Kind::BadRequest | Kind::NotFound => 2,
-        Kind::Forbidden => 4,
-        Kind::Privilege => 5,
-        _ => 1,
-    }
-}
-
-/// Drops everything inherited from the caller: environment, working directory and umask. The caller
-/// must open paths of the command line first.
-fn cut_loose() -> Result<()> {
-    let names: Vec<_> = std::env::vars_os().map(|(name, _)| name).collect();
-    for name in names {
-        std::env::remove_var(name);
-    }
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    std::env::set_current_dir("/").map_err(|error| Error::io("change to directory", "/", &error))
-}
-
-pub(super) fn context(role: Role, machine: &Machine) -> Result<Context> {
-    let base = std::path::absolute(&machine.root)
-        .map_err(|error| Error::io("find", machine.root.display(), &error))?;
-    let base = base
-        .canonicalize()
-        .map_err(|error| Error::io("find", base.display(), &error))?;
-    let clean = Path::new(&machine.state)
-        .components()
-        .all(|part| !matches!(part, std::path::Component::ParentDir));
-    if !machine.state.starts_with('/') || !clean {
-        return Err(Error::new(
-            Kind::BadRequest,
-            format!("--state: expected an absolute path, got {:?}", machine.state),
-        ));
-    }
-    cut_loose()?;
-    Ok(Context::new(role, Root::new(base), &machine.state))
 }
 
 fn run(command: Command) -> Result<ExitCode> {
@@ -368,16 +316,6 @@ fn read_plan(file: &Path) -> Result<Value> {
     } else {
         found
     })
-}
-
-/// Serves requests until the input ends, then ends the session's leases.
-pub(super) fn session(mut context: Context, input: &mut impl BufRead) -> Result<ExitCode> {
-    let served = protocol::serve(&mut context, input, &mut io::stdout().lock());
-    let uninterrupted = sys::Uninterrupted::begin();
-    revert::end_session(&mut context)?;
-    drop(uninterrupted);
-    served.map_err(|error| Error::io("use", "standard input and output", &error))?;
-    Ok(ExitCode::SUCCESS)
 }
 
 impl ByHand {

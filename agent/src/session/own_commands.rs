@@ -6,7 +6,7 @@ use crate::exec::stopped;
 use crate::launch;
 use crate::network;
 use crate::relay;
-use crate::session::cli::{self, Machine};
+use crate::session::setup::{self, Machine};
 use crate::transact::context::{Role, Told};
 use crate::transact::lease;
 use crate::unattended::{person, worker};
@@ -131,7 +131,7 @@ pub(super) fn run(command: Command) -> Result<ExitCode> {
                 with_session,
                 deadline_boot_ms,
             };
-            lease::hold(&cli::context(Role::Root, &machine)?, transaction, term)?;
+            lease::hold(&setup::context(Role::Root, &machine)?, transaction, term)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::UnattendedRun {
@@ -139,14 +139,14 @@ pub(super) fn run(command: Command) -> Result<ExitCode> {
             plan,
             sha256,
         } => {
-            worker::run(&mut cli::context(Role::Root, &machine)?, &plan, &sha256)?;
+            worker::run(&mut setup::context(Role::Root, &machine)?, &plan, &sha256)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::UnattendedUser { machine, uid } => {
             person::become_user(uid)?;
-            let mut context = cli::context(Role::User, &machine)?;
+            let mut context = setup::context(Role::User, &machine)?;
             context.told = Told::ByInput { waiting: false };
-            cli::session(context, &mut io::stdin().lock())
+            setup::session(context, &mut io::stdin().lock())
         }
     }
 }
@@ -160,5 +160,5 @@ fn launched(failed: Result<()>) -> ExitCode {
         .hint
         .map_or_else(String::new, |hint| format!("\n  next: {hint}"));
     eprintln!("ktrial: {}{step}", error.message);
-    ExitCode::from(cli::status_of(error.kind))
+    ExitCode::from(error.kind.exit_status())
 }

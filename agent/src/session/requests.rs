@@ -86,10 +86,10 @@ pub const REQUESTS: &[Request] = &[
     request("boot-arm", ROOT, boot_arm),
     request("boot-status", ROOT, boot_status),
     request("reboot", ROOT, reboot),
-    request("unattended-start", ROOT, unattended::start),
-    request("unattended-status", ROOT, unattended::status),
-    request("unattended-log", ROOT, unattended::log),
-    request("unattended-stop", ROOT, unattended::stop),
+    request("unattended-start", ROOT, unattended_start),
+    request("unattended-status", ROOT, unattended_status),
+    request("unattended-log", ROOT, unattended_log),
+    request("unattended-stop", ROOT, unattended_stop),
 ];
 
 /// Requests during which a signal may end the process at once: they change nothing, or they block
@@ -452,4 +452,41 @@ fn boot_status(context: &mut Context, value: Value) -> Result<Value> {
 fn reboot(context: &mut Context, value: Value) -> Result<Value> {
     let Nothing {} = fields(value)?;
     boots::reboot(context)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UnattendedStart {
+    plan: String,
+    sha256: String,
+}
+
+fn unattended_start(context: &mut Context, value: Value) -> Result<Value> {
+    let UnattendedStart { plan, sha256 } = fields(value)?;
+    unattended::start(context, &plan, &sha256)
+}
+
+fn unattended_status(context: &mut Context, value: Value) -> Result<Value> {
+    let Nothing {} = fields(value)?;
+    unattended::status(context)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UnattendedLog {
+    plan: String,
+    #[serde(default)]
+    from: u64,
+    #[serde(default)]
+    text: bool,
+}
+
+fn unattended_log(context: &mut Context, value: Value) -> Result<Value> {
+    let UnattendedLog { plan, from, text } = fields(value)?;
+    unattended::log(context, &plan, from, text)
+}
+
+fn unattended_stop(context: &mut Context, value: Value) -> Result<Value> {
+    let Nothing {} = fields(value)?;
+    unattended::stop(context)
 }

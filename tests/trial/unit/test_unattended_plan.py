@@ -12,7 +12,7 @@ from ktrial.bench.benchmark import AgentLoad, Invocation, Network, Step
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.machine.gate_readings import Thermometers
 from ktrial.machine.gates import parse_gates
-from ktrial.trial.unattended.log import Answer, MadeVisit, ended_in, lines_of, made_visits
+from ktrial.trial.unattended.log import MadeVisit, PlanAnswer, ended_in, lines_of, made_visits
 from ktrial.trial.unattended.plan import PlannedGate, planned_gates, refuse_invocation
 from ktrial.trial.unattended.replay import Answers, AnswerTransport, LogClock, Unanswered
 
@@ -124,7 +124,7 @@ def test_the_clock_is_that_of_the_answer_and_a_sleep_moves_it() -> None:
     answers = Answers()
     answers.load(visit(answer("verify", {"transactions": []}, 7, fields={})), 0)
     clock = LogClock(answers)
-    assert isinstance(answers.take("root", "verify", {}), Answer)
+    assert isinstance(answers.take("root", "verify", {}), PlanAnswer)
     assert clock.monotonic_ns() == 7
     clock.sleep(1.0)
     assert (clock.monotonic_ns(), clock.unix_ms(), clock.slept_s()) == (1_000_000_007, 1007, 0.0)

@@ -52,7 +52,7 @@ def finish_running(app: App, stored: StoredTrial) -> None:
     root = app.root_session(_PURPOSE)
     running = plan_states(root).running
     carrier = Carrier(root, app.clock, stored.trial)
-    if running is None or running not in carrier.left():
+    if running is None or running not in carrier.own_plans():
         return
     app.say(f"waiting for {running}, which this machine carries out by itself")
     with app.interrupts:
@@ -86,7 +86,7 @@ def _has_unfetched(app: App, stored: StoredTrial) -> bool:
     void = {event.block for event in log if isinstance(event, BlockVoided)}
     told = {(event.block, event.arm) for event in log if isinstance(event, RunEnded)}
     carrier = Carrier(app.best_session("looking for plans"), app.clock, stored.trial)
-    made = [one.visit for name in carrier.left() for one in made_visits(carrier.fetch(name).lines)]
+    made = [one.visit for name in carrier.own_plans() for one in made_visits(carrier.fetch(name).lines)]
     return any(one.block not in void and (one.block, one.arm) not in told for one in made)
 
 

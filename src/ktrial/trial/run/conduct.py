@@ -215,11 +215,34 @@ def carry_on(
     )
     if rig.around.gates is not None:
         rig.around.gates.take_up(standing.records)
+    visits = _visits(world, stored, ready, rig, standing, listen, turn, unattended)
+    loop = TrialLoop(standing, visits, listen)
+    world.trials.hold()
+    with limits_watched(world, ready.file):
+        try:
+            return CarriedOut(loop.carry_out(), loop.interrupted)
+        except AgentError as error:
+            if error.kind != "lost":
+                raise
+            hint = f"`ktrial recover` restores the settings, `ktrial trial resume {stored.trial}` continues"
+            raise AgentError(error.kind, error.message, hint=hint) from None
+
+
+def _visits(  # noqa: PLR0913, PLR0917 (what it needs of the world)
+    world: TrialWorld,
+    stored: StoredTrial,
+    ready: Prepared,
+    rig: Rig,
+    standing: Standing,
+    listen: TrialListener,
+    turn: VisitTurn | None,
+    unattended: Unattended | None,
+) -> VisitMaker:
+    """Return what makes the visits: this process, or with `unattended` the machine by itself."""
     environments = {name: arm.environment for name, arm in ready.arms.items()}
     keeps_states = ready.file.screen is None
     arms = _arms(world, ready, stored.trial, listen, {name: name for name in ready.plans})
-    visits: VisitMaker
-    live = visits = MachineVisits(
+    live = MachineVisits(
         standing,
         rig.benchmarked,
         environments,
@@ -235,32 +258,23 @@ def carry_on(
         keeps_states=keeps_states,
         turn=turn,
     )
-    if unattended is not None:
+    if unattended is None:
+        return live
 
-        def of_log(replayed: Replayed, facts: FactBook) -> MachineVisits:
-            return MachineVisits(
-                standing,
-                rig.benchmarked,
-                environments,
-                replayed.arms,
-                replayed.maker,
-                replayed.around,
-                world.run_store,
-                replayed.clock,
-                facts,
-                listen,
-                stored.settle_s,
-                keeps_states=keeps_states,
-            )
+    def of_log(replayed: Replayed, facts: FactBook) -> MachineVisits:
+        return MachineVisits(
+            standing,
+            rig.benchmarked,
+            environments,
+            replayed.arms,
+            replayed.maker,
+            replayed.around,
+            world.run_store,
+            replayed.clock,
+            facts,
+            listen,
+            stored.settle_s,
+            keeps_states=keeps_states,
+        )
 
-        visits = UnattendedVisits(world, stored, ready, rig, unattended, standing, live, arms, of_log)
-    loop = TrialLoop(standing, visits, listen)
-    world.trials.hold()
-    with limits_watched(world, ready.file):
-        try:
-            return CarriedOut(loop.carry_out(), loop.interrupted)
-        except AgentError as error:
-            if error.kind != "lost":
-                raise
-            hint = f"`ktrial recover` restores the settings, `ktrial trial resume {stored.trial}` continues"
-            raise AgentError(error.kind, error.message, hint=hint) from None
+    return UnattendedVisits(world, stored, ready, rig, unattended, standing, live, arms, of_log)

@@ -108,11 +108,11 @@ class Carrier:
         stopped: str | None = self._root.request("unattended-stop")["stopped"]
         return stopped
 
-    def left(self) -> tuple[str, ...]:
+    def own_plans(self) -> tuple[str, ...]:
         """Return the trial's plans on the machine, the oldest first."""
         return tuple(one.id for one in plan_states(self._root).plans if one.trial == self._trial)
 
-    def known(self) -> frozenset[str]:
+    def all_plans(self) -> frozenset[str]:
         """Return all plans on the machine."""
         return frozenset(one.id for one in plan_states(self._root).plans)
 

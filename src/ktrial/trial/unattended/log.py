@@ -15,7 +15,7 @@ from ktrial.kit.json_strict import decode_as
 EndReason = Literal["done", "stopped", "deadline", "limit", "failed", "knob", "reading", "suspend"]
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class LogMoment(msgspec.Struct, frozen=True, kw_only=True):
     """When a line was written; `slept_ms` is how long the machine had been suspended since its boot."""
 
     at_ns: int
@@ -23,7 +23,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     slept_ms: int
 
 
-class PlanBegun(Moment, frozen=True, kw_only=True, tag_field="event", tag="begun"):
+class PlanBegun(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="begun"):
     """The plan begins."""
 
     schema: Literal["ktrial.unattended-log/1"]
@@ -34,7 +34,7 @@ class PlanBegun(Moment, frozen=True, kw_only=True, tag_field="event", tag="begun
     agent: str
 
 
-class VisitMade(Moment, frozen=True, kw_only=True, tag_field="event", tag="visit"):
+class VisitMade(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="visit"):
     """A visit begins; `visit` is its index in the plan."""
 
     visit: int
@@ -42,7 +42,7 @@ class VisitMade(Moment, frozen=True, kw_only=True, tag_field="event", tag="visit
     arm: str
 
 
-class CommandRun(Moment, frozen=True, kw_only=True, tag_field="event", tag="run"):
+class CommandRun(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="run"):
     """What belongs to one command begins: readings, the command itself, readings."""
 
     visit: int
@@ -50,7 +50,7 @@ class CommandRun(Moment, frozen=True, kw_only=True, tag_field="event", tag="run"
     command: str
 
 
-class Answer(Moment, frozen=True, kw_only=True, tag_field="event", tag="answer", rename={"by": "as"}):
+class PlanAnswer(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="answer", rename={"by": "as"}):
     """An answer to a request; `fields` are those of the questions that only read."""
 
     by: Literal["root", "user", "sampler"]
@@ -62,7 +62,7 @@ class Answer(Moment, frozen=True, kw_only=True, tag_field="event", tag="answer",
     error: dict[str, Any] | None = None
 
 
-class VisitVoid(Moment, frozen=True, kw_only=True, tag_field="event", tag="void"):
+class VisitVoid(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="void"):
     """The visit's block does not count."""
 
     visit: int
@@ -70,20 +70,20 @@ class VisitVoid(Moment, frozen=True, kw_only=True, tag_field="event", tag="void"
     reason: str
 
 
-class VisitOver(Moment, frozen=True, kw_only=True, tag_field="event", tag="visit-ended"):
+class VisitOver(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="visit-ended"):
     """The visit is over, and its arm is reverted."""
 
     visit: int
 
 
-class PlanEnded(Moment, frozen=True, kw_only=True, tag_field="event", tag="ended"):
+class PlanEnded(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="ended"):
     """The plan is over, and everything is restored."""
 
     reason: EndReason
     message: str
 
 
-Line: TypeAlias = PlanBegun | VisitMade | CommandRun | Answer | VisitVoid | VisitOver | PlanEnded
+Line: TypeAlias = PlanBegun | VisitMade | CommandRun | PlanAnswer | VisitVoid | VisitOver | PlanEnded
 _LINE: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
 
@@ -92,9 +92,9 @@ class MadeVisit(NamedTuple):
 
     begun: PlanBegun
     visit: VisitMade
-    before: Sequence[Answer]
-    runs: Sequence[Sequence[Answer]]
-    after: Sequence[Answer]
+    before: Sequence[PlanAnswer]
+    runs: Sequence[Sequence[PlanAnswer]]
+    after: Sequence[PlanAnswer]
     void: VisitVoid | None
 
 
@@ -122,20 +122,20 @@ def made_visits(lines: Sequence[Line]) -> Iterator[MadeVisit]:
             part = []
         part.append(line)
         if isinstance(line, VisitOver) and begun is not None and isinstance(part[0], VisitMade):
-            yield _made(begun, part[0], part)
+            yield _visit_of(begun, part[0], part)
 
 
-def _made(begun: PlanBegun, visit: VisitMade, part: Sequence[Line]) -> MadeVisit:
-    before: list[Answer] = []
-    runs: list[list[Answer]] = []
-    after: list[Answer] = []
+def _visit_of(begun: PlanBegun, visit: VisitMade, part: Sequence[Line]) -> MadeVisit:
+    before: list[PlanAnswer] = []
+    runs: list[list[PlanAnswer]] = []
+    after: list[PlanAnswer] = []
     into, number = before, None
     for line in part:
         if isinstance(line, CommandRun) and line.run != number:
             number = line.run
             runs.append([])
             into = runs[-1]
-        elif isinstance(line, Answer):
+        elif isinstance(line, PlanAnswer):
             (after if line.do == "revert" else into).append(line)
     void = next((line for line in part if isinstance(line, VisitVoid)), None)
     return MadeVisit(begun, visit, before, runs, after, void)

@@ -19,7 +19,7 @@ from ktrial.bench.run.executor import AgentExecutor
 from ktrial.bench.run.folders import FoldersHere
 from ktrial.bench.run.servers import output_of
 from ktrial.kit.errors import KtrialError
-from ktrial.trial.unattended.log import Answer, MadeVisit, Moment
+from ktrial.trial.unattended.log import LogMoment, MadeVisit, PlanAnswer
 from ktrial.trial.unattended.plan import PlannedCommand
 
 #: Questions that may be asked once more often than the plan did: the newest answer counts again.
@@ -34,14 +34,14 @@ class Answers:
     """The answers of one visit, and the clock of the machine at each of them."""
 
     def __init__(self) -> None:
-        self.now = Moment(at_ns=0, at_unix_ms=0, slept_ms=0)
-        self._left: dict[Hashable, deque[Answer]] = {}
-        self._last: dict[Hashable, Answer] = {}
+        self.now = LogMoment(at_ns=0, at_unix_ms=0, slept_ms=0)
+        self._left: dict[Hashable, deque[PlanAnswer]] = {}
+        self._last: dict[Hashable, PlanAnswer] = {}
         self._lists: dict[str, Any] = {}
         self._values: dict[str, Any] = {}
 
     def load(self, made: MadeVisit, first_run: int) -> None:
-        """Answer from this visit, from one of its runs on."""
+        """PlanAnswer from this visit, from one of its runs on."""
         found = [*made.before, *(one for run in made.runs[first_run:] for one in run), *made.after]
         self._left = defaultdict(deque)
         for one in found:
@@ -53,7 +53,7 @@ class Answers:
                 self._lists |= _content(one)["matches"]
         self.now = made.visit
 
-    def take(self, by: str, do: str, fields: Mapping[str, Any]) -> Answer:
+    def take(self, by: str, do: str, fields: Mapping[str, Any]) -> PlanAnswer:
         """Return the next answer to a request. Raises Unanswered."""
         key = _key(by, do, fields)
         left = self._left.get(key)
@@ -91,7 +91,7 @@ class Answers:
         return list(found)
 
 
-def _content(answer: Answer) -> dict[str, Any]:
+def _content(answer: PlanAnswer) -> dict[str, Any]:
     if answer.ok is None:
         raise Unanswered(f"the log of the plan has no content for {answer.do!r}")
     return answer.ok
@@ -173,7 +173,7 @@ class LogClock:
 
     def sleep(self, seconds: float) -> None:
         now = self._answers.now
-        later = Moment(
+        later = LogMoment(
             at_ns=now.at_ns + int(seconds * 1e9),
             at_unix_ms=now.at_unix_ms + int(seconds * 1e3),
             slept_ms=now.slept_ms,
@@ -204,7 +204,7 @@ class LogExecutor:
             watch.begin()
         session.send(do)
         answered = self._answers.now
-        assert isinstance(answered, Answer), "an answer was just taken"
+        assert isinstance(answered, PlanAnswer), "an answer was just taken"
         raw = output_of(session, own_load=do == "load")
         if watch is not None:
             watch.end()

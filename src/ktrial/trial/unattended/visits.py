@@ -65,7 +65,7 @@ class Unattended(NamedTuple):
     folder: Path
 
 
-class _Held(NamedTuple):
+class _KeptVisit(NamedTuple):
     """A visit that the machine has made, and its part of the plan."""
 
     made: MadeVisit
@@ -116,7 +116,7 @@ class UnattendedVisits:
         self._make_visits = make_visits
         self._carrier = Carrier(needs.root, world.clock, stored.trial)
         self._replayed = Replayed(world, ready, rig, needs, standing)
-        self._held: dict[tuple[int, str], _Held] = {}
+        self._held: dict[tuple[int, str], _KeptVisit] = {}
         self._visits: dict[str, MachineVisits] = {}
         self._failure: KtrialError | None = None
         self._has_looked = False
@@ -153,7 +153,7 @@ class UnattendedVisits:
     def end(self) -> None:
         self._live.end()
 
-    def _find(self, visit: Visit) -> _Held | None:
+    def _find(self, visit: Visit) -> _KeptVisit | None:
         return self._held.get((visit.block, visit.arm))
 
     def _look_for_left(self) -> None:
@@ -161,19 +161,25 @@ class UnattendedVisits:
         if self._has_looked:
             return
         self._has_looked = True
-        for name in self._carrier.left():
+        for name in self._carrier.own_plans():
             self._keep(self._carrier.fetch(name), is_left=True)
 
     def _carry_out(self, visits: Sequence[Visit], blocks_left: int | None) -> None:
         plan = self._plan([*visits, *self._ahead(visits[0].block, blocks_left)])
-        self._keep(self._carrier.carry_out(plan))
+        interrupts = self._world.interrupts
+        # The agent watches the limits; looking twice would only disturb the machine.
+        watch, interrupts.watch = interrupts.watch, None
+        try:
+            self._keep(self._carrier.carry_out(plan))
+        finally:
+            interrupts.watch = watch
 
     def _keep(self, fetched: Fetched, *, is_left: bool = False) -> None:
         """Keep the visits that were made, and why no more were."""
         plan, lines = fetched
         for made in made_visits(lines):
             planned = plan.visits[made.visit.visit]
-            self._held[planned.block, planned.arm] = _Held(made, planned, plan.id)
+            self._held[planned.block, planned.arm] = _KeptVisit(made, planned, plan.id)
         ended = ended_in(lines)
         hint = f"everything has been restored; `ktrial trial resume {self._standing.trial} --unattended` continues"
         if ended is not None and ended.reason == "limit":
@@ -189,7 +195,7 @@ class UnattendedVisits:
         if self._failure is not None:
             raise self._failure
 
-    def _replay(self, visit: Visit, held: _Held) -> bool:
+    def _replay(self, visit: Visit, held: _KeptVisit) -> bool:
         """Turn a visit of a log into records and events. Return False if it voided the block."""
         if held.plan not in self._visits:
             self._visits[held.plan] = self._make_visits(self._replayed, self._facts_of(held.made))
@@ -272,7 +278,7 @@ class UnattendedVisits:
         base = self._needs.folder
         try:
             base.mkdir(parents=True, exist_ok=True, mode=0o700)
-            known = self._carrier.known()
+            known = self._carrier.all_plans()
             for old in [old for old in base.iterdir() if old.name not in known]:
                 remove(old)
             (base / name).mkdir(mode=0o700)
@@ -342,19 +348,19 @@ class Replayed:
         self.maker = RunMaker(self._executor, self.clock, None, self.around)
 
     def load(self, made: MadeVisit, planned: PlannedVisit, first_run: int) -> None:
-        """Answer from this visit, from one of its runs on."""
+        """PlanAnswer from this visit, from one of its runs on."""
         self._answers.load(made, first_run)
         self._executor.load(one for run in planned.runs[first_run:] for one in run)
 
 
 def _state_questions(root: Machine, world: TrialWorld) -> list[Mapping[str, Any]]:
     """Return the requests by which the machine's state is read."""
-    asked = _Asked(root)
+    asked = _AskedMachine(root)
     take_state(asked, world.catalog)
     return asked.questions
 
 
-class _Asked:
+class _AskedMachine:
     """A machine that remembers what was read; implements `machine.ports.Machine`."""
 
     def __init__(self, machine: Machine) -> None:
