@@ -45,10 +45,6 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     cap: int
     smallest_effect: float
 
-    @property
-    def within_budget(self) -> bool:
-        return self.needed <= self.cap
-
 
 def block_sd(differences: Sequence[float]) -> float:
     """Return the spread of block differences for planning, from at least two A/A blocks (both arms the same)."""

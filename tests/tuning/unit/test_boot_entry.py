@@ -15,12 +15,9 @@ from ktrial.kit.errors import BadInput, Contradiction, KtrialError, Refused, Unk
 from ktrial.tuning.boots.command_line import (
     MARK,
     NETS,
-    BootWord,
     base_words,
     change_line,
     find_guarded_words,
-    ignored_words,
-    missing_words,
     parse_changes,
 )
 from ktrial.tuning.boots.default_kernel import place_kernel, saved_rival
@@ -407,14 +404,6 @@ def test_what_weakens_the_machine_is_named(base: str, argument: str, words: list
     found = find_guarded_words(line, load_catalog().knobs)
     assert [one.word for one in found] == words
     assert all(one.price for one in found if "mitigations" in one.name)
-
-
-def test_words_that_the_kernel_did_not_take() -> None:
-    words = [BootWord("nohz_full", "2-9"), BootWord("threadirqs"), BootWord("nonsense", "1")]
-    assert missing_words(words, "ro nohz_full=2-9 nonsense=1 -- threadirqs") == ("threadirqs",)
-    line = 'Unknown kernel command line parameters "BOOT_IMAGE=/a nonsense=1 splash", will be passed to user space.'
-    assert ignored_words(words, ["Linux version 6.1", f"[    0.02] {line}"]) == ("nonsense=1",)
-    assert ignored_words(words, ["Unknown kernel command line parameters ", ""]) == ()
 
 
 @pytest.mark.parametrize(

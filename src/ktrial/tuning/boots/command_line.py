@@ -180,23 +180,3 @@ def find_guarded_words(line: ChangedLine, knobs: Mapping[str, Knob]) -> tuple[Gu
 def _price(name: str, knobs: Mapping[str, Knob]) -> str:
     knob = next((one for one in knobs.values() if one.kind == "boot" and same_name(one.short_name, name)), None)
     return (knob.security or knob.price or "") if knob is not None else ""
-
-
-def missing_words(words: Iterable[BootWord], command_line: str) -> tuple[str, ...]:
-    """Return the words that are not on the command line of the trial boot."""
-    live = set(command_line.partition(" -- ")[0].split())
-    return tuple(word.text for word in words if word.text not in live)
-
-
-#: The kernel's own line about words that nothing in it has read, which it hands to init.
-_UNKNOWN = re.compile(r'Unknown kernel command line parameters "(.*)", will be passed to user space\.')
-
-
-def ignored_words(words: Iterable[BootWord], log: Iterable[str]) -> tuple[str, ...]:
-    """Return the words that the kernel logged as unknown. It cannot know those of modules that it loads later."""
-    unknown: set[str] = set()
-    for text in log:
-        start = text.find("Unknown kernel command line parameters ")
-        found = _UNKNOWN.match(text, start) if start >= 0 else None
-        unknown |= set(found[1].split()) if found is not None else set()
-    return tuple(word.text for word in words if word.text in unknown)
