@@ -8,8 +8,8 @@ import pytest
 from ktrial.bench.suite import Suite, SuiteEntry
 from ktrial.trial.arms.boot_arms import BOOT_TIME, with_boot_signs
 from ktrial.trial.arms.manual import place_of
-from ktrial.trial.arms.plan_arms import needed_suite
 from ktrial.trial.protocol.file import ArmFile, TrialFile
+from ktrial.trial.run.prepare import needed_suite
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,12 +11,14 @@ import pytest
 
 from ktrial.bench.adapters import all_benchmarks
 from ktrial.bench.guest_tools import GuestPlace, GuestRun, Job
-from ktrial.bench.suite import Suite, SuiteEntry
+from ktrial.bench.suite import Suite, SuiteEntry, Task
 from ktrial.bench.suite_files import load_suites
+from ktrial.bench.suites import tasks_of
 from ktrial.judge.model.log import Screen
 from ktrial.judge.screening_judge import screened_arms
 from ktrial.kernels.identity import KernelFound, KernelIdentity
 from ktrial.kit.errors import AgentError, BadInput, KtrialError, Refused
+from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
 from ktrial.trial.guests import prepare as guest_trial
 from ktrial.trial.guests.model import kernel_of
@@ -281,6 +283,10 @@ def test_kvm_that_is_not_there_is_told() -> None:
         prepared([], guest=GuestFile(mode="kvm"))
 
 
+def tasks(suite: Suite) -> Sequence[Task]:
+    return tasks_of(suite, BENCHMARKS, FactBook({}), None)
+
+
 @pytest.mark.parametrize(
     "name, told",
     [
@@ -295,14 +301,14 @@ def test_kvm_that_is_not_there_is_told() -> None:
 def test_what_guests_cannot_tell_is_refused(name: str, told: str) -> None:
     suite = Suite(name=name, summary="", benchmark=(SuiteEntry(name),))
     with pytest.raises(KtrialError) as caught:
-        refuse_what_guests_cannot(GuestFile(), suite, BENCHMARKS)
+        refuse_what_guests_cannot(GuestFile(), suite, tasks(suite))
     assert told in caught.value.message
 
 
 def test_programs_are_run_in_guests_too() -> None:
     for name in ("hackbench-pipe-thread", "cyclictest-fifo", "stress-ng-fork", "sysbench-threads"):
         suite = Suite(name=name, summary="", benchmark=(SuiteEntry(name),))
-        refuse_what_guests_cannot(GuestFile(), suite, BENCHMARKS)
+        refuse_what_guests_cannot(GuestFile(), suite, tasks(suite))
 
 
 def test_kernels_for_two_kinds_of_machines_are_not_compared() -> None:
@@ -315,4 +321,4 @@ def test_a_background_load_of_a_program_is_refused() -> None:
 
     suite = Suite(name="s", summary="", benchmark=(SuiteEntry("agent-lock"),), load=SuiteLoad())
     with pytest.raises(BadInput, match="cannot run s in guests: its background load is a program"):
-        refuse_what_guests_cannot(GuestFile(), suite, BENCHMARKS)
+        refuse_what_guests_cannot(GuestFile(), suite, tasks(suite))

@@ -23,7 +23,6 @@ from ktrial.trial.arms.plan_arms import (
     arm_plans,
     arm_settings,
     found_values,
-    needed_suite,
     settle_s,
     with_placebos,
 )
@@ -32,6 +31,7 @@ from ktrial.trial.protocol import noise_profile as noise
 from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
 from ktrial.trial.protocol.from_words import _WORKLOADS, arms_of, default_suite, name_of, pairs
 from ktrial.trial.protocol.protocol import outcome_around, outcomes_around, protocol_of
+from ktrial.trial.run.prepare import needed_suite
 from ktrial.tuning.catalog.loader import load_catalog
 from tests.results.unit.test_trials import stored
 from tests.support.bench import FakeBenchmark, outcome

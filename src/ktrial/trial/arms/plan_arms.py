@@ -14,16 +14,12 @@ from typing import Any
 
 import msgspec
 
-from ktrial.bench.benchmark import Benchmark, Invocation
+from ktrial.bench.benchmark import Invocation
 from ktrial.bench.run.ports import Executor
 from ktrial.bench.run.undoable_command import ArmCheck, ArmExtras
-from ktrial.bench.suite import Suite, Task
-from ktrial.bench.suites import tasks_of, with_parameters
 from ktrial.kit.errors import BadInput, Refused
-from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
 from ktrial.machine.transactions import checked
-from ktrial.trial.arms.boot_arms import BOOT_TIME, times_boots
 from ktrial.trial.protocol.file import ArmFile, ServiceState, TrialFile
 from ktrial.trial.record import ArmSettings
 from ktrial.tuning.catalog.model import Catalog
@@ -175,37 +171,6 @@ def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Kn
     if any(arm.commands or arm.service or arm.sched_ext or arm.build for arm in trial.arms.values()):
         waits.append(SETTLE_S)
     return max(waits, default=0.0)
-
-
-def needed_suite(trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> Suite:
-    """Return the suite with the protocol's parameters, reduced to benchmarks that measure a named outcome."""
-    suite = with_parameters(suite, benchmarks, parameter_words(trial.parameters))
-    named = [name for name in (trial.primary, *trial.secondary, *trial.guards) if name is not None]
-    wanted = tuple(entry for entry in suite.benchmark if any(name.startswith(f"{entry.label}.") for name in named))
-    if times_boots(trial) and all(entry.use == BOOT_TIME for entry in wanted):
-        # What the trial is about has no name; the boot is timed besides.
-        return suite
-    return msgspec.structs.replace(suite, benchmark=wanted or suite.benchmark)
-
-
-def arm_tasks(
-    trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark], facts: FactBook, cpus: str | None
-) -> dict[str, tuple[Task, ...]]:
-    return {
-        name: tasks_of(with_parameters(suite, benchmarks, parameter_words(arm.parameters)), benchmarks, facts, cpus)
-        for name, arm in trial.full_arms.items()
-        if arm.parameters
-    }
-
-
-def parameter_words(parameters: Mapping[str, object]) -> list[str]:
-    return [f"{name}={_word(value)}" for name, value in parameters.items()]
-
-
-def _word(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 _LIMIT_S = 30.0

@@ -25,9 +25,7 @@ from ktrial.trial.arms.arms import rehearse
 from ktrial.trial.arms.plan_arms import (
     arm_plans,
     arm_settings,
-    arm_tasks,
     found_values,
-    needed_suite,
     with_placebos,
 )
 from ktrial.trial.guests.guest_kernels import UNLIKE_HINT, KernelWords, as_built
@@ -39,7 +37,7 @@ from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile, seconds
 from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
 from ktrial.trial.record import ArmSettings
 from ktrial.trial.run.ports import TrialWorld
-from ktrial.trial.run.prepare import Prepared
+from ktrial.trial.run.prepare import Prepared, arm_tasks, needed_suite
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.profile import flatten
 from ktrial.tuning.plans.model import Plan
@@ -110,9 +108,9 @@ def prepare_in_guests(
     assert guest is not None, "only trials in guests come here"
     file = msgspec.structs.replace(file, design=msgspec.structs.replace(file.design, replicate="boot"))
     suite = needed_suite(file, suite, benchmarks)
-    refuse_what_guests_cannot(guest, suite, benchmarks)
-    refuse_before_building(file, suite, benchmarks)
     wanted = tasks_of(suite, benchmarks, FactBook({}), None)
+    refuse_what_guests_cannot(guest, suite, wanted)
+    _refuse_no_question(file, suite, wanted)
     disk = any(needs_disk(task.parameters) for task in wanted)
     limit_s = seconds(guest.limit, "limit")
     tools = tools_of(wanted, world.executor) if any(is_program(task.benchmark) for task in wanted) else {}
@@ -153,14 +151,18 @@ def prepare_in_guests(
 
 
 def refuse_before_building(file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> None:
-    """Raise for a protocol that asks no question, before ktrial builds kernels for it.
+    """Raise for a protocol that asks no question, before ktrial builds kernels for it."""
+    suite = needed_suite(file, suite, benchmarks)
+    _refuse_no_question(file, suite, tasks_of(suite, benchmarks, FactBook({}), None))
+
+
+def _refuse_no_question(file: TrialFile, suite: Suite, tasks: Sequence[Task]) -> None:
+    """Raise for a protocol that asks no question.
 
     An arm with the control's kernel and command line may turn out to be a placebo, and counts as one. If all arms are
     like that, the first one doesn't count as one: the trial must compare something.
     """
-    suite = needed_suite(file, suite, benchmarks)
     workloads = file.guest.workloads if file.guest is not None else 1
-    tasks = tasks_of(suite, benchmarks, FactBook({}), None)
     control = file.arms[file.control]
     asked = [name for name, arm in file.arms.items() if name != file.control and not arm.placebo]
     idle = [name for name in asked if _boots_alike(file.arms[name], control)]
@@ -176,14 +178,14 @@ def _boots_alike(one: ArmFile, other: ArmFile) -> bool:
     return (one.kernel, one.boot) == (other.kernel, other.boot)
 
 
-def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> None:
+def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, tasks: Sequence[Task]) -> None:
     """Raise for a benchmark that guests cannot run, or that an exact guest's clock cannot judge."""
     if suite.load is not None and suite.load.use != "spin":
         raise BadInput(
             f"cannot run {suite.name} in guests: its background load is a program of this machine",
             hint="use one of the agent's loads",
         )
-    for task in tasks_of(suite, benchmarks, FactBook({}), None):
+    for task in tasks:
         if not (is_program(task.benchmark) or _is_own(task)):
             raise BadInput(
                 f"{task.label} is neither one of the agent's own loads nor a program that guests can have",

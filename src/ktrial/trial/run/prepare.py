@@ -21,18 +21,17 @@ from ktrial.bench.run.ports import TrialExecutor
 from ktrial.bench.run.undoable_command import ArmExtras
 from ktrial.bench.schedule import Order
 from ktrial.bench.suite import Suite, Task
-from ktrial.bench.suites import tasks_of
+from ktrial.bench.suites import tasks_of, with_parameters
 from ktrial.kit.errors import BadInput
 from ktrial.machine.facts import FactBook
 from ktrial.machine.gates import parse_gates
 from ktrial.machine.ports import Machine
 from ktrial.trial.arms.arms import rehearse
+from ktrial.trial.arms.boot_arms import BOOT_TIME, times_boots
 from ktrial.trial.arms.commands import refuse_what_holds_already
 from ktrial.trial.arms.plan_arms import (
     arm_plans,
     arm_settings,
-    arm_tasks,
-    needed_suite,
     refuse_others,
     service_states,
     settle_s,
@@ -136,6 +135,37 @@ def check_measured(
     around = outcomes_around(suite, Around(world.looking_session, world.clock).counters)
     protocol_of(file, tasks, {}, 0, None, 1, around)
     return tasks
+
+
+def needed_suite(trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> Suite:
+    """Return the suite with the protocol's parameters, reduced to benchmarks that measure a named outcome."""
+    suite = with_parameters(suite, benchmarks, parameter_words(trial.parameters))
+    named = [name for name in (trial.primary, *trial.secondary, *trial.guards) if name is not None]
+    wanted = tuple(entry for entry in suite.benchmark if any(name.startswith(f"{entry.label}.") for name in named))
+    if times_boots(trial) and all(entry.use == BOOT_TIME for entry in wanted):
+        # What the trial is about has no name; the boot is timed besides.
+        return suite
+    return msgspec.structs.replace(suite, benchmark=wanted or suite.benchmark)
+
+
+def arm_tasks(
+    trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark], facts: FactBook, cpus: str | None
+) -> dict[str, tuple[Task, ...]]:
+    return {
+        name: tasks_of(with_parameters(suite, benchmarks, parameter_words(arm.parameters)), benchmarks, facts, cpus)
+        for name, arm in trial.full_arms.items()
+        if arm.parameters
+    }
+
+
+def parameter_words(parameters: Mapping[str, object]) -> list[str]:
+    return [f"{name}={_word(value)}" for name, value in parameters.items()]
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 class Rig(NamedTuple):
