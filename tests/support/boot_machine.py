@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ktrial.agent.session import AgentSession
+from ktrial.bench.around import around_run
 from ktrial.cli.shared.drift_timer import program
 from ktrial.kit.errors import AgentError
 from tests.support.tree import FakeRoot, Ran
@@ -76,6 +77,8 @@ class BootedMachine:
         below.mkdir(parents=True)
         (below / ".local").symlink_to(home / ".local")
         patch.setattr(AgentSession, "request", self._request_of(AgentSession.request))
+        # What else runs on the machine of the tests does not matter here.
+        patch.setattr(around_run, "OTHERS_S", 0.0)
 
     def _request_of(self, request: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
         def asked(session: AgentSession, do: str, **fields: Any) -> dict[str, Any]:
