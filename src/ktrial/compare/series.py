@@ -186,7 +186,24 @@ def arm_values(series: ComparedSeries, order: Mapping[str, int]) -> tuple[ArmVal
 
 
 def _values(arm: str, found: Sequence[tuple[ComparedRun, float]], order: Mapping[str, int]) -> ArmValues:
-    values = [value for _, value in found]
+    points = (
+        Point(
+            value=value,
+            run=run.name,
+            place=order.get(run.name),
+            block=run.block,
+            temperature_c=run.temperature_c,
+            conditions=run.conditions,
+        )
+        for run, value in found
+    )
+    return values_of_points(arm, points)
+
+
+def values_of_points(arm: str, found: Iterable[Point]) -> ArmValues:
+    """Return an arm's figures from its measurements, of which there is at least one."""
+    points = tuple(found)
+    values = [point.value for point in points]
     return ArmValues(
         arm=arm,
         n=len(values),
@@ -196,17 +213,7 @@ def _values(arm: str, found: Sequence[tuple[ComparedRun, float]], order: Mapping
         cv=variation(values),
         minimum=min(values),
         maximum=max(values),
-        points=tuple(
-            Point(
-                value=value,
-                run=run.name,
-                place=order.get(run.name),
-                block=run.block,
-                temperature_c=run.temperature_c,
-                conditions=run.conditions,
-            )
-            for run, value in found
-        ),
+        points=points,
     )
 
 

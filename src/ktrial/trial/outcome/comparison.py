@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,9 +11,10 @@ import msgspec
 
 from ktrial.bench.benchmark import Benchmark
 from ktrial.bench.doubts import readings_of
-from ktrial.bench.record import KeptMeasurement, RunRecord, variation
+from ktrial.bench.record import KeptMeasurement, RunRecord
 from ktrial.compare.arms import SHOWN_READINGS
 from ktrial.compare.sentences import answer_of, contrast_sentence
+from ktrial.compare.series import values_of_points
 from ktrial.judge.model.comparison import (
     ArmSource,
     ArmValues,
@@ -393,19 +393,7 @@ def _contrast(judged: OutcomeJudgement, ran: _Ran, counts: Mapping[str, int], ou
 
 
 def _values(arm: str, runs: Sequence[tuple[int, RunEnded]], name: str, ran: _Ran) -> ArmValues:
-    points = tuple(_point(at, run, name, ran) for at, run in runs if name in run.measurements)
-    values = [point.value for point in points]
-    return ArmValues(
-        arm=arm,
-        n=len(values),
-        mean=math.fsum(values) / len(values),
-        median=statistics.median(values),
-        sd=statistics.stdev(values) if len(values) > 1 else None,
-        cv=variation(values),
-        minimum=min(values),
-        maximum=max(values),
-        points=points,
-    )
+    return values_of_points(arm, (_point(at, run, name, ran) for at, run in runs if name in run.measurements))
 
 
 def _point(at: int, run: RunEnded, name: str, ran: _Ran) -> Point:
