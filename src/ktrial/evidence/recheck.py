@@ -62,7 +62,7 @@ def recheck(bundle: Bundle, published: Comparison | None, readers: Readers) -> R
         wrong, again = _trial(published, published.trial.trial, trials, results, readers)
         differences += wrong
     elif published is not None:
-        wrong, again = _comparison(bundle, published, results, readers)
+        wrong, again = _comparison(published, results, readers)
         differences += wrong
     found = RecheckResult(
         file=bundle.shown,
@@ -221,7 +221,7 @@ def _foreign_changes(run: StoredRun, now: ForeignRun | None, *, whole: bool) -> 
 
 
 def _comparison(
-    bundle: Bundle, published: Comparison, results: BundleResults, readers: Readers
+    published: Comparison, results: BundleResults, readers: Readers
 ) -> tuple[list[Difference], Comparison | None]:
     question = question_of(published)
     found = []

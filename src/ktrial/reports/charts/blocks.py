@@ -40,7 +40,7 @@ def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style)
         name="blocks",
         title="Block by block",
         caption="Each line joins the arms of one block; a point is the median of an arm's runs in the block."
-        f"{_agreement(comparison, outcome, cast, blocks)}{thinned}{cast.note}",
+        f"{_agreement(outcome, cast, blocks)}{thinned}{cast.note}",
         spec=frame(style, outcome.name, _body(outcome, chosen, cast, style)),
         table=_table(outcome, chosen, cast),
     )
@@ -66,9 +66,7 @@ def _spread(names: list[str], most: int) -> list[str]:
     return [names[number * len(names) // most] for number in range(most)]
 
 
-def _agreement(
-    comparison: Comparison, outcome: OutcomeComparison, cast: Cast, blocks: dict[str, dict[int, float]]
-) -> str:
+def _agreement(outcome: OutcomeComparison, cast: Cast, blocks: dict[str, dict[int, float]]) -> str:
     """Return the sentence that says in how many blocks the arm was better; empty unless there are two arms."""
     if len(cast.arms) != 2 or cast.hidden or outcome.direction is None:
         return ""

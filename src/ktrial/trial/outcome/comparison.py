@@ -286,7 +286,7 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
         answer=answer_of(protocol.control, arms, named, findings, scope, None),
         scope=scope,
         control=protocol.control,
-        arms=tuple(_source(trial, protocol, name, log, told.records) for name in (protocol.control, *arms)),
+        arms=tuple(_source(trial, name, log, told.records) for name in (protocol.control, *arms)),
         outcomes=outcomes,
         findings=findings,
         state_changes=told.state_changes,
@@ -410,9 +410,7 @@ def _point(at: int, run: RunEnded, name: str, ran: _Ran) -> Point:
     )
 
 
-def _source(
-    trial: StoredTrial, protocol: Protocol, arm: str, log: Sequence[Event], records: Sequence[RunRecord]
-) -> ArmSource:
+def _source(trial: StoredTrial, arm: str, log: Sequence[Event], records: Sequence[RunRecord]) -> ArmSource:
     runs = [event for event in log if isinstance(event, RunEnded) and event.arm == arm and event.block is not None]
     drawn = {event.block for event in log if isinstance(event, BlockDrawn) and arm in event.order}
     void = sum(isinstance(event, BlockVoided) and event.block in drawn for event in log)
