@@ -10,7 +10,8 @@ import msgspec
 
 from ktrial.bench.benchmark import Benchmark
 from ktrial.bench.command_benchmark import OwnBenchmark
-from ktrial.bench.suite import Suite, check_entry, parse_cpus, parse_sample_period
+from ktrial.bench.suite import Suite, parse_sample_period
+from ktrial.bench.suites import check_entry, parse_cpus
 from ktrial.kit.errors import BadInput, KtrialError, UnknownName
 from ktrial.kit.toml import locate
 from ktrial.kit.toml_files import BUILT_IN, read_listed

@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn the words of a command line into the benchmarks to measure."""
+"""Turn suites, and the words of a command line, into the benchmarks to measure."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from ktrial.bench.benchmark import CPU_PARAMETERS, JOBS_PARAMETER, Benchmark
-from ktrial.bench.suite import Suite, SuiteEntry, Task, check_entry, parse_cpus, sized
+from ktrial.bench.suite import Suite, SuiteEntry, Task
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.machine.facts import FactBook
 
 _WORDS: Mapping[str, bool] = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+#: A whole number that grows with the machine: all usable CPUs or a fraction of them, at least one.
+_SIZED = re.compile(r"cpus(?:/([1-9][0-9]{0,3}))?")
 
 
 def find_suite(name: str, suites: Mapping[str, Suite], benchmarks: Mapping[str, Benchmark]) -> Suite:
@@ -71,6 +74,48 @@ def _parse_as(text: str, default: Any, where: str) -> Any:
     if default is None:
         return text
     raise BadInput(f"{where}: expected a {'whole ' if isinstance(default, int) else ''}number, got {text!r}")
+
+
+def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
+    """Raise BadInput for an unknown parameter or a value of the wrong type."""
+    for name, value in entry.parameters.items():
+        if name not in benchmark.parameters:
+            known = ", ".join(sorted(benchmark.parameters)) or "none"
+            raise BadInput(f"{entry.use} has no parameter {name!r}", hint=f"choose from its parameters: {known}")
+        default = benchmark.parameters[name]
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadInput(f"{entry.use}: {name} = {value!r} is not a finite number")
+        if default is not None and not _same_kind(value, default) and not _grows(value, default):
+            raise BadInput(f"{entry.use}: expected {name} of the same type as its default {default!r}, got {value!r}")
+
+
+def sized(parameters: Mapping[str, Any], defaults: Mapping[str, Any], cpus: int | None) -> dict[str, Any]:
+    """Replace values such as `cpus/2` with numbers. Raises BadInput if `cpus` is None."""
+    return {
+        name: _on(value, cpus) if _grows(value, defaults.get(name)) else value for name, value in parameters.items()
+    }
+
+
+def _grows(value: Any, default: Any) -> bool:
+    is_whole = isinstance(default, int) and not isinstance(default, bool)
+    return is_whole and isinstance(value, str) and _SIZED.fullmatch(value) is not None
+
+
+def _on(value: str, cpus: int | None) -> int:
+    match = _SIZED.fullmatch(value)
+    if cpus is None or match is None:
+        raise BadInput(f"cannot compute {value}: the number of CPUs is unknown", hint="set the parameter with -p")
+    return max(1, cpus // int(match[1] or 1))
+
+
+def _same_kind(value: Any, default: Any) -> bool:
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(default, bool) and isinstance(value, bool)
+    if isinstance(default, float):
+        return isinstance(value, int | float)
+    if isinstance(default, list | tuple):
+        return isinstance(value, list | tuple)
+    return isinstance(value, type(default))
 
 
 def tasks_of(
@@ -153,3 +198,25 @@ def _check_online(chosen: Sequence[int] | None, said: str | None, online: Sequen
         raise BadInput(
             f"{said!r} names CPU {absent[0]}, which is not online", hint=f"choose from the online CPUs: {there}"
         )
+
+
+def parse_cpus(text: str, kinds: Mapping[str, Sequence[int] | None] | None = None) -> tuple[int, ...]:
+    """Parse `0,2-3` to (0, 2, 3), or look up `little` or `big` in `kinds`."""
+    if kinds is not None and text in kinds:
+        found = kinds[text]
+        if not found:
+            raise BadInput(
+                f"this machine has no {text} cores",
+                hint="give the numbers of CPUs instead; all CPUs here are of one kind",
+            )
+        return tuple(found)
+    cpus: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise BadInput(f"expected a list of CPUs, got {text!r}", hint="use numbers such as 0,2-3, or little or big")
+        end = int(last) if dash else int(first)
+        if end < int(first) or end > 8191:
+            raise BadInput(f"expected a range of CPUs in {text!r}, got {part.strip()!r}")
+        cpus.update(range(int(first), end + 1))
+    return tuple(sorted(cpus))

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktrial.bench.suite import SuiteEntry, SuiteLoad, check_entry, orders, parse_cpus, sized
+from ktrial.bench.suite import SuiteEntry, SuiteLoad, orders
+from ktrial.bench.suites import check_entry, parse_cpus, sized
 from ktrial.kit.errors import BadInput
 from tests.support.bench import FakeBenchmark
 
