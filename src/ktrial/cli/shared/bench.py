@@ -154,8 +154,9 @@ def choose(
     )
     refuse_faulty(app, suite or "")
     warn_of_faulty(app)
-    give_programs_of(app, suite)
-    return find_suite(suite or "", app.suites, app.benchmarks), app.benchmarks
+    found = find_suite(suite or "", app.suites, app.benchmarks)
+    give_programs(app, [app.benchmarks[one.use] for one in found.benchmark], found.load)
+    return found, app.benchmarks
 
 
 def _refuse_options_of_command(given: Mapping[str, bool]) -> None:
