@@ -92,12 +92,12 @@ fn check_words(root: &Root, entry: &BootEntry, confirmed: &[String]) -> std::res
         .find(|word| !rest.any(|one| one == word.as_str()))
     {
         return forbid(format!(
-            "{id}: {word} did not boot this machine, or not in this order: give it as a new word"
+            "{id}: {word} did not boot this machine, or not in this order; give it as a new word"
         ));
     }
     if entry.base.iter().any(|word| word == "--") {
         return forbid(format!(
-            "{id}: what follows `--` is for init, and the words of the way back would too"
+            "{id}: init gets what follows `--`, so the words that lead back would be lost"
         ));
     }
     let stays = |word: &str| {
@@ -115,8 +115,7 @@ fn check_words(root: &Root, entry: &BootEntry, confirmed: &[String]) -> std::res
         }
         if allow::is_guarded_removal(&word_of(word), confirmed) {
             return forbid(format!(
-                "{id}: to boot without {word} may weaken the protection of this machine: it needs a confirmation of \
-                 its own"
+                "{id}: booting without {word} may weaken the protection of this machine, so it needs a confirmation of its own"
             ));
         }
     }
@@ -348,10 +347,8 @@ pub fn refuse_while_checked(context: &Context, chosen: &[&Transaction]) -> Resul
         .find(|one| one.entry == id && one.boot_id == here);
     let is_checked = last.is_some_and(|one| one.what == Happened::Started);
     if is_checked && chosen.iter().any(|one| entries_of(one).next().is_some()) {
-        return Err(
-            Error::new(Kind::Busy, "this boot is being checked, and undone afterwards")
-                .hint("wait until `ktrial boot status` says how it went"),
-        );
+        return Err(Error::new(Kind::Busy, "ktrial is still checking this boot")
+            .hint("wait until `ktrial boot status` shows the result"));
     }
     Ok(())
 }

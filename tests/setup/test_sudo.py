@@ -57,7 +57,7 @@ def test_a_rebuild_under_sudo_keeps_the_owner_and_a_root_shell_refuses(user: Use
     assert (by_root.returncode, by_root.stdout) == (5, "")
     said, step = by_root.stderr.splitlines()
     assert said.startswith(f"ktrial: {user.checkout}")
-    assert "can be changed by somebody else than root, so root runs nothing of it" in said
+    assert "can be changed by someone other than root, so ktrial runs nothing from it as root" in said
     assert step.startswith("  next: start ktrial as its owner, who may use sudo;")
     anew = user.start("sudo", "./ktrial", "--version")
     assert "making the Python environment" in anew.stderr

@@ -73,7 +73,7 @@ fn ending(
             return of(Happened::Left, Vec::new());
         }
         if was_healthy {
-            let why = vec!["it was healthy, and ended without a shutdown".to_owned()];
+            let why = vec!["it was healthy, then ended without a shutdown".to_owned()];
             return Event {
                 log: health::last_lines(root, Some(&started.boot_id), armed.at),
                 ..of(Happened::Failed, why)
@@ -89,7 +89,7 @@ fn ending(
         Some(false) => of(
             Happened::Failed,
             vec![
-                "nothing started the entry: the boot loader passed it over, or somebody chose another boot"
+                "nothing started the entry: the boot loader skipped it, or somebody chose another entry"
                     .to_owned(),
             ],
         ),

@@ -305,7 +305,7 @@ fn kept_by_loader(root: &Root, path: &str, id: &str) -> Vec<String> {
     if oneshot::armed(root, path).as_deref() != Some(id) {
         return Vec::new();
     }
-    let mut why = vec!["the boot loader did not take its one-shot entry back".to_owned()];
+    let mut why = vec!["the boot loader did not clear its one-shot entry".to_owned()];
     why.extend(oneshot::clear(root, path).err().map(|refusal| refusal.message));
     why
 }

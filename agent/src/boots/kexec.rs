@@ -44,7 +44,7 @@ pub fn check(root: &Root, entry: &BootEntry) -> std::result::Result<(), Refusal>
     }
     if root.read_text(LOCKED).is_ok_and(|text| text.trim() != "0") {
         return Err(refused(format!(
-            "{LOCKED} is set: this kernel starts no other one"
+            "{LOCKED} is set: this kernel cannot start another one"
         )));
     }
     programs::has(root, "kexec").map(|_| ())

@@ -27,7 +27,7 @@ pub fn announce(context: &Context, trial: &str) {
     tell(
         context,
         &format!(
-            "ktrial boots this machine for the trial {trial}, and will boot it again.\n\
+            "ktrial boots this machine for the trial {trial} and will boot it again.\n\
              To stop it: ktrial trial stop {trial}\n"
         ),
     );
@@ -86,7 +86,7 @@ fn may_go_on(context: &Context, events: &[Event]) -> Result<bool> {
     }
     tell(
         context,
-        "ktrial boots nothing more on this machine: the rehearsal did not lead back as it should.\n\
+        "ktrial has stopped booting this machine: the rehearsal did not lead back to the default entry.\n\
          See: ktrial boot status\nTo remove what is prepared: ktrial boot undo\n",
     );
     Ok(false)
@@ -106,7 +106,7 @@ fn wait_until_judged(context: &Context, id: &str) -> Result<bool> {
     }
 }
 
-/// Ends a boot of one of our entries in which the trial could not go on; in another boot, only says so. The
+/// Ends a boot of one of our entries in which the trial could not continue; in another boot, only says so. The
 /// default entry comes next, where the trial is tried once more.
 ///
 /// # Errors
@@ -131,7 +131,7 @@ pub fn give_up(context: &Context, trial: &str, why: &str) -> Result<()> {
     tell(
         context,
         &format!(
-            "ktrial cannot go on with the trial {trial}: {why}\n\
+            "ktrial cannot continue the trial {trial}: {why}\n\
              See: journalctl -u ktrial-boot-next.service\n{how}"
         ),
     );
@@ -144,7 +144,7 @@ pub fn give_up(context: &Context, trial: &str, why: &str) -> Result<()> {
     let lock = context.store.lock_waiting()?;
     let failed = Event {
         transaction: Some(transaction.id),
-        why: vec![format!("the trial could not go on: {why}")],
+        why: vec![format!("the trial could not continue: {why}")],
         ..event(context, Happened::Failed, &id)
     };
     record::append(context, &failed)?;
@@ -175,7 +175,7 @@ mod tests {
             "no systemd reboots a test"
         );
         assert!(
-            notice().contains("cannot go on with the trial swap-1: no python\n"),
+            notice().contains("cannot continue the trial swap-1: no python\n"),
             "{}",
             notice()
         );
@@ -183,7 +183,10 @@ mod tests {
         let last = found["events"].as_array().unwrap().last().unwrap();
         assert_eq!(
             (&last["event"], &last["why"]),
-            (&json!("failed"), &json!(["the trial could not go on: no python"]))
+            (
+                &json!("failed"),
+                &json!(["the trial could not continue: no python"])
+            )
         );
         machine.boot("third", "");
         give_up(&machine.context, "swap-1", "no python").unwrap();

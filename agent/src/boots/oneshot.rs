@@ -116,7 +116,7 @@ pub fn set(root: &Root, path: &str, entry: &BootEntry) -> Result<(), Refusal> {
     let mut variables = read(root, &environment)?;
     if variables.get(NEXT).is_some_and(is_foreign) {
         return Err(refused(format!(
-            "{environment} names another entry for the next boot already"
+            "{environment} already names another entry for the next boot"
         )));
     }
     variables.set(STARTED, None);
@@ -147,7 +147,7 @@ pub fn overwrite(root: &Root, path: &str, block: &[u8]) -> Result<(), Refusal> {
     let mut file = File::from(opened.map_err(|errno| cannot(errno.into()))?);
     if file.metadata().map_err(cannot)?.len() != block.len() as u64 {
         return Err(refused(format!(
-            "{path} has another length than an environment block of GRUB"
+            "{path} is not as long as an environment block of GRUB"
         )));
     }
     file.write_all(block).map_err(cannot)?;
@@ -223,7 +223,7 @@ pub fn restore(root: &Root, path: &str, old: &[u8]) -> Result<(), Refusal> {
 pub fn check_entries_file(root: &Root, path: &str) -> Result<(), Refusal> {
     if let Ok(text) = root.read_bytes(path) {
         if !text.starts_with(BOOT_HEADER.as_bytes()) {
-            return Err(refused(format!("{path} is not a file of ktrial")));
+            return Err(refused(format!("{path} was not written by ktrial")));
         }
     }
     let folder = files::folder_of(path);

@@ -173,7 +173,7 @@ fn an_entry_that_the_loader_passed_over_was_not_tried() {
     let found = status(&machine.context, None, false).unwrap();
     assert_eq!(
         found["events"][1]["why"],
-        json!(["nothing started the entry: the boot loader passed it over, or somebody chose another boot"])
+        json!(["nothing started the entry: the boot loader skipped it, or somebody chose another entry"])
     );
     assert_eq!(
         found["armed"],
@@ -400,7 +400,7 @@ fn a_word_that_protects_the_machine_is_not_left_out_unasked() {
     assert!(found["message"]
         .as_str()
         .unwrap()
-        .contains("to boot without lockdown=integrity"));
+        .contains("booting without lockdown=integrity"));
     let kept = json!({"base": ["root=UUID=1", "lockdown=integrity"]});
     assert_eq!(outcome(&machine, &kept)["outcome"], "ready");
 }

@@ -287,7 +287,7 @@ fn boot_next(next: NextBoot) -> Result<ExitCode> {
         Ok(ended) => format!("{} ended with {ended}", program.display()),
         Err(error) => error.to_string(),
     };
-    eprintln!("ktrial-agent: cannot go on with {trial}: {why}");
+    eprintln!("ktrial-agent: cannot continue {trial}: {why}");
     boots::give_up(&context, &trial, &why)?;
     Ok(ExitCode::FAILURE)
 }

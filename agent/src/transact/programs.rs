@@ -153,7 +153,7 @@ fn is_of(part: &Path, user: u32) -> bool {
         })
 }
 
-/// Refuses a program for units of root's that somebody else than root and `user` can change, or whose
+/// Refuses a program for units of root's that someone other than root and `user` can change, or whose
 /// interpreter somebody else can change.
 pub fn check_own(root: &Root, program: &str, user: u32) -> Result<(), Refusal> {
     let refuse = |outcome, errno: Errno, message: String| Refusal {
@@ -179,7 +179,7 @@ pub fn check_own(root: &Root, program: &str, user: u32) -> Result<(), Refusal> {
             .find(|part| part.starts_with(root.base()) && !is_of(part, user))
         {
             let message = format!(
-                "{} can be changed by somebody else than {}, so no unit of root's runs {program}",
+                "{} can be changed by someone other than {}, so no unit of root's runs {program}",
                 weak.display(),
                 if user == 0 {
                     "root"
@@ -534,7 +534,7 @@ mod tests {
         ] {
             mode(part, weak);
             let why = outcome().unwrap_err();
-            assert!(why.contains("somebody else than root"), "{why}");
+            assert!(why.contains("someone other than root"), "{why}");
             assert!(
                 !is_root || why.starts_with(&*root.path(part).to_string_lossy()),
                 "{why}"

@@ -206,7 +206,7 @@ def test_what_root_runs_is_a_copy_of_its_own(user: User) -> None:
     finally:
         copy.parent.chmod(0o755)
     assert refused.returncode == 5
-    assert f"{copy.parent} can be changed by somebody else than root" in refused.stderr
+    assert f"{copy.parent} can be changed by someone other than root" in refused.stderr
 
 
 # ---- root for itself
@@ -278,7 +278,7 @@ def test_root_runs_nothing_that_others_can_change(roots: Path, name: str, how: s
         path.chmod(before.st_mode & 0o7777)
     assert (refused.returncode, refused.stdout) == (5, ""), refused.stderr
     said, step = refused.stderr.splitlines()
-    assert said.startswith(f"ktrial: {path.resolve()} can be changed by somebody else than root")
+    assert said.startswith(f"ktrial: {path.resolve()} can be changed by someone other than root")
     assert step.startswith("  next: start ktrial as its owner, who may use sudo")
     assert "chown -R 0:0" in step
     assert noted(roots.parent / "notes") == []

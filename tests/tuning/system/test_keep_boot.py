@@ -373,4 +373,4 @@ def test_the_timer_of_drift_is_installed_and_taken_away(machine: FakeRoot, monke
     (machine.folder / "usr/bin/ktrial").chmod(0o775)
     done = machine.run("keep", "--watch-drift", "--yes")
     assert done.status == 4
-    assert "can be changed by somebody else than root" in done.err
+    assert "can be changed by someone other than root" in done.err

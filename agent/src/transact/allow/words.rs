@@ -161,7 +161,7 @@ pub fn check(root: &Root, word: &Word, confirmed: &[String]) -> Result<(), Denia
         )?;
     }
     if is_guarded(word) && !confirmed.iter().any(|one| one.replace('-', "_") == key) {
-        return forbid("weakens the protection of this machine: it needs a confirmation of its own");
+        return forbid("weakens the protection of this machine, so it needs a confirmation of its own");
     }
     Ok(())
 }
@@ -189,7 +189,7 @@ pub fn check_removal(word: &Word, added: &[&Word], confirmed: &[String]) -> Resu
     }
     let is_replaced = added.iter().any(|one| one.key() == word.key());
     if !is_replaced && is_guarded_removal(word, confirmed) {
-        return forbid("may protect this machine: to remove it needs a confirmation of its own");
+        return forbid("may protect this machine, so its removal needs a confirmation of its own");
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial keep --watch-drift`: a timer of systemd that runs `ktrial drift` every day."""
+"""`ktrial keep --watch-drift`: a systemd timer that runs `ktrial drift` every day."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SYSTEMD = "/run/systemd/system"
 
 
 def watch(app: App, words: Sequence[str], *, undo: bool, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """Install the timer, or take it away; return the exit status."""
+    """Install or remove the timer; return the exit status."""
     if app.host is not None:
         raise BadInput(
             f"--host {app.host.word}: the timer runs ktrial itself, which is not installed there",
@@ -109,7 +109,7 @@ def timer_plan(command: str) -> dict[str, Any]:
 def _refuse_unfit(session: AgentSession, plan: Mapping[str, Any]) -> None:
     for step in checked(session, plan):
         if step.outcome not in {"ready", "same"}:
-            hint = "install ktrial as root, for root alone" if "somebody else" in step.message else None
+            hint = "install ktrial as root, for root alone" if "someone other" in step.message else None
             raise Refused(f"cannot install a timer: {step.message}", hint=hint)
 
 
