@@ -133,7 +133,7 @@ class AgentSession:
         if reply.error is not None:
             raise _error(reply.error)
         if reply.id != (self._next_id if number is None else number):
-            raise self._lost(do, "its answer belongs to another request", hangs=True)
+            raise self._lost(do, "the answer belongs to another request", hangs=True)
         return reply
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:

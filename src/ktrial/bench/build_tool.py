@@ -58,7 +58,9 @@ def get_tool(
     _check_needs(recipe, workshop, ("git", *recipe.needs) if place is None else recipe.needs)
     source = workshop.fetch(recipe, place, accepted_sha256)
     if accepted_sha256 is not None and source.kind != "archive":
-        raise BadInput(f"--accept-sha256 needs an archive: {source.place} is a {source.kind}")
+        raise BadInput(
+            f"--accept-sha256 needs an archive: {source.place} is a {source.kind}", hint="leave out --accept-sha256"
+        )
     tree_sha256 = workshop.tree_sha256()
     if source.verified == "commit" and recipe.tree_sha256 not in {None, tree_sha256}:
         raise KtrialError(

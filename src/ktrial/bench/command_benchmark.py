@@ -174,9 +174,19 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         if not self.argv or not self.argv[0]:
             yield "$.argv", BadInput(f"{self.name}: argv is empty", hint='for example  argv = ["make", "-j4"]')
         if self.directory is not None and not self.directory.startswith("/"):
-            yield "$.directory", BadInput(f"{self.name}: directory {self.directory!r} is not an absolute path")
+            yield (
+                "$.directory",
+                BadInput(
+                    f"{self.name}: directory {self.directory!r} is not an absolute path", hint="write the full path"
+                ),
+            )
         if not 0 < self.limit_s < math.inf:
-            yield "$.limit_s", BadInput(f"{self.name}: expected limit_s above 0, got {self.limit_s:g}")
+            yield (
+                "$.limit_s",
+                BadInput(
+                    f"{self.name}: expected limit_s above 0, got {self.limit_s:g}", hint="for example  limit_s = 60"
+                ),
+            )
         for number, step in enumerate(self.prepare):
             if not step or not step[0]:
                 empty = BadInput(f"{self.name}: a command of prepare is empty", hint='prepare = [["make", "clean"]]')

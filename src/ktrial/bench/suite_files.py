@@ -100,7 +100,13 @@ def _declared_name(path: Path) -> str:
 
 def _check(suite: Suite, path: Path, benchmarks: Mapping[str, Benchmark], unusable: Mapping[str, BadInput]) -> None:
     if not suite.benchmark:
-        raise BadInput(f"suite {suite.name} has no [[benchmark]]", file=str(path), line=1, column=1)
+        raise BadInput(
+            f"suite {suite.name} has no [[benchmark]]",
+            file=str(path),
+            line=1,
+            column=1,
+            hint="add  [[benchmark]]  with  use = …; `ktrial bench --list` lists the benchmarks",
+        )
     labels: set[str] = set()
     for number, entry in enumerate(suite.benchmark):
         key = "use"

@@ -164,7 +164,10 @@ def _with_chosen_cpus(
         parameters[JOBS_PARAMETER] = len(chosen)
     given = [entry.parameters[name] for name in places if name in entry.parameters]
     if outside := [cpu for cpu in given if cpu not in chosen]:
-        raise BadInput(f"its parameters name CPU {outside[0]}, which is not among {said!r}")
+        raise BadInput(
+            f"its parameters name CPU {outside[0]}, which is not among {said!r}",
+            hint="name CPUs of that list with -p, or change --cpus",
+        )
     free = [cpu for cpu in chosen if cpu not in given]
     for name in places:
         if name in entry.parameters:
@@ -181,7 +184,10 @@ def _check_number(
     if chosen is not None and len(chosen) < benchmark.least_cpus:
         raise _too_few(benchmark.least_cpus, chosen, said)
     if online is not None and len(online) < benchmark.least_cpus:
-        raise BadInput(f"it needs {benchmark.least_cpus} CPUs; online: {len(online)}")
+        raise BadInput(
+            f"it needs {benchmark.least_cpus} CPUs, but only {len(online)} are online",
+            hint="use another benchmark (`ktrial bench --list`)",
+        )
 
 
 def _too_few(least: int, chosen: Sequence[int], said: str | None) -> BadInput:

@@ -47,9 +47,12 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if not _NAME.fullmatch(self.name):
             raise BadInput(f"invalid tool name {self.name!r}", hint="use lower-case letters, digits and hyphens")
         if not self.upstream.startswith("https://"):
-            raise BadInput(f"upstream {self.upstream!r} is not an https address")
+            raise BadInput(f"upstream {self.upstream!r} is not an https address", hint="write https://…")
         if not _COMMIT.fullmatch(self.commit):
-            raise BadInput(f"commit {self.commit!r} is not a full commit id of 40 hexadecimal digits")
+            raise BadInput(
+                f"commit {self.commit!r} is not a full commit id of 40 hexadecimal digits",
+                hint="write all 40 digits, as `git rev-parse` prints them",
+            )
         if self.tree_sha256 is not None:
             check_sha256(self.tree_sha256, "tree_sha256")
         if not self.steps or not all(self.steps):
@@ -60,7 +63,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             if "/" in name or not name or place.startswith("/") or ".." in place.split("/"):
                 raise BadInput(f"program {name!r} = {place!r}: expected a bare name and a path below the source")
         if not set(self.compilers) <= set(self.needs):
-            raise BadInput("every program in compilers must also be in needs")
+            raise BadInput("every program in compilers must also be in needs", hint="add it to needs")
 
 
 class ToolSource(msgspec.Struct, frozen=True, kw_only=True):

@@ -295,7 +295,7 @@ class App:
 
     @cached_property
     def boot_questions(self) -> SavedStates:
-        """Questions whose trials boot this machine, to go on with them after a boot."""
+        """Questions whose trials boot this machine; ktrial continues them after a boot."""
         from ktrial.tuning.state.saved import SavedStates
 
         return SavedStates(state_folder() / "boot-questions")

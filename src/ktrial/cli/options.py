@@ -122,7 +122,7 @@ boot_security_option = click.option(
 )
 #: For trials that boot this machine.
 boots_options = with_options(
-    click.option("-y", "--yes", is_flag=True, help="Let this machine reboot if the trial is over boots."),
+    click.option("-y", "--yes", is_flag=True, help="Let this machine reboot if the trial boots it."),
     boot_security_option,
     click.option("--yes-kernel", is_flag=True, help="Also boot a kernel that no package owns."),
 )

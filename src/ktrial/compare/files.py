@@ -25,7 +25,7 @@ def read_comparison(path: Path) -> Comparison:
     shown = "standard input" if str(path) == "-" else str(path)
     data = sys.stdin.buffer.read(LIMIT_BYTES + 1) if str(path) == "-" else read_file(path, LIMIT_BYTES)
     if len(data) > LIMIT_BYTES:
-        raise BadInput(f"larger than the limit of {LIMIT_BYTES} bytes", file=shown)
+        raise BadInput(f"larger than the limit of {LIMIT_BYTES} bytes", file=shown, hint="compare fewer sessions")
     return decode_comparison(data, shown)
 
 

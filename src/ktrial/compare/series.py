@@ -111,7 +111,10 @@ def series_of(arms: Sequence[Arm]) -> dict[str, ComparedSeries]:
         for run in arm.good:
             for one in run.measurements:
                 if not math.isfinite(one.value):
-                    raise BadInput(f"{run.name}: {one.outcome} is {one.value}, which is not a finite number")
+                    raise BadInput(
+                        f"{run.name}: {one.outcome} is {one.value}, which is not a finite number",
+                        hint="exclude the run with --exclude",
+                    )
                 name = f"{run.benchmark}.{one.outcome}"
                 series = found.get(name) or ComparedSeries(benchmark=run.benchmark, outcome=one.outcome, tool=run.tool)
                 found[name] = series

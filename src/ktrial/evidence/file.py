@@ -100,7 +100,9 @@ class BundleFolder:
             self._remove_leftovers()
             made = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self._folder))
         except OSError as error:
-            raise KtrialError(f"cannot write {self._folder}: {error.strerror}") from None
+            raise KtrialError(
+                f"cannot write {self._folder}: {error.strerror}", hint="free some space there, or make it writable"
+            ) from None
         self._made.append(made)
         return made
 
@@ -223,7 +225,9 @@ def _opened_folder(path: Path) -> UnpackedBundle:
     damaged = set()
     for name, listed in manifest.members.items():
         if MEMBER.fullmatch(name) is None:
-            raise BadInput(f"{shown}: {name!r} is not a file of a bundle")
+            raise BadInput(
+                f"{shown}: {name!r} is not a file of a bundle", hint="publish the folder again with `ktrial publish`"
+            )
         digest = hashlib.sha256(plain_file(path, name)).hexdigest()
         own = name.removeprefix("raw/") if name.startswith("raw/") else listed.sha256
         if not digest == listed.sha256 == own:
@@ -235,12 +239,20 @@ def plain_file(folder: Path, name: str) -> bytes:
     """Return a plain file inside an untrusted folder. Raise BadInput for links, devices and the like."""
     parts, place = Path(name).parts, folder / name
     if Path(name).is_absolute() or ".." in parts:
-        raise BadInput(f"{name}: the path leads outside the bundle")
+        raise BadInput(
+            f"{name}: the path leads outside the bundle", hint="publish the folder again with `ktrial publish`"
+        )
     if any(folder.joinpath(*parts[:depth]).is_symlink() for depth in range(1, len(parts) + 1)):
-        raise BadInput(f"{place} is a symbolic link; a bundle contains plain files only")
+        raise BadInput(
+            f"{place} is a symbolic link; a bundle contains plain files only",
+            hint="publish the folder again with `ktrial publish`",
+        )
     try:
         if place.stat().st_size > LARGEST_BUNDLE_BYTES or not place.is_file():
-            raise BadInput(f"{place} is not a plain file, or is too large for a bundle")
+            raise BadInput(
+                f"{place} is not a plain file, or is too large for a bundle",
+                hint="publish the folder again with `ktrial publish`",
+            )
         return place.read_bytes()
     except OSError as error:
         raise BadInput(f"{place}: {error.strerror}", hint="check that the published folder is complete") from None

@@ -170,7 +170,9 @@ def _disk_image(work: Path | None) -> bytes:
                 [*argv, str(file)], env=environment, capture_output=True, text=True, timeout=_MKFS_LIMIT_S, check=True
             )
         except subprocess.CalledProcessError as error:
-            raise KtrialError(f"{mkfs} ended with status {error.returncode}: {error.stderr.strip()}") from None
+            raise KtrialError(
+                f"{mkfs} ended with status {error.returncode}: {error.stderr.strip()}", hint="reinstall e2fsprogs"
+            ) from None
         except (OSError, subprocess.TimeoutExpired) as error:
             raise KtrialError(f"{mkfs}: {error}") from None
         return file.read_bytes()

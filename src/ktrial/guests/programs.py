@@ -66,7 +66,7 @@ def _add(path: str, found: GuestFiles, place: str) -> None:
         _add_interpreters(path, data, found)
         return
     if not data.startswith(MAGIC):
-        raise BadInput("neither a program nor a script", file=path)
+        raise BadInput("neither a program nor a script", file=path, hint="name an executable file")
     elf = Elf(data, path)
     _check_architecture(elf, path, found.architecture)
     if elf.interpreter is not None:
@@ -91,7 +91,7 @@ def _add_interpreters(path: str, script: bytes, found: GuestFiles) -> None:
     for word in wanted:
         where = shutil.which(word)
         if where is None:
-            raise BadInput(f"cannot find its interpreter {word!r}", file=path)
+            raise BadInput(f"cannot find its interpreter {word!r}", file=path, hint="install the interpreter")
         if where not in found.files:
             _add(where, found, where)
 

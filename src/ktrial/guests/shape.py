@@ -15,9 +15,12 @@ def guest_shape(memory: str, cpus: int | None, append: tuple[str, ...], mode: Mo
     try:
         memory_bytes = int(parse_quantity(memory, "bytes"))
     except ValueError as error:
-        raise BadInput(f"--memory: {error}") from None
+        raise BadInput(f"--memory: {error}", hint="for example  --memory 512MiB") from None
     if memory_bytes < _LEAST_MEMORY:
-        raise BadInput(f"--memory {memory}: a guest needs at least {show_bytes(_LEAST_MEMORY)}")
+        raise BadInput(
+            f"--memory {memory}: a guest needs at least {show_bytes(_LEAST_MEMORY)}",
+            hint=f"use --memory {show_bytes(_LEAST_MEMORY)}",
+        )
     if mode == "exact" and cpus not in (None, 1):
         raise BadInput(
             f"--cpus {cpus}: an exact guest has one CPU",

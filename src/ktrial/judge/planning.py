@@ -99,7 +99,7 @@ def forecast(
     needed = blocks_to_detect(sd, detect)
     affordable = [cap for cap in LOOKS if cap <= budget]
     if not affordable:
-        raise BadInput(f"{budget} blocks are too few (minimum {FEWEST_BLOCKS})")
+        raise BadInput(f"{budget} blocks are too few (minimum {FEWEST_BLOCKS})", hint="allow more blocks with --budget")
     able = [cap for cap in affordable if _has_look(cap, comparisons)]
     if not able:
         looks(affordable[-1], comparisons)

@@ -78,7 +78,9 @@ def cap_of(blocks: int) -> int:
 def row_of(alpha: float, comparisons: int) -> int:
     """Return the row of the table at which all comparisons together have an error of at most `alpha`."""
     if not 0 < alpha <= ALPHA:
-        raise BadInput(f"alpha: expected a value above 0 and up to {ALPHA}, got {alpha:g}")
+        raise BadInput(
+            f"alpha: expected a value above 0 and up to {ALPHA}, got {alpha:g}", hint=f"for example  alpha = {ALPHA}"
+        )
     return math.ceil(comparisons * ALPHA / alpha - 1e-9)
 
 

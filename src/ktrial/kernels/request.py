@@ -114,7 +114,10 @@ def with_extended(names: Iterable[str], known: Mapping[str, Fragment]) -> list[F
                 "fragment", name, known, hint="list fragments with `ktrial kernel fragments`; a path must contain a /"
             )
         if name in below:
-            raise BadInput(f"the fragment {name} extends itself: {' -> '.join((*below, name))}")
+            raise BadInput(
+                f"the fragment {name} extends itself: {' -> '.join((*below, name))}",
+                hint="remove one of these `extends`",
+            )
         for inner in known[name].extends:
             add(inner, (*below, name))
         found.setdefault(name, known[name])
@@ -144,7 +147,10 @@ def united(wishes: Iterable[Wish]) -> dict[str, Wish]:
                 hint=f"leave out one of them, or decide with --set {wish.symbol}=…",
             )
         if other is not None and not same_value(other.value, wish.value):
-            raise Contradiction(f"--set {wish.symbol}={other.value} contradicts --set {wish.symbol}={wish.value}")
+            raise Contradiction(
+                f"--set {wish.symbol}={other.value} contradicts --set {wish.symbol}={wish.value}",
+                hint="leave out one of them",
+            )
         found[wish.symbol] = wish
     return found
 

@@ -67,9 +67,12 @@ def parse_patch(word: str) -> PatchWord:
     """Parse `PATH`, `URL#sha256=HEX` or `PATH#sha256=HEX`. A download needs a digest."""
     place, mark, digest = word.partition(_MARK)
     if mark and not _DIGEST.fullmatch(digest):
-        raise BadInput(f"--patch {word}: expected a SHA-256 of 64 lower-case hexadecimal digits")
+        raise BadInput(
+            f"--patch {word}: expected a SHA-256 of 64 lower-case hexadecimal digits",
+            hint="write the digest that `sha256sum FILE` prints",
+        )
     if not place:
-        raise BadInput(f"--patch {word!r}: expected a file or an https URL")
+        raise BadInput(f"--patch {word!r}: expected a file or an https URL", hint="give the path of the patch")
     if "://" in place and not place.startswith("https://"):
         raise BadInput(f"--patch {place}: expected an https URL", hint="download the patch and give its path")
     if "://" in place and not mark:

@@ -80,7 +80,9 @@ class Search:
         ancestors = self._ancestors[self._place[commit]]
         left = self._suspects & (ancestors if side == "bad" else ~ancestors)
         if not left:
-            raise BadInput(f"{commit} cannot be {side}: that contradicts the earlier answers")
+            raise BadInput(
+                f"{commit} cannot be {side}: that contradicts the earlier answers", hint="measure this commit again"
+            )
         self._suspects = left
 
     def leave_out(self, commit: str) -> None:

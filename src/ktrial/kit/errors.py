@@ -128,12 +128,15 @@ class BadRun(KtrialError):
 class UnreadableOutput(BadRun):
     """A tool's output that its parser cannot read.
 
-    The error names the stream or file, the line, the text there and what was expected.
+    The error names the stream or file, the line, the text there and what was expected. Without a line, an
+    empty `item` stands for all of the output.
     """
 
     def __init__(self, source: str, line: int | None, item: str, wanted: str) -> None:
         where = source if line is None else f"{source}:{line}"
-        super().__init__(f"{where}: {item!r} is not {wanted}")
+        super().__init__(
+            f"{where}: not {wanted}" if line is None and not item else f"{where}: {item!r} is not {wanted}"
+        )
         self.source = source
         self.line = line
         self.item = item

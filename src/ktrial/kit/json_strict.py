@@ -55,7 +55,7 @@ def decode(text: str, repeated: Container[str] = ()) -> Any:
             error.line = text.count("\n", 0, found.start()) + 1
         raise
     except (ValueError, RecursionError) as error:
-        raise NotStrictJson(None, str(error), "readable JSON") from None
+        raise NotStrictJson(None, "", f"readable JSON: {error}") from None
 
 
 def decode_as(data: bytes | str, shape: type[T] | msgspec.json.Decoder[T]) -> T:
@@ -103,7 +103,7 @@ def _table(repeated: Container[str], pairs: list[tuple[str, Any]]) -> dict[str, 
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen and key not in repeated:
-                raise NotStrictJson(None, key, "a key that occurs once in its JSON object")
+                raise NotStrictJson(None, key, "the only such key of its JSON object")
             seen.add(key)
     return result
 

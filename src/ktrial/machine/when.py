@@ -76,7 +76,9 @@ def _parts(condition: Condition) -> list[Condition]:
         )
     parts = next(iter(condition.values()))
     if not isinstance(parts, list | tuple) or not parts:
-        raise BadInput("expected a non-empty list of conditions after `all` or `any`")
+        raise BadInput(
+            "expected a non-empty list of conditions after `all` or `any`", hint="write at least one condition"
+        )
     return list(parts)
 
 
@@ -119,12 +121,20 @@ def _check_type(kind: FactKind, operator: str, wanted: Any, text: str) -> None:
     types = accepted.get(kind.type)
     values = wanted if operator == "in" else [wanted]
     if not isinstance(values, list):
-        raise BadInput(f"expected a list after `in` in the condition {text!r}")
+        raise BadInput(
+            f"expected a list after `in` in the condition {text!r}", hint='for example  os.id in ["debian", "ubuntu"]'
+        )
     if types is None:
-        raise BadInput(f"cannot compare the fact {kind.name} in {text!r}: it is a {kind.type}")
+        raise BadInput(
+            f"cannot compare the fact {kind.name} in {text!r}: it is a {kind.type}",
+            hint="use another fact (`ktrial facts` lists them)",
+        )
     for value in values:
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            raise BadInput(f"the fact {kind.name} is a {kind.type}, but {text!r} compares it with {value!r}")
+            raise BadInput(
+                f"the fact {kind.name} is a {kind.type}, but {text!r} compares it with {value!r}",
+                hint=f"compare it with a {kind.type}",
+            )
 
 
 def _compare(text: str, facts: FactBook, kinds: Mapping[str, FactKind]) -> tuple[Truth, str]:

@@ -59,7 +59,7 @@ def read_atop(data: bytes, source: str = "atop") -> Recording:
         found.take(line, text)
     found.close()
     if len(found.hosts) > 1:
-        raise unreadable(source, None, f"{len(found.hosts)} hosts", "a recording of one host")
+        raise unreadable(source, None, "", f"a recording of one host: it has {len(found.hosts)}")
     return _recording(source, found)
 
 

@@ -32,7 +32,11 @@ def print_raw_log(path: Path) -> bytes:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise BadInput(f"cannot read the log: atop did not finish within {_LIMIT_S:g} s", file=str(path)) from None
+        raise BadInput(
+            f"cannot read the log: atop did not finish within {_LIMIT_S:g} s",
+            file=str(path),
+            hint="cut the log to the interesting time with `atop -r FILE -b … -e …`",
+        ) from None
     if done.returncode != 0 or not done.stdout:
         said = " ".join(done.stderr.decode("utf-8", "replace").split())[:_WORDS] or f"status {done.returncode}"
         raise BadInput(

@@ -46,11 +46,11 @@ def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambd
         raise unreadable(name, None, repr(data[: len(MAGIC)]), "a recording of ktrial")
     blocks = read_blocks(data, name)
     if blocks.head is None:
-        raise unreadable(name, None, blocks.cut or "nothing", "the head of a recording: nothing of it was written")
+        raise unreadable(name, None, "", f"a recording: its head is missing ({blocks.cut or 'it is empty'})")
     try:
         return _recording(name, blocks, blocks.head, wanted)
     except (ValueError, OverflowError) as error:
-        raise unreadable(name, None, str(error), "a consistent recording") from None
+        raise unreadable(name, None, "", f"a consistent recording: {error}") from None
 
 
 def started_ns(data: bytes, name: str) -> int:

@@ -114,7 +114,7 @@ def head_of(data: bytes, name: str = "the recording") -> Head:
     """Return the header of a recording. Raise UnreadableOutput if it is unreadable."""
     head = read_blocks(data, name).head if data.startswith(MAGIC) else None
     if head is None:
-        raise unreadable(name, None, "nothing", "the head of a recording: nothing of it was written")
+        raise unreadable(name, None, "", "a recording: its head is missing")
     return head
 
 

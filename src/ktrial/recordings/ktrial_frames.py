@@ -35,7 +35,7 @@ def read_frames(data: bytes, name: str) -> Recording:
     whole = lines[-1] == ""
     told = [_row(line, name, number, header.count(",") + 1) for number, line in enumerate(lines[:-1], 2)]
     if not told:
-        raise unreadable(name, None, "nothing", "a frame in each line")
+        raise unreadable(name, None, "", "a list of frames: it has no frame")
     # Rows are in order of arrival; with several threads that is not the order of their ends.
     told.sort()
     begin_ns = told[0][0] - told[0][1]

@@ -26,7 +26,9 @@ def together(name: str, parts: Sequence[Recording]) -> Recording:
         return msgspec.structs.replace(parts[0], name=name)
     dated = [part for part in parts if part.unix_at_zero_s is not None]
     if not dated:
-        raise BadInput("cannot merge the files: none says when it was recorded", file=name)
+        raise BadInput(
+            "cannot merge the files: none says when it was recorded", file=name, hint="give the files one at a time"
+        )
     zero_s = min((part.unix_at_zero_s or 0.0) + part.begin_s for part in dated)
     end_s = max((part.unix_at_zero_s or 0.0) + part.end_s for part in dated)
     moved = [moved_by(part, (part.unix_at_zero_s or 0.0) - zero_s) for part in dated]

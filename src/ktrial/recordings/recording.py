@@ -44,13 +44,15 @@ def steadied(
     counts as long as usual. Raise UnreadableOutput for fewer than two moments, or if the clock often steps back.
     """
     if len(wall_s) < 2:
-        raise unreadable(source, None, f"{len(wall_s)} moments", "a recording: it needs two moments at least")
+        raise unreadable(source, None, "", "a recording: it has fewer than two moments")
     steps = [after - before for before, after in pairwise(wall_s)]
     forward = sorted(step for step in steps if step > 0)
     back = len(steps) - len(forward)
     if back > max(1, _BACK_SHARE * len(steps)) or not forward:
         number = next(place for place, step in enumerate(steps, 2) if not step > 0)
-        raise unreadable(source, None, f"moment {number}", "after the previous one: its clock steps back too often")
+        raise unreadable(
+            source, None, "", f"a usable recording: its clock steps back too often, last at moment {number}"
+        )
     usual_s = forward[len(forward) // 2]
     times_s, gaps = [wall_s[0]], []
     for place, step in enumerate(steps):
@@ -82,7 +84,7 @@ def recording_of(
     """Return a recording whose clock begins at its first moment; `unix_s` are the calendar times, if known."""
     times_s, gaps = steadied(times_s, name)
     if not columns:
-        raise unreadable(name, None, "its columns", "a recording: no known column")
+        raise unreadable(name, None, "", "a recording: it has no known column")
     base = times_s[0]
     moments = array("d", (time_s - base for time_s in times_s))
     series = {

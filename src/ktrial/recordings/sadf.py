@@ -52,7 +52,7 @@ def read_sadf(data: bytes, source: str = "sadf.json") -> Recording:
     sysstat = json_table(json_document(data, source).get("sysstat"), source, "sysstat")
     hosts = json_list(sysstat.get("hosts"), source, "hosts")
     if len(hosts) != 1:
-        raise unreadable(source, None, f"{len(hosts)} hosts", "a recording of one host")
+        raise unreadable(source, None, "", f"a recording of one host: it has {len(hosts)}")
     host = json_table(hosts[0], source, "a host")
     unix_s: list[float] = []
     columns: dict[str, tuple[str, dict[int, float]]] = {}

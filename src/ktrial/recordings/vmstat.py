@@ -73,7 +73,7 @@ def read_vmstat(data: bytes, source: str = "vmstat", interval_s: float | None = 
         if stamp:
             unix_s.append(_unix(stamp, source, line))
     if names is None:
-        raise unreadable(source, None, "its text", "output of vmstat: it has no header")
+        raise unreadable(source, None, "", "output of vmstat: it has no header")
     return _recording(source, names, rows, unix_s, interval_s)
 
 

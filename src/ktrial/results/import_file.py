@@ -39,7 +39,7 @@ def unpacked(data: bytes, name: str, limit_bytes: int) -> tuple[bytes, str]:
         try:
             content += machine.decompress(data[at : at + _PIECE_BYTES], limit_bytes + 1 - len(content))
         except zlib.error as error:
-            raise unreadable(name, None, str(error), "whole gzip") from None
+            raise unreadable(name, None, "", f"intact gzip data: {error}") from None
         if len(content) > limit_bytes:
             raise BadInput(
                 f"unpacked, it exceeds the limit of {limit_bytes} bytes",
@@ -52,7 +52,7 @@ def unpacked(data: bytes, name: str, limit_bytes: int) -> tuple[bytes, str]:
         elif machine.eof:
             break
     if not machine.eof:
-        raise unreadable(name, None, f"{len(data)} bytes", "whole gzip: its end is missing")
+        raise unreadable(name, None, "", f"complete gzip data: the end is missing after {len(data)} bytes")
     return bytes(content), name.removesuffix(".gz")
 
 
@@ -243,10 +243,18 @@ def _check(results: ForeignResults, name: str) -> None:
         names = [one.outcome for one in run.measurements]
         if len(set(names)) != len(names):
             double = next(one for one in names if names.count(one) > 1)
-            raise BadInput(f"run {run.number} of {run.benchmark} measures {double!r} twice", file=name)
+            raise BadInput(
+                f"run {run.number} of {run.benchmark} measures {double!r} twice",
+                file=name,
+                hint="keep one value of it per run",
+            )
         wrong = next((one for one in run.measurements if not math.isfinite(one.value)), None)
         if wrong is not None:
-            raise BadInput(f"{wrong.outcome} is {wrong.original}, which is not a finite number", file=name)
+            raise BadInput(
+                f"{wrong.outcome} is {wrong.original}, which is not a finite number",
+                file=name,
+                hint="remove the value from the file",
+            )
     try:
         whole = msgspec.json.encode(results)
     except UnicodeEncodeError:

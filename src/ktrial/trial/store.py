@@ -30,7 +30,9 @@ class StoredTrials:
         with self._open_database().writing() as connection:
             taken = connection.execute(sa.select(trials.c.key).where(trials.c.trial == trial.trial)).scalar()
             if taken is not None:
-                raise KtrialError(f"cannot store trial {trial.trial}: it exists already")
+                raise KtrialError(
+                    f"cannot store trial {trial.trial}: it exists already", hint="run the same command again"
+                )
             self._insert(connection, trial)
             self._append(connection, trial.trial, [first])
 

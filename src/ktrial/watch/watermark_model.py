@@ -81,7 +81,10 @@ def zone_marks(zones: Sequence[Zone], reserve_kb: int, scale: int, page_bytes: i
     reserve_pages = reserve_kb * 1024 // page_bytes
     own_pages = sum(zone.managed_pages for zone in zones if zone.name not in _ELSEWHERE)
     if own_pages <= 0:
-        raise BadInput("cannot compute watermarks: no zone has memory that the kernel can allocate")
+        raise BadInput(
+            "cannot compute watermarks: no zone has memory that the kernel can allocate",
+            hint="use --memory 96GiB to compute for another machine",
+        )
     found = []
     for zone in zones:
         share = reserve_pages * zone.managed_pages // own_pages

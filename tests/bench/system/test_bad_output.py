@@ -132,7 +132,7 @@ def failed(bench: Bench, ran: Ran, why: str) -> None:
     [
         ("kill -9 $$", "was killed by signal 9"),
         ("echo cannot >&2; exit 4", "ended with status 4; it said: cannot"),
-        (":", "stdout: '' is not the output of a finished run: it is empty"),
+        (":", "stdout: not the output of a finished run: it is empty"),
         ("head -c 300 /dev/zero", "text: it is binary"),
         (r"printf '\377\376\372'", "is not UTF-8 text"),
         ("printf '\\033[2Jbroken\\n' >&2; exit 1", "it said: \ufffd[2Jbroken"),
@@ -170,7 +170,7 @@ def test_a_tool_that_prints_no_number(bench: Bench, printed: bytes, why: str) ->
         (FIO[: len(FIO) // 2], "complete JSON"),
         (b"", "it is empty"),
         (bytes(range(256)), "it is binary"),
-        (FIO.replace(b'"jobs" :', b'"fio version": "x", "jobs" :', 1), "'fio version' is not a key that occurs once"),
+        (FIO.replace(b'"jobs" :', b'"fio version": "x", "jobs" :', 1), "'fio version' is not the only such key"),
         (FIO.replace(b'"bw_bytes" : ', b'"bw_bytes" : NaN, "x" : ', 1), "'NaN' is not a finite number"),
         (FIO.replace(b'"bw_bytes" : ', b'"bw_bytes" : -Infinity, "x" : ', 1), "'-Infinity' is not a finite number"),
         (FIO.replace(b'"bw_bytes" : ', b'"bw_bytes" : 1e999, "x" : ', 1), "'1e999' is not a finite number"),

@@ -138,7 +138,7 @@ def test_a_number_in_a_json_document() -> None:
         (b"warming up\n{}", "p99_ms: stdout:1: .* is not complete JSON"),
         (b'{"p99": 1}\n{"p99": 2}', "p99_ms: stdout:2: .* one JSON document"),
         (b'{"p99": 1', "is not complete JSON"),
-        (b'{"p99": 1, "p99": 2}', "'p99' is not a key that occurs once"),
+        (b'{"p99": 1, "p99": 2}', "'p99' is not the only such key"),
         (b'{"p99": NaN}', "'NaN' is not a finite number"),
         (b'{"p99": "1"}', "p99_ms: .* is the text '1', not a number"),
         (b'{"p98": 1}', "has no 'p99', only: p98"),

@@ -82,7 +82,7 @@ def test_the_edited_text_counts_once_it_is_valid(
     [
         ('echo "# my work" >> "$2"; exit 7', "ended with status 7"),
         ('echo "# my work" >> "$2"; kill -KILL $$', "ended with signal 9"),
-        ('sed -i "s/^name = .*/name = \\"other\\"  # my work/" "$2"', "the profile's name is other"),
+        ('sed -i "s/^name = .*/name = \\"other\\"  # my work/" "$2"', "the profile is named other"),
         ('sed -i "s/^name = .*/name = \\"power\\"  # my work/" "$2"', "profile power already exists"),
     ],
 )

@@ -115,7 +115,7 @@ def test_a_question_that_was_stopped_goes_on_with_the_same_command(machine: Boot
     assert (other.status, "another one is prepared" in other.err) == (4, True), other.err
     stopped = machine.run("trial", "stop", question.stem)
     assert (stopped.status, f"stopped {question.stem} in its trial" in stopped.err) == (0, True), stopped.err
-    assert "run the same command again to go on" in stopped.err
+    assert "run the same command again to continue" in stopped.err
     assert machine.files() == before
     machine.boot()
     assert machine.go_on() == 0
@@ -222,8 +222,8 @@ def test_a_power_cut_between_two_trials_costs_nothing(machine: BootedMachine, mo
 @pytest.mark.parametrize(
     "damage, told",
     [
-        ({"security": []}, "nobody has confirmed nokaslr, which weakens this machine"),
-        ({"schema": "ktrial.boot-question/9"}, "not a question of this version of ktrial"),
+        ({"security": []}, "nokaslr weakens this machine, and you have not confirmed it"),
+        ({"schema": "ktrial.boot-question/9"}, "this version of ktrial cannot read it"),
     ],
 )
 def test_what_cannot_go_on_leaves_nothing(

@@ -47,7 +47,7 @@ def fails(words: list[str], *options: str) -> tuple[int, str]:
             0,
             "--fail-on different:52%: not proven: make-bench.time: before against after: 95 %",
         ),
-        (SLOWER, "worse:5%", 0, "passed over `different`: the data cannot say what caused it; add `different:5%`"),
+        (SLOWER, "worse:5%", 0, "ignored `different`: the data cannot say what caused it; add `different:5%`"),
         (FASTER, "different", 3, "1 verdict different"),
         (FASTER, "worse:5%,different:5%", 0, "--fail-on different:5%: ruled out: make-bench.time: after against"),
         (TABLE, "worse:7%", 3, "95 % interval 8 % to 14 % more: worse; it is likely to matter. Corrected for 2 compar"),

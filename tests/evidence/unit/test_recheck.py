@@ -445,7 +445,7 @@ def test_names_that_would_change_a_verdict_stay() -> None:
     before = KeptTrial(stored=kept.stored, log=kept.log)
     check_same_verdicts(before, before)
     with pytest.raises(
-        KtrialError, match="cannot scrub swappiness-abcdef: without the names it would have other verdicts"
+        KtrialError, match="cannot scrub swappiness-abcdef: removing the names would change its verdicts"
     ):
         check_same_verdicts(before, KeptTrial(stored=kept.stored, log=kept.log[:1]))
 

@@ -107,7 +107,7 @@ def test_what_cannot_be_is_told_before_anything_is_built(archive: Path, tmp_path
     other = tmp_path / "other.patch"
     other.write_text(PATCH.replace("config 64BIT", "config 32BIT"))
     for arm, kind, told in (
-        (KernelChange(set={"STUBBORN": "y"}), Refused, "arm bad: Kconfig did not accept 1 of 1 symbols"),
+        (KernelChange(set={"STUBBORN": "y"}), Refused, "arm bad: Kconfig rejected 1 of 1 symbols"),
         (
             KernelChange(set={"HZ_1001": "y"}),
             BadInput,
@@ -196,7 +196,7 @@ def test_symbols_that_are_to_be_blamed_are_looked_at_in_every_combination(archiv
     assert "3 settings to test" in shown.err
     assert built(tmp_path) == []
     for more, status, told in (
-        (("--set", "HZ_1000=y", "--set", "STUBBORN=y"), 4, "arm STUBBORN: Kconfig did not accept 1 of 1 symbols"),
+        (("--set", "HZ_1000=y", "--set", "STUBBORN=y"), 4, "arm STUBBORN: Kconfig rejected 1 of 1 symbols"),
         (("--set", "HZ_1000=y", "--set", "HZ_250=y"), 2, "arms control and HZ_250 ask for different kernels"),
         (("--set", "HZ_1000=y"), 2, "only kconfig:HZ_1000=y changes anything here"),
         (("--set", "HZ_1000=y", "--kernel", "running"), 2, "cannot combine --kernel with --tree"),

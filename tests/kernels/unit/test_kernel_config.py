@@ -80,7 +80,7 @@ def test_what_did_not_hold_is_refused_with_its_reason() -> None:
     found = configure(wanted(more=(Wish("STUBBORN", "y", "--set"),)), Tree(), Work())
     with pytest.raises(Refused) as caught:
         check_held(found)
-    assert caught.value.message == "Kconfig did not accept 1 of 1 symbols:\n  STUBBORN=y (--set): STUBBORN is stubborn"
+    assert caught.value.message == "Kconfig rejected 1 of 1 symbols:\n  STUBBORN=y (--set): STUBBORN is stubborn"
     assert "Not accepted:" in config_text(found, "build", width=80)
 
 

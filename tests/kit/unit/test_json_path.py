@@ -145,7 +145,7 @@ def test_every_place_of_a_document_is_reached(document: Any) -> None:
         ("", "complete JSON"),
         ("{", "complete JSON"),
         ('{"a": 1} {"a": 2}', "complete JSON"),
-        ('{"a": 1, "b": 2, "a": 3}', "'a' is not a key that occurs once"),
+        ('{"a": 1, "b": 2, "a": 3}', "'a' is not the only such key"),
         ('{"a": NaN}', "'NaN' is not a finite number"),
         ("[-Infinity]", "'-Infinity' is not a finite number"),
         ("[1e999]", "'1e999' is not a finite number"),

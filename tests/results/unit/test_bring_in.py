@@ -147,14 +147,14 @@ def test_gzip_may_be_several_and_is_whole() -> None:
     with pytest.raises(BadInput, match="exceeds the limit of 5006 bytes"):
         unpacked(one + other, "f.json.gz", 5006)
     for broken in (one[:-9], one[:20] + b"\xff" * 40, one + other[:12]):
-        with pytest.raises(BadRun, match="whole gzip"):
+        with pytest.raises(BadRun, match=r"not (intact|complete) gzip data"):
             unpacked(broken, "f.json.gz", 10_000)
 
 
 def test_gzip_is_unpacked_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = gzip.compress(GOOD)
     assert len(read_results(ForeignFile("hf.json.gz", packed), PLAIN, IMPORTERS).runs) == 10
-    with pytest.raises(BadInput, match="its end is missing"):
+    with pytest.raises(BadInput, match="the end is missing"):
         read_results(ForeignFile("hf.json.gz", packed[:-9]), PLAIN, IMPORTERS)
     monkeypatch.setattr(service, "LIMIT_BYTES", 100)
     with pytest.raises(BadInput, match="unpacked, it exceeds the limit of 100 bytes"):

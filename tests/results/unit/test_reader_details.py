@@ -54,8 +54,8 @@ ENTRY = "<Data><Entry><Identifier>s</Identifier><Value>1</Value><RawString>1:2</
         (pyperf.read_pyperf, {"version": "2"}, "pyperf.json: "),
         (mmtests.read_mmtests, {}, "mmtests.json: "),
         (mmtests.read_mmtests, {}, "it has neither _ExtractModules nor _ResultData"),
-        (mmtests.read_mmtests, {"_ExtractModules": []}, "a list of compared tests: it is empty"),
-        (pyperf.read_pyperf, {"version": "1.0", "benchmarks": []}, "a list of benchmarks: it is empty"),
+        (mmtests.read_mmtests, {"_ExtractModules": []}, "its list _ExtractModules is empty"),
+        (pyperf.read_pyperf, {"version": "1.0", "benchmarks": []}, "its list 'benchmarks' is empty"),
         (go_bench.read_go_bench, {}, "bench.txt: "),
     ],
 )
@@ -149,7 +149,7 @@ def test_a_report_of_pgbench_has_both_its_lines() -> None:
 
 def test_a_file_that_holds_no_run_is_refused_whatever_reads_it() -> None:
     wanted = ImportRequest(options=ImportOptions(), as_format="pyperf")
-    with pytest.raises(BadInput, match="a list of benchmarks: it is empty"):
+    with pytest.raises(BadInput, match="its list 'benchmarks' is empty"):
         read_results(ForeignFile("p.json", encoded({"version": "1.0", "benchmarks": []})), wanted, IMPORTERS)
 
 

@@ -82,7 +82,7 @@ DEEP = "<a>" * 11 + "</a>" * 11
 @pytest.mark.parametrize(
     "reader, data, told",
     [
-        (hyperfine, {"results": []}, "a list of commands: it is empty"),
+        (hyperfine, {"results": []}, "its list 'results' is empty"),
         (hyperfine, timed(command=5), "results[0].command: a text"),
         (hyperfine, timed(times=[]), "results[0].times: a list of seconds: it is empty"),
         (hyperfine, timed(exit_codes=[0]), "results[0].exit_codes: as many as there are times: 2"),
@@ -91,7 +91,7 @@ DEEP = "<a>" * 11 + "</a>" * 11
         (ktrial_bench, bench({}, session=5), "its session, suite or label is not a text"),
         (ktrial_bench, bench({}, suite=None), "its session, suite or label is not a text"),
         (ktrial_bench, bench({}, label=5), "its session, suite or label is not a text"),
-        (ktrial_bench, bench({"round": 0}), "a list with runs that count: it has none"),
+        (ktrial_bench, bench({"round": 0}), "it has no run that counts"),
         (ktrial_bench, bench({"round": "x"}), "a run's record: Expected `int`"),
         (ktrial_bench, bench({"measurements": []}), "it has neither measurements nor a failure"),
         (ktrial_bench, bench({"measurements": [MEASURED] * 2}), "an outcome occurs twice"),
@@ -104,7 +104,7 @@ DEEP = "<a>" * 11 + "</a>" * 11
         (phoronix, "<Other/>", "the root <PhoronixTestSuite>"),
         (phoronix, suite(""), "a file of results: it has no <Result>"),
         (phoronix, suite(DEEP.replace("<a>", "<a><a>").replace("</a>", "</a></a>")), "within 12 levels of elements"),
-        (phoronix, "<PhoronixTestSuite>", "'no element found' is not whole XML"),
+        (phoronix, "<PhoronixTestSuite>", "not valid XML: no element found in line 1"),
         (phoronix, result("<Value>1</Value>"), "one with an <Identifier>"),
     ],
 )

@@ -58,7 +58,7 @@ def test_only_builds_of_their_own_are_reached_beyond(builds: str, scope: str, fi
 def test_a_repeated_build_is_told_by_arm() -> None:
     (finding,) = same_builds(visits("abacab"))
     assert finding.sentence.startswith(
-        "builds gave the same bytes again, and such a build replicates nothing: case (1 in 3 visits), control (2 in 3"
+        "some builds gave the same bytes, which replicates nothing: case (1 in 3 visits), control (2 in 3"
     )
 
 

@@ -184,7 +184,7 @@ def test_systemd_boot_has_a_file_for_the_entry() -> None:
     assert "search" not in entry
     # The variable is not always there.
     assert planned(systemd_boot(None), "-quiet").entry.kernel == f"{folder}/linux"
-    with pytest.raises(Refused, match="no entry file of systemd-boot for windows"):
+    with pytest.raises(Refused, match="systemd-boot has no entry file for windows"):
         planned(systemd_boot("windows"), "-quiet")
 
 
@@ -255,7 +255,7 @@ def test_another_kernel_of_systemd_boot() -> None:
     assert found.initrd_files == ("/efi/intel-ucode.img", "/efi/initramfs-linux.img")
     with pytest.raises(Refused, match=r"only files of its own partition \(/efi\)"):
         plan_boot(grounds, (), kernel="/boot/vmlinuz-9")
-    with pytest.raises(Refused, match="its initramfs is not to be told"):
+    with pytest.raises(Refused, match="ktrial cannot tell which initramfs"):
         plan_boot(grounds, (), kernel="/efi/vmlinuz-9")
     assert find_kernel("6.1.0-13-amd64", grounds) == systemd_boot().files[0]
 
@@ -309,7 +309,7 @@ def test_grub_that_unlocks_a_disk_first_and_a_kernel_without_a_name() -> None:
         planned(locked, "threadirqs")
     with pytest.raises(Refused, match="does not name the kernel's file"):
         planned(debian(command_line="root=/dev/sda1 ro"), "threadirqs")
-    with pytest.raises(Refused, match=r"there is no /boot/vmlinuz-6\.1\.0-13-amd64") as error:
+    with pytest.raises(Refused, match=r"/boot/vmlinuz-6\.1\.0-13-amd64") as error:
         planned(debian(files=()), "threadirqs")
     assert "mount /boot" in str(error.value.hint)
     variable = (FOLDER / "fedora.conf").read_text().replace("$tuned_initrd", "$early_initrd")
@@ -357,7 +357,7 @@ def test_pages_of_two_sizes_add_up() -> None:
         (["-"], BadInput, "is not a word"),
         ([" "], BadInput, "no words"),
         (["softlockup-panic=0"], BadInput, "every trial boot sets it"),
-        ([f"a={'x' * 1900}"], Refused, "and the kernel takes 2047"),
+        ([f"a={'x' * 1900}"], Refused, "the kernel accepts at most 2047"),
     ],
 )
 def test_wrong_words_are_refused(arguments: list[str], error: type[KtrialError], why: str) -> None:
@@ -377,9 +377,9 @@ def test_a_word_that_loaders_read_in_their_own_way_is_refused_unless_it_goes(wor
 
 
 def test_words_for_init_and_trial_boots_are_refused() -> None:
-    with pytest.raises(Refused, match="after `--`"):
+    with pytest.raises(Refused, match="has a `--`"):
         base_words("BOOT_IMAGE=/a ro -- single", "grub")
-    with pytest.raises(Refused, match="this is a trial boot itself"):
+    with pytest.raises(Refused, match="this boot is a trial boot already"):
         base_words(f"ro {MARK}=ktrial-trial", "grub")
     assert base_words("BOOT_IMAGE=/a initrd=x ro\n", "grub") == ("initrd=x", "ro")
     assert base_words("initrd=\\a ro", "systemd-boot") == ("ro",)

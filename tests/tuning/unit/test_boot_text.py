@@ -78,7 +78,11 @@ CASES: list[tuple[dict[str, Any], BootState, str]] = [
     (reply(ARMED, event("failed", "now", why=["another entry was chosen"])), "not-started", "was not started. This is"),
     (reply(ARMED, STARTED, event("failed", "now", why=["it hung"])), "cut-short", "came up and ended early"),
     (reply(ARMED, STARTED, HEALTHY, event("failed", "now", why=["no shutdown"])), "cut-short", "why no shutdown"),
-    (reply(ARMED, STARTED, HEALTHY, event("failed", why=["no python"])), "gave-up", "the trial could not go on in it"),
+    (
+        reply(ARMED, STARTED, HEALTHY, event("failed", why=["no python"])),
+        "gave-up",
+        "the trial could not continue in it",
+    ),
     # An earlier boot of the entry had started.
     (reply(ARMED, STARTED, FAILED, ARMED, event("failed", "now")), "not-started", "was not started"),
     (reply(ARMED, STARTED, HEALTHY), "left", "was left without"),
@@ -115,7 +119,7 @@ def trial_reply(*events: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 ARM_BOOTED = (arm_event("armed", "a"), arm_event("started"))
 ARM_HEALTHY = (*ARM_BOOTED, arm_event("healthy"))
-GOES_ON = "next: the trial goes on by itself, after a reboot at the latest; `ktrial trial stop swap-1` stops it"
+GOES_ON = "next: the trial continues by itself, after a reboot at the latest; `ktrial trial stop swap-1` stops it"
 
 
 @pytest.mark.parametrize(
@@ -176,7 +180,7 @@ GOES_ON = "next: the trial goes on by itself, after a reboot at the latest; `ktr
         (
             trial_reply(*ARM_HEALTHY, arm_event("failed", why=["no python"])),
             "gave-up",
-            "The last boot of the trial swap-1 was healthy, and the trial could not go on in it.",
+            "The last boot of the trial swap-1 was healthy, but the trial could not continue in it.",
             GOES_ON,
         ),
         (trial_reply(*ARM_HEALTHY, arm_event("left", "now")), "left", "was healthy and is over.", GOES_ON),

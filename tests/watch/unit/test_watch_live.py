@@ -70,7 +70,7 @@ def test_a_stutter_is_shown_with_the_event_that_overlaps_it_longest() -> None:
     far = at(200, kind="block-io", length_ns=900_000_000, device="vda")
     moment = watch(short, reclaim, far, late={101: 80_000_000}).moment(0.1)
     assert moment is not None
-    assert moment.tracks[-1].why_not == "threads cannot be distinguished here", "the agent tells no delays"
+    assert moment.tracks[-1].why_not == "ktrial cannot distinguish threads here", "the agent tells no delays"
     assert moment.stutters == 1
     (late,) = moment.last
     assert (late.cause, late.shown_by) == ("direct reclaim", "direct-reclaim 60.0 ms of Main Thread")

@@ -67,7 +67,10 @@ class Background:
         """Raise KtrialError if the load cannot start here."""
         if self._invocation.load is not None:
             if not self._executor.has_loads:
-                raise KtrialError("the suite's background load needs an agent that runs loads")
+                raise KtrialError(
+                    "the suite's background load needs an agent that runs loads",
+                    hint="use the agent that belongs to this ktrial",
+                )
             return
         program, *arguments = self._invocation.argv
         programs = self._executor.programs([program, "apt-get", "dnf", "pacman", "zypper"])

@@ -68,7 +68,9 @@ class CommandJournalFile:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise KtrialError(f"cannot read {self._path}: {error.strerror}") from None
+            raise KtrialError(
+                f"cannot read {self._path}: {error.strerror}", hint="check who may read it, then run `ktrial recover`"
+            ) from None
         entries = []
         # A last line without its end was cut off: its command was not run.
         for number, line in enumerate(lines[:-1], start=1):
@@ -97,4 +99,6 @@ class CommandJournalFile:
             finally:
                 os.close(folder)
         except OSError as error:
-            raise KtrialError(f"cannot write {self._path}: {error.strerror}") from None
+            raise KtrialError(
+                f"cannot write {self._path}: {error.strerror}", hint="free some space there, or make it writable"
+            ) from None

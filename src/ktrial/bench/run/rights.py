@@ -102,10 +102,10 @@ def _hand_over(session: AgentSession, load: AgentLoad) -> None:
         descriptor = os.open(load.data, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise BadInput(f"{load.data} is not a regular file")
+                raise BadInput(f"{load.data} is not a regular file", hint="name a file that holds the data")
             left, first = load.parameters["bytes"], True
             while part := file.read(min(_PART_BYTES, left)):
                 session.request("data", bytes={"base64": b64encode(part).decode()}, first=first)
                 left, first = left - len(part), False
     except OSError as error:
-        raise BadInput(f"cannot read {load.data}: {error.strerror}") from None
+        raise BadInput(f"cannot read {load.data}: {error.strerror}", hint="name a file that you may read") from None

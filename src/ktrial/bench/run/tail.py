@@ -28,13 +28,13 @@ class LineTail:
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            raise BadInput(f"cannot read {path}: {error.strerror}") from None
+            raise BadInput(f"cannot read {path}: {error.strerror}", hint="check the path and who may read it") from None
         mode = os.fstat(self._file).st_mode
         if stat.S_ISREG(mode):
             os.lseek(self._file, 0, os.SEEK_END)
         elif not stat.S_ISFIFO(mode):
             os.close(self._file)
-            raise BadInput(f"{path} is not a file or a named pipe")
+            raise BadInput(f"{path} is not a file or a named pipe", hint="name the log that the program writes")
         self._rest = b""
         self._lines: list[FrameLine] = []
         self._lock = threading.Lock()

@@ -52,10 +52,16 @@ def unpack(archive: Path, into: Path, place: str | None = None) -> Path:
                 left_bytes -= member.size
                 left_files -= 1
                 if left_bytes < 0 or left_files < 0:
-                    raise KtrialError(f"{shown} holds more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files")
+                    raise KtrialError(
+                        f"{shown} holds more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files",
+                        hint="check that it is the source of the tool",
+                    )
                 _unpack_member(shown, tar, member, into)
     except OSError as error:
-        raise KtrialError(f"cannot unpack {shown}: {error.strerror or error}") from None
+        raise KtrialError(
+            f"cannot unpack {shown}: {error.strerror or error}",
+            hint="check the free space, or download the archive again",
+        ) from None
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         raise KtrialError(f"cannot unpack {shown}: {error}", hint="give a tar archive") from None
     entries = list(into.iterdir())
@@ -70,7 +76,10 @@ def check_size(folder: Path) -> None:
             size_bytes += (Path(place) / name).lstat().st_size
             count += 1
         if size_bytes > TREE_BYTES or count > TREE_FILES:
-            raise KtrialError(f"{folder} holds more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files")
+            raise KtrialError(
+                f"{folder} holds more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files",
+                hint="name the folder of the source alone",
+            )
 
 
 def _unpack_member(shown: str, tar: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:
@@ -134,7 +143,7 @@ def _put_node(write: Callable[[bytes], object], path: Path, top: Path) -> None:
         _put_file(write, path, status)
     elif stat.S_ISLNK(status.st_mode):
         if not path.resolve().is_relative_to(top):
-            raise KtrialError(f"{path} is a link that leads outside the source")
+            raise KtrialError(f"{path} is a link that leads outside the source", hint="remove the link")
         _put(write, b"symlink")
         _put(write, b"target")
         _put(write, os.fsencode(path.readlink()))
@@ -146,7 +155,7 @@ def _put_node(write: Callable[[bytes], object], path: Path, top: Path) -> None:
             _put_node(write, below, top)
             _put(write, b")")
     else:
-        raise KtrialError(f"{path} is not a file, folder or link")
+        raise KtrialError(f"{path} is not a file, folder or link", hint="remove it from the source")
     _put(write, b")")
 
 
@@ -163,5 +172,5 @@ def _put_file(write: Callable[[bytes], object], path: Path, status: os.stat_resu
             write(chunk)
             left -= len(chunk)
     if left:
-        raise KtrialError(f"{path} changed while it was read")
+        raise KtrialError(f"{path} changed while it was read", hint="try again when nothing writes to it")
     write(bytes(-status.st_size % 8))

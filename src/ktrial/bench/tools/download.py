@@ -33,7 +33,10 @@ class _HttpsOnly(urllib.request.HTTPRedirectHandler):
         newurl: str,
     ) -> urllib.request.Request | None:
         if not newurl.startswith("https://"):
-            raise KtrialError(f"{req.full_url} redirects to {newurl}, which is not https")
+            raise KtrialError(
+                f"{req.full_url} redirects to {newurl}, which is not https",
+                hint="download it yourself and give the file's path",
+            )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 

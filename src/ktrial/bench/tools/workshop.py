@@ -72,12 +72,18 @@ class Workshop:
         path = Path(place).resolve()
         if path.is_file():
             if path.stat().st_size > ARCHIVE_BYTES:
-                raise BadInput(f"{path} is larger than {ARCHIVE_BYTES} bytes: no tool's source is that large")
+                raise BadInput(
+                    f"{path} is larger than {ARCHIVE_BYTES} bytes: no tool's source is that large",
+                    hint="check the path",
+                )
             archive = self._folder / "archive"
             shutil.copyfile(path, archive)
             return self._open_archive(archive, str(path), accepted_sha256)
         if not path.is_dir():
-            raise BadInput(f"{place} is not a folder, a tar archive or an https address")
+            raise BadInput(
+                f"{place} is not a folder, a tar archive or an https address",
+                hint="give the source as one of these with --from",
+            )
         return self._open_folder(path, recipe)
 
     def tree_sha256(self) -> str:
@@ -95,7 +101,10 @@ class Workshop:
         found = {name: self._source / place for name, place in programs.items()}
         for path in found.values():
             if path.is_symlink() or not path.is_file() or not os.access(path, os.X_OK):
-                raise KtrialError(f"the build succeeded but wrote no program {path.relative_to(self._source)}")
+                raise KtrialError(
+                    f"the build succeeded but wrote no program {path.relative_to(self._source)}",
+                    hint="check that the source belongs to this tool and version",
+                )
         return found
 
     @staticmethod
@@ -176,7 +185,7 @@ class Workshop:
         """Run a program, log its output and return its stdout; `what` begins the message of a failure."""
         program = argv[0] if argv[0].startswith("/") else self.programs([argv[0]])[argv[0]]
         if program is None:
-            raise KtrialError(f"{argv[0]} is not installed")
+            raise KtrialError(f"{argv[0]} is not installed", hint=f"install {argv[0]}")
         home = self._folder / "home"
         home.mkdir(exist_ok=True)
         environment = {**ENVIRONMENT, "HOME": str(home), "TMPDIR": str(home), **(more or {})}

@@ -80,7 +80,7 @@ _LIMIT_BYTES = 1 << 20
 @click.option("--dry-run", is_flag=True, help="Print the protocol and check its kernels; build and boot nothing.")
 @boots_options
 @click.option(
-    "--anyway", is_flag=True, help="Reboot although you must stay at the machine, or others would lose their work."
+    "--anyway", is_flag=True, help="Reboot even if you must stay at the machine, or others would lose their work."
 )
 @fail_on_option
 @dangerous_option
@@ -102,8 +102,8 @@ def command(
 
     The last example compares a kernel for this CPU with the same kernel for any CPU, and with the distribution's.
 
-    The first KERNEL is the baseline. Without --guest, --tree or an option of guests the kernels are installed ones, and
-    this machine reboots for each measurement; --yes lets it.
+    The first KERNEL is the baseline. Without --guest, --tree or another option for guests, the
+    kernels are installed ones and this machine reboots for each measurement; --yes allows that.
 
     With --tree ktrial builds the baseline, and one more kernel for each --fragment, --set, --patch and --target; it
     keeps them for later trials. A protocol file with a [guest] table can describe the same trial. In exact guests the

@@ -99,7 +99,7 @@ def _build(query: BisectQuery) -> tuple[tuple[str, ...], str]:
             hint="add --config FILE (`ktrial kernel config` writes one), or --build COMMAND and --image PATH",
         )
     if not query.config.is_file():
-        raise BadInput("no such file", file=str(query.config))
+        raise BadInput("no such file", file=str(query.config), hint="check the path")
     image = query.image or _IMAGE
     configure = f"cp {shlex.quote(str(query.config.resolve()))} .config && make olddefconfig"
     return (configure, f"make -j{os.cpu_count() or 1} {shlex.quote(image.rpartition('/')[2])}"), image
@@ -109,7 +109,7 @@ def _shape(query: BisectQuery) -> Shape:
     try:
         memory_bytes = int(parse_quantity(query.memory, "bytes"))
     except ValueError as error:
-        raise BadInput(f"--memory: {error}") from None
+        raise BadInput(f"--memory: {error}", hint="for example  --memory 512MiB") from None
     return Shape(mode="exact", memory_bytes=memory_bytes, cpus=1)
 
 

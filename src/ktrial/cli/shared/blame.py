@@ -204,7 +204,7 @@ def find_answer(
 ) -> Blame | int:
     """Return the answer, or the exit status if the command ends before it is known.
 
-    Trials on this machine or in guests run until then; those that boot this machine go on after this command.
+    Trials on this machine or in guests run until then; those that boot this machine continue after this command.
     """
     dangerous, as_json, fresh = options["yes_dangerous"], options["as_json"], options["fresh"]
     if question.boots_this_machine:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions of several trials that boot this machine: each trial begins when the one before it is over."""
+"""Questions that need several trials which boot this machine, one after the other."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def ask_in_boots(
     fresh: bool,
     as_json: bool,
 ) -> int:
-    """Show the boots of the next trial and of all; with --yes begin, or go on with what was stopped."""
+    """Show how many boots the next trial and all trials need; with --yes start or resume."""
     asked = None if fresh else _find_same(app, question)
     if asked is None:
         asked = BootQuestion(asked_unix_ms=app.clock.unix_ms(), question=question, left_out=left_out)
@@ -72,9 +72,9 @@ def ask_in_boots(
 
 
 def go_on(app: App, session: AgentSession, trial: StoredTrial) -> bool:
-    """Begin the next trial of the question whose trial is over; return whether there was one.
+    """Start the next trial of the question after one has ended; return whether there is a next one.
 
-    The entries are made from the default boot, so the machine boots it in between.
+    Boot entries can only be made in the default boot, so the machine boots that in between.
     """
     asked = question_of(app, trial)
     if asked is None:
@@ -96,7 +96,7 @@ def go_on(app: App, session: AgentSession, trial: StoredTrial) -> bool:
         return True  # somebody has stopped it meanwhile
     if remove_boots(session, now).state != "reverted":
         raise KtrialError(
-            f"cannot go on with {asked.question.name}: the entries of {trial.trial} were not removed",
+            f"cannot continue {asked.question.name}: ktrial could not remove the entries of {trial.trial}",
             hint="`ktrial boot status` shows them, `ktrial boot undo` removes them",
         )
     # Whoever let the machine reboot until the answer is known has also accepted what --anyway is for.
@@ -104,22 +104,25 @@ def go_on(app: App, session: AgentSession, trial: StoredTrial) -> bool:
     new = next((one.word for one in boots.guarded if one.word not in asked.security), None)
     if new is not None:
         raise Refused(
-            f"cannot go on with {asked.question.name}: nobody has confirmed {new}, which weakens this machine",
-            hint="run the same command again, and confirm it",
+            f"cannot continue {asked.question.name}: {new} weakens this machine, and you have not confirmed it",
+            hint="run the same command again and confirm the argument",
         )
     if boots.start(following, due, as_json=False) != 0:
-        raise KtrialError(f"cannot go on with {asked.question.name}: its entries were not written")
+        raise KtrialError(
+            f"cannot continue {asked.question.name}: ktrial could not write its boot entries",
+            hint="`ktrial boot status` shows why",
+        )
     return True
 
 
 def question_of(app: App, trial: StoredTrial) -> BootQuestion | None:
-    """Return the question over boots to which a trial belongs."""
+    """Return the question that a trial over boots belongs to."""
     name = trial.file.part
     return _read(app, name) if name is not None and app.boot_questions.has(name) else None
 
 
 def show_question(app: App, trial: StoredTrial) -> None:
-    """Print the answer of the question to which a trial belongs, or that it has none yet."""
+    """Print the answer to the question that a trial belongs to, or say that there is none yet."""
     asked = question_of(app, trial)
     if asked is None:
         return
@@ -135,7 +138,7 @@ def show_question(app: App, trial: StoredTrial) -> None:
 def _stored(
     app: App, step: StoredTrial | TrialFile, asked: BootQuestion, *, allow_dangerous: bool, as_json: bool
 ) -> tuple[StoredTrial, Due]:
-    """Store the next trial unless it was begun before, and the question; return the trial with its first visit."""
+    """Store the question and, unless it exists, its next trial; return the trial with its first visit."""
 
     def check(ready: Prepared) -> None:
         check_combinations(asked.question, ready.file, ready.arms)
@@ -174,14 +177,14 @@ def _read(app: App, name: str) -> BootQuestion:
         return msgspec.json.decode(data, type=BootQuestion)
     except msgspec.DecodeError as error:
         raise BadInput(
-            f"not a question of this version of ktrial: {error}",
+            f"this version of ktrial cannot read it: {error}",
             file=place,
-            hint="remove the file; the trials of the question stay, and the same command asks it again",
+            hint="remove the file and run the same command again; finished trials are reused",
         ) from None
 
 
 def _overall_text(question: BlameQuestion) -> str:
-    """Return the boots of all trials; each trial after the first one also takes a boot of the default entry."""
+    """Return how many boots all trials need; each one after the first also needs a boot of the default entry."""
     steps = cost_of(question)
     least, most = (sum(runs) + len(steps) - 1 for runs in ((one.least for one in steps), (one.most for one in steps)))
     limit = most_runs(question)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials that boot this machine: each visit is a boot of the arm's entry, and the machine goes on by itself."""
+"""Trials that boot this machine: each visit boots the entry of an arm, and the trial continues by itself."""
 
 from __future__ import annotations
 
@@ -60,14 +60,16 @@ _LIMIT_S = 300
 
 
 def refuse_own_store(path: str | None, state_home: str | None) -> None:
-    """Raise Refused for a place that the service which continues a trial after each boot would not look in."""
+    """Raise Refused for a store that the service which continues a trial after each boot cannot find."""
     place, hint = path or state_home, "leave out --store and KTRIAL_STORE" if path else "run it without XDG_STATE_HOME"
     if place:
-        raise Refused(f"cannot boot this machine for a trial: after a boot it would not be found in {place}", hint=hint)
+        raise Refused(
+            f"cannot boot this machine for a trial: after a boot, ktrial would not look for it in {place}", hint=hint
+        )
 
 
 class TrialBoots:
-    """The boots of a trial on this machine: an entry for each arm, once everything has been found that they need."""
+    """The boots of a trial on this machine, with a boot entry for each arm."""
 
     def __init__(self, app: App, file: TrialFile, consent: BootConsent) -> None:
         self._app = app
@@ -92,11 +94,11 @@ class TrialBoots:
 
     @property
     def releases(self) -> dict[str, str | None]:
-        """The kernels of arms that have another one than the running."""
+        """The releases of the arms' kernels, for arms that do not boot the running one."""
         return {name: one.release for name, one in self.plans.items() if one.is_other_kernel}
 
     def agree(self, file: TrialFile, *, as_json: bool, overall: str | None = None) -> bool:
-        """Show what will be booted, and the boots of all trials together; return whether the machine may reboot."""
+        """Show the boots of this trial and of all trials; return whether the machine may reboot."""
         if not as_json:
             text = _plans_text(file, self.plans, is_rehearsed=self.is_rehearsed, width=columns())
             sys.stdout.write(text if overall is None else text + labelled("overall", overall, width=columns()) + "\n")
@@ -109,7 +111,7 @@ class TrialBoots:
         return True
 
     def start(self, stored: StoredTrial, due: Due, *, as_json: bool) -> int:
-        """Write the entries, and boot the first one that is due."""
+        """Write the boot entries and boot the first one."""
         if prepare_boots(self._session, self._wired(stored.trial), as_json=as_json) is None:
             return 1
         first = entry_of(due.place)
@@ -132,7 +134,7 @@ class TrialBoots:
 
 
 def begin_in_boots(app: App, file: TrialFile, *, consent: BootConsent, allow_dangerous: bool, as_json: bool) -> int:
-    """Show the entries and the number of boots; with --yes start the trial, and boot the first arm."""
+    """Show the boot entries and the number of boots; with --yes start the trial and boot its first arm."""
     boots = TrialBoots(app, file, consent)
     file = with_boot_signs(file, boots.releases)
     if not boots.agree(file, as_json=as_json):
@@ -142,7 +144,7 @@ def begin_in_boots(app: App, file: TrialFile, *, consent: BootConsent, allow_dan
 
 
 def resume_in_boots(app: App, stored: StoredTrial, *, consent: BootConsent, as_json: bool) -> int:
-    """Go on with a trial that was stopped: prepare its entries again, and boot the arm that is due."""
+    """Resume a stopped trial: write its boot entries again and boot the arm that is due."""
     due = _due(app, stored)
     assert due is not None, "the caller has looked"
     boots = TrialBoots(app, stored.file, consent)
@@ -194,14 +196,14 @@ def _boots_text(file: TrialFile) -> str:
 
 
 def boots_text(count: int) -> str:
-    """Return the number of boots with their time."""
+    """Return the number of boots and how long they take."""
     return f"{count}, about {duration(count * EACH_S)} if each takes {duration(EACH_S)} and the run"
 
 
 def continue_in_boots(app: App, name: str, then: Callable[[App, AgentSession, StoredTrial], bool]) -> int:
-    """Measure the visit for which this machine was booted, and boot for the next one; at the end clean up.
+    """Measure the visit that this boot is for, then boot the next one; clean up at the end of the trial.
 
-    When the trial is over, `then` may go on with another one; it returns whether it did.
+    When the trial is over, `then` may start another one; it returns whether it did.
     """
     stored = app.trials.find(name)
     if not boots_this_machine(stored.file):
@@ -262,7 +264,7 @@ def _due(app: App, stored: StoredTrial) -> Due | None:
 
 
 def boots_in_vain(now: BootStatus, entry: str) -> bool:
-    """Return whether the last boots were all of this entry, and none of them was healthy until its end."""
+    """Return whether this entry was booted several times in a row without a healthy boot."""
     vain = 0
     was_healthy = has_failed = False
     for event in reversed(now.of_attempt()):
@@ -278,13 +280,13 @@ def boots_in_vain(now: BootStatus, entry: str) -> bool:
 
 
 def wait_for_services(app: App) -> None:
-    """Wait until the boot is old enough that its services have started."""
+    """Wait until the services of this boot have had time to start."""
     facts = app.best_session("waiting for the machine").facts(["boot.uptime"])
     app.clock.sleep(max(0.0, UPTIME_S - float(facts.value("boot.uptime") or UPTIME_S)))
 
 
 def _wait_until_idle(app: App) -> None:
-    """Wait until nothing waits for a CPU, a disk or memory; measure all the same if that never comes."""
+    """Wait until nothing waits for a CPU, a disk or memory, but not for ever."""
     session = app.best_session("waiting for the machine")
     busy: list[str] = []
     for _ in range(_LOOKS):
@@ -296,7 +298,7 @@ def _wait_until_idle(app: App) -> None:
 
 
 def _end(app: App, session: AgentSession, now: BootStatus) -> int:
-    """Remove entries and units; boot the default entry if one of ours is running."""
+    """Remove the boot entries and units; reboot into the default entry if the trial's is running."""
     done = remove_boots(session, now)
     if now.running is not None:
         app.say("the machine reboots into its default entry")
@@ -305,7 +307,7 @@ def _end(app: App, session: AgentSession, now: BootStatus) -> int:
 
 
 def stop_in_boots(app: App, name: str | None) -> int:
-    """Stop a trial over boots: take away what it prepared. What it has measured stays."""
+    """Stop a trial over boots and remove what it prepared; keep what it has measured."""
     session = app.root_session("stopping a trial over boots")
     now = read_status(session)
     running = trial_of(session, now)
@@ -322,5 +324,5 @@ def stop_in_boots(app: App, name: str | None) -> int:
     what = running if part is None else f"{part} in its trial {running}"
     app.say(f"stopped {what}{where}; `ktrial trial show {running}` shows what it found")
     if part is not None:
-        app.say("next: run the same command again to go on")
+        app.say("next: run the same command again to continue")
     return int(done.state != "reverted")

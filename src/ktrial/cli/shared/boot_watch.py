@@ -40,7 +40,7 @@ _TAIL_BYTES = 64 << 10
 
 
 class WatchedMachine(NamedTuple):
-    """What is watched: a port that answers or a command that succeeds, and what to do if it does not."""
+    """The machine to watch: how to tell that it is up, and the command that switches its power."""
 
     host: str
     port: int
@@ -50,41 +50,43 @@ class WatchedMachine(NamedTuple):
 
 
 def read_command(option: str, text: str) -> tuple[str, ...]:
-    """Split a command into words as a shell would; it is started without one."""
+    """Split a command into words as a shell would; ktrial starts it without a shell."""
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise BadInput(f"cannot read {option} {text!r}: {error}") from None
+        raise BadInput(f"cannot read {option} {text!r}: {error}", hint="close the quotes") from None
     if not words:
-        raise BadInput(f"{option} names no command", hint="name a program, with its arguments")
+        raise BadInput(f"{option} needs a command", hint="give a program and its arguments")
     return words
 
 
 def read_host(text: str) -> tuple[str, int]:
-    """Read HOST, HOST:PORT or [ADDRESS]:PORT; without a port, it is that of ssh."""
+    """Parse HOST, HOST:PORT or [ADDRESS]:PORT; the default port is that of ssh."""
     with suppress(ValueError):
         return str(IPv6Address(text)), SSH_PORT
     found = re.fullmatch(r"(?:\[([^\[\]\s]+)\]|([^\[\]\s:]+))(?::([0-9]{1,5}))?", text)
     if found is None or not 0 < int(found[3] or SSH_PORT) < 65536:
-        raise BadInput(f"cannot read the machine {text!r}", hint="write HOST or HOST:PORT, as in server:22")
+        raise BadInput(f"cannot read the machine {text!r}", hint="write HOST or HOST:PORT, such as server:22")
     return found[1] or found[2], int(found[3] or SSH_PORT)
 
 
 def read_after(text: str) -> float:
-    """Read how long a machine may be silent."""
+    """Parse how long a machine may be silent."""
     try:
         after_s = parse_quantity(text, "seconds")
     except ValueError as error:
-        raise BadInput(f"cannot read --after: {error}") from None
+        raise BadInput(f"cannot read --after: {error}", hint="for example  --after 10min") from None
     if not _LEAST_S <= after_s <= _MOST_S:
-        raise BadInput(f"cannot use --after {text}: expected {_LEAST_S:.0f} s to 24 h", hint="longer than a boot takes")
+        raise BadInput(
+            f"cannot use --after {text}: expected {_LEAST_S:.0f} s to 24 h", hint="allow more time than a boot takes"
+        )
     return after_s
 
 
 def watch_machine(app: App, watched: WatchedMachine, terms: PowerTerms, *, as_json: bool) -> int:
-    """Look every few seconds until Ctrl-C; return 1 if the machine does not come back however often it was switched.
+    """Watch until Ctrl-C; return 1 if switching the power does not bring the machine back.
 
-    Raises KtrialError for a machine that does not answer at the start: its power is never switched.
+    Raises KtrialError if the machine does not answer at the start; ktrial never switches its power then.
     """
     watch = PowerWatch(terms)
     with app.interrupts:
@@ -107,7 +109,7 @@ def watch_machine(app: App, watched: WatchedMachine, terms: PowerTerms, *, as_js
 
 
 def _find_host(watched: WatchedMachine) -> None:
-    """Raise KtrialError for a name that nothing resolves, if its port is looked at."""
+    """Raise KtrialError if ktrial checks a port and the host name does not resolve."""
     if watched.alive:
         return
     try:
@@ -144,7 +146,7 @@ def _run(argv: tuple[str, ...], limit_s: float) -> subprocess.CompletedProcess[b
 
 
 def _switched(watched: WatchedMachine) -> dict[str, Any]:
-    """Run the user's command; return what is recorded of it."""
+    """Run the user's command; return the record of it."""
     event: dict[str, Any] = {"event": "switched", "host": watched.host, "command": shlex.join(watched.power)}
     if watched.console is not None:
         event["console"] = _last_lines(watched.console)
@@ -173,7 +175,7 @@ def _record() -> Path:
 
 
 def _tell(app: App, event: dict[str, Any], *, as_json: bool) -> None:
-    """Record an event, and show it."""
+    """Record and show an event."""
     unix_ms = app.clock.unix_ms()
     text = line({"schema": "ktrial.power/1", "unix_ms": unix_ms, **event})
     path = _record()
@@ -195,7 +197,7 @@ def _sentence(event: dict[str, Any]) -> str:
     if event["event"] == "back":
         return f"{host} answers again after {silent}"
     if event["event"] == "lost":
-        return f"{host} has not answered for {silent}, and switching its power did not help: look after it"
+        return f"{host} has not answered for {silent}, and switching its power did not help: check it yourself"
     ended = f"status {event['status']}" if event["status"] is not None else "failed"
     said = f": {event['said']}" if event["said"] else ""
     return f"{host} has not answered for {silent}; ran {event['command']} ({ended}){said}"

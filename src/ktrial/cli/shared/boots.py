@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One trial boot: prepares its entry, boots it, and ends the attempt."""
+"""Prepares a trial boot, boots its entry, and ends the attempt."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TRIAL_NAME = "trial"
 
 
 class BootConsent(NamedTuple):
-    """What the user has agreed to."""
+    """What the user has agreed to, by options or when asked."""
 
     yes: bool = False
     security: tuple[str, ...] = ()
@@ -70,14 +70,14 @@ class BootWay(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """What was asked for: changes of the command line, and the path of another kernel."""
+    """What the user wants to boot: changes to the command line, and the path of another kernel."""
 
     changes: tuple[WordChange, ...] = ()
     kernel: str | None = None
 
 
 class BootMaker:
-    """Plans entries on this machine, after finding what speaks against a boot."""
+    """Plans boot entries on this machine, after checking for obstacles."""
 
     def __init__(self, session: AgentSession, facts: FactBook, loader: str | None, consent: BootConsent) -> None:
         self._session, self._facts, self._consent = session, facts, consent
@@ -105,11 +105,16 @@ class BootMaker:
 
 
 def loader_of(named: str | None, *, kexec: bool, reboots: bool) -> str | None:
-    """Return what starts the entry, if the user says it."""
+    """Return what starts the entry, if an option names it."""
     if kexec and not reboots:
-        raise Contradiction("what --kexec loads is gone after a reboot by hand", hint="leave --no-reboot out")
+        raise Contradiction(
+            "cannot combine --kexec with --no-reboot: a reboot by hand discards the loaded kernel",
+            hint="leave out --no-reboot",
+        )
     if kexec and named is not None:
-        raise Contradiction("--kexec passes the boot loader over, and --loader names one", hint="leave one of them out")
+        raise Contradiction(
+            "cannot combine --kexec with --loader: kexec bypasses the boot loader", hint="leave out one of them"
+        )
     return KEXEC if kexec else named
 
 
@@ -118,18 +123,18 @@ def read_status(session: AgentSession) -> BootStatus:
 
 
 def version_of(session: AgentSession, path: str) -> str:
-    """Return the boot loader that reads `path` with its version, as the agent records it with each boot."""
+    """Return name and version of the boot loader that reads `path`, as the agent records them with each boot."""
     return str(session.request("boot-status", path=path).get("version") or "")
 
 
 def read_attempt(app: App, maker: BootMaker, words: Sequence[str]) -> Attempt:
-    """Read words, profiles and kernels; of a profile the kernel arguments count."""
+    """Parse kernel arguments, profiles (whose kernel arguments count) and kernels."""
     texts: list[str] = []
     kernel: str | None = None
     for word in (part for given in words for part in given.split()):
         found = find_kernel(word, maker.grounds) if "=" not in word and not word.startswith("-") else None
         if found is not None and kernel is not None:
-            raise BadInput(f"two kernels: {kernel} and {found}", hint="name one; the other is the running one")
+            raise BadInput(f"cannot try two kernels in one boot: {kernel} and {found}", hint="name only one")
         if found is not None:
             kernel = found
         elif word in app.catalog.profiles:
@@ -157,13 +162,13 @@ def _words_of_profile(app: App, name: str) -> list[str]:
 
 
 def read_guards(session: AgentSession, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the units that are to guard a boot. Raises BadInput for one that is not active now."""
+    """Return the units that guard a boot. Raises BadInput for a unit that is not active now."""
     units = name_guards(names)
     if not units:
         return ()
     active = session.request("boot-status", units=True).get("units")
     if active is None:
-        raise Refused("cannot guard a boot: systemd does not say which units are active", hint="leave out --guard")
+        raise Refused("cannot guard a boot: systemd does not list the active units", hint="leave out --guard")
     for unit in (one for one in units if one not in active):
         near = [one for one in nearest(unit, active) if one.endswith(tuple(GUARD_KINDS))]
         means = f"did you mean {' or '.join(near)}?" if near else "`systemctl list-units --state=active` lists them"
@@ -175,7 +180,7 @@ def read_guards(session: AgentSession, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def try_boot(app: App, words: Sequence[str], way: BootWay, *, consent: BootConsent, as_json: bool) -> int:
-    """Show what a boot with these words would do; with --yes prepare it, and boot."""
+    """Show what a boot with these words would do; with --yes prepare it and reboot."""
     session = app.root_session("preparing a boot")
     now = read_status(session)
     refuse_second(now)
@@ -218,14 +223,14 @@ def try_boot(app: App, words: Sequence[str], way: BootWay, *, consent: BootConse
 
 
 def refuse_forbidden(session: AgentSession, plan: Mapping[str, Any]) -> None:
-    """Raise Refused for what the agent would not write, before anything is written."""
+    """Raise Refused, before anything is written, if the agent would refuse the plan."""
     for step in checked(session, plan):
         if step.outcome not in {"ready", "same"}:
             raise Refused(f"cannot prepare a boot: {step.message}")
 
 
 def start_boot(app: App, session: AgentSession, entry: str, then: str | None, *, reboots: bool) -> None:
-    """Arm an entry, and boot it; if that is impossible, take back what was prepared."""
+    """Arm an entry and boot it; if that fails, remove what was prepared."""
     try:
         arm(session, entry, then)
         if not reboots:
@@ -251,7 +256,7 @@ def refuse_second(now: BootStatus) -> None:
 
 
 def prepare_boots(session: AgentSession, plan: dict[str, Any], *, as_json: bool) -> int | None:
-    """Install the agent that judges boots, and write the entries; return the transaction, None if that failed."""
+    """Install the agent that judges boots and write the entries; return the transaction, or None if that failed."""
     already = session.list([_AGENT])[_AGENT]
     # Also over an older copy, which could not judge these boots.
     session.request("recovery", install=True)
@@ -276,18 +281,18 @@ def arm(session: AgentSession, entry: str, then: str | None = None) -> None:
 
 
 def trials_of(session: AgentSession) -> dict[int, str]:
-    """Return the trials for which transactions have prepared boots."""
+    """Map each transaction that prepared boots for a trial to the trial."""
     found = ((one.transaction, (one.sources or {}).get(TRIAL_NAME)) for one in status(session).transactions)
     return {number: str(name) for number, name in found if name is not None}
 
 
 def trial_of(session: AgentSession, now: BootStatus) -> str | None:
-    """Return the trial for which boots are prepared."""
+    """Return the trial whose boots are prepared, if any."""
     return None if now.transaction is None else trials_of(session).get(now.transaction)
 
 
 def wait_until_judged(app: App, session: AgentSession) -> BootStatus:
-    """Wait while a trial boot is checked: without the unit of the check, nothing would bring back a boot that hangs."""
+    """Wait until the agent has judged a trial boot, because only its check brings back a boot that hangs."""
     now = read_status(session)
     if is_being_checked(now):
         app.say("waiting until this boot has been checked")
@@ -299,7 +304,7 @@ def wait_until_judged(app: App, session: AgentSession) -> BootStatus:
 
 
 def remove_boots(session: AgentSession, now: BootStatus) -> Reverted:
-    """Take away entries, units and the agent's copy; return how the transaction was undone."""
+    """Remove the boot entries, units and the agent's copy; return the result of the revert."""
     assert now.transaction is not None, "the caller has looked"
     found = next(one for one in status(session).transactions if one.transaction == now.transaction)
     done = revert(session, now.transaction)
@@ -319,7 +324,7 @@ def show_status(app: App, *, as_json: bool) -> int:
 
 
 def undo_boot(app: App, *, as_json: bool) -> int:
-    """Remove what is prepared; a trial boot that runs goes on until the next boot."""
+    """Remove the prepared boot; a running trial boot continues until the next boot."""
     session = app.root_session("removing a trial boot")
     now = wait_until_judged(app, session)
     done = [] if now.transaction is None else [remove_boots(session, now)]
@@ -335,19 +340,21 @@ def undo_boot(app: App, *, as_json: bool) -> int:
 
 
 def loader_to_keep(now: BootStatus, named: str | None) -> str | None:
-    """Return the boot loader whose configuration keeps an attempt; None if the machine itself shows which one.
+    """Return the boot loader whose configuration keeps an attempt; None if the machine shows which one.
 
-    Raises Contradiction if `named` is another one than that which booted the attempt.
+    Raises Contradiction if another loader than `named` booted the attempt.
     """
     if now.loader in {None, KEXEC, named}:
         return named
     if named is not None:
-        raise Contradiction(f"{now.loader} booted what you tried, and --loader names {named}", hint="leave it out")
+        raise Contradiction(
+            f"cannot keep this boot with --loader {named}: {now.loader} booted it", hint="leave out --loader"
+        )
     return now.loader
 
 
 def end_kept(app: App, session: AgentSession, now: BootStatus) -> int:
-    """Remove what a boot that is kept now had prepared; say what stays, and return 1 if that failed."""
+    """Remove what was prepared for a boot that is kept now; return 1 and say what remains if that failed."""
     done = remove_boots(session, now)
     if done.state != "reverted" or has_left_some([done]):
         app.say("this boot is kept, but not all that was prepared for it could be removed:")
@@ -362,9 +369,7 @@ def words_to_keep(session: AgentSession, now: BootStatus) -> tuple[tuple[str, ..
         raise Refused("nothing to keep: no boot is prepared", hint="`ktrial boot try WORDS` tries one")
     ended = [one.event for one in now.of_attempt() if one.entry == TRIAL and one.event not in {"armed", "started"}]
     if not ended or ended[-1] not in {"healthy", "left"}:
-        raise Refused(
-            "cannot keep this boot: it was not found healthy", hint="`ktrial boot status` says what became of it"
-        )
+        raise Refused("cannot keep this boot: it has not been healthy", hint="`ktrial boot status` shows what happened")
     found = next(one for one in status(session).transactions if one.transaction == now.transaction)
     tried = (found.sources or {}).get(_TRIED, {})
     removed = tuple(f"{REMOVAL}{word}" for word in tried.get("removed", ()))

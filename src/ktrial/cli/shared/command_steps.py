@@ -21,12 +21,12 @@ def _words(text: str) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise BadInput(f"--prepare: cannot read {text!r}: {error}", hint="close the quotation") from None
+        raise BadInput(f"--prepare: cannot read {text!r}: {error}", hint="close the quote") from None
     if not words or not words[0]:
         raise BadInput("--prepare: the command is empty", hint="--prepare 'make clean'")
     if found := next((word for word in words if word in _OF_A_SHELL or (word != ";" and word.endswith(";"))), None):
         raise BadInput(
-            f"--prepare: {found!r} is for a shell, and ktrial uses none",
-            hint="start one yourself:  --prepare \"sh -c 'make clean && sync'\"",
+            f"--prepare: {found!r} needs a shell, and ktrial does not use one",
+            hint="start a shell yourself:  --prepare \"sh -c 'make clean && sync'\"",
         )
     return words

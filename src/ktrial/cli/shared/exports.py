@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Lasting(NamedTuple):
-    """Settings to make last, and what is left out of them."""
+    """Settings to make last, and the skipped ones."""
 
     profile: LastingProfile
     left_out: tuple[Omission, ...]
 
 
 def lasting_profile(app: App, words: Sequence[str], name: str | None) -> Lasting:
-    """Return what the words name, computed for this machine where it depends on one."""
+    """Return the settings that the words name, computed for this machine if they depend on it."""
     if not words:
         raise BadInput(
             "nothing to export", hint="name a profile, a trial, a transaction, or settings such as vm.swappiness=10"
@@ -53,7 +53,10 @@ def lasting_profile(app: App, words: Sequence[str], name: str | None) -> Lasting
     settings, more = lasting_settings(wanted, context, tested)
     if not settings:
         reasons = "; ".join(f"{one.address}: {one.reason}" for one in (*left, *more))
-        raise BadInput(f"nothing to export: {reasons or 'no settings'}")
+        raise BadInput(
+            f"nothing to export: {reasons or 'no settings'}",
+            hint="name other settings; `ktrial plan` shows what applies here",
+        )
     profile = LastingProfile(name=name or _slug(names), title=" ".join(names), settings=settings)
     return Lasting(profile, (*left, *more))
 
@@ -75,6 +78,6 @@ def _wanted_settings(named: NamedSettings) -> list[WantedSetting]:
 
 
 def _slug(names: Sequence[str]) -> str:
-    """Return a name for files made from the words."""
+    """Return a file name derived from the words."""
     first = names[0].partition("=")[0] if len(names) == 1 else "-".join(word.partition("=")[0] for word in names[:3])
     return re.sub(r"[^a-z0-9]+", "-", first.lower()).strip("-")[:60].rstrip("-") or "settings"

@@ -84,7 +84,7 @@ def refuse(app: App, found: Comparison, stricter: Stricter | None = None) -> Non
     asks_different = "different" in dict(app.fail_on)
     if app.fail_on and any(one.verdict == "different" for one in contrasts) and not asks_different:
         word = next((f"different:{100 * limit:g}%" for _, limit in app.fail_on if limit is not None), "different")
-        app.say(f"--fail-on passed over `different`: the data cannot say what caused it; add `{word}` to fail on it")
+        app.say(f"--fail-on ignored `different`: the data cannot say what caused it; add `{word}` to fail on it")
     primary = [contrast for outcome, contrast in pairs if outcome.role == "primary"]
     asked = primary or contrasts
     if app.fail_on and asked and all(contrast.verdict == "not comparable" for contrast in asked):

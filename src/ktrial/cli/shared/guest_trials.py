@@ -140,7 +140,7 @@ def arms_in_guests(
 
 
 def on_this_machine(arms: Mapping[str, ArmFile], control: str) -> Mapping[str, ArmFile]:
-    """Return the arms for boots of this machine, with the kernel of the baseline where they name none.
+    """Return the arms for boots of this machine, with the baseline's kernel if they name none.
 
     Raise BadInput if no arm needs a boot.
     """

@@ -41,7 +41,7 @@ _SYSTEMD, _GENERATOR = "/run/systemd/system", "/usr/lib/systemd/system-generator
 
 
 class KeptBoot(NamedTuple):
-    """What a trial boot had besides words: the path of another kernel."""
+    """What a trial boot had besides kernel arguments: the path of another kernel."""
 
     kernel: str | None = None
 
@@ -57,9 +57,9 @@ def plan_words(
     loader: str | None = None,
     boot: KeptBoot | None = None,
 ) -> KeepPlan:
-    """Return what to write so that the settings named by `words` last, with other writers of them.
+    """Return what to write so that the settings in `words` last, and who else writes them.
 
-    All of a trial boot is kept, or Refused is raised.
+    Raises Refused unless all of a trial boot can be kept.
     """
     removed = [word for word in words if word.startswith(REMOVAL)]
     catalog, names = app.catalog_for([word for word in words if word not in removed])
@@ -142,7 +142,7 @@ def _menu_of_grub(session: AgentSession) -> tuple[str, bytes]:
 def _no_loader(
     session: AgentSession, refusals: Sequence[Refusal], facts: FactBook, chosen: str | None
 ) -> NoLoader | None:
-    """Return why kernel arguments cannot be kept, if any of the settings is one."""
+    """Return why kernel arguments cannot be kept, if the settings include any."""
     if all(one.kind not in {Why.AT_BOOT, Why.READ_ONLY} for one in refusals):
         return None
     return judge_loader(look_for_loaders(session, facts), chosen)
@@ -151,7 +151,7 @@ def _no_loader(
 def _refuse_foreign_system(session: AgentSession, facts: FactBook) -> None:
     if facts.value("os.id") == "nixos":
         raise Refused(
-            "cannot keep settings: NixOS makes /etc from its own configuration",
+            "cannot keep settings: NixOS generates /etc from its own configuration",
             hint="write them as a module with `ktrial export … --to nixos`",
         )
     if not session.list([_SYSTEMD])[_SYSTEMD]:
@@ -171,7 +171,7 @@ def _better(named: NamedSettings, machine: str) -> LedgerEntry:
     entry, origin = named.entry, named.request.origin.removeprefix("trial ")
     settings = " ".join(f"{one.knob}={one.value}" for one in named.request.settings[:4])
     if entry is None or entry.verdict is None:
-        raise Refused(f"cannot keep {origin}: it has no verdict yet", hint="`ktrial trial resume` goes on with it")
+        raise Refused(f"cannot keep {origin}: it has no verdict yet", hint="`ktrial trial resume` continues it")
     if entry.verdict != "better" or entry.refuted:
         raise Refused(
             f"cannot keep {origin}: it is {verdict_sentence(entry)}",
@@ -204,7 +204,7 @@ def _rivals(session: AgentSession, catalog: Catalog, keep: KeepPlan, facts: Fact
 
 
 def show_keep(keep: KeepPlan, *, next_boot: bool) -> None:
-    """Write what would be kept to standard output."""
+    """Print what would be kept."""
     from ktrial.kit.tables import columns
     from ktrial.tuning.lasting.keep_text import keep_text
 
@@ -212,7 +212,7 @@ def show_keep(keep: KeepPlan, *, next_boot: bool) -> None:
 
 
 def report_unwritten(keep: KeepPlan, plan: dict[str, Any], *, as_json: bool, is_complete: bool) -> int:
-    """Report a plan that is not carried out; return 1 if nothing of it can be kept."""
+    """Report a plan that writes nothing; return 1 if none of its settings can be kept."""
     from ktrial.cli.options import write_json
     from ktrial.tuning.lasting.keep_text import keep_json
 
@@ -226,7 +226,7 @@ def report_unwritten(keep: KeepPlan, plan: dict[str, Any], *, as_json: bool, is_
 
 
 def confirm_guarded(guarded: Sequence[Guarded], confirmed: Collection[str], *, may_ask: bool) -> None:
-    """Ask for each word that `confirmed` does not name. Raises Refused without a terminal."""
+    """Ask the user to confirm each word that `confirmed` lacks. Raises Refused without a terminal."""
     from ktrial.tuning.plans.confirm import must_type
 
     foreign = sorted(set(confirmed) - {one.name for one in guarded})
@@ -255,7 +255,8 @@ def refuse_edited(kept: Mapping[Form, KeptFile]) -> None:
     edited = [file for file in kept.values() if file.is_edited]
     if edited:
         raise Refused(
-            f"cannot change {PLACES[edited[0].form]}: it is not what ktrial wrote\n{edited_text(edited[0])}",
+            f"cannot change {PLACES[edited[0].form]}: ktrial did not write its present"
+            f" content\n{edited_text(edited[0])}",
             hint="undo the edit, or move it to a file of your own",
         )
 
@@ -277,7 +278,7 @@ def _way_out(plan: Mapping[str, Any], step: Checked) -> str:
 
 
 def refuse_losing(rivals: Sequence[Rival], *, of_boot: bool) -> None:
-    """Raise Refused if somebody else's value wins over a kept one; `of_boot` if a trial boot is kept."""
+    """Raise Refused if another writer overrides a kept value; `of_boot` is set if a trial boot is kept."""
     winning = [one for one in rivals if one.wins]
     if winning:
         first = winning[0]

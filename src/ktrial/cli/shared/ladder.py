@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return the kernels of --kernel by tier, or None if no option asks for boots, of guests or of this machine."""
+    """Return the kernels of --kernel by tier; None if no option asks for boots of guests or of this machine."""
     if not (options["guest"] or options["tree"]):
         refuse_shape(options)
         if not (options["kernels"] or options["boots"]):
@@ -67,7 +67,7 @@ def built_tiers(options: Mapping[str, Any]) -> BuiltTiers | None:
 def over_boots(
     template: TrialFile, ladder: Ladder, kernels: Mapping[str, str], options: Mapping[str, Any]
 ) -> tuple[TrialFile, Ladder]:
-    """Return the template and the tiers for boots of guests or of this machine."""
+    """Return the template and the tiers for a ladder over boots of guests or of this machine."""
     if options["guest"] or options["tree"]:
         kernel = recipe_of(options) or kernels.get(ladder.control, RUNNING)
         template = msgspec.structs.replace(template, guest=GuestFile(kernel=kernel, **guest_shape(options)))
@@ -84,7 +84,7 @@ def over_boots(
 
 
 def trial_of(ladder: Ladder, template: TrialFile, *, boots: bool) -> TrialFile:
-    """Return the trial of the tiers; with `boots` every visit on this machine is one, whatever the tiers hold."""
+    """Return the trial of the tiers; with `boots` every visit boots this machine, whatever the tiers contain."""
     file = ladder_trial(ladder, template)
     if boots and file.guest is None:
         file = with_boot_signs(file, {})

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class NamedSettings(NamedTuple):
-    """What one word names; `entry` is the verdict on all settings of a trial's arm together."""
+    """The settings that one word names; `entry` is the verdict on a trial's arm as a whole."""
 
     request: Request
     left_out: tuple[Omission, ...] = ()
@@ -35,7 +35,7 @@ class NamedSettings(NamedTuple):
 
 
 class WordReader(NamedTuple):
-    """Everything that words are read with."""
+    """Reads words, with everything that their meaning depends on."""
 
     app: App
     catalog: Catalog
@@ -125,7 +125,7 @@ def _meant_arm(stored: StoredTrial, entries: Mapping[str, LedgerEntry]) -> str:
 
 
 def other_parts(stored: StoredTrial, arm: str) -> list[Omission]:
-    """Return the parts of an arm that are no settings."""
+    """Return the parts of an arm that are not settings."""
     parts = ("environment", "parameters", "commands", "service", "sched_ext", "build", "manual", "kernel")
     file = stored.file.arms[arm]
     return [Omission(f"{stored.trial}/{arm}: {part}", "it is not a setting") for part in parts if getattr(file, part)]
@@ -150,5 +150,5 @@ def _is_alone(entry: LedgerEntry, stored: Mapping[str, StoredTrial]) -> bool:
 
 
 def sorted_words(words: Sequence[str]) -> list[str]:
-    """Sort settings behind the rest: the setting that is named then overrides one of a trial or profile."""
+    """Sort single settings last, so that they override those of a trial or profile."""
     return sorted(words, key=is_assignment)

@@ -104,7 +104,7 @@ def next_visit(
     stored = _open_by_hand(app, name)
     if not is_by_hand(stored.file):
         hint = f"ktrial trial resume {stored.trial}"
-        raise BadInput(f"{stored.trial} does not need you: it has neither manual arms nor boots", hint=hint)
+        raise BadInput(f"{stored.trial} has no steps to do by hand: it has neither manual arms nor boots", hint=hint)
     if not dry_run:
         app.lock_trials()
     records = app.run_store.records(stored.session)
@@ -189,7 +189,7 @@ def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool)
     changed = changed_arm(stored, due, ready.arms)
     if changed is not None:
         raise Refused(
-            f"the arm {changed} is no longer as it was when {stored.trial} started: the machine has changed",
+            f"cannot continue {stored.trial}: the machine has changed, so arm {changed} is no longer the same",
             hint="restore the machine, or start a new trial",
         )
     refuse_changed(stored, found_values(ready.plans))

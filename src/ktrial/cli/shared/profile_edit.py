@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial profile edit`: a profile of the user, made from another one or there already, opened in the user's editor."""
+"""`ktrial profile edit`: open one of the user's profiles, or a copy of another one, in an editor."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class ProfileEdit(NamedTuple):
-    """An edit of a profile: the text lies at `draft` until it is valid, and then at `file`.
+    """An edit of a profile: the text is at `draft` until it is valid, then at `file`.
 
-    Every command reads the files beside `file`, so that one with a mistake would stop them all.
+    Every command reads the folder of `file`, so an invalid file there would stop them all.
     """
 
     name: str
@@ -60,7 +60,7 @@ def _of_own(catalog: Catalog, name: str) -> ProfileEdit:
         text = file.read_text(encoding="utf-8")
     except OSError:
         raise BadInput(
-            f"cannot edit {name}: {file} is not there, so it is no profile of yours",
+            f"cannot edit {name}: only your own profiles can be edited, and {file} does not exist",
             hint=f"edit a copy of it: `ktrial profile edit {name} --as NAME`",
         ) from None
     others = {other: profile for other, profile in catalog.profiles.items() if other != name}
@@ -76,7 +76,7 @@ def _draft(name: str) -> Path:
 
 
 def write_draft(edit: ProfileEdit) -> bool:
-    """Put the text at the draft's place unless an earlier edit left one there; return whether it did."""
+    """Write the draft unless an earlier edit left one; return whether it was written."""
     try:
         edit.draft.parent.mkdir(parents=True, exist_ok=True)
         with edit.draft.open("x", encoding="utf-8") as file:
@@ -84,14 +84,16 @@ def write_draft(edit: ProfileEdit) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        raise KtrialError(f"cannot write {edit.draft}: {error.strerror}") from None
+        raise KtrialError(
+            f"cannot write {edit.draft}: {error.strerror}", hint="free some space there, or make it writable"
+        ) from None
     return True
 
 
 def open_editor(edit: ProfileEdit) -> bool:
     """Run the editor of the user on the draft and wait for its end; return False if no editor is set."""
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
-    hint = f"your text is in {edit.draft}; the same command goes on with it"
+    hint = f"your text is in {edit.draft}; the same command continues with it"
     try:
         words = shlex.split(command)
         if not words:
@@ -107,13 +109,17 @@ def open_editor(edit: ProfileEdit) -> bool:
 
 
 def finish_edit(edit: ProfileEdit) -> None:
-    """Check the draft and put it in its place. Raises BadInput for a mistake; the draft then stays."""
+    """Check the draft and move it to its file. Raises BadInput for a mistake and keeps the draft."""
     try:
         _, name = with_profile_file(edit.catalog, edit.draft)
         if name != edit.name:
-            raise BadInput(f"the profile's name is {name}, its file's is {edit.name}", file=str(edit.draft))
+            raise BadInput(
+                f"the profile is named {name}, but its file {edit.name}",
+                file=str(edit.draft),
+                hint="write the file's name after  name =",
+            )
     except BadInput as error:
-        again = "mend it there, then run the same command again"
+        again = "correct it there, then run the same command again"
         raise BadInput(error.message, hint=f"{error.hint}; {again}" if error.hint else again) from None
     try:
         edit.file.parent.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ Kept = Mapping[Form, KeptFile]
 
 
 def profile_updates(app: App, session: AgentSession, status: Status, kept: Kept) -> list[ProfileUpdate]:
-    """Return the kept profiles that changed since, with what that changes on this machine."""
+    """Return the kept profiles that have changed, and what that changes on this machine."""
     found = []
     for name, sources in _changed_profiles(app, status, kept):
         if name not in app.catalog.profiles:
@@ -40,7 +40,7 @@ def profile_updates(app: App, session: AgentSession, status: Status, kept: Kept)
 
 
 def _changed_profiles(app: App, status: Status, kept: Kept) -> list[tuple[str, KeptSources]]:
-    """Return the profiles of kept settings whose definition is another one now."""
+    """Return the profiles of kept settings whose definition has changed."""
     sources = kept_sources(status)
     addresses = {address for entry in kept_entries(kept) for address in entry.values}
     names = {name for address, name in sources.origins.items() if name is not None and address in addresses}
@@ -55,7 +55,7 @@ def _changed_profiles(app: App, status: Status, kept: Kept) -> list[tuple[str, K
 def _compare(
     app: App, session: AgentSession, status: Status, kept: Kept, name: str, sources: KeptSources
 ) -> tuple[ProfileUpdate, KeepPlan]:
-    """Plan the profile as it is now; return the difference and the whole plan."""
+    """Plan the present version of the profile; return the difference and the whole plan."""
     from ktrial.cli.shared.keeping import plan_words
     from ktrial.tuning.knobs.profile import flatten
     from ktrial.tuning.plans.model import Request
@@ -79,7 +79,7 @@ def _compare(
 
 
 def plan_accept(app: App, session: AgentSession, names: Sequence[str], status: Status, kept: Kept) -> KeepPlan:
-    """Return what takes over the changes of the named kept profiles, or of all; an empty plan if there are none."""
+    """Return the plan that accepts the changes of the named kept profiles, or of all; empty if there are none."""
     sources = kept_sources(status)
     for name in names:
         if name not in sources.profiles:
@@ -131,7 +131,7 @@ def _join_plans(
 
 
 def _files(app: App, kept: Kept, entries: Sequence[LastingEntry], dropped: set[str]) -> Iterable[FileChange]:
-    """Yield each file once: without what is dropped, and with the new entries."""
+    """Yield each changed file once, without the dropped entries and with the new ones."""
     from ktrial.tuning.lasting.keep_plan import file_changes, without
 
     fewer = {change.form: change for change in without(kept, dropped)}

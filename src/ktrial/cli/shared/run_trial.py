@@ -226,7 +226,7 @@ def part_of_question(
 
 def _refusal(arm: str, stored: StoredTrial, hint: str) -> Refused:
     what = "the machine has changed" if stored.file.guest is None else "its kernel or a value changed"
-    return Refused(f"the arm {arm} is no longer as it was when {stored.trial} started: {what}", hint=hint)
+    return Refused(f"cannot continue {stored.trial}: {what}, so arm {arm} is no longer the same", hint=hint)
 
 
 def _in_boots(app: App, file: TrialFile) -> TrialFile:

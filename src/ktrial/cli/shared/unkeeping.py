@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial keep --undo`: takes all kept files away, or single settings out of them."""
+"""`ktrial keep --undo`: removes all kept files, or single settings from them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def undo_all(app: App, session: AgentSession, status: Status, *, dry_run: bool, 
 def plan_undo(
     app: App, session: AgentSession, words: Sequence[str], status: Status, kept: Mapping[Form, KeptFile]
 ) -> KeepPlan | None:
-    """Return what takes single settings out of the kept files; None if nothing would be left in them."""
+    """Return the plan that removes single settings from the kept files; None if it would empty them."""
     entries = kept_entries(kept)
     addresses = {address for entry in entries for address in entry.values}
     wanted = [str(parse_assignment(word)[0]) if is_assignment(word) else word for word in words]
@@ -78,7 +78,7 @@ def plan_undo(
 
 
 def old_values(app: App, session: AgentSession, addresses: set[str], status: Status) -> Plan:
-    """Return the plan that writes the values from before the oldest transaction that kept them in this boot."""
+    """Return the plan that restores the values from before the first transaction of this boot that kept them."""
     old: dict[str, Any] = {}
     for one in kept_transactions(status):
         for step in one.steps if one.this_boot else ():

@@ -75,7 +75,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
 @boots_options
 @click.option(
-    "--anyway", is_flag=True, help="Reboot although you must stay at the machine, or others would lose their work."
+    "--anyway", is_flag=True, help="Reboot even if you must stay at the machine, or others would lose their work."
 )
 @output_option("Draw a chart to FILE: .svg or .png.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
@@ -97,9 +97,9 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     ktrial blame --boot nohz=off --boot highres=off --guest --suite wakeups-busy
     ktrial blame --tree linux.tar.xz --set HZ_100=y --set PREEMPT=y vm.swappiness=10 --suite wakeups-busy
 
-    Each block (round) measures a random half of the settings, then the other half, so that it measures every
-    setting. Then a trial confirms each suspect. Run the same command again to resume. With --boot and without
-    guests this machine reboots for each measurement, by itself until the answer is known; --yes lets it.
+    Each block (round) measures a random half of the settings, then the other half, so that it measures every setting.
+    Then a trial confirms each suspect. Run the same command again to resume. With --boot, unless in guests, this
+    machine reboots for each measurement, by itself until the answer is known; --yes allows that.
     """
     from ktrial.cli.shared.blame import Budgets, blame_question, find_answer, picture, question_of, show, show_cost
     from ktrial.compare.files import write_file

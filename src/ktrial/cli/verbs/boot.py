@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial boot`: try kernel arguments and kernels for one boot, with a way back."""
+"""`ktrial boot`: boot once with other kernel arguments or another kernel."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ktrial.cli.completion import boot_words
 from ktrial.cli.options import LOADERS, boot_security_option, dangerous_option, json_option, security_option, yes_option
 
 
-@click.group(short_help="Try kernel arguments or a kernel for one boot.")
+@click.group(short_help="Boot once with other kernel arguments or a kernel.")
 def command() -> None:
-    """Try kernel arguments or another kernel for one boot, and come back by itself if that fails."""
+    """Boot once with other kernel arguments or another kernel; a boot that fails leads back to the default entry."""
 
 
 class TakesRemovals(click.Command):
     """A click command whose arguments may be words like `-quiet`, which click would read as options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put words that begin with one `-` behind `--`."""
+        """Move words that begin with a single `-` behind `--`."""
         end = args.index("--") if "--" in args else len(args)
         removals = [word for word in args[:end] if len(word) > 2 and word[0] == "-" != word[1]]
         others = [word for word in args[:end] if word not in removals]
@@ -38,17 +38,17 @@ class TakesRemovals(click.Command):
     metavar="SECONDS",
     help="Time in which the boot must reach its target.  [300]",
 )
-@click.option("--kexec", is_flag=True, help="Start the entry from the running kernel, past firmware and boot loader.")
+@click.option("--kexec", is_flag=True, help="Start the entry from the running kernel, without firmware or loader.")
 @click.option(
     "--guard",
     "guards",
     multiple=True,
     metavar="UNIT",
-    help="Unit of systemd that must be active for the boot to be healthy. Repeatable.",
+    help="systemd unit that must be active for the boot to count as healthy. Repeatable.",
 )
-@click.option("--no-reboot", is_flag=True, help="Only arm the entry; the next boot takes it.")
-@click.option("--anyway", is_flag=True, help="Boot although the battery runs, others are logged in, or a disk asks.")
-@click.option("--yes-kernel", is_flag=True, help="Boot a kernel although no package owns it.")
+@click.option("--no-reboot", is_flag=True, help="Arm the entry without rebooting; the next boot takes it.")
+@click.option("--anyway", is_flag=True, help="Boot even on battery, with others logged in, or with an encrypted disk.")
+@click.option("--yes-kernel", is_flag=True, help="Boot a kernel even if no package owns it.")
 @click.option("-y", "--yes", is_flag=True, help="Write the entry and reboot; without it, only show what would happen.")
 @boot_security_option
 @json_option
@@ -69,8 +69,8 @@ def try_(
 ) -> int:
     """Show what a boot with these words would do; with --yes, do it.
 
-    The boot loader gets one more entry, which it starts once: every other boot takes the default one. The first
-    attempt on a machine is preceded by a rehearsal, a boot that fails on purpose.
+    ktrial adds an entry that the boot loader starts once; every other boot takes the default entry.
+    Before the first attempt on a machine, ktrial rehearses with a boot that fails on purpose.
 
     \b
     sudo ./ktrial boot try nohz_full=2-9
@@ -85,17 +85,17 @@ def try_(
     return try_boot(app, words, way, consent=consent, as_json=as_json)
 
 
-@command.command(short_help="Show what is prepared, and how the last boot went.")
+@command.command(short_help="Show the prepared boot, and how the last one went.")
 @json_option
 @click.pass_obj
 def status(app: App, as_json: bool) -> int:
-    """Show what is prepared, which entry runs, and how the last attempt went."""
+    """Show the prepared boot, the running entry, and how the last attempt went."""
     from ktrial.cli.shared.boots import show_status
 
     return show_status(app, as_json=as_json)
 
 
-@command.command(short_help="Make what a healthy boot tried last.")
+@command.command(short_help="Make the arguments of a healthy boot permanent.")
 @click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are two.")
 @yes_option
 @dangerous_option
@@ -105,7 +105,7 @@ def status(app: App, as_json: bool) -> int:
 def keep(
     ctx: click.Context, loader: str | None, yes: bool, yes_dangerous: bool, yes_security: tuple[str, ...], as_json: bool
 ) -> int:
-    """Write what was tried into the boot loader's configuration, as `ktrial keep` does: words, removals, a kernel."""
+    """Make a healthy trial boot last: write its arguments and its kernel into the boot loader's configuration."""
     from ktrial.cli.shared.boots import end_kept, loader_to_keep, read_status, words_to_keep
     from ktrial.cli.verbs.keep import command as keep_settings
 
@@ -127,11 +127,11 @@ def keep(
     return found or end_kept(app, session, now)
 
 
-@command.command(short_help="Remove what was prepared.")
+@command.command(short_help="Remove the prepared boot.")
 @json_option
 @click.pass_obj
 def undo(app: App, as_json: bool) -> int:
-    """Remove the entry and the units that `ktrial boot try` wrote; the boot loader's files are as before."""
+    """Remove the entry and the units that `ktrial boot try` wrote, and restore the boot loader's files."""
     from ktrial.cli.shared.boots import undo_boot
 
     return undo_boot(app, as_json=as_json)
@@ -139,20 +139,20 @@ def undo(app: App, as_json: bool) -> int:
 
 @command.command(short_help="Watch a machine that tries boots, and switch its power if it hangs.")
 @click.argument("host", metavar="HOST[:PORT]")
-@click.option("--power", required=True, metavar="CMD", help="Run CMD, without a shell, to switch its power off and on.")
-@click.option("--alive", metavar="CMD", help="Run CMD to see whether it is up.  [look at its port for ssh]")
-@click.option("--after", default="15min", metavar="TIME", help="Let it be silent for TIME before CMD runs.  [15min]")
+@click.option("--power", required=True, metavar="CMD", help="Command that switches its power off and on (no shell).")
+@click.option("--alive", metavar="CMD", help="Command that succeeds while it is up.  [connect to its ssh port]")
+@click.option("--after", default="15min", metavar="TIME", help="Time without an answer after which CMD runs.  [15min]")
 @click.option("--times", type=click.IntRange(1, 100), default=3, metavar="N", help="Give up after N switches.  [3]")
-@click.option("--console", type=click.Path(path_type=Path), metavar="FILE", help="Record lines of its serial console.")
+@click.option("--console", type=click.Path(path_type=Path), metavar="FILE", help="Serial console to record lines of.")
 @json_option
 @click.pass_obj
 def watch(
     app: App, host: str, power: str, alive: str | None, after: str, times: int, console: Path | None, as_json: bool
 ) -> int:
-    """Watch another machine while it tries boots; run CMD when it has not answered for too long.
+    """Watch another machine while it tries boots; run CMD if it does not answer for too long.
 
-    Run this where CMD works: it is yours, for IPMI, a PDU or a smart plug. Each use is recorded, with the last lines
-    of the serial console. TIME must be longer than a boot and its health check take together.
+    CMD is a command of your own, for IPMI, a PDU or a smart plug; run this on a machine where CMD works. ktrial
+    records each use with the last lines of the serial console. TIME must exceed a boot and its health check.
 
     \b
     ./ktrial boot watch server --power 'ipmitool -H server-bmc chassis power cycle'

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def command(app: App, as_json: bool) -> int:
-    """Compare the settings that `ktrial keep` made last with the live values and the files.
+    """Compare kept settings (`ktrial keep`) with the live values and their files.
 
     It names settings that have another value now and who set it, files that somebody edited, settings that this
     kernel no longer has, and verdicts that were reached on another kernel. Exit status 3 if something differs. It also
-    shows what an update of ktrial changed in kept profiles; that is no drift, and `ktrial keep --accept` takes it.
+    shows what an update of ktrial changed in kept profiles; that is not drift, and `ktrial keep --accept` accepts it.
     """
     from msgspec import to_builtins
 
@@ -45,7 +45,7 @@ def command(app: App, as_json: bool) -> int:
 
 
 def _with_writers(app: App, session: AgentSession, drift: DriftReport) -> DriftReport:
-    """Return the drift with who set each value that differs, where a file or service names it."""
+    """Return the drift; each value that differs says which file or service set it, if known."""
     from msgspec.structs import replace
 
     from ktrial.tuning.origin.why import origins

@@ -43,7 +43,7 @@ def _targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     metavar="DIR",
     help="Write the files below DIR instead of to stdout.",
 )
-@click.option("--name", metavar="NAME", help="Name to use in file names.  [made from the words]")
+@click.option("--name", metavar="NAME", help="Name to use in file names.  [derived from the settings]")
 @click.option("--force", is_flag=True, help="Overwrite files that have other content.")
 @click.option("--list", "list_", is_flag=True, help="List the targets and what each can express.")
 @json_option
@@ -62,7 +62,7 @@ def command(
 
     ktrial writes text only and changes nothing on this machine. Each file says why each setting is there: the verdict
     of a trial, or "not tested on this machine". A setting that no chosen target can express is an error that names
-    the targets that can. A trial with several arms is TRIAL/ARM.
+    the targets that can. For a trial with several arms, write TRIAL/ARM.
 
     \b
     ktrial export --list

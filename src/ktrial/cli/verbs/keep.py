@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 @click.command(short_help="Make settings last across boots.")
 @click.argument("words", shell_complete=lasting_words, nargs=-1, metavar="TRIAL|TRANSACTION|PROFILE|KNOB=VALUE…")
 @click.option("--next-boot", is_flag=True, help="Leave the running values alone until the next boot.")
-@click.option("--undo", is_flag=True, help="Stop keeping the named settings, or all without a name.")
+@click.option("--undo", is_flag=True, help="Stop keeping the named settings, or all if none is named.")
 @click.option(
-    "--accept", is_flag=True, help="Take over what an update of ktrial changed in kept profiles, or in those named."
+    "--accept", is_flag=True, help="Accept what an update of ktrial changed in kept profiles, or only in those named."
 )
 @click.option("--dry-run", is_flag=True, help="Show the files and values; write nothing.")
-@click.option("--anyway", is_flag=True, help="Write even where another file or service overrides the value.")
+@click.option("--anyway", is_flag=True, help="Write even if another file or service overrides the value.")
 @click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are two.")
-@click.option("--watch-drift", is_flag=True, help="Check daily what is kept, by a timer; --undo removes it.")
+@click.option("--watch-drift", is_flag=True, help="Install a timer that checks daily what is kept; --undo removes it.")
 @yes_option
 @dangerous_option
 @security_option
@@ -64,8 +64,8 @@ def command(
 ) -> int:
     """Write settings into the system's own configuration files, and apply them now.
 
-    Each file says why each setting is there. Of a trial, ktrial keeps the arm that came out better; TRIAL/ARM names
-    one of several. `ktrial drift` checks what is kept; --undo and `ktrial revert` restore the files byte for byte.
+    Each file says why each setting is there. Of a trial, ktrial keeps the arm that was better; write TRIAL/ARM to
+    choose among several. `ktrial drift` checks what is kept; --undo and `ktrial revert` restore the files exactly.
 
     \b
     sudo ./ktrial keep vm.swappiness=10
@@ -129,7 +129,7 @@ def _plan(
     loader: str | None,
     boot: KeptBoot | None,
 ) -> KeepPlan | None:
-    """Return what to write; None if all that is kept is to be undone."""
+    """Return what to write; None to undo everything that is kept."""
     from ktrial.cli.shared.keeping import plan_words, refuse_edited
 
     refuse_edited(state.files)

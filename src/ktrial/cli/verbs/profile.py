@@ -36,9 +36,9 @@ def command() -> None:
 def edit(app: App, name: str, own: str | None, as_json: bool) -> None:
     """Copy a profile as one of your own, and open it in your editor (VISUAL or EDITOR).
 
-    The copy names the profile and the version of ktrial that it comes from. It takes over the settings of the profiles
-    that the original extends, so that no update changes it. ktrial checks your text before it counts: a text with a
-    mistake stays a draft, and the same command goes on with it. Without a terminal, ktrial only copies.
+    The copy names the profile and the version of ktrial that it comes from. It includes the settings of the profiles
+    that the original extends, so that no update changes it. ktrial checks your text before using it: a text with a
+    mistake stays a draft, and the same command opens it again. Without a terminal, ktrial only copies.
     """
     from ktrial.cli.shared.profile_edit import begin_edit, finish_edit, open_editor, write_draft
 
@@ -111,7 +111,9 @@ def _write(output: Path, text: str) -> None:
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise BadInput(f"cannot write the file: {error.strerror}", file=str(output)) from None
+        raise BadInput(
+            f"cannot write the file: {error.strerror}", file=str(output), hint="choose another place with -o"
+        ) from None
 
 
 def _name_lines(what: str, lines: Iterable[Unread]) -> None:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 def command(app: App, words: tuple[str, ...], check: bool, as_json: bool) -> int:
     """List the transactions in force, their time limits, unfinished ones and why, and damaged journals.
 
-    `kept` are those that `ktrial keep` makes last; `applied` ones end with the next boot.
+    `kept` settings last across boots (`ktrial keep`); `applied` ones end with the next boot.
 
     With --check, the exit status answers: 0 if everything that is kept is live, 3 if something differs, 6 if nothing
-    is kept. Of settings that you name, 0 means kept or applied, and live; 6 means neither kept nor applied.
+    is kept. For settings that you name, 0 means kept or applied, and live; 6 means neither kept nor applied.
     """
     if check:
         return _check(app, words, as_json=as_json)

@@ -32,7 +32,7 @@ def command() -> None:
 def run(app: App, /, file: Path, **options: Any) -> int:
     """Run the trial that the protocol FILE describes, up to its verdict (docs/trial.md).
 
-    If its arms have kernel arguments or kernels, the machine reboots for each visit; --yes lets it.
+    If its arms have kernel arguments or kernels, the machine reboots for each visit; --yes allows that.
     """
     from ktrial.cli.shared.run_trial import run_file
     from ktrial.kit.files import read_file

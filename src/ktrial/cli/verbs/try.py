@@ -28,7 +28,7 @@ from ktrial.cli.shared.trial_options import (
     "settings",
     multiple=True,
     metavar="KNOB=VALUE[,…]",
-    help="Setting to try; with several values, each value by itself. Repeatable.",
+    help="Setting to try; several values are tried one by one. Repeatable.",
 )
 @click.option(
     "--profile", "profiles", multiple=True, metavar="PROFILE", help="Profile to try, as with PROFILE. Repeatable."

@@ -18,7 +18,7 @@ from ktrial.cli.options import is_terminal, yes_option
 def command(app: App, force: bool, yes: bool) -> int:
     """Revert every transaction, and remove the recovery unit, journal, cache, built tools and Python environment.
 
-    This also takes back what `ktrial keep` made last. These stay: results and trials, your own knobs and profiles,
+    This also undoes `ktrial keep`. These stay: results and trials, your own knobs and profiles,
     files that `ktrial export` or -o wrote, /etc/ktrial, and the checkout. ktrial lists its folders at the end.
     """
     from ktrial.agent.checkout import remaining_files, remove_own_files

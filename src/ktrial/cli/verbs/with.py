@@ -37,8 +37,8 @@ _ATTEMPTS = 3
 def command(ctx: click.Context, /, words: tuple[str, ...], anyway: bool, quiet: bool, yes_dangerous: bool) -> int:
     """Apply settings, run CMD on this terminal, and restore the old values when CMD ends.
 
-    The values come back however CMD or ktrial ends. Several of these commands may run at once and end in any order.
-    The exit status is that of CMD, or 128+N if signal N ended it.
+    ktrial restores the values however CMD or ktrial ends. Several of these commands may run at once and end in any
+    order. The exit status is that of CMD, or 128+N if signal N ended it.
 
     \b
     ktrial with vm.swappiness=10 -- make -j8
@@ -85,7 +85,7 @@ def _root(app: App, words: Sequence[str]) -> Machine:
 
 
 def _plan(root: Machine, catalog: Catalog, names: Sequence[str], *, dangerous: bool) -> Plan:
-    """Return the plan, with what is set already: that must stay when another command that set it ends."""
+    """Return the plan including values that are set already, which must stay if the command that set them ends."""
     from ktrial.tuning.plans.plan import with_same
     from ktrial.tuning.plans.resolve import make_plan, refuse_dangerous
 
@@ -116,7 +116,10 @@ def _begin(root: Machine, make: Callable[[], Plan]) -> tuple[Applied, tuple[str,
         applied = decode_reply("apply", answer, Applied)
         if applied.state == "applied":
             return applied, tuple(refusal.address for refusal in plan.refusals)
-        raise KtrialError(f"cannot apply the settings: {not_applied(applied)}")
+        raise KtrialError(
+            f"cannot apply the settings: {not_applied(applied)}",
+            hint="`ktrial plan` shows what would change; --anyway runs the command without them",
+        )
     raise AssertionError("unreachable")
 
 
@@ -128,7 +131,7 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _end(app: App, root: Machine, transaction: int, *, quiet: bool) -> None:
-    """Restore the old values. Whatever goes wrong here, the lease restores them when this process ends."""
+    """Restore the old values. If that fails, the lease restores them when this process ends."""
     from ktrial.kit.tables import columns
     from ktrial.machine.transactions import is_open, revert
     from ktrial.tuning.plans.transaction_text import has_left_some, released_text

@@ -256,7 +256,7 @@ def check_protocol(protocol: Protocol) -> None:
     """Raise BadInput for a protocol that cannot be judged."""
     names = [arm.name for arm in protocol.arms]
     if len(set(names)) != len(names):
-        raise Contradiction(f"two arms have the same name: {', '.join(sorted(names))}")
+        raise Contradiction(f"two arms have the same name: {', '.join(sorted(names))}", hint="rename one of them")
     if protocol.control not in names:
         raise UnknownName("arm", protocol.control, names, hint=f"arms: {', '.join(names) or 'none'}")
     if len(names) < 2:
@@ -279,4 +279,7 @@ def _check_counter(protocol: Protocol) -> None:
             hint=f"use --budget {FEWEST_COUNTER_BLOCKS}, or cap = {FEWEST_COUNTER_BLOCKS} in the protocol",
         )
     if protocol.extend:
-        raise Contradiction("cannot extend this trial: its primary outcome is a counter, which is judged only once")
+        raise Contradiction(
+            "cannot extend this trial: its primary outcome is a counter, which is judged only once",
+            hint="start a new trial with more blocks",
+        )

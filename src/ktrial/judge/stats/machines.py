@@ -67,7 +67,10 @@ def machine_effect(machine: str, differences: Sequence[float]) -> PooledMachine:
         )
     estimate, low, high = found
     if not high > low:
-        raise BadInput(f"{machine}: cannot pool it, because all blocks show the same difference")
+        raise BadInput(
+            f"{machine}: cannot pool it, because all blocks show the same difference",
+            hint="leave out this machine, or measure it again with more blocks",
+        )
     error = (high - low) / (2 * float(stdtrit(len(values) - 1, 0.975)))
     return PooledMachine(machine=machine, blocks=len(values), estimate=estimate, error=error, low=low, high=high)
 
@@ -82,7 +85,7 @@ def pool(machines: Sequence[PooledMachine], confidence: float = 0.95) -> PooledE
 
     count = len(machines)
     if count < FEWEST_MACHINES:
-        raise BadInput(f"cannot pool {count} machines (minimum {FEWEST_MACHINES})")
+        raise BadInput(f"cannot pool {count} machines (minimum {FEWEST_MACHINES})", hint="add trials of other machines")
     effects = np.array([one.estimate for one in machines])
     variances = np.array([one.error for one in machines]) ** 2
     tau_squared, i_squared = _between(effects, variances)

@@ -35,7 +35,9 @@ class BuiltKernels:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             _write(self._folder / f"{hashlib.sha256(made.folder.encode()).hexdigest()[:16]}", made.folder.encode())
         except OSError as error:
-            raise KtrialError(f"cannot write {error.filename}: {error.strerror}") from None
+            raise KtrialError(
+                f"cannot write {error.filename}: {error.strerror}", hint="free some space there, or make it writable"
+            ) from None
         return record
 
     @staticmethod

@@ -34,7 +34,7 @@ def read_compile(data: bytes, target: str, source: str = "make V=1") -> tuple[st
     """Return the command that compiled `target` (`lib/ctype.o`); the last one if there are several."""
     found = [words for words in _commands(data, (f"-o {target} ",), source) if "-c" in words]
     if not found:
-        raise unreadable(source, None, "the whole text", f"a build of {target}: no command writes that file")
+        raise unreadable(source, None, "", f"a build of {target}: no command writes that file")
     return found[-1]
 
 
@@ -43,7 +43,7 @@ def read_rust_compile(data: bytes, target: str, source: str = "make V=1") -> tup
     commands = _commands(data, (f"--emit=obj={target} ", f"-o {target} "), source)
     found = [words for words in commands if any(word.rpartition("/")[2].startswith("rustc") for word in words)]
     if not found:
-        raise unreadable(source, None, "the whole text", f"a build of {target}: no rustc command writes that file")
+        raise unreadable(source, None, "", f"a build of {target}: no rustc command writes that file")
     return found[-1]
 
 
@@ -76,7 +76,7 @@ def read_cmd_file(data: bytes, source: str) -> tuple[str, ...]:
             return tuple(split_words(match[1].split(" ; ")[0]))
         except ValueError:
             raise unreadable(source, line, text, "a command line") from None
-    raise unreadable(source, None, "the whole file", "a .cmd file of kbuild: the line cmd_… := is missing")
+    raise unreadable(source, None, "", "a .cmd file of kbuild: the line cmd_… := is missing")
 
 
 def last_flag(argv: tuple[str, ...], begin: str) -> str | None:
@@ -96,7 +96,7 @@ def read_sccache(data: bytes, source: str = "sccache --show-stats") -> tuple[int
     try:
         stats = decode_as(data, _SccacheTold).stats
     except msgspec.DecodeError as error:
-        raise unreadable(source, None, "the whole text", f"sccache statistics as JSON: {error}") from None
+        raise unreadable(source, None, "", f"sccache statistics as JSON: {error}") from None
     return sum(stats.cache_hits.counts.values()), sum(stats.cache_misses.counts.values())
 
 

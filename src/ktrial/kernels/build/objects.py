@@ -146,7 +146,7 @@ def _compilers(vmlinux: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
             elf = Elf(data, str(vmlinux))
             return comments(elf), producers(elf)
     except (OSError, ValueError) as error:
-        raise BadInput(f"cannot read it: {error}", file=str(vmlinux)) from None
+        raise BadInput(f"cannot read it: {error}", file=str(vmlinux), hint="build it again") from None
 
 
 def comments(file: Elf) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ def read_series(data: bytes, source: str = "series") -> tuple[PatchMember, ...]:
             strip = 1 if match[1] == "ab" else int(match[1])
         found.append(PatchMember(path, strip))
     if not found:
-        raise unreadable(source, None, "the whole file", "a series: it names no patch")
+        raise unreadable(source, None, "", "a series: it names no patch")
     return tuple(found)
 
 
@@ -155,7 +155,7 @@ def _series(series: Path, word: PatchWord) -> list[Patch]:
     for member in members:
         path = series.parent / member.path
         if not path.resolve().is_relative_to(series.parent.resolve()):
-            raise BadInput(f"{member.path} leads out of its folder", file=str(series))
+            raise BadInput(f"{member.path} leads out of its folder", file=str(series), hint="do not use this series")
         found.append(_patch(_bytes(path), str(path), None, member.strip))
     return found
 
@@ -196,13 +196,15 @@ def _unpacked(data: bytes, place: str) -> bytes:
                 with unpack(io.BytesIO(data)) as file:
                     return _no_more(file.read(LIMIT_BYTES + 1), place)
             except (OSError, EOFError, lzma.LZMAError, zlib.error, ValueError) as error:
-                raise BadInput(f"cannot unpack it: {error}", file=place) from None
+                raise BadInput(f"cannot unpack it: {error}", file=place, hint="download it again") from None
     return data
 
 
 def _no_more(data: bytes, place: str) -> bytes:
     if len(data) > LIMIT_BYTES:
-        raise BadInput(f"too large for a patch (maximum {LIMIT_BYTES >> 20} MiB)", file=place)
+        raise BadInput(
+            f"too large for a patch (maximum {LIMIT_BYTES >> 20} MiB)", file=place, hint="check that it is a patch"
+        )
     return data
 
 

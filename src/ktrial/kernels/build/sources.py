@@ -64,7 +64,11 @@ class Sources:
         with path.open("rb") as file:
             package = file.read(len(debian_package.MAGIC)) == debian_package.MAGIC
         if not package and not path.name.endswith(_ARCHIVES):
-            raise BadInput("neither a tar archive nor a Debian package", file=word)
+            raise BadInput(
+                "neither a tar archive nor a Debian package",
+                file=word,
+                hint="use linux-X.Y.tar.xz, or a linux-source package",
+            )
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         folder = self._unpacked(path, digest, package=package)
@@ -212,7 +216,11 @@ def _inner(package: Path, into: Path) -> Path:
 def _only_folder(part: Path, archive: Path) -> Path:
     found = list(part.iterdir())
     if len(found) != 1 or not found[0].is_dir() or found[0].is_symlink():
-        raise BadInput(f"expected one top-level folder, got {len(found)} entries", file=str(archive))
+        raise BadInput(
+            f"expected one top-level folder, got {len(found)} entries",
+            file=str(archive),
+            hint="use the tar archive of a kernel tree",
+        )
     return found[0]
 
 
@@ -228,7 +236,10 @@ def _copy(opened: Opened, into: Path) -> None:
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as packing:
         _run(["tar", "-C", str(into), "-xf", "-"], packing.stdout)
     if packing.returncode != 0:
-        raise KtrialError(f"cannot copy {opened.folder}: tar ended with status {packing.returncode}")
+        raise KtrialError(
+            f"cannot copy {opened.folder}: tar ended with status {packing.returncode}",
+            hint="check the free space and who may read the tree",
+        )
 
 
 def _check_room(folder: Path, needed: int, what: str) -> None:
@@ -249,7 +260,7 @@ def _run(argv: Sequence[str], stdin: IO[bytes] | int | None = subprocess.DEVNULL
     try:
         done = subprocess.run(argv, stdin=stdin, capture_output=True, check=False, timeout=_LIMIT_S, env=environment)
     except FileNotFoundError:
-        raise KtrialError(f"cannot run {argv[0]}: it is not installed") from None
+        raise KtrialError(f"cannot run {argv[0]}: it is not installed", hint=f"install {argv[0]}") from None
     except subprocess.TimeoutExpired:
         raise KtrialError(f"{' '.join(argv)} did not end within {_LIMIT_S:g} s") from None
     if done.returncode != 0:

@@ -41,7 +41,10 @@ class SourceTree:
         except OSError as error:
             for path in done:
                 self._replace(path, patch.before[path])
-            raise KtrialError(f"cannot write {error.filename}: {error.strerror}; the tree is unchanged") from None
+            raise KtrialError(
+                f"cannot write {error.filename}: {error.strerror}; the tree is unchanged",
+                hint="make the tree writable, or use a copy",
+            ) from None
 
     def _replace(self, path: str, text: str) -> None:
         place = self.folder / path
@@ -61,7 +64,9 @@ class SourceTree:
     def _text(self, path: str) -> str:
         place = self.folder / path
         if place.is_file() and not place.resolve().is_relative_to(self.folder.resolve()):
-            raise BadInput(f"leads out of the tree, to {place.resolve()}", file=str(place))
+            raise BadInput(
+                f"leads out of the tree, to {place.resolve()}", file=str(place), hint="use a tree without such a link"
+            )
         try:
             text = place.read_bytes().decode()
         except FileNotFoundError:
@@ -70,7 +75,11 @@ class SourceTree:
         except OSError as error:
             raise BadInput(why_unread(error), file=str(place)) from None
         except UnicodeDecodeError:
-            raise BadInput("not UTF-8 text", file=str(place)) from None
+            raise BadInput("not UTF-8 text", file=str(place), hint="restore the file from the original tree") from None
         if "\r" in text or not text.endswith("\n"):
-            raise BadInput("not a kernel source file: it has CRLF or missing line ends", file=str(place))
+            raise BadInput(
+                "not a kernel source file: it has CRLF or missing line ends",
+                file=str(place),
+                hint="restore the file from the original tree",
+            )
         return text

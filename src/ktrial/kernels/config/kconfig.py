@@ -183,7 +183,7 @@ def read_kconfig(data: bytes, source: str = "Kconfig") -> Kconfig:
     """Parse a Kconfig file. Raise UnreadableOutput if it defines no symbol or a block does not end."""
     found = read_part(data, source)
     if not found.entries:
-        raise unreadable(source, None, "the whole file", "a Kconfig file: it defines no symbol")
+        raise unreadable(source, None, "", "a Kconfig file: it defines no symbol")
     return found
 
 

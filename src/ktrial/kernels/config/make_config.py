@@ -103,7 +103,7 @@ def check_held(found: Configured) -> None:
     more = [f"  and {len(found.unheld) - _SHOWN} more"] if len(found.unheld) > _SHOWN else []
     count = len(found.unheld)
     raise Refused(
-        f"Kconfig did not accept {count} of {len(found.wishes)} symbols:\n" + "\n".join([*reasons, *more]),
+        f"Kconfig rejected {count} of {len(found.wishes)} symbols:\n" + "\n".join([*reasons, *more]),
         hint="set what they need with --set, leave out the fragment, or add --anyway",
     )
 

@@ -85,7 +85,9 @@ class Images:
         inside = list(Images(folder).installed().values())
         inside += [path for path in (folder / name for name in _BUILT) if path.is_file()][:1]
         if not inside:
-            raise BadInput(f"no kernel in this folder: {_ANY}", file=word)
+            raise BadInput(
+                f"no kernel in this folder: {_ANY}", file=word, hint="name the kernel image itself, or a build folder"
+            )
         if len(inside) > 1:
             raise BadInput(f"{len(inside)} kernels in this folder", file=word, hint=f"name one: {inside[0]}")
         return _image(inside[0], word)
@@ -106,7 +108,9 @@ def _whole(path: Path, limit_bytes: int) -> bytes:
     except OSError as error:
         raise BadInput(why_unread(error), file=str(path)) from None
     if len(data) > limit_bytes:
-        raise BadInput(f"larger than {limit_bytes >> 20} MiB", file=str(path))
+        raise BadInput(
+            f"larger than {limit_bytes >> 20} MiB", file=str(path), hint="check that it is a kernel image or package"
+        )
     return data
 
 

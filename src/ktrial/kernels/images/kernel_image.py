@@ -49,7 +49,9 @@ def architecture(data: bytes, source: str) -> str:
     if not _is_bzimage(data):
         return _machine(_unwrapped(data, source)[1], source)
     if len(data) < _HEADER_END:
-        raise BadInput(f"truncated within its header, at byte {len(data)}", file=source)
+        raise BadInput(
+            f"truncated within its header, at byte {len(data)}", file=source, hint="copy or download the file again"
+        )
     return "x86_64" if _is_64_bit(data) else "i386"
 
 
@@ -59,7 +61,11 @@ def bootable(data: bytes, source: str, wanted: str) -> bytes:
     kernel = data if is_setup else _unwrapped(data, source)[1]
     found = architecture(data, source) if is_setup else _machine(kernel, source)
     if found != wanted:
-        raise BadInput(f"cannot boot a kernel for {found}: these guests are {wanted}", file=source)
+        raise BadInput(
+            f"cannot boot a kernel for {found}: these guests are {wanted}",
+            file=source,
+            hint="use a kernel for this architecture",
+        )
     if kernel.startswith(elf.MAGIC):
         _require_vmlinux(kernel, source, wanted)
     return kernel
@@ -68,7 +74,11 @@ def bootable(data: bytes, source: str, wanted: str) -> bytes:
 def _require_vmlinux(kernel: bytes, source: str, wanted: str) -> None:
     """Refuse a program that is not a kernel, and a kernel that QEMU cannot boot in this form."""
     if _SAYS_LINUX not in kernel:
-        raise BadInput("a program, not a kernel: it contains no Linux version", file=source)
+        raise BadInput(
+            "a program, not a kernel: it contains no Linux version",
+            file=source,
+            hint="use the vmlinux of a kernel build",
+        )
     if wanted != "x86_64":
         raise BadInput("QEMU cannot boot an arm64 vmlinux", file=source, hint="use arch/arm64/boot/Image of its tree")
 

@@ -40,7 +40,9 @@ def read_symbols(data: bytes, source: str) -> dict[str, str]:
                 hint="expected CONFIG_NAME=…",
             )
     if not found:
-        raise BadInput("not a kernel configuration: it sets no symbol", file=source)
+        raise BadInput(
+            "not a kernel configuration: it sets no symbol", file=source, hint="name a .config of a kernel build"
+        )
     return found
 
 

@@ -32,7 +32,7 @@ class CpuTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     def check(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise BadInput(f"{self.name!r} is not a valid value of -mcpu")
+            raise BadInput(f"{self.name!r} is not a valid value of -mcpu", hint="use a name that gcc -mcpu= accepts")
 
 
 def features(macros: Iterable[str], base: Iterable[str]) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def read_gcc_march(data: bytes, source: str = "stdout") -> str:
     for _, text in numbered(data, source):
         if match := _MARCH.fullmatch(text.rstrip()):
             return match[1]
-    raise unreadable(source, None, "the whole text", "gcc's list of target options: -march= is missing")
+    raise unreadable(source, None, "", "gcc's list of target options: -march= is missing")
 
 
 def read_clang_cpu(data: bytes, source: str = "stderr") -> str:
@@ -45,7 +45,7 @@ def read_clang_cpu(data: bytes, source: str = "stderr") -> str:
     for _, text in numbered(data, source):
         if match := _TARGET_CPU.search(text):
             return match[1]
-    raise unreadable(source, None, "the whole text", 'a clang command line: "-target-cpu" is missing')
+    raise unreadable(source, None, "", 'a clang command line: "-target-cpu" is missing')
 
 
 def read_macros(data: bytes, source: str = "stdout") -> dict[str, str]:
@@ -70,7 +70,7 @@ def read_rust_cpus(data: bytes, source: str = "stdout") -> RustCpus:
         elif (match := _CPU.fullmatch(text)) and match[1] != "native":
             names.append(match[1])
     if not names:
-        raise unreadable(source, None, "the whole text", "rustc's list of target CPUs")
+        raise unreadable(source, None, "", "rustc's list of target CPUs")
     return RustCpus(tuple(names), native)
 
 
@@ -81,7 +81,7 @@ def read_rustc_version(data: bytes, source: str = "stdout") -> RustcVersion:
             found[match[1]] = match[2]
     missing = next((name for name in ("release", "LLVM version") if name not in found), None)
     if missing is not None:
-        raise unreadable(source, None, "the whole text", f"the output of `rustc -vV`: the line {missing!r} is missing")
+        raise unreadable(source, None, "", f"the output of `rustc -vV`: the line {missing!r} is missing")
     return RustcVersion(found["release"], version_number(found["LLVM version"], source))
 
 

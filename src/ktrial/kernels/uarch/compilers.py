@@ -238,6 +238,6 @@ def _run(*argv: str) -> subprocess.CompletedProcess[bytes]:
             argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_LIMIT_S, env=environment
         )
     except OSError as error:
-        raise KtrialError(f"cannot start {argv[0]}: {error.strerror}") from None
+        raise KtrialError(f"cannot start {argv[0]}: {error.strerror}", hint=f"install {argv[0]}") from None
     except subprocess.TimeoutExpired:
         raise KtrialError(f"{' '.join(argv)} did not end within {_LIMIT_S:g} s") from None

@@ -79,9 +79,9 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def check(self) -> None:
         if not _NAME.fullmatch(self.name) or (self.rust is not None and not _NAME.fullmatch(self.rust)):
-            raise BadInput(f"{self.name!r} is not a valid value of -march")
+            raise BadInput(f"{self.name!r} is not a valid value of -march", hint="use a name that gcc -march= accepts")
         if not _SYMBOL.fullmatch(self.symbol):
-            raise BadInput(f"{self.symbol!r} is not a Kconfig symbol")
+            raise BadInput(f"{self.symbol!r} is not a Kconfig symbol", hint="write capital letters, digits and _")
         for gate in (self.gcc, self.clang, self.gcc_until):
             if gate is not None:
                 gate_number(gate)

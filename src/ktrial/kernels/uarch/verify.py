@@ -73,7 +73,10 @@ def verify_target(
     found = marches(command)
     if found != (target.c_flags[0],):
         shown = " ".join(found) or "no -march"
-        raise KtrialError(f"{OBJECT} was compiled with {shown}, not only with {target.c_flags[0]}")
+        raise KtrialError(
+            f"{OBJECT} was compiled with {shown}, not only with {target.c_flags[0]}",
+            hint="remove these flags from the tree's Makefiles and from KCFLAGS",
+        )
     return VerifiedTarget(
         target=target.name,
         kernel=tree.version,
@@ -93,7 +96,10 @@ def _proven_in_rust(target: Target, printed: bytes) -> str:
     found = rust_cpus(read_rust_compile(printed, RUST_OBJECT))
     if found != (target.rust_cpu,):
         shown = " ".join(f"-Ctarget-cpu={name}" for name in found) or "no target-cpu"
-        raise KtrialError(f"{RUST_OBJECT} was compiled with {shown}, not only with -Ctarget-cpu={target.rust_cpu}")
+        raise KtrialError(
+            f"{RUST_OBJECT} was compiled with {shown}, not only with -Ctarget-cpu={target.rust_cpu}",
+            hint="remove these flags from the tree's Makefiles and from KRUSTFLAGS",
+        )
     return found[0]
 
 

@@ -43,7 +43,7 @@ def read_flag_block(data: bytes, source: str = "arch/x86/Makefile") -> FlagBlock
         raise unreadable(
             source,
             None,
-            "the whole file",
+            "",
             f"a Makefile with -mno-red-zone in KBUILD_CFLAGS once: it is there {len(ends)} times",
         )
     begins = [number for number, text in enumerate(lines[: ends[0]]) if _BEGIN.fullmatch(text)]
@@ -96,5 +96,5 @@ def read_tree_version(data: bytes, source: str = "Makefile") -> str:
             found.setdefault(match[1], match[2])
     missing = next((name for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL") if not found.get(name, "").isdigit()), None)
     if missing is not None:
-        raise unreadable(source, None, "the whole file", f"the top Makefile of a kernel: {missing} is not a number")
+        raise unreadable(source, None, "", f"the top Makefile of a kernel: {missing} is not a number")
     return "{VERSION}.{PATCHLEVEL}.{SUBLEVEL}".format(**found) + found.get("EXTRAVERSION", "")

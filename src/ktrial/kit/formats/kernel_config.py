@@ -46,7 +46,7 @@ def read_kernel_config(data: bytes, source: str = ".config") -> KernelConfig:
         symbols += bool(_SET.match(text))
     if head is None or compiler is None:
         missing = "'# Linux/… Kernel Configuration'" if head is None else _COMPILER
-        raise unreadable(source, None, "the whole file", f"a kernel's configuration: the line {missing} is missing")
+        raise unreadable(source, None, "", f"a kernel's configuration: the line {missing} is missing")
     return KernelConfig(architecture=head[0], version=head[1], compiler=compiler, symbols=symbols)
 
 
@@ -84,7 +84,7 @@ def read_fragment(data: bytes, source: str = "a fragment") -> tuple[ConfigLine, 
                 raise unreadable(source, number, text, "a line CONFIG_NAME=VALUE or # CONFIG_NAME is not set")
             lines.append(ConfigLine(number, match[1], match[2]))
     if not lines:
-        raise unreadable(source, None, "the whole file", "a fragment of a configuration: it sets no symbol")
+        raise unreadable(source, None, "", "a fragment of a configuration: it sets no symbol")
     return tuple(lines)
 
 

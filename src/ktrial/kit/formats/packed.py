@@ -98,7 +98,7 @@ def _streams(
         one = machine()
         while not one.eof:
             if not rest:
-                raise BadInput(f"cannot unpack {name} data: its end is missing")
+                raise BadInput(f"cannot unpack {name} data: its end is missing", hint="download it again")
             try:
                 yield one.decompress(rest)
             except _errors() as error:

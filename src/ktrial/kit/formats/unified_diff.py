@@ -149,7 +149,7 @@ class _Reader:
         self._end_hunk()
         self._end_file()
         if not self.files:
-            raise unreadable(self._source, None, "the whole file", "a patch: it has no --- and +++ lines")
+            raise unreadable(self._source, None, "", "a patch: it has no --- and +++ lines")
         return tuple(self.files)
 
 

@@ -37,7 +37,9 @@ class FramePattern:
         try:
             self._expression = re.compile(text)
         except re.error as error:
-            raise BadInput(f"{option} {text!r} is not a regular expression: {error}") from None
+            raise BadInput(
+                f"{option} {text!r} is not a regular expression: {error}", hint=r"for example  frame (?P<ms>[\d.]+) ms"
+            ) from None
         known = (*_UNITS, _RATE)
         named = [name for name in self._expression.groupindex if name in known]
         if len(named) != 1:

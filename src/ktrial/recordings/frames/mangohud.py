@@ -99,7 +99,7 @@ def read_mangohud(data: bytes, source: str = "capture.csv") -> MangoHudLog:
     head = _head(lines, source)
     rows = _rows(lines, head, source)
     if len(rows) < 2:
-        raise unreadable(source, None, f"{len(rows)} rows", "a log of frames: it has less than two rows")
+        raise unreadable(source, None, "", "a log of frames: it has fewer than two rows")
     unit = _unit(rows, source)
     if (why := _why_sampled(rows, unit)) is not None:
         raise SampledLog(f"{source}: {why}", _samples(rows, head))
@@ -137,7 +137,7 @@ def _head(lines: Sequence[str], source: str) -> _Head:
 def _columns(fields: tuple[str, ...], line: int, source: str) -> tuple[str, ...]:
     double = sorted({field for field in fields if fields.count(field) > 1})
     if double:
-        raise unreadable(source, line, ",".join(fields), f"a header whose columns differ: {double[0]} stands twice")
+        raise unreadable(source, line, ",".join(fields), f"a header whose columns differ: {double[0]} appears twice")
     missing = [name for name in _NEEDED if name not in fields]
     if missing:
         raise BadRun(

@@ -69,7 +69,7 @@ def read_afterburner(data: bytes, source: str = "HardwareMonitoring.hml") -> Fra
                 moments.append(_moment(rest, source, line))
                 fps += [] if rate is None else [rate]
     if names is None:
-        raise unreadable(source, None, "its text", f"a log of Afterburner: no line {_NAMES} names its columns")
+        raise unreadable(source, None, "", f"a log of Afterburner: no line {_NAMES} names its columns")
     idle = len(moments) - len(fps)
     notes = (f"{idle} of {len(moments)} samples without a frame rate are left out",) if idle else ()
     passed_s = sum((after - before) % _DAY_S for before, after in pairwise(moments))

@@ -25,7 +25,7 @@ def read_hyperfine(data: bytes, source: str = "hyperfine.json", label: str | Non
     document = json_document(data, source)
     results = json_list(document.get("results"), source, "'results'")
     if not results:
-        raise unreadable(source, None, "'results'", "a list of commands: it is empty")
+        raise unreadable(source, None, "", "a file with results: its list 'results' is empty")
     runs: list[ForeignRun] = []
     for index, one in enumerate(results):
         runs += _runs(one, f"results[{index}]", source, label, len(runs) + 1)

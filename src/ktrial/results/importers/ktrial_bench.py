@@ -59,14 +59,14 @@ def read_ktrial_bench(data: bytes, source: str = "result.json") -> BenchFile:
     session = json_table(document.get("session"), source, "session")
     name, suite, label = (session.get(key) for key in ("session", "suite", "label"))
     if not isinstance(name, str) or not isinstance(suite, str) or not isinstance(label, str | None):
-        raise unreadable(source, None, "session", "complete: its session, suite or label is not a text")
+        raise unreadable(source, None, "", "complete: its session, suite or label is not a text")
     records = [
         _record(one, f"runs[{index}]", source)
         for index, one in enumerate(json_list(document.get("runs"), source, "runs"))
     ]
     counted = tuple(one for one in records if one.round)
     if not counted:
-        raise unreadable(source, None, "runs", "a list with runs that count: it has none")
+        raise unreadable(source, None, "", "a file with results: it has no run that counts")
     return BenchFile(
         session=name,
         suite=suite,
@@ -84,7 +84,9 @@ def _missing(document: Mapping[str, Any], runs: Sequence[_Record], source: str) 
     try:
         holes = msgspec.convert(document.get("holes", []), list[_Hole])
     except msgspec.ValidationError as error:
-        raise unreadable(source, None, "holes", f"a list of benchmarks and reasons: {error}") from None
+        raise unreadable(
+            source, None, "", f"valid: its holes are not a list of benchmarks and reasons: {error}"
+        ) from None
     return {hole.benchmark: hole.why for hole in holes if hole.benchmark not in there}
 
 

@@ -44,7 +44,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         )
     counted = {key: rows for key, rows in grouped.items() if key[2] != "0"}
     if not counted:
-        raise unreadable(name, None, "the table", "one with runs that count: it has only warm-ups")
+        raise unreadable(name, None, "", "a table with runs that count: it has only warm-ups")
     runs = [_run(rows, number, name) for number, rows in enumerate(counted.values(), 1)]
     left_out = len(grouped) - len(counted)
     notes = (f"warm-ups ignored: {left_out}",) if left_out else ()

@@ -62,7 +62,7 @@ def read_lkp(data: bytes, source: str = "matrix.json") -> LkpMatrix:
         for column, number in zip(columns[first:], numbers[first:], strict=False):
             column[name] = number
     if not any(columns):
-        raise unreadable(source, None, "the document", "a matrix of statistics: it holds no value but 0")
+        raise unreadable(source, None, "", "a matrix of statistics: it holds no value but 0")
     runs = tuple(LkpRun(path=path, values=values) for path, values in zip(paths, columns, strict=True))
     return LkpMatrix(runs=runs, filled=filled)
 

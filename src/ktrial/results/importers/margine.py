@@ -57,7 +57,7 @@ def read_margine(data: bytes, source: str = "run.json") -> MargineRun:
         raise unreadable(source, None, repr(document.get("schema")), f"schema: {SCHEMA}")
     numbers = {key: json_signed(document[key], source, key) for key in METRICS if key in document}
     if not numbers:
-        raise unreadable(source, None, "the document", "a run with figures: it only describes the machine")
+        raise unreadable(source, None, "", "a run with figures: it only describes the machine")
     label = document.get("label")
     counts = [document.get(key) for key in ("metrics_collected", "metrics_expected")]
     collected, expected = (one if isinstance(one, int) else None for one in counts)

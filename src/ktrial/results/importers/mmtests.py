@@ -71,10 +71,10 @@ def read_mmtests(data: bytes, source: str = "mmtests.json") -> tuple[MmtestsExtr
     if "_ExtractModules" in document:
         modules = json_list(document["_ExtractModules"], source, "_ExtractModules")
         if not modules:
-            raise unreadable(source, None, "_ExtractModules", "a list of compared tests: it is empty")
+            raise unreadable(source, None, "", "a comparison: its list _ExtractModules is empty")
         return tuple(_extract(one, f"_ExtractModules[{index}]", source) for index, one in enumerate(modules))
     if "_ResultData" not in document:
-        raise unreadable(source, None, "the document", "from mmtests: it has neither _ExtractModules nor _ResultData")
+        raise unreadable(source, None, "", "output of mmtests: it has neither _ExtractModules nor _ResultData")
     return (_extract(document, "the document", source),)
 
 

@@ -141,9 +141,9 @@ def _root(data: bytes, source: str) -> _Node:
         tree.parser.Parse(data, True)
     except expat.ExpatError as error:
         what = expat.ErrorString(error.code) or "an error"
-        raise unreadable(source, error.lineno, what, "whole XML") from None
+        raise unreadable(source, None, "", f"valid XML: {what} in line {error.lineno}") from None
     if tree.root is None:
-        raise unreadable(source, 1, "", "XML: it has no element")
+        raise unreadable(source, None, "", "XML: it has no element")
     return tree.root
 
 

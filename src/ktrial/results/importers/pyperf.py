@@ -47,7 +47,7 @@ def read_pyperf(data: bytes, source: str = "pyperf.json") -> tuple[PyperfBenchma
     benchmarks = json_list(document.get("benchmarks"), source, "'benchmarks'")
     common = _metadata(document, "metadata", source)
     if not benchmarks:
-        raise unreadable(source, None, "'benchmarks'", "a list of benchmarks: it is empty")
+        raise unreadable(source, None, "", "a file with results: its list 'benchmarks' is empty")
     return tuple(_benchmark(one, common, f"benchmarks[{index}]", source) for index, one in enumerate(benchmarks))
 
 

@@ -218,7 +218,11 @@ def _value_columns(table: TidyTable, options: ImportOptions, name: str) -> tuple
         assert place is not None, "the option names a column"
         outcome, unit = _outcome_and_unit(header)
         if outcome in columns:
-            raise BadInput(f"--value {header!r}: another column already measures {outcome}", file=name)
+            raise BadInput(
+                f"--value {header!r}: another column already measures {outcome}",
+                file=name,
+                hint="leave out one of the columns",
+            )
         columns[outcome] = _Column(header=header, outcome=outcome, place=place, unit=unit)
     return tuple(columns.values())
 

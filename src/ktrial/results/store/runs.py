@@ -424,5 +424,8 @@ def _blob(connection: sa.Connection, name: str) -> bytes:
     except zstandard.ZstdError:
         data = b""
     if hashlib.sha256(data).hexdigest() != name:
-        raise KtrialError(f"raw output {name[:12]}… is damaged in the store: it differs from what was recorded")
+        raise KtrialError(
+            f"raw output {name[:12]}… is damaged in the store: it differs from what was recorded",
+            hint="import its bundle again, if there is one",
+        )
     return data

@@ -148,9 +148,12 @@ class _Bisect:
         if judged is not None and judged.effect is not None and verdict in ("better", "worse"):
             return judged.effect
         if verdict == "equivalent":
-            raise Refused(f"nothing to bisect: good and bad do not differ in {outcome} {boots}")
+            raise Refused(
+                f"nothing to bisect: good and bad do not differ in {outcome} {boots}",
+                hint="choose commits that differ, or another outcome",
+            )
         if verdict == "not comparable":
-            raise Refused(f"cannot compare {outcome}: it is zero, negative or not finite")
+            raise Refused(f"cannot compare {outcome}: it is zero, negative or not finite", hint="use another outcome")
         raise Refused(
             f"cannot bisect: good and bad show no difference in {outcome} {boots}",
             hint="allow more boots with --runs, or use a longer run or another outcome",

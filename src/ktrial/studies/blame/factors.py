@@ -134,7 +134,8 @@ def check_combinations(question: BlameQuestion, file: TrialFile, arms: Mapping[s
             others = ", ".join(one.name for one in question.factors if not set(one.set) & set(arm.set))
             why = arms[name].refused.get(address) or (f"it would be {found}" if found else "it would change nothing")
             raise Refused(
-                f"cannot switch {owner} separately: {address} = {wanted} without {others or 'the others'}: {why}",
+                f"cannot switch {owner} separately: {address} = {wanted} without {others or 'the others'} fails,"
+                f" because {why}",
                 hint="leave it out, and test it separately with `ktrial try`",
             )
 

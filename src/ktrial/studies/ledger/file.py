@@ -22,7 +22,7 @@ class LedgerFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise KtrialError(f"cannot read {self._path}: {error.strerror}") from None
+            raise KtrialError(f"cannot read {self._path}: {error.strerror}", hint="check who may read it") from None
 
     def write(self, data: bytes) -> None:
         part = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
@@ -34,4 +34,6 @@ class LedgerFile:
         except OSError as error:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
-            raise KtrialError(f"cannot write {self._path}: {error.strerror}") from None
+            raise KtrialError(
+                f"cannot write {self._path}: {error.strerror}", hint="free some space there, or make it writable"
+            ) from None

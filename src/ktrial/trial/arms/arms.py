@@ -158,7 +158,10 @@ class Arms:
 
     def _apply(self, arm: str, plan: Plan) -> int:
         if self._root is None:
-            raise ArmLost(f"cannot put arm {arm} in force: its settings need root")
+            raise ArmLost(
+                f"cannot put arm {arm} in force: its settings need root",
+                hint="leave out --no-sudo, or run ktrial as root",
+            )
         applied = apply_plan(self._root, plan, _LEASE)
         said = refusal_of(applied)
         if said is not None:

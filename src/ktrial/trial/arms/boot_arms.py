@@ -68,7 +68,7 @@ def check_boot_arms(trial: TrialFile) -> None:
                 hint="use boot, kernel, set and profile",
             )
         if entry_of(name) in {REHEARSAL, TRIAL}:
-            raise BadInput(f"arm {name}: ktrial has a boot entry of this name itself", hint="rename the arm")
+            raise BadInput(f"arm {name}: ktrial uses this name for a boot entry of its own", hint="rename the arm")
         # A file system of the firmware does not tell upper and lower case apart.
         other = entries.setdefault(entry_of(name).lower(), name)
         if other != name:

@@ -112,7 +112,10 @@ def shape_of(guest: GuestFile) -> Shape:
     except ValueError as error:
         raise BadInput(f"memory = {guest.memory!r}: {error}", hint='for example "512MiB"') from None
     if memory_bytes < LEAST_MEMORY_BYTES:
-        raise BadInput(f"memory = {guest.memory!r}: a guest needs at least {show_bytes(LEAST_MEMORY_BYTES)}")
+        raise BadInput(
+            f"memory = {guest.memory!r}: a guest needs at least {show_bytes(LEAST_MEMORY_BYTES)}",
+            hint=f'write  memory = "{show_bytes(LEAST_MEMORY_BYTES)}"',
+        )
     mode: Mode = guest.mode
     cpus = guest.cpus or (1 if mode == "exact" else 2)
     if not 1 <= cpus <= MOST_CPUS:

@@ -238,7 +238,7 @@ class GuestVisits:
             return
         told = f"{arm} gave no measurement: {events[0].failure}"
         self._standing.append(TrialEnd(reason=f"stopped: {told}"))
-        raise BadRun(told, hint="`ktrial kernel boot` shows what its guest says")
+        raise BadRun(told, hint="run `ktrial kernel boot` to see what the guest prints")
 
 
 def _event(visit: Visit, records: Sequence[RunRecord]) -> RunEnded:

@@ -156,7 +156,9 @@ def why(judged: OutcomeJudgement, protocol: Protocol, judgement: Judgement, ende
     if judged.why == "ended" and judged.role != "primary":
         counts = protocol.outcomes[judged.outcome].scale == "count" and judged.counter is None
         looked = f"counts are judged only after all {cap or protocol.budget} blocks; " if counts else ""
-        parts.append(f"{looked}until_all_decided = true in the protocol's [design] makes a trial go on for it")
+        parts.append(
+            f"{looked}until_all_decided = true in the protocol's [design] makes a trial continue until it is decided"
+        )
     if judged.guard is not None:
         parts.insert(0, _GUARDS[judged.guard].format(margin=_percent(protocol.outcomes[judged.outcome].margin)))
     if judged.counter is not None:
@@ -436,5 +438,5 @@ def _end_findings(trial: StoredTrial, log: Sequence[Event]) -> tuple[Finding, ..
     if isinstance(log[-1], TrialEnd):
         return ()
     next_verb = "next" if is_by_hand(trial.file) else "resume"
-    sentence = f"the trial is not over: `ktrial trial {next_verb}` goes on with it"
+    sentence = f"the trial is not over: `ktrial trial {next_verb}` continues it"
     return (Finding(kind="unfinished", level="note", sentence=sentence),)

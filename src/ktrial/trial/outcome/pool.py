@@ -56,7 +56,10 @@ def pooled_question(trials: Sequence[KeptTrial]) -> PooledQuestion:
 def _check_over(kept: KeptTrial) -> None:
     name = kept.stored.trial
     if kept.stored.file.screen is not None:
-        raise BadInput(f"cannot pool {name}: it screens settings, and has no arms to compare")
+        raise BadInput(
+            f"cannot pool {name}: it screens settings, and has no arms to compare",
+            hint="`ktrial trial show` shows its result",
+        )
     if not isinstance(kept.log[-1], TrialEnd):
         raise BadInput(f"cannot pool {name}: it is not over", hint=f"`ktrial trial resume {name}` continues it")
 

@@ -105,7 +105,7 @@ def claimed(log: Sequence[Event]) -> tuple[Finding, ...]:
         Finding(
             kind="arm-claimed",
             level="note",
-            sentence=f"that these arms were in force was said by a person, the machine does not show it: {told}",
+            sentence=f"a person, not the machine, confirmed that these arms were in force: {told}",
             values={arm: float(number) for arm, number in sorted(counts.items())},
         ),
     )

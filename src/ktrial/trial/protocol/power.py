@@ -71,7 +71,9 @@ def _planned(power: Power, spread: float, asked: PowerAsked) -> Power:
     needed = blocks_to_detect(spread, asked.detect)
     affordable = [cap for cap in LOOKS if cap <= asked.budget]
     if not affordable:
-        raise BadInput(f"{asked.budget} blocks are too few (minimum {FEWEST_BLOCKS})")
+        raise BadInput(
+            f"{asked.budget} blocks are too few (minimum {FEWEST_BLOCKS})", hint="allow more blocks with --budget"
+        )
     cap = next((cap for cap in affordable if cap >= needed), affordable[-1])
     return msgspec.structs.replace(
         power,

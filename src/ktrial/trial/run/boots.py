@@ -27,7 +27,7 @@ def refuse_used_boot(due: Due, records: Sequence[RunRecord], boot_id: str | None
     if not due.new_boot:
         return
     if boot_id is None:
-        raise Refused("cannot tell boots apart: the boot id of this machine is unknown")
+        raise Refused("cannot tell boots apart: the boot id of this machine is unknown", hint="mount /proc")
     had = visit_in(records, boot_id)
     if had is not None and had != (due.block, due.arm):
         raise Refused(

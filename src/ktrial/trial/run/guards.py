@@ -41,9 +41,9 @@ class SafetyWatch:
         """Take the first sample. Raise Refused for a limit on something that cannot be read here."""
         samples = self._sampling.once()
         if self._limits.temperature_c is not None and _temperature(samples) is None:
-            raise Refused(f"cannot watch limits.temperature: {_why(samples, 'temperature')}")
+            raise Refused(f"cannot watch limits.temperature: {_why(samples, 'temperature')}", hint="remove the limit")
         if self._limits.memory_pressure_share is not None and _stalled(samples) is None:
-            raise Refused(f"cannot watch limits.memory_pressure: {_why(samples, 'pressure')}")
+            raise Refused(f"cannot watch limits.memory_pressure: {_why(samples, 'pressure')}", hint="remove the limit")
         self._judge(samples)
 
     def check(self) -> None:

@@ -70,7 +70,7 @@ def same_builds(builds: Mapping[Visit, str]) -> tuple[Finding, ...]:
             Finding(
                 kind="build-repeated",
                 level="suspect",
-                sentence=f"builds gave the same bytes again, and such a build replicates nothing: {told}; have it vary "
+                sentence=f"some builds gave the same bytes, which replicates nothing: {told}; have it vary "
                 'by KTRIAL_BUILD (the order of linking, padding), or say replicate = "run"',
                 values={arm: float(made) for arm, (made, _) in again.items()},
             )

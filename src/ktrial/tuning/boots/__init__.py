@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One boot attempt: the entry beside the default one, what speaks against it, and what became of it."""
+"""One boot attempt: its entry beside the default one, the obstacles, and how it ended."""

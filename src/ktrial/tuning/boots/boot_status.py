@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent knows of boot attempts, and how the present one stands."""
+"""What the agent knows about boot attempts, and the state of the present one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class AttemptEntry(msgspec.Struct, frozen=True):
 
 
 class BootEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the agent's boot log: what became of an entry, why, and the last lines of the kernel's log.
+    """A line of the agent's boot log: what happened to an entry, why, and the last lines of the kernel's log.
 
     `at` is Unix time in seconds. `transaction` is None in a log that does not name it.
     """
@@ -82,7 +82,7 @@ class BootStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_of_trial(self) -> bool:
-        """Whether boots of a trial are prepared, or one runs: its entries are named after its arms."""
+        """Whether a boot of a trial is prepared or running; a trial's entries have the names of its arms."""
         names = [one.id for one in self.entries]
         return any(is_arm(name) for name in (*names, self.running) if name is not None)
 
@@ -96,12 +96,12 @@ def is_arm(entry: str) -> bool:
 
 
 def decode_boot_status(reply: Mapping[str, Any]) -> BootStatus:
-    """Return the reply, typed. Raises AgentError for another one."""
+    """Return the decoded reply. Raises AgentError if it is malformed."""
     return decode_reply("boot-status", reply, BootStatus)
 
 
 def state_of(status: BootStatus) -> tuple[BootState, BootEvent | None]:
-    """Return how the attempt stands, and the event that says so."""
+    """Return the state of the attempt, and the event that shows it."""
     events = status.of_attempt()
     if status.running is not None:
         own = [one for one in events if one.boot_id == status.boot_id and one.entry == status.running]
@@ -118,19 +118,19 @@ def state_of(status: BootStatus) -> tuple[BootState, BootEvent | None]:
 
 
 def is_being_checked(status: BootStatus) -> bool:
-    """Return whether the agent checks the health of the present boot."""
+    """Return whether the agent is still checking the health of this boot."""
     state, last = state_of(status)
     return state == "checking" and last is not None and last.event == "started" and status.transaction is not None
 
 
 def last_attempt(status: BootStatus) -> tuple[BootState, BootEvent] | None:
-    """Return how the newest boot in the log ended, and the event that says so; None without one."""
+    """Return how the newest boot in the log ended, and the event that shows it; None if the log is empty."""
     at = next((at for at in reversed(range(len(status.events))) if status.events[at].event in _ENDS), None)
     return None if at is None else (_ending(status.events, at), status.events[at])
 
 
 def _ending(events: tuple[BootEvent, ...], at: int) -> BootState:
-    """Return how a boot ended, by the event at this place and by those since its entry was armed."""
+    """Return how a boot ended, from the event at this place and the events since its entry was armed."""
     end = events[at]
     if end.event in {"healthy", "left"}:
         return "left"
@@ -150,7 +150,7 @@ def _ending(events: tuple[BootEvent, ...], at: int) -> BootState:
 
 
 def _of_last(status: BootStatus, events: tuple[BootEvent, ...]) -> tuple[BootState, BootEvent | None]:
-    """Return how the attempt stands while the default entry runs and nothing is armed."""
+    """Return the state of the attempt while the default entry runs and nothing is armed."""
     for at, one in reversed(list(enumerate(events))):
         if one.event in {"armed", "started"} and one.boot_id == status.boot_id:
             # It was armed in this boot and is no longer: somebody disarmed it.
@@ -165,6 +165,6 @@ def _of_last(status: BootStatus, events: tuple[BootEvent, ...]) -> tuple[BootSta
 
 
 def rehearsal_of(status: BootStatus, loader: str) -> BootEvent | None:
-    """Return the newest rehearsal that led back, if it was made with this version of the boot loader."""
+    """Return the newest rehearsal that led back to the default entry with this version of the boot loader."""
     found = (one for one in reversed(status.events) if one.event == "rehearsed" and one.loader == loader)
     return next(found, None)

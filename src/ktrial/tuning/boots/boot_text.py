@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trial boot will do, and how one stands, as text of 80 columns."""
+"""What a trial boot will do, and its state, as text of 80 columns."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _DEFAULT = "This is the default entry again."
 
 
 class TrialTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """How a trial boot ends: after `limit_s` without health; `watchdog` is the hardware's name, None without one.
+    """The limits of a trial boot, which fails if it is not healthy within `limit_s`.
 
-    `rehearsal` is the event of the rehearsal with this loader; None if one is needed first. `guards` are units that
-    must be active.
+    `watchdog` names the hardware watchdog, if any. `rehearsal` is the event of the rehearsal with this loader; None
+    if one is needed first. `guards` are units that must be active.
     """
 
     limit_s: float
@@ -154,7 +154,7 @@ _SENTENCES: dict[BootState, tuple[str, str]] = {
     "did-not-come-up": (f"{{it}} did not come up: it panicked, hung or was reset. {_DEFAULT}", _UNDO),
     "unhealthy": (f"{{it}} came up and failed its health check. {_DEFAULT}", _UNDO),
     "cut-short": (f"{{it}} came up and ended early: it panicked, hung or was reset. {_DEFAULT}", _UNDO),
-    "gave-up": (f"{{it}} was healthy, and the trial could not go on in it. {_DEFAULT}", _UNDO),
+    "gave-up": (f"{{it}} was healthy, but the trial could not continue in it. {_DEFAULT}", _UNDO),
     "left": (
         f"{{it}} was healthy and was left without `ktrial boot keep`. {_DEFAULT}",
         f"{_KEEP}; {_UNDO}",
@@ -174,7 +174,7 @@ _OF_TRIALS: dict[BootState, str] = {
 
 
 def status_text(status: BootStatus, *, width: int, trials: Mapping[int, str] | None = None) -> str:
-    """Return how the boots stand: what they are, what happened, the last lines of the log, and the next step.
+    """Return the state of the boots: what they are, what happened, the last log lines, and the next step.
 
     `trials` are the names of trials by the transactions that have prepared their boots.
     """
@@ -198,7 +198,7 @@ def status_text(status: BootStatus, *, width: int, trials: Mapping[int, str] | N
 
 
 def _sentence(status: BootStatus, state: BootState, trials: Mapping[int, str]) -> tuple[str, str]:
-    """Return what there is to say of a state, and the next step."""
+    """Return a sentence about a state, and the next step."""
     sentence, step = _SENTENCES[state]
     it, this, trial = "The trial boot", "This is the trial boot", ""
     number = status.transaction
@@ -213,14 +213,14 @@ def _sentence(status: BootStatus, state: BootState, trials: Mapping[int, str]) -
         elif state == "rehearsal-failed":
             step = f"{stop} removes what is prepared; boot by hand, with a person at the machine"
         else:
-            step = f"the trial goes on by itself, after a reboot at the latest; {stop} stops it"
+            step = f"the trial continues by itself, after a reboot at the latest; {stop} stops it"
     if number is None and status.running is not None:
         step = "what was prepared is removed: reboot for the default entry"
     return sentence.format(it=it, this=this, trial=trial), step
 
 
 def _entry(status: BootStatus, state: BootState, event: BootEvent | None) -> str:
-    """Return the entry that a state is about."""
+    """Return the entry that a state refers to."""
     if state == "rehearsed":
         return TRIAL
     return status.running or status.armed or (event.entry if event is not None else TRIAL)
@@ -233,13 +233,13 @@ _ENDINGS: dict[BootState, str] = {
     "did-not-come-up": "did not come up",
     "unhealthy": "failed its health check",
     "cut-short": "came up and ended early",
-    "gave-up": "healthy, and the trial could not go on",
+    "gave-up": "healthy, but the trial could not continue",
     "left": "healthy",
 }
 
 
 def _last(status: BootStatus, trials: Mapping[int, str], width: int) -> list[str]:
-    """Return how the newest boot ended, if nothing is prepared any more."""
+    """Return how the newest boot ended if nothing is prepared now."""
     found = last_attempt(status)
     if found is None:
         return []

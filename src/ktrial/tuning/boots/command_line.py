@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words of the kernel's command line: those of this boot, and what a trial boot adds, replaces and removes."""
+"""Words of the kernel command line: those of this boot, and the changes that a trial boot makes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class BootWord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WordChange(msgspec.Struct, frozen=True):
-    """A word to add, in place of others with its name, or to remove; without a value all of its name are removed."""
+    """A word to add in place of others of its name, or to remove; without a value, all of its name are removed."""
 
     word: BootWord
     removes: bool = False
@@ -63,7 +63,7 @@ class WordChange(msgspec.Struct, frozen=True):
 
 
 class ChangedLine(msgspec.Struct, frozen=True):
-    """The command line of a trial boot: words of this boot that stay, new ones after them, and what goes."""
+    """The command line of a trial boot: the words of this boot that remain, the new ones, and the removed ones."""
 
     base: tuple[str, ...]
     words: tuple[BootWord, ...] = ()
@@ -75,7 +75,7 @@ class ChangedLine(msgspec.Struct, frozen=True):
 
 
 def parse_changes(arguments: Iterable[str]) -> tuple[WordChange, ...]:
-    """Read `nohz_full=2-9`, `-quiet` and `boot:threadirqs`; an argument may hold several, separated by spaces."""
+    """Parse `nohz_full=2-9`, `-quiet` and `boot:threadirqs`; an argument may contain several, separated by spaces."""
     found: dict[str, WordChange] = {}
     for text in (word for argument in arguments for word in argument.split()):
         change = _change(text)
@@ -106,20 +106,20 @@ def base_words(command_line: str, loader: str) -> tuple[str, ...]:
     words = tuple(word for word in command_line.split() if word.partition("=")[0] not in own)
     if "--" in words:
         raise Refused(
-            "cannot prepare a boot: after `--` the kernel command line is for init, and ktrial's words would be too",
-            hint="remove `--` and what follows it from the boot loader's configuration, and boot",
+            "cannot prepare a boot: the kernel command line has a `--`, and init would get every word after it",
+            hint="remove `--` and what follows it from the boot loader's configuration, then reboot",
         )
     mark = next((word for word in words if word.partition("=")[0] == MARK), None)
     if mark is not None:
         raise Refused(
-            f"cannot prepare a boot: this is a trial boot itself ({mark})",
+            f"cannot prepare a boot: this boot is a trial boot already ({mark})",
             hint="end it with `ktrial boot keep` or `ktrial boot undo`, and boot the default entry",
         )
     return words
 
 
 def change_line(base: Sequence[str], changes: Iterable[WordChange]) -> ChangedLine:
-    """Return the line with the changes. Raises BadInput for what is there already, or is not there to be removed."""
+    """Return the command line with the changes. Raises BadInput for adding a word it has, or removing one it lacks."""
     changes = tuple(changes)
     left, words, removed = list(base), [], []
     names = {change.word.name for change in changes} | {word.partition("=")[0] for word in base}
@@ -148,8 +148,7 @@ def _require_safe(words: Iterable[str]) -> None:
     strange = next((word for word in words if not _SAFE.fullmatch(word)), None)
     if strange is not None:
         raise Refused(
-            f"cannot copy {strange} of the kernel command line: a boot loader would read some of its characters in its"
-            " own way",
+            f"cannot copy {strange} from the kernel command line: a boot loader would interpret some of its characters",
             hint=f"if the machine boots without it, remove it for this attempt: '-{strange.partition('=')[0]}'",
         )
 
@@ -158,13 +157,14 @@ def _require_room(line: ChangedLine) -> None:
     needed = sum(len(word) + 1 for word in (*line.base, *(word.text for word in line.words))) + _NETS_BYTES
     if needed > MOST_BYTES:
         raise Refused(
-            f"cannot prepare a boot: its command line would need {needed} bytes, and the kernel takes {MOST_BYTES}",
+            f"cannot prepare a boot: its command line would need {needed} bytes, but the kernel accepts at most"
+            f" {MOST_BYTES}",
             hint="try fewer words at once, or remove some with -NAME",
         )
 
 
 def find_guarded_words(line: ChangedLine, knobs: Mapping[str, Knob]) -> tuple[Guarded, ...]:
-    """Return what weakens the machine's protection: new words, and those that go without another in their place."""
+    """Return the changes that weaken the machine's protection: new words, and words removed without replacement."""
     found = []
     for word in line.words:
         if weakens(word.name, word.value):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the entry of a trial boot from what the machine shows: this kernel with other words, or another kernel."""
+"""Make the entry of a trial boot: this kernel with other words, or another kernel."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ _TITLE_CHARACTERS = 60
 
 
 class BootGrounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What an entry is made from. `files` are kernels and initramfs images by their paths on the machine.
+    """Everything from which ktrial makes an entry.
 
-    `entries` are entry files with their texts; `mount` is where the partition that holds them is mounted. `selected` is
-    the one that booted, as systemd-boot says.
+    `files` are kernels and initramfs images by their paths on the machine. `entries` are entry files with their
+    texts; `mount` is where the partition that holds them is mounted. `selected` is the one that booted, according to
+    systemd-boot.
     """
 
     loader: BootLoader
@@ -52,7 +53,10 @@ class BootGrounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BootEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry as the agent takes it. `kernel` and `initrds` are paths of the boot loader, `file` is the machine's."""
+    """An entry in the agent's form.
+
+    `kernel` and `initrds` are paths as the boot loader sees them; `file` is the machine's path.
+    """
 
     id: str
     title: str
@@ -67,10 +71,10 @@ class BootEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BootPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry, the agent's form for it and its file; and what only the head needs.
+    """An entry, its file and the agent's form for it, plus details that only the head needs.
 
-    `initrd_files` are the machine's paths of microcode and initramfs. `release` is None if no name tells the other
-    kernel's.
+    `initrd_files` are the machine's paths of microcode and initramfs. `release` is None if no name shows the other
+    kernel's release.
     """
 
     loader: BootLoader
@@ -90,7 +94,7 @@ class BootPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Loaded(msgspec.Struct, frozen=True):
-    """How the boot loader loads a kernel; the last two are the machine's paths."""
+    """How the boot loader loads a kernel; the last two fields are paths of the machine."""
 
     kernel: str
     initrds: tuple[str, ...]
@@ -110,9 +114,9 @@ def plan_boot(
     watchdog_s: int | None = None,
     entry: str = TRIAL,
 ) -> BootPlan:
-    """Return the trial boot's entry: the running kernel, or the one at `kernel`, with the changes of its words.
+    """Return the trial boot's entry: the running kernel or the one at `kernel`, with changes to its command line.
 
-    Raises Refused for what an entry of ktrial cannot carry, and BadInput for words and kernels that are wrong.
+    Raises Refused for what ktrial's entry cannot express, and BadInput for invalid words and kernels.
     """
     base = base_words(grounds.command_line, grounds.loader)
     changes = tuple(changes)
@@ -121,7 +125,10 @@ def plan_boot(
     running = _running(grounds, config)
     is_other = kernel is not None and kernel != running.file
     if not changes and not is_other and entry == TRIAL:
-        raise BadInput("nothing to try: this kernel is running, with these words")
+        raise BadInput(
+            "nothing to try: this kernel is already running with these words",
+            hint="add a word, -WORD or another kernel",
+        )
     loaded = _other(grounds, config, running, kernel) if kernel is not None and is_other else running
     path = _place(grounds, entry)
     return BootPlan(
@@ -157,7 +164,7 @@ def plan_rehearsal(grounds: BootGrounds, *, watchdog_s: int | None = None) -> Bo
 def find_kernel(argument: str, grounds: BootGrounds) -> str | None:
     """Return the path of the installed kernel that a path or release names; None for other arguments.
 
-    Raises UnknownName for a path that is no kernel here.
+    Raises UnknownName for a path that is not a kernel.
     """
     kernels = [path for path in grounds.files if _suffix(path) is not None]
     if argument.startswith("/"):
@@ -172,7 +179,7 @@ def find_kernel(argument: str, grounds: BootGrounds) -> str | None:
 
 
 def entry_json(plan: BootPlan) -> dict[str, object]:
-    """Return the entry as the agent reads it, without what has no value."""
+    """Return the entry as the agent reads it, without empty fields."""
     content = msgspec.json.decode(msgspec.json.encode(plan.entry))
     return {name: value for name, value in content.items() if value is not None}
 
@@ -198,19 +205,19 @@ def _cannot(why: str, hint: str | None = None) -> Refused:
 
 
 def _running(grounds: BootGrounds, config: GrubConfig | None) -> _Loaded:
-    """Return how the running kernel was loaded, or would be by itself."""
+    """Return how the running kernel was loaded, or how the loader would load it by default."""
     if config is not None:
         return _running_grub(grounds, config)
     if grounds.loader == "systemd-boot":
         return _running_entry(grounds)
     file = find_kernel(grounds.release, grounds)
     if file is None:
-        raise _cannot(f"there is no file in /boot of the running kernel, {grounds.release}", "install it there")
+        raise _cannot(f"/boot has no file of the running kernel, {grounds.release}", "install it there")
     return _loaded_by_kexec(file, grounds)
 
 
 def _loaded_by_kexec(file: str, grounds: BootGrounds) -> _Loaded:
-    """Return a kernel with its initramfs, by their names; microcode is loaded already."""
+    """Return a kernel and its initramfs, found by name; the microcode is loaded already."""
     release = _suffix(file)
     images = [] if release is None else [f"{posixpath.dirname(file)}/{name.format(release)}" for name in _INITRDS]
     initrds = tuple(path for path in images if path in grounds.files)[:1]
@@ -232,7 +239,7 @@ def _running_grub(grounds: BootGrounds, config: GrubConfig) -> _Loaded:
     if image is None:
         raise _cannot(
             "the kernel command line does not name the kernel's file (BOOT_IMAGE=), so GRUB did not load it itself",
-            "boot this system from GRUB's menu; under Xen, ktrial cannot",
+            "boot this system from GRUB's menu (Xen is not supported)",
         )
     kernel = without_device(image.partition("=")[2])
     found = _find_menu_entry(config.entries, kernel, grounds.command_line)
@@ -266,7 +273,7 @@ def _loaded_by_grub(entry: MenuEntry, grounds: BootGrounds, config: GrubConfig) 
 
 
 def _find_menu_entry(entries: Iterable[MenuEntry], kernel: str, command_line: str) -> MenuEntry | None:
-    """Return the entry that loads the kernel with the words of this boot, or with words that differ least."""
+    """Return the entry that loads the kernel with the words of this boot, or with the most similar ones."""
     live = set(command_line.split())
     roots = {word for word in live if word.startswith("root=")}
     best: tuple[tuple[int, int], MenuEntry] | None = None
@@ -312,7 +319,7 @@ def _in_boot(path: str, grounds: BootGrounds) -> str:
     name = posixpath.basename(path)
     if (found := f"/boot/{name}") in grounds.files:
         return found
-    raise _cannot(f"GRUB loads {path}, and there is no {found}", "mount /boot, or install the kernel again")
+    raise _cannot(f"{found} does not exist, but GRUB loads it as {path}", "mount /boot, or install the kernel again")
 
 
 def _running_entry(grounds: BootGrounds) -> _Loaded:
@@ -329,7 +336,10 @@ def _running_entry(grounds: BootGrounds) -> _Loaded:
     if len(found) != 1:
         which = grounds.selected or f"version {grounds.release}"
         more = "no entry file" if not found else f"{len(found)} entry files"
-        raise _cannot(f"{more} of systemd-boot for {which} in {grounds.mount}/loader/entries", "`bootctl list`")
+        raise _cannot(
+            f"systemd-boot has {more} for {which} in {grounds.mount}/loader/entries, expected one",
+            "run `bootctl list` to see the entries",
+        )
     return _loaded_by_entry(*found[0], grounds)
 
 
@@ -356,7 +366,7 @@ def _on_machine(path: str, grounds: BootGrounds, folder: str) -> str:
 
 
 def _other(grounds: BootGrounds, config: GrubConfig | None, running: _Loaded, file: str) -> _Loaded:
-    """Return how to load another kernel: as an entry of its own does, or as the running one with other names."""
+    """Return how to load another kernel: like its own entry, or else like the running one with other file names."""
     if file not in grounds.files:
         raise UnknownName("kernel", file, grounds.files, hint="install it (`ktrial kernel package` makes a package)")
     if grounds.loader == "kexec":
@@ -364,7 +374,7 @@ def _other(grounds: BootGrounds, config: GrubConfig | None, running: _Loaded, fi
     if config is None:
         return _other_by_entry(grounds, running, file)
     if posixpath.dirname(file) != "/boot":
-        raise _cannot(f"GRUB's entries here load kernels from /boot, and {file} is not there", "install it in /boot")
+        raise _cannot(f"GRUB's entries here load kernels from /boot, and {file} is elsewhere", "install it in /boot")
     kernel = posixpath.join(posixpath.dirname(running.kernel), posixpath.basename(file))
     found = _find_menu_entry(config.entries, kernel, grounds.command_line)
     if found is None and config.has_entry_files:
@@ -377,8 +387,8 @@ def _other(grounds: BootGrounds, config: GrubConfig | None, running: _Loaded, fi
 def _other_by_entry(grounds: BootGrounds, running: _Loaded, file: str) -> _Loaded:
     if not file.startswith(f"{grounds.mount}/"):
         raise _cannot(
-            f"systemd-boot reads only files of its own partition ({grounds.mount}), and {file} is not there",
-            "`kernel-install add` copies a kernel there",
+            f"systemd-boot reads only files of its own partition ({grounds.mount}), and {file} is elsewhere",
+            "run `kernel-install add` to copy the kernel there",
         )
     kernel = file.removeprefix(grounds.mount)
     for path, entry in _read_entries(grounds, {}):
@@ -388,11 +398,11 @@ def _other_by_entry(grounds: BootGrounds, running: _Loaded, file: str) -> _Loade
 
 
 def _renamed(grounds: BootGrounds, running: _Loaded, kernel: str, file: str) -> _Loaded:
-    """Return the running kernel's way with the other's names: microcode stays, and the initramfs is the other's."""
+    """Return how to load the other kernel like the running one: same microcode, its own kernel and initramfs."""
     old, new = _suffix(running.file), _suffix(file)
     loader_folder, folder = posixpath.dirname(kernel), posixpath.dirname(file)
     if old is None and running.initrds:
-        raise _cannot(f"no entry loads {file}, and its initramfs is not to be told from other files", _HOW_TO_ADD)
+        raise _cannot(f"no entry loads {file}, so ktrial cannot tell which initramfs belongs to it", _HOW_TO_ADD)
     initrds, files = [], []
     for path, on_machine in zip(running.initrds, running.initrd_files, strict=True):
         if old is None or old not in posixpath.basename(path):
@@ -416,7 +426,7 @@ def _renamed(grounds: BootGrounds, running: _Loaded, kernel: str, file: str) -> 
 
 
 def _suffix(path: str) -> str | None:
-    """Return what follows `vmlinuz-` and its like in a kernel's name: a release, or a name such as `linux-lts`."""
+    """Return what follows `vmlinuz-` or a similar prefix in a file name: a release, or a name such as `linux-lts`."""
     name = posixpath.basename(path)
     for form in _KERNELS:
         prefix = form.removesuffix("{}")

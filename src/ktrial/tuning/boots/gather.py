@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read what a trial boot has to know of a machine and of another kernel."""
+"""Read what ktrial must know about a machine and another kernel before a trial boot."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _OLD_X86 = frozenset(("i386", "i486", "i586", "i686"))
 
 
 def gather_scene(machine: Machine, facts: FactBook, *, chosen: str | None = None, user: str | None = None) -> BootScene:
-    """Read what speaks for and against a trial boot. `chosen` names the loader, `user` who asks for the boot."""
+    """Read what decides whether a trial boot is possible. `chosen` names the loader, `user` the person who asks."""
     signs = look_for_loaders(machine, facts)
     loader = KEXEC if chosen == KEXEC else find_loader(signs, chosen)
     listed = machine.list([_SYSTEMD, _WATCHDOGS, _LOGINS])
@@ -175,7 +175,7 @@ def hardware_watchdog(identities: Iterable[str]) -> str | None:
 
 
 def remote_users(logins: Iterable[str], user: str | None) -> tuple[str, ...]:
-    """Return who else is logged in over the network, from logind's files of sessions."""
+    """Return who else is logged in over the network, from logind's session files."""
     names = set()
     for text in logins:
         fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[0] != "#")
@@ -186,7 +186,7 @@ def remote_users(logins: Iterable[str], user: str | None) -> tuple[str, ...]:
 
 
 def gather_kernel(machine: Machine, facts: FactBook, plan: BootPlan, scene: BootScene) -> KernelScene:
-    """Read what speaks against the kernel of a plan, if it is another one than the running."""
+    """Read what may prevent a boot of the plan's kernel, unless it is the running one."""
     file = plan.entry.file
     head = _Texts(machine, [file]).bytes(file)
     told = release_of(plan, head)
@@ -222,7 +222,7 @@ def gather_kernel(machine: Machine, facts: FactBook, plan: BootPlan, scene: Boot
 
 
 def _modules(texts: _Texts, folder: str) -> frozenset[str] | None:
-    """Return the names of a kernel's modules; None if their list is too long to be read."""
+    """Return the names of a kernel's modules; None if the list is too long to read."""
     names: set[str] = set()
     for kind in ("dep", "builtin"):
         data = texts.bytes(f"{folder}/modules.{kind}") or b""

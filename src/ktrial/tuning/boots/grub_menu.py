@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reader of `grub.cfg`: its menu entries, and how it treats `next_entry`, `custom.cfg` and passwords.
 
-The file is a script. Nothing is run: commands are taken in their order, and what depends on a condition is marked.
+The file is a script. The reader runs nothing: it takes the commands in order and marks those that depend on a
+condition.
 """
 
 from __future__ import annotations
@@ -61,9 +62,10 @@ _UNFIT = {
 
 
 class MenuEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry that loads Linux. Paths are GRUB's, without devices; `unfit` says what ktrial's own entry cannot do.
+    """An entry that loads Linux.
 
-    `ids` are the names of the submenus that it is in, and its own; an empty one is of a menu without a name.
+    Paths are GRUB's, without devices; `unfit` says what ktrial's own entry cannot reproduce. `ids` are the names of
+    its submenus and its own; a menu without a name has an empty one.
     """
 
     title: str
@@ -79,7 +81,7 @@ class MenuEntry(msgspec.Struct, frozen=True, kw_only=True):
 class GrubConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a `grub.cfg` does. `modules` and `search` are those before `blscfg`, which reads entries from files.
 
-    It `may_ask_password` if it asks for one under a condition, as Fedora's does if there is a `user.cfg`.
+    `may_ask_password` means that it asks only under a condition, as Fedora's does if there is a `user.cfg`.
     """
 
     entries: tuple[MenuEntry, ...] = ()
@@ -97,7 +99,7 @@ class GrubConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_grub_config(text: str) -> GrubConfig:
-    """Return what the file does. A text that is no such file has no entries."""
+    """Return what the file does; any other text has no entries."""
     script = _Script()
     for command in _commands(text):
         script.take(command)
@@ -105,13 +107,13 @@ def read_grub_config(text: str) -> GrubConfig:
 
 
 def without_device(path: str) -> str:
-    """Return a path of GRUB without `(hd0,gpt2)` or `($root)` before it."""
+    """Return a GRUB path without its device, such as `(hd0,gpt2)` or `($root)`."""
     found = _DEVICE.match(path)
     return path[found.end() :] if found is not None else path
 
 
 class _Command(NamedTuple):
-    """Words up to the end of a command; `mark` is the brace that ended it."""
+    """The words of one command; `mark` is the brace that ended it."""
 
     words: tuple[str, ...]
     mark: str
@@ -149,7 +151,7 @@ def _commands(text: str) -> Iterator[_Command]:
 
 
 def _plain(piece: str, kind: str) -> str:
-    """Return a piece of a word without quotes and backslashes; variables stay as they are."""
+    """Return a piece of a word without quotes and backslashes, with variables unexpanded."""
     if kind == "single":
         return piece[1:].removesuffix("'")
     if kind == "double":
@@ -158,7 +160,7 @@ def _plain(piece: str, kind: str) -> str:
 
 
 class _Draft:
-    """A menu entry while its commands are read."""
+    """A menu entry whose commands are still being read."""
 
     def __init__(self, title: str, search: str | None, ids: tuple[str, ...]) -> None:
         self.title = title
@@ -263,7 +265,7 @@ def _search(words: Sequence[str]) -> tuple[str | None, str | None]:
 
 
 class _Script:
-    """The state while the commands of a file are read from the first to the last."""
+    """The state of the reader while it goes through the commands of a file."""
 
     def __init__(self) -> None:
         #: The blocks that are open: kinds of braces, and "if" for conditions and loops.

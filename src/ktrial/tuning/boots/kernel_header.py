@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of the first bytes of a kernel: its architecture, its release if they tell it, and whether it is signed."""
+"""Reader of a kernel's first bytes: its architecture, its release if stated, and whether it is signed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CERTIFICATES = 4
 
 
 class KernelHeader(msgspec.Struct, frozen=True):
-    """What the beginning of a kernel says. Only an EFI program can be signed; a packed one is none."""
+    """What the first bytes of a kernel show. Only an EFI program can be signed; a compressed kernel is not one."""
 
     architecture: str
     release: str | None
@@ -29,7 +29,7 @@ class KernelHeader(msgspec.Struct, frozen=True):
 
 
 def read_kernel_header(data: bytes) -> KernelHeader | None:
-    """Return what the first bytes of a file say; None if it is no kernel that a boot loader could load."""
+    """Return what the first bytes of a file show; None if no boot loader could load it as a kernel."""
     if data[_HEADER : _HEADER + 4] == b"HdrS" and len(data) >= _HEADER_END:
         return KernelHeader("x86_64" if _is_64_bit(data) else "i386", _release(data), _is_signed(data))
     if data.startswith(_GZIP):
@@ -61,13 +61,13 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def _pe(data: bytes) -> int:
-    """Return where the header of an EFI program is; a place behind the end if the data are none."""
+    """Return the offset of an EFI program's header, or an offset past the end for other data."""
     start = _number(data, 0x3C, "<I")
     return start if data[:2] == b"MZ" and data[start : start + 4] == b"PE\0\0" else len(data)
 
 
 def _is_signed(data: bytes) -> bool:
-    """Return whether the program's directory of certificates is not empty."""
+    """Return whether the program carries a certificate."""
     optional = _pe(data) + 24
     first = _DIRECTORIES.get(_number(data, optional, "<H"))
     if first is None or _number(data, optional + first - 4, "<I") <= _CERTIFICATES:
@@ -76,7 +76,7 @@ def _is_signed(data: bytes) -> bool:
 
 
 def _number(data: bytes, at: int, form: str) -> int:
-    """Return a number of the data; 0 behind their end."""
+    """Return a number in the data; 0 past their end."""
     if at + struct.calcsize(form) > len(data):
         return 0
     return int(struct.unpack_from(form, data, at)[0])

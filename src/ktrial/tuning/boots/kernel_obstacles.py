@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What speaks against booting another kernel."""
+"""Obstacles to booting another kernel."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from ktrial.tuning.boots.scene import YES_KERNEL, KernelScene, Obstacle
 
 
 def kernel_obstacles(plan: BootPlan, kernel: KernelScene, running: str) -> Iterator[Obstacle]:
-    """Yield what speaks against it; `running` is the release of the running kernel, which nothing speaks against."""
+    """Yield the obstacles; `running` is the release of the running kernel, which has none."""
     if not plan.is_other_kernel:
         return
     file = plan.entry.file
     if kernel.head is None:
-        yield Obstacle(kind="unreadable", message=f"cannot read {file}", hint="run it as a user who may become root")
+        yield Obstacle(
+            kind="unreadable", message=f"cannot read {file}", hint="run ktrial as a user who may become root"
+        )
         return
     header = read_kernel_header(kernel.head)
     if header is None:
@@ -31,7 +33,7 @@ def kernel_obstacles(plan: BootPlan, kernel: KernelScene, running: str) -> Itera
 
 
 def release_of(plan: BootPlan, head: bytes | None) -> str | None:
-    """Return the release that the kernel itself tells, or its name; None if neither does."""
+    """Return the release that the kernel or its file name states; None if neither does."""
     header = read_kernel_header(head or b"")
     return (header.release if header is not None else None) or plan.release
 
@@ -40,7 +42,7 @@ def _of_image(file: str, header: KernelHeader, kernel: KernelScene) -> Iterator[
     if kernel.architecture is not None and header.architecture != kernel.architecture:
         yield Obstacle(
             kind="architecture",
-            message=f"{file} is a kernel for {header.architecture}, and this machine runs {kernel.architecture}",
+            message=f"{file} is a kernel for {header.architecture}, but this machine runs {kernel.architecture}",
             hint=f"use a kernel for {kernel.architecture}",
         )
     if kernel.is_secure and not header.is_signed:
@@ -52,7 +54,7 @@ def _of_image(file: str, header: KernelHeader, kernel: KernelScene) -> Iterator[
     if not kernel.is_packaged:
         yield Obstacle(
             kind="not-packaged",
-            message=f"no package owns {file}: a kernel can do everything on this machine",
+            message=f"no package owns {file}: and a kernel has full control of this machine",
             hint=f"if you built it or trust who did, add {YES_KERNEL}",
             needs=YES_KERNEL,
         )
@@ -63,14 +65,14 @@ def _of_release(plan: BootPlan, release: str | None, kernel: KernelScene, runnin
     if plan.running_has_initramfs and not plan.has_initramfs:
         yield Obstacle(
             kind="no-initramfs",
-            message=f"there is no initramfs for {file}, and the running kernel has one",
-            hint=f"make it: `update-initramfs -c -k {release}` or `dracut --kver {release}`" if release else None,
+            message=f"{file} has no initramfs, but the running kernel uses one",
+            hint=f"create it with `update-initramfs -c -k {release}` or `dracut --kver {release}`" if release else None,
         )
     if release is None or not kernel.has_modules:
-        where = f"/lib/modules/{release}" if release else "folder of modules that belongs to it"
+        where = f"/lib/modules/{release}" if release else "its folder in /lib/modules"
         yield Obstacle(
             kind="no-modules",
-            message=f"there is no {where} for {file}",
+            message=f"{file} has no modules: {where} is missing",
             hint="install its modules: `make modules_install`, or its package",
         )
         return
@@ -86,14 +88,14 @@ def _of_release(plan: BootPlan, release: str | None, kernel: KernelScene, runnin
         yield Obstacle(
             kind="dkms",
             message=f"DKMS has built {', '.join(unbuilt)} for {running}, but not for {release}",
-            hint=f"`dkms autoinstall -k {release}`",
+            hint=f"run `dkms autoinstall -k {release}`",
         )
 
 
 def unbuilt_modules(paths: Iterable[str], running: str, release: str) -> tuple[str, ...]:
     """Return the modules of DKMS, such as nvidia, that are built for the running kernel and not for `release`.
 
-    A built one is a file NAME/VERSION/RELEASE/ARCHITECTURE/module/FILE below /var/lib/dkms.
+    DKMS puts a built module at NAME/VERSION/RELEASE/ARCHITECTURE/module/FILE below /var/lib/dkms.
     """
     built: dict[str, set[str]] = {}
     for path in paths:

@@ -20,7 +20,10 @@ _UNFIT = {
 
 
 class LoaderEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry that loads Linux. Paths start at its partition; `unfit` says what ktrial's own entry cannot do."""
+    """An entry that loads Linux.
+
+    Paths start at its partition; `unfit` says what ktrial's own entry cannot reproduce.
+    """
 
     title: str = ""
     version: str = ""
@@ -32,7 +35,7 @@ class LoaderEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_loader_entry(text: str, variables: Mapping[str, str]) -> LoaderEntry:
-    """Return the entry. GRUB, not systemd-boot, replaces `$NAME` in it; `variables` holds the values that are known."""
+    """Return the entry. GRUB (but not systemd-boot) replaces `$NAME` in it; `variables` has the known values."""
     fields: dict[str, list[str]] = {}
     for line in text.splitlines():
         key, *value = line.split(maxsplit=1)[:2] or [""]

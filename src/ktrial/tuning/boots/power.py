@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a machine that no longer answers needs somebody to switch its power off and on."""
+"""Decides when to switch the power of a machine that no longer answers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ Sight = Literal["unseen", "up", "silent", "switch", "back", "lost"]
 
 
 class PowerTerms(NamedTuple):
-    """For how long a machine may be silent, and how often its power is switched before that is given up."""
+    """How long a machine may be silent, and how often to switch its power before giving up."""
 
     after_s: float
     times: int
 
 
 class PowerWatch:
-    """The course of one machine: answers, silences, and switches of its power."""
+    """The history of one machine: answers, silences, and power switches."""
 
     def __init__(self, terms: PowerTerms) -> None:
         self._terms = terms
@@ -26,13 +26,13 @@ class PowerWatch:
         self._switched = 0
 
     def silent_s(self, now_s: float) -> float:
-        """Return for how long the machine has not answered."""
+        """Return how long the machine has been silent."""
         return 0.0 if self._silent_since_s is None else now_s - self._silent_since_s
 
     def see(self, now_s: float, *, answers: bool) -> Sight:
-        """Return what a look means: `switch` asks for the command, `lost` says that it did not help.
+        """Return what to do after a look: `switch` the power, or give up because the machine is `lost`.
 
-        A machine that has not answered yet is `unseen`, however long it is silent.
+        A machine that has never answered is `unseen`, however long it is silent.
         """
         if not answers and not self._has_answered:
             return "unseen"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What speaks against a trial boot on this machine, and what is to be said before one."""
+"""Obstacles to a trial boot on this machine, and notes to show before one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _LUKS_KEYS = ("rd.luks.key=", "luks.key=", "cryptkey=")
 
 
 def find_obstacles(scene: BootScene) -> list[Obstacle]:
-    """Return what speaks against a trial boot on this machine, the final reasons first and notes last."""
+    """Return the obstacles to a trial boot on this machine: those without a remedy first, notes last."""
     found = [*_of_system(scene), *_of_mounts(scene)]
     if isinstance(scene.loader, NoLoader):
         found.append(_of_no_loader(scene.loader))
@@ -61,7 +61,7 @@ def find_obstacles(scene: BootScene) -> list[Obstacle]:
         found.append(
             Obstacle(
                 kind="loader",
-                message=f"ktrial knows no one-shot entry for {scene.loader}",
+                message=f"ktrial cannot boot an entry only once with {scene.loader}",
                 hint=_BY_HAND,
             )
         )
@@ -70,7 +70,7 @@ def find_obstacles(scene: BootScene) -> list[Obstacle]:
             Obstacle(
                 kind="unreadable",
                 message=f"cannot read {', '.join(scene.unreadable)}",
-                hint="run it as a user who may become root",
+                hint="run ktrial as a user who may become root",
             )
         )
     elif scene.grub is not None and scene.grounds is not None:
@@ -86,7 +86,7 @@ def find_obstacles(scene: BootScene) -> list[Obstacle]:
 
 
 def other_kernel_obstacles(plan: BootPlan, kernel: KernelScene, scene: BootScene) -> list[Obstacle]:
-    """Return what speaks against the kernel of the plan, if it is another one."""
+    """Return the obstacles to the plan's kernel, if it is not the running one."""
     running = scene.grounds.release if scene.grounds is not None else ""
     return list(kernel_obstacles(plan, kernel, running))
 
@@ -119,7 +119,7 @@ def _of_mounts(scene: BootScene) -> Iterator[Obstacle]:
         if folder.rstrip("/") in _BOOT_FOLDERS and folder.rstrip("/") not in mounted and mounted:
             yield Obstacle(
                 kind="not-mounted",
-                message=f"/etc/fstab has {folder}, and it is not mounted",
+                message=f"{folder} is in /etc/fstab but not mounted",
                 hint=f"`mount {folder}`",
             )
 
@@ -139,7 +139,7 @@ def _of_no_loader(reason: NoLoader) -> Obstacle:
 
 
 def _of_folder(scene: BootScene, folder: str) -> Iterator[Obstacle]:
-    """Yield why no file can be written into a folder."""
+    """Yield the reasons why ktrial cannot write a file into a folder."""
     options = mount_options(scene.mounts)
     if (mount := read_only_mount(folder, options)) is not None:
         yield Obstacle(kind="read-only", message=f"{mount} is mounted read-only", hint=f"`mount -o remount,rw {mount}`")
@@ -166,8 +166,8 @@ def _of_grub(scene: BootScene, grub: GrubScene, config: GrubConfig) -> Iterator[
     if not config.reads_next_entry:
         yield Obstacle(
             kind="no-one-shot",
-            message=f"{path} does not read next_entry, so GRUB knows no one-shot boot",
-            hint="make it with `grub-mkconfig`, whose 00_header reads it",
+            message=f"{path} does not read next_entry, so GRUB cannot boot an entry only once",
+            hint="run `grub-mkconfig`, whose 00_header reads it",
         )
     if not config.reads_custom:
         yield Obstacle(
@@ -179,7 +179,7 @@ def _of_grub(scene: BootScene, grub: GrubScene, config: GrubConfig) -> Iterator[
         yield Obstacle(
             kind="menu",
             message="GRUB has a password (superusers) and would ask for it before it boots ktrial's entry",
-            hint="remove the password for the time of the trial",
+            hint="remove the password during the trial",
         )
     if config.verifies_files:
         yield Obstacle(
@@ -192,7 +192,7 @@ def _of_grub(scene: BootScene, grub: GrubScene, config: GrubConfig) -> Iterator[
     if grub.custom is not None and grub.custom.strip() and not grub.custom.startswith(OWN_MARK):
         yield Obstacle(
             kind="foreign-file",
-            message=f"{grub.folder}/custom.cfg is not ktrial's",
+            message=f"ktrial did not write {grub.folder}/custom.cfg",
             hint="move its content to /etc/grub.d/40_custom and run `grub-mkconfig`",
         )
 
@@ -200,14 +200,14 @@ def _of_grub(scene: BootScene, grub: GrubScene, config: GrubConfig) -> Iterator[
 def _waiting_menu(message: str, hint: str) -> Obstacle:
     return Obstacle(
         kind="menu",
-        message=f"{message}, so that no boot goes on without a person",
+        message=f"{message}, so every boot waits for a person",
         hint=f"{hint}; or stay at the machine and add {ANYWAY}",
         needs=ANYWAY,
     )
 
 
 def _of_environment(scene: BootScene, grub: GrubScene) -> Iterator[Obstacle]:
-    """Yield why GRUB could not clear `next_entry`: then the one-shot boot would repeat for ever."""
+    """Yield the reasons why GRUB could not clear `next_entry`, so that the one-shot boot would repeat for ever."""
     create = f"`grub-editenv {grub.folder}/grubenv create`"
     for why in _of_disk(_file_system(scene.filesystems, grub.folder), grub.folder):
         yield _not_cleared(why)
@@ -224,8 +224,8 @@ def _of_environment(scene: BootScene, grub: GrubScene) -> Iterator[Obstacle]:
     elif values.get("next_entry"):
         yield Obstacle(
             kind="already-armed",
-            message=f"GRUB is to boot {values['next_entry']!r} next, once",
-            hint=f"`grub-editenv {grub.folder}/grubenv unset next_entry`, or boot first",
+            message=f"GRUB will boot {values['next_entry']!r} next, because something else set next_entry",
+            hint=f"run `grub-editenv {grub.folder}/grubenv unset next_entry`, or reboot first",
         )
 
 
@@ -261,27 +261,27 @@ def _of_systemd_boot(scene: BootScene, found: SystemdBootScene, entries: Mapping
     if "ro" in mount_options(scene.mounts).get(_VARIABLES, ("ro",)):
         yield Obstacle(
             kind="no-one-shot",
-            message=f"the firmware's variables cannot be written, which name the entry to boot once ({_VARIABLES})",
+            message=f"cannot write the firmware's variables ({_VARIABLES}), which name the entry to boot once",
             hint=f"`mount -o remount,rw {_VARIABLES}`",
         )
     if default_would_change(entries, found):
         selected = scene.grounds.selected if scene.grounds is not None else None
         yield Obstacle(
             kind="default-changes",
-            message="systemd-boot takes the first entry by default, and that could be ktrial's",
-            hint=f"`bootctl set-default {selected or 'ENTRY.conf'}` pins the present one",
+            message="systemd-boot boots the first entry by default, which could become ktrial's",
+            hint=f"run `bootctl set-default {selected or 'ENTRY.conf'}` to pin the current one",
         )
     if loader_setting(found.loader_conf, "timeout") == "menu-force":
         yield _waiting_menu("systemd-boot's menu waits for a key", "set a timeout in loader.conf")
     if found.one_shot:
         yield Obstacle(
             kind="already-armed",
-            message=f"systemd-boot is to boot {found.one_shot!r} next, once",
-            hint="`bootctl set-oneshot ''`, or boot first",
+            message=f"systemd-boot will boot {found.one_shot!r} next, because something else set it",
+            hint="run `bootctl set-oneshot ''`, or reboot first",
         )
     own = next((path for path, text in entries.items() if _is_foreign(path, text)), None)
     if own is not None:
-        yield Obstacle(kind="foreign-file", message=f"{own} is not ktrial's", hint="give it another name")
+        yield Obstacle(kind="foreign-file", message=f"ktrial did not write {own}", hint="rename it")
 
 
 def _of_kexec(scene: BootScene, found: KexecScene) -> Iterator[Obstacle]:
@@ -289,19 +289,19 @@ def _of_kexec(scene: BootScene, found: KexecScene) -> Iterator[Obstacle]:
     if not found.has_program:
         yield Obstacle(
             kind="no-one-shot",
-            message="kexec needs the program kexec, which is not here",
-            hint="install the package kexec-tools, or leave --kexec out",
+            message="--kexec needs the program kexec, which is not installed",
+            hint="install the package kexec-tools, or leave out --kexec",
         )
     if found.is_locked:
         yield Obstacle(
             kind="no-one-shot",
-            message="this kernel starts no other one until the next boot (kernel.kexec_load_disabled is 1)",
-            hint="leave --kexec out, or remove what sets it and reboot",
+            message="this kernel cannot start another one until the next boot (kernel.kexec_load_disabled is 1)",
+            hint="leave out --kexec, or remove what sets the value and reboot",
         )
     yield Obstacle(
         kind="kexec",
-        message="kexec leaves the hardware as this kernel used it: a graphics card, a disk or a network card may fail"
-        " with it that does not fail after a boot through the firmware",
+        message="kexec does not reset the hardware: a graphics card, disk or network card may fail that works after a"
+        " normal boot",
         is_note=True,
     )
 
@@ -346,15 +346,15 @@ def _of_surroundings(scene: BootScene) -> Iterator[Obstacle]:
     if off:
         yield Obstacle(
             kind="no-lockup-detector",
-            message=f"{', '.join(off)} switches off the kernel's own search for CPUs that hang: only a hardware"
-            " watchdog ends such a boot",
+            message=f"{', '.join(off)} disables the kernel's lockup detector, so only a hardware watchdog can end a"
+            " boot that hangs",
             hint=f"remove it for the attempt: {' '.join(f'-{word}' for word in off)}",
             is_note=True,
         )
 
 
 def asks_passphrase(filesystems: Iterable[Mapping[str, Any]], crypttab: str | None, command_line: str) -> bool:
-    """Return whether nothing shows that the disk below `/` is opened without a person."""
+    """Return whether the disk below `/` may wait for a passphrase."""
     root = next((one for one in filesystems if one.get("mount") == "/"), None)
     words = command_line.split()
     is_encrypted = root is not None and any(layer.get("kind") == "luks" for layer in root.get("stack") or ())
@@ -372,7 +372,7 @@ def _options(fields: list[str]) -> list[str]:
 
 
 def _waits(fields: list[str]) -> bool:
-    """Return whether a line of crypttab has neither a key file nor a device that opens the disk."""
+    """Return whether a line of crypttab names neither a key file nor a device that unlocks the disk."""
     key = fields[2] if len(fields) > 2 else "none"
     options = _options(fields)
     if "tpm2-pin=yes" in options or "tpm2-pin=true" in options:

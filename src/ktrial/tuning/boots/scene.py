@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a machine and of a kernel before a trial boot, and a reason against one."""
+"""What ktrial knows about a machine and a kernel before a trial boot, and obstacles to it."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ ANYWAY, YES_KERNEL = "--anyway", "--yes-kernel"
 
 
 class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
-    """A reason, which completes `cannot prepare a boot: …`, and what to do.
+    """A reason that completes `cannot prepare a boot: …`, and what to do about it.
 
-    An option may overrule it (`needs`). A note is only said.
+    The option `needs` may overrule it. A note is only shown.
     """
 
     kind: ObstacleKind
@@ -64,7 +64,7 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrubScene(msgspec.Struct, frozen=True, kw_only=True):
-    """GRUB's files; None for one that is not there. `folder` holds them.
+    """GRUB's files; None for a missing one. `folder` holds them.
 
     Fedora's GRUB takes a password from `user.cfg`, which ktrial does not read.
     """
@@ -96,7 +96,7 @@ class BootScene(msgspec.Struct, frozen=True, kw_only=True):
     """A machine before a trial boot.
 
     `loader` is the boot loader, or why ktrial cannot use it; `grounds` are missing then. `fstab` and `crypttab` are
-    None if they cannot be read. `unreadable` are files that need root. `watchdog` is the name of the hardware's.
+    None if they cannot be read. `unreadable` are files that need root. `watchdog` is the name of the hardware watchdog.
     """
 
     loader: str | NoLoader
@@ -122,8 +122,8 @@ class KernelScene(msgspec.Struct, frozen=True, kw_only=True):
     """Another kernel before it is booted. `head` are its first bytes; None if they cannot be read.
 
     `modules` are the names in its `modules.dep` and `modules.builtin`: empty without the folder, None if too long to
-    be read. `dkms` are files below /var/lib/dkms. `drivers` are those of the root file system and its disks.
-    `is_packaged` is whether a package owns the kernel.
+    read. `dkms` are files below /var/lib/dkms. `drivers` are those of the root file system and its disks.
+    `is_packaged` says whether a package owns the kernel.
     """
 
     head: bytes | None

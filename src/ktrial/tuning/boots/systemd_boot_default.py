@@ -2,7 +2,7 @@
 """Which entry systemd-boot boots by default, and whether one more entry file would change that.
 
 It sorts entries with boots left before those without, then (since version 250) those with a sort key before those
-without one, and takes the first. An entry of ktrial has no sort key; among entries without one the name decides, the
+without one, and takes the first. An entry of ktrial has no sort key; entries without one are sorted by name, the
 greatest first.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's plan of boots: entries of the boot loader, and the units that judge a boot and continue after it."""
+"""The agent's plan of boots: boot entries, and the units that judge a boot and continue a trial after it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OTHER_KINDS = ("automount", "device", "scope", "slice")
 
 
 class ResumedTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """The trial that goes on after each boot: its name, whose it is, and the `ktrial` that continues it."""
+    """The trial to continue after each boot: its name, its user, and the `ktrial` that continues it."""
 
     program: str
     user: int
@@ -30,7 +30,7 @@ class ResumedTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_guards(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the full names of units that are to guard a boot. Raises BadInput for what cannot guard one."""
+    """Return the full names of the units that guard a boot. Raises BadInput for a unit that cannot."""
     endings, others = (tuple(f".{kind}" for kind in kinds) for kinds in (GUARD_KINDS, OTHER_KINDS))
     units = tuple(dict.fromkeys(one if one.endswith((*endings, *others)) else f"{one}.service" for one in names))
     for unit in units:
@@ -38,7 +38,7 @@ def name_guards(names: Iterable[str]) -> tuple[str, ...]:
             raise BadInput(f"cannot guard a boot with {unit}", hint=f"name a unit of these kinds: {', '.join(endings)}")
         if not _UNIT.fullmatch(unit) or len(unit) >= UNIT_BYTES:
             hint = f"name a unit of letters, digits and `:_.@-` below {UNIT_BYTES} characters"
-            raise BadInput(f"cannot guard a boot with {unit!r}: ktrial does not take this name", hint=hint)
+            raise BadInput(f"cannot guard a boot with {unit!r}: ktrial does not support this name", hint=hint)
     if len(units) > MOST_GUARDS:
         raise BadInput(
             f"cannot guard a boot with {len(units)} units: expected at most {MOST_GUARDS}",
@@ -57,7 +57,7 @@ def wire_boots(
     trial: ResumedTrial | None = None,
     sources: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the plan that prepares these entries. Nothing of the default entry changes."""
+    """Return the plan that prepares these entries; the default entry stays unchanged."""
     units: Mapping[str, Mapping[str, Any]] = {
         f"{_UNITS}/ktrial-boot.service": {
             "boot-service": {"limit_s": limit_s, **({"guards": list(guards)} if guards else {})}

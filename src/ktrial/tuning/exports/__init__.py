@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings that are meant to outlast a boot, as exporters write them."""
+"""Settings that outlast a boot, in the form that exporters write."""

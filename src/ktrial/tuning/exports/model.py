@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lasting setting: a knob, the devices that it is for, its value as the kernel takes it, and why it is there."""
+"""A lasting setting: a knob, its devices, its value in the kernel's form, and the reasons for it."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _PARTS_OF_THE_KERNEL = frozenset({"zswap", "damon_reclaim", "damon_lru_sort", "w
 
 
 class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting. `place` is a place of the knob; `pattern` selects instances by name, all of them if None.
+    """One setting. `place` is a place of the knob; `pattern` selects instances by name; None selects all.
 
-    With `rotational` only disks that rotate, or that do not, are meant. `reasons` are lines of text.
+    `rotational` restricts it to disks that rotate, or to those that do not. `reasons` are lines of text.
     """
 
     knob: Knob
@@ -81,12 +81,12 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def file(self) -> str:
-        """The place, with placeholders."""
+        """The path of the file, with placeholders for names such as the device."""
         return self.place if self.place is not None else self.knob.files[0]
 
     @property
     def path(self) -> str:
-        """The file, with a shell pattern for each placeholder."""
+        """The path of the file, with a shell pattern for each placeholder."""
         parts = iter(self.parts)
         return _PLACEHOLDER.sub(lambda found: next(parts), self.file)
 
@@ -121,18 +121,18 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def module(self) -> tuple[str, str]:
-        """Module and parameter."""
+        """The module and the parameter that the path belongs to."""
         _, _, _, module, _, parameter = self.file.split("/", 5)
         return module, parameter
 
     @property
     def is_part_of_the_kernel(self) -> bool:
-        """Whether its module can't be loaded, because it is always built into the kernel."""
+        """Whether its module is always built into the kernel and cannot be loaded."""
         return self.module[0] in _PARTS_OF_THE_KERNEL
 
     @property
     def device(self) -> tuple[str, str, str]:
-        """Subsystem, pattern of names, and attribute, as udev calls them."""
+        """Subsystem, name pattern and attribute, in udev's terms."""
         fitting = [one for one in _SUBSYSTEMS if self.file.startswith(one[0])]
         # A queue keeps the path that it had before its interface was renamed; only the interface has an event then.
         start, subsystem, before = fitting[-1] if self.parts[0] != "*" else fitting[0]
@@ -159,7 +159,7 @@ class Omission(msgspec.Struct, frozen=True):
 
 
 class LastingProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings that go together. `name` is part of file names: lower case letters, digits and `-`."""
+    """Settings that belong together. `name` is part of file names: lower case letters, digits and `-`."""
 
     name: str
     title: str

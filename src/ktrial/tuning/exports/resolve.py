@@ -27,9 +27,9 @@ _BY_NAME = {("block", "transport", "nvme"): "nvme*"}
 
 
 class WantedSetting(msgspec.Struct, frozen=True):
-    """A setting, and lines of text that say why it is there; `judged` if a verdict is among them.
+    """A setting with the reasons for it, as lines of text; `judged` means that these include a verdict.
 
-    Of two values with one origin the later one counts, as in a profile.
+    If one origin has two values, the later one counts, as in a profile.
     """
 
     setting: Setting
@@ -44,9 +44,9 @@ Reasons = Callable[[LastingSetting], tuple[str, ...]]
 def lasting_settings(
     wanted: Iterable[WantedSetting], context: Context, more: Reasons = lambda _: ()
 ) -> tuple[tuple[LastingSetting, ...], tuple[Omission, ...]]:
-    """Return the settings in the order in which they must be written, and those that this machine rules out.
+    """Return the settings in the order in which to write them, and those that are impossible on this machine.
 
-    `more` returns further reasons for a setting without a verdict. Raises Contradiction for one knob with two values.
+    `more` returns further reasons for a setting without a verdict. Raises Contradiction if a knob has two values.
     """
     found: dict[str, LastingSetting] = {}
     origins: dict[str, str] = {}
@@ -67,7 +67,7 @@ def lasting_settings(
 
 
 def _settings(setting: Setting, context: Context, left: list[Omission]) -> list[LastingSetting]:
-    """Return what a setting stands for: itself for devices by name, or one for each device here that fits."""
+    """Return the setting itself if it selects devices by name, otherwise one for each matching device here."""
     knob = find_knob(setting.knob, context.knobs)
     selector = parse_address(setting.knob).selector
     rotational = _rotational(knob, setting, selector)
@@ -105,7 +105,7 @@ def _settings(setting: Setting, context: Context, left: list[Omission]) -> list[
 def _here(
     knob: Knob, setting: Setting, state: KnobState | None, context: Context, left: list[Omission]
 ) -> list[LastingSetting]:
-    """Return one setting for each device of this machine that is meant."""
+    """Return one setting for each selected device of this machine."""
     instances = state.instances if state is not None else ()
     selector = parse_address(setting.knob).selector or "*"
     chosen = meant_instances(knob, selector, instances, context.facts) if instances else []
@@ -144,7 +144,7 @@ def _device_facts(knob: Knob, instance: InstanceState, context: Context) -> Fact
 
 
 def _rotational(knob: Knob, setting: Setting, selector: str | None) -> bool | None:
-    """Return whether the setting is for disks that rotate, if that is all that its conditions say."""
+    """Return whether the setting is for rotating disks, if its conditions say nothing else."""
     if not knob.placeholders or knob.placeholders[0] != "block" or isinstance(setting.value, dict):
         return None
     if isinstance(setting.when, str) and (found := _ROTATIONAL.fullmatch(setting.when)):
@@ -177,7 +177,7 @@ def _pattern_of(knob: Knob, selector: str) -> str | None:
 
 
 def _place(knob: Knob, state: KnobState | None) -> str | None:
-    """Return the place of the knob that this machine has, otherwise the preferred one."""
+    """Return the place of the knob that exists on this machine, otherwise the preferred one."""
     path = state.instances[0].path if state is not None and state.instances else None
     for place in knob.files:
         if path is not None and instance_of(place, path) is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What exporters share: comments, quoting, reasons why a text cannot be written, and the list of targets."""
+"""Helpers for exporters: comments, quoting, reasons for refusing a text, and the list of targets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def file_text(lines: Iterable[str]) -> str:
 
 
 def unwritable(text: str) -> str | None:
-    """Return why no line of text can hold this value."""
+    """Return why this value cannot be written in a line of text."""
     if not text.strip():
         return "the value is empty"
     if text != text.strip():

@@ -60,7 +60,9 @@ def is_assignment(text: str) -> bool:
 def selector_conditions(selector: str) -> dict[str, str]:
     """Return the record fields that `[rotational=false,transport=nvme]` requires of an instance."""
     if not selector.endswith("]"):
-        raise BadInput(f"the selector {selector!r} has no closing bracket")
+        raise BadInput(
+            f"the selector {selector!r} has no closing bracket", hint="for example queue:scheduler@[rotational=false]"
+        )
     conditions: dict[str, str] = {}
     for part in selector[1:-1].split(","):
         field, equals, wanted = part.partition("=")

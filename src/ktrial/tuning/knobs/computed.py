@@ -55,7 +55,7 @@ def check_recipe(recipe: Mapping[str, Any], kinds: Mapping[str, FactKind]) -> No
 
 def _check_recipe_values(name: str, recipe: Mapping[str, Any], kinds: Mapping[str, FactKind]) -> None:
     if "percent" in recipe and (isinstance(recipe["percent"], bool) or not isinstance(recipe["percent"], int | float)):
-        raise BadInput(f"`percent`: expected a number, got {recipe['percent']!r}")
+        raise BadInput(f"`percent`: expected a number, got {recipe['percent']!r}", hint="for example  percent = 1")
     if name == "share" and recipe.get("of", "memory") not in {"memory", *kinds}:
         raise UnknownName("fact", str(recipe["of"]), kinds)
     if name == "closest":

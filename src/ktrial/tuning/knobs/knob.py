@@ -173,9 +173,9 @@ def check_knob(knob: Knob) -> None:
         )
     low, high = knob.value.min, knob.value.max
     if low is not None and high is not None and low > high:
-        raise BadInput(f"{knob.id}: min {low} is larger than max {high}")
+        raise BadInput(f"{knob.id}: min {low} is larger than max {high}", hint="swap the two")
     if knob.kind in WITHOUT_FILE and knob.places:
-        raise BadInput(f"{knob.id}: `places` is not allowed for a {knob.kind} knob")
+        raise BadInput(f"{knob.id}: `places` is not allowed for a {knob.kind} knob", hint="remove `places`")
     if knob.kind not in WITHOUT_FILE and not knob.files:
         raise BadInput(f"{knob.id}: a {knob.kind} knob needs `places`", hint='for example places = ["/sys/…"]')
     for place in (*knob.files, knob.effective, knob.offers):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unit that writes at boot what no other file can, and the drop-in that starts it."""
+"""The unit that writes values at boot which no other file can set, and the drop-in that starts it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WANTS_TEXT = (
 
 
 def place_in_unit(change: Change) -> LastingEntry | Omission | None:
-    """Return the unit's entry for a file that no other form reaches, or why it has none; None for other files."""
+    """Return the unit's entry for a file that only the unit can write, or why it has none; None for other files."""
     path = change.path
     if path.startswith(_GROUPS):
         group, name = posixpath.split(path.removeprefix(_GROUPS))
@@ -63,7 +63,7 @@ def _parent(group: str) -> str:
 
 
 def with_wants(changes: Sequence[FileChange], kept: Mapping[Form, KeptFile]) -> tuple[FileChange, ...]:
-    """Return the changes with that of the drop-in, which is there if and only if the unit is."""
+    """Return the changes plus that of the drop-in, which exists only together with the unit."""
     unit = next((one for one in changes if one.form == "systemd-unit"), None)
     if unit is None or (unit.after is None) == ("systemd-wants" not in kept):
         return tuple(changes)

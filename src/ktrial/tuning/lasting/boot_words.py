@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel arguments that last: which settings are words, and which words need a confirmation."""
+"""Kernel arguments that last: which settings are arguments, and which ones need a confirmation."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def change_of_word(refusal: Refusal, knobs: Mapping[str, Knob], modules: Iterabl
 def place_word(
     change: Change, knob: Knob, loader: NoLoader | None, *, allow_dangerous: bool
 ) -> LastingEntry | Omission:
-    """Return the entry of a kernel argument in the boot loader's drop-in; or why there is none."""
+    """Return the entry of a kernel argument in the boot loader's drop-in, or why there is none."""
     address, value = change.address, change.new_text
     setting = LastingSetting(knob=knob, text=value)
     reason, word = word_refusal(setting), boot_word(setting)
@@ -163,7 +163,7 @@ def name_of(entry: LastingEntry) -> str:
 
 
 def _is_guarded(entry: LastingEntry, entries: Iterable[LastingEntry]) -> bool:
-    """Return whether an entry needs a confirmation. A word that gets another value is guarded where it is added."""
+    """Return whether an entry needs a confirmation. A word whose value changes needs it where it is added."""
     name, value = name_of(entry), entry.holds.get("value")
     if "removes" in entry.holds:
         is_replaced = any("name" in one.holds and same_name(name_of(one), name) for one in entries)
@@ -178,7 +178,7 @@ def weakens(name: str, value: str | None) -> bool:
 
 
 def may_weaken(name: str, value: str | None) -> bool:
-    """Return whether the machine may be protected less without this word; without a value it stands for any."""
+    """Return whether removing this word may weaken the machine's protection; without a value it means any value."""
     pattern = _guarded_pattern(name)
     if pattern is None:
         return False
@@ -186,14 +186,14 @@ def may_weaken(name: str, value: str | None) -> bool:
 
 
 def _guarded_pattern(name: str) -> str | None:
-    """Return the first pattern of guarded words that fits."""
+    """Return the first matching pattern of guarded words."""
     return next((pattern for pattern in GUARDED if fnmatch.fnmatchcase(name.replace("-", "_"), pattern)), None)
 
 
 def find_guarded(
     files: Iterable[FileChange], old: Sequence[LastingEntry], knobs: Mapping[str, Knob]
 ) -> tuple[Guarded, ...]:
-    """Return the words that are new in the files and weaken the machine's protection, with their prices."""
+    """Return the new words in the files that weaken the machine's protection, with what each costs."""
     known = [one.holds for one in old]
     found = []
     for file in files:
@@ -214,7 +214,7 @@ def word_text(holds: Mapping[str, str]) -> str:
 
 
 def takes(removal: LastingEntry, word: LastingEntry) -> bool:
-    """Return whether an entry removes the word that another one adds."""
+    """Return whether an entry removes a word that another entry adds."""
     if "removes" not in removal.holds or "name" not in word.holds or removal.holds["removes"] != word.holds["name"]:
         return False
     return "value" not in removal.holds or removal.holds["value"] == word.holds.get("value")
@@ -223,14 +223,16 @@ def takes(removal: LastingEntry, word: LastingEntry) -> bool:
 def place_removal(
     address: str, in_files: Iterable[str], kept: Iterable[LastingEntry], added: Collection[str]
 ) -> LastingEntry | None:
-    """Return the entry that removes a word of GRUB's configuration; None if there is nothing to remove.
+    """Return the entry that removes a word from GRUB's configuration; None if there is nothing to remove.
 
     `in_files` are the words that other files add, `added` the names of words that are added now. Raises BadInput for
-    what is no word, and Refused for one that no file adds.
+    an invalid word, and Refused for a word that no file adds.
     """
     word = address.removeprefix(REMOVAL)
     if not _WORD.fullmatch(word):
-        raise BadInput(f"{address!r} does not remove a word", hint=f"write {REMOVAL}NAME or {REMOVAL}NAME=VALUE")
+        raise BadInput(
+            f"{address!r} does not name a kernel argument to remove", hint=f"write {REMOVAL}NAME or {REMOVAL}NAME=VALUE"
+        )
     name, equals, value = word.partition("=")
     holds = {"removes": name, "value": value} if equals else {"removes": name}
     reason = f"{UNTESTED}; asked for by name"

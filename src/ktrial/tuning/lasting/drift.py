@@ -72,7 +72,7 @@ class DriftReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_drift(machine: Machine, catalog: Catalog, status: Status, files: Mapping[Form, KeptFile]) -> DriftReport:
-    """Return how the kept settings stand, with one look at the machine."""
+    """Return the state of each kept setting, after reading the machine once."""
     entries = kept_entries(files)
     addresses = [address for entry in entries for address in entry.values]
     names = dict.fromkeys(address.partition("@")[0] for address in addresses)
@@ -89,7 +89,7 @@ def find_drift(machine: Machine, catalog: Catalog, status: Status, files: Mappin
 
 
 class _Inspection(NamedTuple):
-    """A look at the machine and the journal."""
+    """A reading of the machine and the journal."""
 
     machine: Machine
     catalog: Catalog
@@ -142,7 +142,7 @@ class _Inspection(NamedTuple):
 
 
 def _folder_of_device(knob: Knob, label: str) -> str | None:
-    """Return the folder that is absent while the knob's device or module is."""
+    """Return the folder that exists only while the knob's device or module does."""
     place = knob.files[0]
     if place.startswith("/sys/module/"):
         return "/".join(place.split("/")[:4])
@@ -154,7 +154,7 @@ def _folder_of_device(knob: Knob, label: str) -> str | None:
 
 
 def _began(address: str, path: str, transactions: Sequence[Journaled]) -> int | None:
-    """Return when the setting came into its file."""
+    """Return when the setting was added to its file."""
     oldest: int | None = None
     for one in transactions:  # the newest first
         step = next((step for step in one.steps if step.path == path), None)
@@ -169,7 +169,7 @@ def _began(address: str, path: str, transactions: Sequence[Journaled]) -> int | 
 def is_pending(
     form: Form, address: str, value: str, transactions: Iterable[Journaled], *, can_be_written: bool
 ) -> bool:
-    """Return whether the value was kept during this boot without a write of the live value."""
+    """Return whether the value was kept during this boot without changing the live value."""
     for one in transactions:
         step = next((step for step in one.steps if step.path == PLACES[form]), None)
         if step is None:

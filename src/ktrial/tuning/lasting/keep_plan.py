@@ -44,9 +44,9 @@ def plan_keep(
     named: Collection[str] = (),
     lines: Sequence[LastingEntry] = (),
 ) -> KeepPlan:
-    """Return what to write so that the settings of `plan` last. `named` are the origins that name one setting.
+    """Return what to write so that the settings of `plan` last. `named` are the origins that are single settings.
 
-    `lines` are entries of GRUB's drop-in that are no settings: words to remove, and the default kernel.
+    `lines` are entries of GRUB's drop-in that are not settings: words to remove, and the default kernel.
     """
     at_load = {
         one: late
@@ -104,7 +104,7 @@ def guarded_words(
 
 
 def _of_zram(address: str, value: str, step: ZramStep) -> Change:
-    """Return a value of a zram device as a change of its file, which others may set too."""
+    """Return a value of a zram device as a change of its file, which may have other writers."""
     knob, _, device = address.partition("@")
     path = f"/sys/block/{device}/{knob.partition(':')[2]}"
     return Change.later(knob, address, path, value, origin=step.origin)
@@ -123,7 +123,7 @@ def _source(origin: str) -> str:
 def file_changes(
     entries: Sequence[LastingEntry], kept: Mapping[Form, KeptFile], knobs: Mapping[str, Knob]
 ) -> Iterable[FileChange]:
-    """Yield the files that differ once the entries are in, each with all of its entries."""
+    """Yield the files that the entries change, each with all of its entries."""
     for form in FORMS:
         file = kept.get(form)
         before = file.text if file is not None else None
@@ -137,7 +137,7 @@ def file_changes(
 def _merged(
     old: Sequence[LastingEntry], new: Sequence[LastingEntry], form: Form, knobs: Mapping[str, Knob]
 ) -> tuple[LastingEntry, ...]:
-    """Return the old entries with the new ones in the place of those that they replace."""
+    """Return the old entries, with new ones in place of those that they replace."""
     own = [entry for entry in new if entry.form == form]
     result: list[LastingEntry] = []
     for entry in old:
@@ -160,10 +160,10 @@ def _knobs_of(entry: LastingEntry) -> list[str]:
 
 
 def _replaces(new: LastingEntry, old: LastingEntry, knobs: Mapping[str, Knob]) -> bool:
-    """Return whether an entry ends an old one.
+    """Return whether an entry replaces an old one.
 
-    It does if it has the same knob in another form, or a partner that the kernel clears, or removes the word that the
-    old one adds, or the other way round.
+    It does if it sets the same knob in another form, sets the partner that the kernel clears, or undoes the word that
+    the old one adds or removes.
     """
     if takes(new, old) or takes(old, new):
         return True
@@ -177,7 +177,7 @@ def _replaces(new: LastingEntry, old: LastingEntry, knobs: Mapping[str, Knob]) -
 
 
 def without(kept: Mapping[Form, KeptFile], addresses: Collection[str]) -> tuple[FileChange, ...]:
-    """Return the files that change when the settings at these addresses are no longer kept."""
+    """Return the files that change if the settings at these addresses are dropped."""
     changes = []
     for form, file in kept.items():
         old = read_kept(form, file.text)
@@ -190,7 +190,7 @@ def without(kept: Mapping[Form, KeptFile], addresses: Collection[str]) -> tuple[
 def wire_keep(keep: KeepPlan, *, next_boot: bool) -> dict[str, Any]:
     """Return the agent's plan: first the live values, which the kernel may refuse, then the files.
 
-    A file is changed only if it still is what it was when the plan was made.
+    The agent changes a file only if it is unchanged since the plan was made.
     """
     live = Plan(keep.live.title, (), (), ()) if next_boot else keep.live
     plan = wire_plan(live, {"kind": "keep"})

@@ -101,7 +101,7 @@ def keep_json(keep: KeepPlan, plan: Mapping[str, Any], applied: Mapping[str, Any
 
 
 def edited_text(file: KeptFile) -> str:
-    """Return the difference between a kept file and what somebody made of it."""
+    """Return the difference between a kept file and its edited version."""
     path = PLACES[file.form]
     if file.now is None:
         return f"{path}: removed"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ktrial keeps on a machine, by its journal and by the files that are there."""
+"""What ktrial keeps on a machine, according to its journal and the files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def kept_transactions(status: Status) -> tuple[Journaled, ...]:
 def kept_files(machine: Machine, status: Status, *, to_write: bool = False) -> dict[Form, KeptFile]:
     """Return the files that ktrial keeps now.
 
-    With `to_write`, raises Refused for a file of that name that the journal does not know.
+    With `to_write`, raises Refused for an existing file that the journal lacks.
     """
     texts: dict[Form, str] = {}
     for transaction in reversed(kept_transactions(status)):
@@ -59,7 +59,7 @@ def kept_files(machine: Machine, status: Status, *, to_write: bool = False) -> d
 
 
 def _present(machine: Machine) -> dict[Form, str]:
-    """Return the texts of the kept files that are there, also in folders that only root may read."""
+    """Return the texts of the existing kept files, also in folders that only root may read."""
     steps = [{"kind": "file", "path": path, "holds": None} for path in PLACES.values()]
     told = checked(machine, {"schema": "ktrial.plan/2", "steps": steps})
     found = {_FORM_OF[one.path]: read_bytes(one.now) for one in told if one.now is not None}

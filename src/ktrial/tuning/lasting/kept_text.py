@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text of kept files: what the agent renders, and back."""
+"""The text of kept files: how the agent writes it, and a reader for it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ ktrial_remove() {
 
 
 def note_of(entry: LastingEntry) -> list[str]:
-    """Return the lines of an entry's note: each address with its reason, which goes on behind two spaces."""
+    """Return the lines of an entry's note: each address with its reason; two spaces indent further lines."""
     each = _NOTE_LINES // max(1, len(entry.reasons))
     lines: list[str] = []
     for address, reason in entry.reasons.items():
@@ -79,14 +79,14 @@ def note_of(entry: LastingEntry) -> list[str]:
 
 
 def wire_entries(form: Form, entries: Iterable[LastingEntry]) -> Any:
-    """Return the entries of a file as the agent takes them."""
+    """Return the entries of a file in the agent's form."""
     if form == "systemd-wants":
         return next(iter(entries)).holds["unit"]
     return [{**entry.holds, "note": note_of(entry)} for entry in entries]
 
 
 def render(entries: Sequence[LastingEntry]) -> str:
-    """Return the text that the agent writes for these entries, which are of one form."""
+    """Return the text that the agent writes for these entries, which must have the same form."""
     if entries and entries[0].form == "systemd-wants":
         return WANTS_TEXT
     text = HEADER if any(entry.reasons for entry in entries) else ""

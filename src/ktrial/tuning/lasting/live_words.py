@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare kept kernel arguments with the command line of this boot."""
+"""Compares kept kernel arguments with the command line of this boot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ktrial.tuning.lasting.model import LastingEntry
 
 
 class LiveWord(msgspec.Struct, frozen=True):
-    """How a kept kernel argument or kernel stands: its state, its value in this boot, and a detail."""
+    """The state of a kept kernel argument or kernel, its value in this boot, and a detail."""
 
     state: Literal["live", "pending", "differs"]
     now: str | None

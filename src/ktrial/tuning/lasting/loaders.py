@@ -36,7 +36,7 @@ FACTS = ("os",)
 
 
 class NoLoader(msgspec.Struct, frozen=True):
-    """Why ktrial cannot add kernel arguments here; `target` of `ktrial export` can, or `hint` says what to do."""
+    """Why ktrial cannot add kernel arguments here; the export target `target` can, or `hint` says what to do."""
 
     reason: str
     target: str | None = None
@@ -58,7 +58,7 @@ class LoaderSigns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look_for_loaders(machine: Machine, facts: FactBook) -> LoaderSigns:
-    """Read what shows which loader boots."""
+    """Read the signs that show which loader boots."""
     patterns = [*(mark for marks in _MARKS.values() for mark in marks), *_BLS, *_GRUBBY, *_KERNEL_INSTALL]
     secure_boot = machine.read([_SECURE_BOOT]).get(_SECURE_BOOT)
     return LoaderSigns(
@@ -81,13 +81,16 @@ def read_variable(machine: Machine, name: str) -> str:
 
 
 def judge_loader(signs: LoaderSigns, chosen: str | None = None) -> NoLoader | None:
-    """Return why ktrial cannot add kernel arguments; None if GRUB reads its drop-in. `chosen` settles a doubt."""
+    """Return why ktrial cannot add kernel arguments; None if GRUB reads its drop-in.
+
+    `chosen` decides if several loaders are possible.
+    """
     name = find_loader(signs, chosen)
     return name if isinstance(name, NoLoader) else _judge_named(name, signs)
 
 
 def find_loader(signs: LoaderSigns, chosen: str | None = None) -> str | NoLoader:
-    """Return the loader that boots this system from files of its own, or why there is none."""
+    """Return the loader that boots this system from its own files, or why there is none."""
     if signs.is_ostree:
         kind, target = ("bootc", "bootc-loader-entries") if signs.is_bootc else ("rpm-ostree", "rpm-ostree")
         return NoLoader(f"{kind} itself writes the kernel arguments of this system", target)
@@ -99,7 +102,7 @@ def find_loader(signs: LoaderSigns, chosen: str | None = None) -> str | NoLoader
     if name is None:
         return _doubt(found)
     if name not in found:
-        return NoLoader(f"there is no {name} here: looked for {', '.join(_MARKS[name])}", hint="name another --loader")
+        return NoLoader(f"cannot find {name} here; looked for {', '.join(_MARKS[name])}", hint="name another --loader")
     return name
 
 
@@ -117,7 +120,7 @@ def _judge_named(name: str, signs: LoaderSigns) -> NoLoader | None:
 
 
 def _by_firmware(info: str, found: Mapping[str, str]) -> str | None:
-    """Return the loader that the firmware says has booted this system."""
+    """Return the loader that booted this system, according to the firmware."""
     return next((name for name in found if info.lower().startswith(name)), None)
 
 
@@ -126,6 +129,6 @@ def _doubt(found: Mapping[str, str]) -> NoLoader:
         return NoLoader(f"no boot loader was found in {', '.join(_FOLDERS)}: looked for {', '.join(_MARKS)}")
     names = " and ".join(f"{name} ({mark})" for name, mark in found.items())
     return NoLoader(
-        f"there are {names}, and the firmware does not say which of them boots",
+        f"found {names}, but the firmware does not say which one boots",
         hint="; ".join(f"--loader {name}" for name in found),
     )

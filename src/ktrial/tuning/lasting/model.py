@@ -34,7 +34,7 @@ DRIFT_TIMER = "/etc/systemd/system/ktrial-drift.timer"
 
 
 class LastingEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of a kept file, as the agent takes it. `values` and `reasons` are by address of a knob."""
+    """One entry of a kept file, in the agent's form. `values` and `reasons` are by address of a knob."""
 
     form: Form
     holds: Mapping[str, Any]
@@ -72,7 +72,7 @@ class KeptFile(msgspec.Struct, frozen=True):
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """A kept file before and after; None is no file."""
+    """A kept file before and after a change; None means that there is no file."""
 
     form: Form
     before: str | None
@@ -93,7 +93,7 @@ class Guarded(msgspec.Struct, frozen=True):
 
 
 class KeepPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What `ktrial keep` would do: the files that change, the values to write now, and what is left out.
+    """What `ktrial keep` would do: the changed files, the values to write now, and the skipped settings.
 
     `changes` are the kept settings by address, whether they can be written now or not.
     """

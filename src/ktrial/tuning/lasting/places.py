@@ -33,7 +33,7 @@ _WITHOUT = (
 
 
 class Grounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides on this machine which file has an effect."""
+    """What decides which file takes effect on this machine."""
 
     modules: Collection[str] = ()
     has_zram_generator: bool = False
@@ -43,7 +43,7 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def place_change(change: Change, grounds: Grounds) -> LastingEntry | Omission:
-    """Return the entry that makes a setting last, without its reason; or why there is none."""
+    """Return the entry that makes a setting last, without its reason, or why there is none."""
     path, value = change.path, change.new_text
     for start, reason, hint in _WITHOUT:
         if path.startswith(start):
@@ -77,7 +77,7 @@ def _place(path: str, value: str, grounds: Grounds) -> tuple[Form, Mapping[str, 
 
 
 def place_zram(step: ZramStep, grounds: Grounds) -> LastingEntry | Omission:
-    """Return the entry of zram-generator for a device; or why there is none."""
+    """Return the entry of zram-generator for a device, or why there is none."""
     device = step.device or "zram0"
     address = f"zram:disksize@{device}"
     if not grounds.has_zram_generator:
@@ -94,7 +94,7 @@ def place_zram(step: ZramStep, grounds: Grounds) -> LastingEntry | Omission:
 
 
 def change_at_load(refusal: Refusal, knobs: Mapping[str, Knob], grounds: Grounds) -> Change | None:
-    """Return the change that a read-only parameter of a loadable module takes when the module is loaded next."""
+    """Return the change that sets a read-only parameter when its module is loaded next."""
     knob = knobs.get(refusal.knob)
     if refusal.kind is not Why.READ_ONLY or knob is None or knob.kind != "module":
         return None
@@ -105,5 +105,5 @@ def change_at_load(refusal: Refusal, knobs: Mapping[str, Knob], grounds: Grounds
 
 
 def left_out_of(refusal: Refusal) -> Omission:
-    """Return a setting that the plan skips, with the reason why it does not last either."""
+    """Return a setting that the plan skips, with the reason."""
     return Omission(refusal.address, refusal.reason, refusal.value, refusal.hint)

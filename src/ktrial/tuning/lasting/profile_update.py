@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an update of ktrial changed in a profile whose settings are kept."""
+"""The changes that an update of ktrial made to a kept profile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ktrial.tuning.plans.model import Refusal, Why
 
 
 class SettingUpdate(msgspec.Struct, frozen=True):
-    """A setting that the profile has otherwise now; without `kept` it is new, without `now` the profile dropped it."""
+    """A setting that changed in the profile; without `kept` it is new, without `now` the profile dropped it."""
 
     address: str
     kept: str | None
@@ -22,7 +22,7 @@ class SettingUpdate(msgspec.Struct, frozen=True):
 
 
 class ProfileUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """The difference of a kept profile; `problem` says why there is none to accept."""
+    """The changes to a kept profile; `problem` says why they cannot be accepted."""
 
     profile: str
     settings: tuple[SettingUpdate, ...] = ()
@@ -30,7 +30,7 @@ class ProfileUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProfileOutcome(msgspec.Struct, frozen=True):
-    """The outcome of planning a profile as it is now: entries that last, addresses that do not, and what was seen."""
+    """The plan of the present version of a profile: lasting entries, addresses that do not last, and readings."""
 
     entries: tuple[LastingEntry, ...]
     left_out: frozenset[str]
@@ -47,8 +47,8 @@ def setting_updates(
 ) -> tuple[SettingUpdate, ...]:
     """Return the difference between two versions of a profile on this machine.
 
-    `own` maps the kept settings of the profile to their values; `others` are kept for another reason. Only knobs whose
-    setting changed count: a value computed from other memory than last time is no update.
+    `own` maps the kept settings of the profile to their values; `others` are kept for another reason. Only knobs
+    whose setting changed count: a computed value may differ without an update.
     """
     changed = {_knob(one) for one in (*before, *after) if (one in before) != (one in after)}
     present = {_knob(one) for one in after}
@@ -79,7 +79,7 @@ def _knob(setting: Mapping[str, Any]) -> str:
 
 
 def _is_excluded(address: str, planned: ProfileOutcome) -> bool:
-    """Return whether the profile now leaves out a setting that could still be made here."""
+    """Return whether the profile dropped a setting that is still possible here."""
     refusal = next((one for one in planned.refusals if one.address == address), None)
     if refusal is not None:
         return refusal.kind is Why.CONDITION

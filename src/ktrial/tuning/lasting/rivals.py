@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find who else writes a kept setting, and who of them wins at boot."""
+"""Finds who else writes a kept setting, and which of them wins at boot."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rivals_of(
 
 
 def _lines(knob: Knob, label: str, path: str, claims: Claims) -> Iterator[tuple[ConfiguredValue, Assignment]]:
-    """Yield the lines of others that set a file, with their source."""
+    """Yield the lines of other files that set this file, with their source."""
     for claim in claims_about(knob, InstanceState(label, path, Reading()), claims):
         if claim.source not in {"ktrial", "kernel-build"}:
             for item in (*claim.overrode, claim.assignment):
@@ -79,7 +79,7 @@ def _rival(
 
 
 def _is_later(form: Form, claim: ConfiguredValue, item: Assignment) -> bool:
-    """Return whether a line acts after the kept file."""
+    """Return whether a line takes effect after the kept file."""
     if form == "systemd-unit":
         return claim.source == "tuned"
     if claim.source != form:

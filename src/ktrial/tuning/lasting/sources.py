@@ -32,9 +32,9 @@ def _setting(one: Setting) -> dict[str, Any]:
 
 
 def sources_of(requests: Iterable[Request], plan: Plan, profiles: Mapping[str, Profile]) -> dict[str, Any]:
-    """Return the `sources` of a plan that keeps these requests. Of profiles it names those of the catalog alone.
+    """Return the `sources` of a plan that keeps these requests; only profiles of the catalog are recorded.
 
-    A generated profile is computed on each machine, so that its settings change without an update.
+    A generated profile is computed on each machine, so its settings change without an update.
     """
     names = [one.origin.removeprefix(_PROFILE) for one in requests if one.origin.startswith(_PROFILE)]
     named = {name for name in names if name in profiles and profiles[name].generated is None}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the other files of GRUB's configuration: their words, and which lines compete with what is kept."""
+"""Reads the other files of GRUB's configuration: their words, and the lines that compete with kept ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUOTES = "\"' \t"
 
 
 def read_grub(machine: Machine) -> dict[str, str]:
-    """Return the texts of GRUB's configuration but for ktrial's own file, in the order in which GRUB reads them."""
+    """Return the texts of GRUB's configuration without ktrial's own file, in the order in which GRUB reads them."""
     found = machine.list(_FILES)
     paths = [path for pattern in _FILES for path in found[pattern] if path != PLACES["grub.d"]]
     readings = machine.read(paths)
@@ -31,7 +31,7 @@ def read_grub(machine: Machine) -> dict[str, str]:
 
 
 def words_in_grub(texts: Mapping[str, str]) -> list[str]:
-    """Return the words that these files add, without those inside quotes, which may be part of another one."""
+    """Return the words that these files add, except quoted ones, which may be part of another word."""
     found = []
     for text in texts.values():
         for line in filter(None, map(_LINE.fullmatch, text.splitlines())):
@@ -43,7 +43,7 @@ def words_in_grub(texts: Mapping[str, str]) -> list[str]:
 
 
 def default_in_grub(texts: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return where the default entry is set before ktrial's file is read, and its value; None if nowhere."""
+    """Return where the default entry is set before GRUB reads ktrial's file, and its value; None if nowhere."""
     found = None
     for path, text in texts.items():
         for number, line in enumerate(text.splitlines() if not _is_later(path) else (), 1):
@@ -58,7 +58,7 @@ def _is_later(path: str) -> bool:
 
 
 def rivals_of_words(entries: Iterable[LastingEntry], texts: Mapping[str, str]) -> Iterator[Rival]:
-    """Yield the lines that set a kept word or the default entry too, and those that drop all words of earlier files.
+    """Yield the lines that also set a kept word or the default entry, and those that drop all words of earlier files.
 
     The kernel takes the last of two values. GRUB puts the words of `GRUB_CMDLINE_LINUX_DEFAULT` last.
     """

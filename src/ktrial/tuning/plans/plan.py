@@ -185,7 +185,9 @@ def _choose_instances(knob: Knob, setting: Setting, state: KnobState, context: C
     selector = parse_address(setting.knob).selector
     if not knob.placeholders:
         if selector is not None:
-            raise BadInput(f"{knob.id} has no instances, but {setting.knob} names one")
+            raise BadInput(
+                f"{knob.id} has no instances, but {setting.knob} names one", hint=f"write {knob.id} without @…"
+            )
         return list(state.instances)
     if selector is None:
         raise BadInput(

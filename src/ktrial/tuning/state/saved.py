@@ -40,7 +40,9 @@ class SavedStates:
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise KtrialError(f"cannot create {self._folder}: {error.strerror}") from None
+            raise KtrialError(
+                f"cannot create {self._folder}: {error.strerror}", hint="free some space there, or make it writable"
+            ) from None
         write_whole(path, data)
         return path
 
@@ -56,7 +58,11 @@ def read_limited(path: Path) -> bytes:
     except OSError as error:
         raise BadInput(why_unread(error), file=str(path)) from None
     if len(data) > _LIMIT_BYTES:
-        raise BadInput(f"not a saved state: larger than {_LIMIT_BYTES >> 20} MiB", file=str(path))
+        raise BadInput(
+            f"not a saved state: larger than {_LIMIT_BYTES >> 20} MiB",
+            file=str(path),
+            hint="use a file that `ktrial state save` wrote",
+        )
     return data
 
 
@@ -71,4 +77,6 @@ def write_whole(path: Path, data: bytes) -> None:
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        raise KtrialError(f"cannot write {path}: {error.strerror}") from None
+        raise KtrialError(
+            f"cannot write {path}: {error.strerror}", hint="free some space there, or make it writable"
+        ) from None

@@ -192,7 +192,9 @@ def _new_file(file: Path) -> Iterator[int]:
     except FileExistsError:
         raise BadInput(f"cannot create {file}: it exists already", hint="give another folder with -o") from None
     except OSError as error:
-        raise BadInput(f"cannot write {file}: {error.strerror}") from None
+        raise BadInput(
+            f"cannot write {file}: {error.strerror}", hint="free some space there, or make it writable"
+        ) from None
     try:
         yield descriptor
     finally:

@@ -101,4 +101,6 @@ class KeptFrames:
             with self._file.open("a") as file:
                 file.write(text if file.tell() else f"{HEADER}\n{text}")
         except OSError as error:
-            raise BadInput(f"cannot write {self._file}: {error.strerror}") from None
+            raise BadInput(
+                f"cannot write {self._file}: {error.strerror}", hint="free some space there, or make it writable"
+            ) from None

@@ -141,7 +141,7 @@ class LiveWatch:
 
     def _tracks(self, now: MachineView) -> tuple[Track, ...]:
         untraced = _UNTRACED if now.lost is None else None
-        unknown = None if RUN_DELAY in now.columns else "threads cannot be distinguished here"
+        unknown = None if RUN_DELAY in now.columns else "ktrial cannot distinguish threads here"
         nobody = untraced or (unknown if self._program else "no program is watched")
         pressures = tuple(
             Track(

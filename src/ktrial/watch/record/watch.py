@@ -94,7 +94,9 @@ def watch(
             # The agent sees the end of a program only after its exit status has been collected.
             program.ended()
     if ended is None:
-        raise KtrialError("cannot complete the recording: the agent did not report how the watch ended")
+        raise KtrialError(
+            "cannot complete the recording: the agent did not report how the watch ended", hint="run the watch again"
+        )
     return ended, None if program is None else program.status(ended)
 
 
@@ -106,7 +108,7 @@ def read_back(
     absent = {source.name: source.why or "" for source in recording.sources if source.state == "absent"}
     findings = list(doubts(ended, absent))
     if recording.ended != "whole":
-        raise BadInput(f"{name} is incomplete: {'; '.join(recording.notes)}")
+        raise BadInput(f"{name} is incomplete: {'; '.join(recording.notes)}", hint="run the watch again")
     if frames is not None:
         recording = with_frames(recording, frames.frames(ended.started_ns, frames_error_s))
     return recording, tuple(findings)

@@ -57,7 +57,7 @@ def read_boot_times(data: bytes, source: str = "stdout") -> BootTimes:
                 raise unreadable(source, line, text, "the only target, not a second one")
             target = (match["target"], _span(match["span"], source, line))
     if not terms:
-        raise unreadable(source, None, "the whole output", f"output of systemd-analyze: no line {_BEGIN!r}")
+        raise unreadable(source, None, "", f"output of systemd-analyze: no line {_BEGIN!r}")
     return BootTimes(
         terms=terms, total=total, target=target[0] if target else None, reached=target[1] if target else None
     )

@@ -81,14 +81,14 @@ def read_json(data: bytes, source: str) -> CyclictestRun:
     """Parse the file of `--json`, in which two keys have a colon inside their quotes."""
     document = json_document(data, source)
     if "thread" not in document:
-        raise unreadable(source, None, "the document", "output of cyclictest: it has no 'thread'")
+        raise unreadable(source, None, "", "output of cyclictest: it has no 'thread'")
     threads = json_table(document["thread"], source, "'thread'")
     status = document.get("return_code", 0)
     if status != 0:
-        raise unreadable(source, None, f"return_code {status!r}", "0, the status of a successful run")
+        raise unreadable(source, None, "", f"a successful run: its return_code is {status!r}")
     declared = document.get("num_threads", len(threads))
     if declared != len(threads) or not threads:
-        raise unreadable(source, None, f"{len(threads)} threads", f"the {declared!r} threads that it declares")
+        raise unreadable(source, None, "", f"consistent: it declares {declared!r} threads and has {len(threads)}")
     version = document.get("rt_test_version:", document.get("rt_test_version"))
     info = document.get("sysinfo")
     return CyclictestRun(
@@ -102,7 +102,7 @@ def _json_thread(name: str, value: object, source: str) -> CyclicThread:
     table = json_table(value, source, f"thread {name}")
     missing = {"cycles", "min", "max", "avg"} - set(table)
     if missing:
-        raise unreadable(source, None, f"thread {name}", f"complete: {', '.join(sorted(missing))} is missing")
+        raise unreadable(source, None, "", f"complete: thread {name} lacks {', '.join(sorted(missing))}")
     histogram = {
         whole(key, source, None, "a latency"): json_whole(count, source, "a count")
         for key, count in json_table(table.get("histogram", {}), source, "a histogram").items()
@@ -110,7 +110,9 @@ def _json_thread(name: str, value: object, source: str) -> CyclicThread:
     cycles = json_whole(table["cycles"], source, "cycles")
     beyond = cycles - sum(histogram.values()) if histogram else 0
     if beyond < 0:
-        raise unreadable(source, None, f"{cycles} cycles", "at least the number of samples in the histogram")
+        raise unreadable(
+            source, None, "", f"consistent: a thread has {cycles} cycles and more samples in its histogram"
+        )
     return CyclicThread(
         cycles=cycles,
         minimum=json_quantity(table["min"], "us", source, "min"),
@@ -138,7 +140,7 @@ def read_plain(data: bytes, source: str) -> CyclictestRun:
         elif text.startswith("T:"):
             raise unreadable(source, line, text, "a thread's line with cycles, minimum, average and maximum")
     if not threads:
-        raise unreadable(source, None, "the whole output", "output of cyclictest: it has no thread line (T: …)")
+        raise unreadable(source, None, "", "output of cyclictest: it has no thread line (T: …)")
     return CyclictestRun(threads=tuple(threads[key] for key in sorted(threads)), dma_latency_us=held)
 
 
@@ -155,13 +157,13 @@ def read_histogram(data: bytes, source: str) -> CyclictestRun:
         elif match := _ROW.fullmatch(text):
             key = int(match[1])
             if key in rows:
-                raise unreadable(source, line, text, "a latency that is listed once")
+                raise unreadable(source, line, text, "the only row of this latency")
             rows[key] = [whole(item, source, line, "a count") for item in match[2].split()]
         elif text.strip() and not text.startswith("#"):
             raise unreadable(source, line, text, "a row of the histogram")
     missing = {"Total", "Min Latencies", "Avg Latencies", "Max Latencies", "Histogram Overflows"} - set(summary)
     if missing:
-        raise unreadable(source, None, "the whole output", f"complete: {', '.join(sorted(missing))} is missing")
+        raise unreadable(source, None, "", f"complete: {', '.join(sorted(missing))} is missing")
     count = len(summary["Min Latencies"])
     if not count or any(len(values) not in {count, count + 1} for values in [*rows.values(), *summary.values()]):
         raise unreadable(source, None, "the histogram", f"a table with a column for each of its {count} threads")

@@ -78,7 +78,7 @@ def read_fio(data: bytes, source: str = "out.json") -> FioRun:
     document = json_document(text[begin:end] if after else text[begin:], source)
     version, jobs = document.get("fio version"), document.get("jobs")
     if not isinstance(version, str) or not isinstance(jobs, list) or not jobs:
-        raise unreadable(source, None, "the document", "output of fio: it has no 'fio version' or no 'jobs'")
+        raise unreadable(source, None, "", "output of fio: it has no 'fio version' or no 'jobs'")
     common = json_table(document.get("global options", {}), source, "'global options'")
     preamble = tuple(line for line in text[:begin].splitlines() if line.strip())
     ended = document.get("timestamp_ms")
@@ -95,7 +95,7 @@ def _job(value: object, common: Mapping[str, Any], source: str) -> FioJob:
     job = json_table(value, source, "a job")
     name = job.get("jobname")
     if not isinstance(name, str) or "error" not in job:
-        raise unreadable(source, None, "a job", "complete: 'jobname' or 'error' is missing")
+        raise unreadable(source, None, "", "complete: a job lacks 'jobname' or 'error'")
     own = json_table(job.get("job options", {}), source, "'job options'")
     directions: dict[str, FioDirection] = {}
     for direction in DIRECTIONS:

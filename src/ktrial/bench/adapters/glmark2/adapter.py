@@ -72,7 +72,7 @@ def _scenes(parameters: Parameters) -> tuple[str, ...]:
         matching({f"scenes[{number}]": scene}, f"scenes[{number}]", _SCENE, "shading:shading=phong")
         if ":duration=" in scene:
             raise BadInput(
-                f"scene {scene!r} sets duration", hint="set the parameter `seconds`, which holds for all scenes"
+                f"scene {scene!r} sets duration", hint="set the parameter `seconds`, which applies to all scenes"
             )
     return tuple(f"{scene}:duration={seconds}" for scene in found)
 

@@ -72,7 +72,7 @@ def read_glmark2(data: bytes, source: str = "stdout") -> Glmark2Run:
         elif found := _SCENE.fullmatch(stripped):
             scenes.append(_scene(found[1], found[2], source, line))
     if score is None or not scenes or "GL_RENDERER" not in information:
-        raise unreadable(source, None, "the output", "output of glmark2: it has no score, no scene or no GL_RENDERER")
+        raise unreadable(source, None, "", "output of glmark2: it has no score, no scene or no GL_RENDERER")
     _check_score(score, scenes, source)
     return Glmark2Run(version=version, information=information, scenes=tuple(scenes), score=score)
 
@@ -100,5 +100,5 @@ def _check_score(score: Quantity, scenes: list[Glmark2Scene], source: str) -> No
             source,
             None,
             score.original,
-            f"the mean of the {len(scenes)} scenes in the output, {mean:.1f}: some scenes are lost",
+            f"the mean of the {len(scenes)} scenes in the output, {mean:.1f}: some scenes are missing",
         )

@@ -93,7 +93,10 @@ def _anywhere(parameters: Parameters) -> Invocation:
 def _cross_cpu(parameters: Parameters) -> Invocation:
     first, second = whole(parameters, "cpu", 0, 65535), whole(parameters, "other_cpu", 0, 65535)
     if first == second:
-        raise BadInput(f"parameters cpu and other_cpu are both {first}: the two ends need different CPUs")
+        raise BadInput(
+            f"parameters cpu and other_cpu are both {first}: the two ends need different CPUs",
+            hint="for example  -p cpu=0 -p other_cpu=1",
+        )
     words = (str(first), str(second), str(whole(parameters, "loops", 10_000)))
     argv = ("sh", "-c", CROSS, "pipe", *words)
     return Invocation(argv=argv, limit_s=_LIMIT_S, files=(_PINNED,), cpus=tuple(sorted((first, second))))

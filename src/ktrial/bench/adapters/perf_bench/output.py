@@ -120,7 +120,7 @@ def read_memory(data: bytes, source: str = "stdout") -> MemoryRun:
         elif match := _FUNCTION.match(text):
             function = match[1]
             if function in throughput:
-                raise unreadable(source, line, text, "an implementation that is printed once")
+                raise unreadable(source, line, text, "the only result of this implementation")
         elif match := _COPIED.match(text):
             sizes.add(match[1])
         elif match := _RATE.fullmatch(text.rstrip()):
@@ -186,4 +186,4 @@ def _lines(data: bytes, source: str, wanted: str) -> Iterator[tuple[int, str]]:
 
 
 def _incomplete(source: str, name: str, missing: list[str]) -> Exception:
-    return unreadable(source, None, "the whole output", f"output of perf bench {name}: {', '.join(missing)} is missing")
+    return unreadable(source, None, "", f"output of perf bench {name}: {', '.join(missing)} is missing")

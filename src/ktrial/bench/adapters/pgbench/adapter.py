@@ -163,7 +163,7 @@ def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
     """Merge the logs of all threads. Raises BadRun if the totals differ from the report."""
     logs = [read_log(data, name) for name, data in sorted(raw.files.items()) if name.startswith(_LOG) and data]
     if not logs:
-        raise UnreadableOutput(f"{_LOG}*", None, "no such file", "a log of pgbench")
+        raise UnreadableOutput(f"{_LOG}*", None, "", "a log of pgbench: no such file")
     histogram: dict[int, int] = {}
     for log in logs:
         for latency_us, count in log.histogram_us.items():

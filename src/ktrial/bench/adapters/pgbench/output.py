@@ -79,7 +79,7 @@ def read_pgbench(data: bytes, source: str = "stdout") -> PgbenchRun:
 def _run(version: str | None, fields: Mapping[str, tuple[int, str]], rate: Quantity | None, source: str) -> PgbenchRun:
     def text_of(name: str) -> tuple[int, str]:
         if name not in fields:
-            raise unreadable(source, None, "the whole output", f"a report of pgbench: '{name}' is missing")
+            raise unreadable(source, None, "", f"a report of pgbench: '{name}' is missing")
         return fields[name]
 
     def count(name: str) -> int:
@@ -108,7 +108,7 @@ def _run(version: str | None, fields: Mapping[str, tuple[int, str]], rate: Quant
         lag_max = quantity(match[2], "ms", source, line, "the largest lag")
     transactions = count("number of transactions actually processed")
     if rate is None or not transactions:
-        raise unreadable(source, None, f"{transactions} transactions", "at least one, and 'tps = …'")
+        raise unreadable(source, None, "", "the report of a run: it has no transaction or no 'tps = …'")
     return PgbenchRun(
         version=version,
         script=fields["transaction type"][1] if "transaction type" in fields else None,

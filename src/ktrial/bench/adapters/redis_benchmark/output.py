@@ -47,7 +47,7 @@ def read_redis_benchmark(data: bytes, source: str = "stdout") -> tuple[RedisTest
         elif cells:
             tests.append(_test(cells, source, line))
     if not tests:
-        raise unreadable(source, None, "the whole output", "output of redis-benchmark: no command has a line")
+        raise unreadable(source, None, "", "output of redis-benchmark: no command has a line")
     return tuple(tests)
 
 

@@ -115,11 +115,9 @@ def read_schbench_text(data: bytes, source: str = "stderr") -> SchbenchRun:
         elif text.startswith("final rps goal was "):
             goal = whole(text.removeprefix("final rps goal was "), source, line, "a goal")
     if not blocks:
-        raise unreadable(source, None, "the whole output", "output of schbench: it has no '… percentiles (…)' block")
+        raise unreadable(source, None, "", "output of schbench: it has no '… percentiles (…)' block")
     if layout == "2023" and not ended:
-        raise unreadable(
-            source, None, "the end", "the lines about the whole run after the last block: the output is cut off"
-        )
+        raise unreadable(source, None, "", "complete: the lines about the whole run after the last block are missing")
     done = {label: _finished(block, label, source) for label, block in blocks.items()}
     return SchbenchRun(
         layout=layout, blocks=done, average_rps=found.get("average_rps"), rps_goal=goal, runtime_s=runtime
@@ -132,7 +130,7 @@ def _read_row(text: str, current: _OpenSection | None, source: str, line: int) -
     if match := _ROW.fullmatch(text):
         key = f"{float(match[2]):g}"
         if key in current.percentiles:
-            raise unreadable(source, line, text, "a percentile that its block prints once")
+            raise unreadable(source, line, text, "the only such percentile of its block")
         current.percentiles[key] = quantity(match[3], current.unit, source, line, f"the {key}th percentile")
     elif (match := _EXTREMES.fullmatch(text)) and current.extremes is None:
         low = quantity(match[1], current.unit, source, line, "the minimum")
@@ -143,7 +141,7 @@ def _read_row(text: str, current: _OpenSection | None, source: str, line: int) -
 
 def _finished(block: _OpenSection, label: str, source: str) -> SchbenchBlock:
     if not block.percentiles or block.extremes is None:
-        raise unreadable(source, None, f"block {label}", "complete: its percentiles or its 'min=…, max=…' are missing")
+        raise unreadable(source, None, "", f"complete: block {label} lacks its percentiles or its 'min=…, max=…'")
     low, high = block.extremes
     return SchbenchBlock(percentiles=block.percentiles, minimum=low, maximum=high, samples=block.samples)
 
@@ -167,7 +165,7 @@ def read_schbench_json(data: bytes, source: str = "out.json") -> SchbenchRun:
             values.setdefault(label, {})[name] = json_quantity(value, unit, source, key)
     blocks = {label: _json_block(items) for label, items in values.items()}
     if not any(block.percentiles for block in blocks.values()):
-        raise unreadable(source, None, "the document", "output of schbench: it has no percentiles")
+        raise unreadable(source, None, "", "output of schbench: it has no percentiles")
     kernel = info.get("version")
     runtime = flat.get("runtime")
     return SchbenchRun(

@@ -74,9 +74,9 @@ def read_stress_ng(data: bytes, source: str = "out.yaml") -> StressNgRun:
         elif text.strip() and text.strip() != "---":
             _read_pair(text, section, system, entries, source, line)
     if not ended:
-        raise unreadable(source, None, "the whole file", "complete: its end mark '...' is missing")
+        raise unreadable(source, None, "", "complete: its end mark '...' is missing")
     if "stress-ng-version" not in system or not entries:
-        raise unreadable(source, None, "the whole file", "output of stress-ng: it has no version or no metrics")
+        raise unreadable(source, None, "", "output of stress-ng: it has no version or no metrics")
     stressors = tuple(_stressor(entry, source) for entry in entries)
     return StressNgRun(version=system["stress-ng-version"], stressors=stressors)
 
@@ -101,7 +101,7 @@ def _read_pair(text: str, section: str, system: dict[str, str], entries: list[_E
             raise unreadable(source, line, text, "a part of a list entry ('- stressor: …')")
         pairs = entries[-1].pairs
     if key in pairs:
-        raise unreadable(source, line, key, "a key that its entry has once")
+        raise unreadable(source, line, key, "the only such key of its entry")
     pairs[key] = value.strip().strip("'\"")
 
 

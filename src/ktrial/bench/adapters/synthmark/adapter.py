@@ -89,7 +89,7 @@ def _command(letter: str, parameters: Parameters) -> Invocation:
 def _result(run: SynthmarkRun, key: str, unit: str) -> Quantity:
     value = run.results.get(key)
     if value is None:
-        raise UnreadableOutput("stdout", None, "the results", f"output of SynthMark: {key} is missing")
+        raise UnreadableOutput("stdout", None, "", f"output of SynthMark: {key} is missing")
     return quantity(value, unit, "stdout", None, key)
 
 
@@ -130,7 +130,7 @@ def _jittermark(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     edges = {int(Decimal(edge) * 1_000_000): count for edge, count in run.wakeups.items()}
     p99 = nearest_rank(edges, 0.99)
     if p99 is None:
-        raise UnreadableOutput("stdout", None, "the table of wake-ups", "a table with counts")
+        raise UnreadableOutput("stdout", None, "", "output of JitterMark: its table of wake-ups has no counts")
     measurements = one_measurement("wakeup-mean", _result(run, "average.wakeup.delay.micros", "us"))
     measurements += one_measurement("wakeup-p99", quantity(str(p99), "ns", "stdout", None, "a latency"))
     measurements += one_measurement("underruns", _result(run, "underrun.count", "count"))

@@ -55,7 +55,7 @@ def read_synthmark(data: bytes, source: str = "stdout") -> SynthmarkRun:
             _keep(results if state == "results" else head, match[1], match[2].strip(), source, line)
     if version is None or "test.name" not in head or state != "end":
         missing = "RESULTS_END" if version else "the head"
-        raise unreadable(source, None, "the whole output", f"output of SynthMark: {missing} is missing")
+        raise unreadable(source, None, "", f"output of SynthMark: {missing} is missing")
     return SynthmarkRun(
         version=version,
         test=head["test.name"],

@@ -69,7 +69,7 @@ def read_sysbench(data: bytes, source: str = "stdout") -> SysbenchRun:
             _read_label(text, section, (found, counts), source, line)
     run = _whole_run(found, counts, version, percentile, source)
     if not ended:
-        raise unreadable(source, None, "the latencies", f"complete: the line {_LAST!r} is missing")
+        raise unreadable(source, None, "", f"complete: the line {_LAST!r} is missing")
     return msgspec.structs.replace(run, settings=settings)
 
 
@@ -113,7 +113,7 @@ def _whole_run(
 ) -> SysbenchRun:
     missing = sorted({"total_time", "min", "avg", "max"} - set(found)) + sorted({"events"} - set(counts))
     if missing:
-        raise unreadable(source, None, "the whole output", f"output of sysbench: {', '.join(missing)} is missing")
+        raise unreadable(source, None, "", f"output of sysbench: {', '.join(missing)} is missing")
     return SysbenchRun(
         version=version,
         threads=counts.get("threads"),

@@ -44,7 +44,7 @@ def _command(parameters: Parameters) -> Invocation:
     skipped = whole(parameters, "skip_s", low=0, high=86_400)
     words, loop = command_line(parameters), parameters["frame_loop"]
     if loop and words:
-        raise BadInput("parameter frame_loop replaces program: set only one of them")
+        raise BadInput("parameter frame_loop replaces program: set only one of them", hint="remove one of them")
     if _pattern(parameters) is not None and not (words or loop):
         raise BadInput("parameter pattern needs a program whose output it matches", hint="set the parameter program")
     if words:
@@ -53,7 +53,8 @@ def _command(parameters: Parameters) -> Invocation:
     seconds = whole(parameters, "duration_s", low=2, high=int(LONGEST_S) if loop else 86_000)
     if skipped >= seconds:
         raise BadInput(
-            f"skip_s = {skipped} leaves nothing of {seconds} seconds to measure", hint="choose a smaller skip_s"
+            f"skip_s = {skipped} leaves nothing of {seconds} seconds to measure",
+            hint="choose a smaller skip_s",
         )
     if loop:
         return Invocation(

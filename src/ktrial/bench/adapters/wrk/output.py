@@ -45,7 +45,7 @@ def read_wrk(data: bytes, source: str = "stdout") -> WrkRun:
     def one(pattern: re.Pattern[str], wanted: str) -> tuple[int, re.Match[str]]:
         found = [(line, match) for line, text in ended_lines(data, source) if (match := pattern.fullmatch(text))]
         if len(found) != 1:
-            raise unreadable(source, None, "the whole output", f"output of wrk with one line {wanted}")
+            raise unreadable(source, None, "", f"output of wrk with one line {wanted}")
         return found[0]
 
     head_at, head = one(_HEAD, "'… threads and … connections'")
@@ -66,7 +66,7 @@ def read_wrk(data: bytes, source: str = "stdout") -> WrkRun:
             refused = whole(text.removeprefix(_REFUSED), source, line, "responses")
     absent = [percent for percent in _PERCENTS if percent not in quantiles]
     if absent:
-        raise unreadable(source, None, "the latency distribution", f"complete: {', '.join(absent)} % is missing")
+        raise unreadable(source, None, "", f"complete: its latency distribution lacks {', '.join(absent)} %")
     return WrkRun(
         threads=whole(head[1], source, head_at, "threads"),
         connections=whole(head[2], source, head_at, "connections"),
