@@ -276,7 +276,7 @@ def _check_own(file: ForeignFile, results: ForeignResults, sessions: Sequence[St
     own = sorted(one.session for one in sessions if one.session in names)
     if own:
         raise Refused(
-            f"{file.name} holds runs of {', '.join(own)}, which is already in this store",
+            f"{file.name} contains runs of {', '.join(own)}, which is already in this store",
             hint="add --again to store them a second time",
         )
 

@@ -115,7 +115,7 @@ def test_a_result_of_this_store_is_not_kept_beside_its_session() -> None:
     store = Memory()
     name = read_results(ForeignFile("r.json", data), PLAIN, IMPORTERS).runs[0].attributes["session"]
     store.kept.append((a_session(name), []))
-    with pytest.raises(Refused, match=f"r.json holds runs of {name}, which is already in this store"):
+    with pytest.raises(Refused, match=f"r.json contains runs of {name}, which is already in this store"):
         brought(data, PLAIN, store, "r.json")
     assert brought(data, msgspec.structs.replace(PLAIN, again=True), store, "r.json").sessions
 

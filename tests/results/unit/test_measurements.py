@@ -27,10 +27,14 @@ class Sign(NamedTuple):
 
 #: Of every format.
 MEASURED = {
-    "csv": Sign("made-units-in-cells", "11.25 ms", "input.csv:3: '-11.25' is not a value of column 'p99': a time"),
+    "csv": Sign(
+        "made-units-in-cells", "11.25 ms", "input.csv:3: '-11.25' is not a time of 0 or more (a value of column 'p99')"
+    ),
     "fio": Sign("3.33-rand-read", "91094057", "'-91094057' is not a finite number of 0 or more (bw_bytes)"),
     "frame-samples": Sign("made-telemetry", "26.21", "'-26.21' is not a finite number of 0 or more (frame_time_ms)"),
-    "go-bench": Sign("1.26-five-units", "26.20 ns/op", "input.txt:6: '-26.20' is not a value in ns/op: a time"),
+    "go-bench": Sign(
+        "1.26-five-units", "26.20 ns/op", "input.txt:6: '-26.20' is not a time of 0 or more (a value in ns/op)"
+    ),
     "google-benchmark": Sign(
         "1.7.1-repetitions",
         "17.666019827512923",
@@ -39,19 +43,35 @@ MEASURED = {
     "hyperfine": Sign(
         "1.15-failing", "0.010740298", "'-0.010740298' is not a finite number of 0 or more (results[0].times[0])"
     ),
-    "ktrial-bench": Sign("two-runs", '0.000678,\n     "unit"', "'-0.000678' is not runs[1]: a value of user: a time"),
-    "ktrial-csv": Sign("made-two-sessions", "900.0", "input.csv:4: '-900.0' is not a value of rate: a rate"),
-    "lkp": Sign("made-two-commits", "260", "'-260' is not hackbench.latency_99_us of /lkp/result/hackbench/"),
+    "ktrial-bench": Sign(
+        "two-runs", '0.000678,\n     "unit"', "'-0.000678' is not a time of 0 or more (runs[1]: a value of user)"
+    ),
+    "ktrial-csv": Sign(
+        "made-two-sessions", "900.0", "input.csv:4: '-900.0' is not a rate of 0 or more (a value of rate)"
+    ),
+    "lkp": Sign(
+        "made-two-commits",
+        "260",
+        "'-260' is not a time of 0 or more (hackbench.latency_99_us of /lkp/result/hackbench/",
+    ),
     "mangohud": Sign("0.8.4-capped", "16.7087", "csv:5: '-16.7087' is not a finite number of 0 or more (a frame time)"),
-    "margine": Sign("made-partial", "12000", "'-12000' is not schbench_p99_us: a time"),
+    "margine": Sign("made-partial", "12000", "'-12000' is not a time of 0 or more (schbench_p99_us)"),
     "mmtests": Sign(
-        "made-one-extract", "1250", "'-1250' is not the document._ResultData.Lat-99.00th-qrtle[0].Values[1]"
+        "made-one-extract",
+        "1250",
+        "'-1250' is not a time of 0 or more (document._ResultData.Lat-99.00th-qrtle[0].Values[1]",
     ),
     "pgbench": Sign("15-loop", "4.827 ms", "'-4.827' is not a finite number of 0 or more (latency average)"),
     "phoronix": Sign(
-        "made-two-systems", "120.0", "input.xml:44: '-120.0' is not run 1 of Timed Linux Kernel Compilation"
+        "made-two-systems",
+        "120.0",
+        "input.xml:44: '-120.0' is not a time of 0 or more (run 1 of Timed Linux Kernel Compilation",
     ),
-    "pyperf": Sign("2.10-timeit", "3.4190999940619806e-06", "'-3.4190999940619806e-06' is not benchmarks[0].runs[0]"),
+    "pyperf": Sign(
+        "2.10-timeit",
+        "3.4190999940619806e-06",
+        "'-3.4190999940619806e-06' is not a number above 0 (benchmarks[0].runs[0]",
+    ),
     "schbench": Sign("2021-12-text", "123264", "'-123264' is not"),
 }
 
@@ -96,9 +116,7 @@ def test_what_is_counted_or_timed_may_be_0_and_not_less(unit: str) -> None:
         return read_results(ForeignFile("f.csv", f"x,note\n{cell},a\n".encode()), wanted, IMPORTERS)
 
     assert read("0").runs[0].measurements[0].value == 0
-    with pytest.raises(
-        BadInput, match=r"f\.csv:2: '-1e-30' is not a value of column 'x': a .*, which is never below 0"
-    ):
+    with pytest.raises(BadInput, match=r"f\.csv:2: '-1e-30' is not a .* of 0 or more \(a value of column 'x'\)"):
         read("-1e-30")
 
 

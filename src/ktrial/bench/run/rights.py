@@ -102,7 +102,7 @@ def _hand_over(session: AgentSession, load: AgentLoad) -> None:
         descriptor = os.open(load.data, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise BadInput(f"{load.data} is not a regular file", hint="name a file that holds the data")
+                raise BadInput(f"{load.data} is not a regular file", hint="name a file that contains the data")
             left, first = load.parameters["bytes"], True
             while part := file.read(min(_PART_BYTES, left)):
                 session.request("data", bytes={"base64": b64encode(part).decode()}, first=first)

@@ -53,7 +53,7 @@ def unpack(archive: Path, into: Path, place: str | None = None) -> Path:
                 left_files -= 1
                 if left_bytes < 0 or left_files < 0:
                     raise KtrialError(
-                        f"{shown} holds more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files",
+                        f"{shown} contains more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files",
                         hint="check that it is the source of the tool",
                     )
                 _unpack_member(shown, tar, member, into)
@@ -77,7 +77,7 @@ def check_size(folder: Path) -> None:
             count += 1
         if size_bytes > TREE_BYTES or count > TREE_FILES:
             raise KtrialError(
-                f"{folder} holds more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files",
+                f"{folder} contains more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files",
                 hint="name the folder of the source alone",
             )
 

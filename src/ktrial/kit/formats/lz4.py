@@ -24,7 +24,7 @@ def unpacked(data: bytes) -> bytes:
         content += _block(block)
         at += 4 + size
         if len(content) > _LIMIT_BYTES:
-            raise BadInput(f"cannot unpack lz4 data: it holds more than {_LIMIT_BYTES} bytes")
+            raise BadInput(f"cannot unpack lz4 data: the content exceeds {_LIMIT_BYTES} bytes")
     if not content:
         raise BadInput("cannot unpack lz4 data: no complete block")
     return bytes(content)

@@ -85,7 +85,7 @@ def _unpacked(data: bytes, name: str, machine: Callable[[], Any], *, first_only:
         parts.append(part)
         size += len(part)
         if size > LIMIT_BYTES:
-            raise BadInput(f"cannot unpack {name} data: it holds more than {LIMIT_BYTES} bytes")
+            raise BadInput(f"cannot unpack {name} data: the content exceeds {LIMIT_BYTES} bytes")
     return b"".join(parts)
 
 

@@ -34,7 +34,9 @@ def write(sessions: Sequence[SessionRuns]) -> Exported:
             included = {*times, *_BESIDE, _MEMORY} if times else set()
             dropped |= {f"{benchmark}: {name}": None for name, _ in outcomes if name not in included}
     if not results:
-        raise BadInput("these sessions have no times, and hyperfine's format holds only times", hint="use --format csv")
+        raise BadInput(
+            "these sessions have no times, and hyperfine's format can hold only times", hint="use --format csv"
+        )
     left_out = [f"outcomes that are not times: {', '.join(dropped)}"] if dropped else []
     left_out += [f"{bad} runs that failed or do not count"] if bad else []
     left_out.append("the order of runs between commands, and everything about the machine")

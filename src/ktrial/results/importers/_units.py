@@ -36,7 +36,7 @@ class Scale(msgspec.Struct, frozen=True):
         """Convert a number, rounding once. Raise UnreadableOutput for a time, rate, size or count below 0."""
         what = _NEVER_NEGATIVE.get(self.unit)
         if what is not None and float(number) < 0:
-            raise unreadable(source, line, str(number), f"{wanted}: {what}, which is never below 0")
+            raise unreadable(source, line, str(number), f"{what} of 0 or more ({wanted})")
         if self.numerator == self.denominator:
             return float(number)
         return float(Decimal(str(number)) * self.numerator / self.denominator)
@@ -101,13 +101,13 @@ def signed_number(text: str, source: str, line: int | None, wanted: str) -> str:
     stripped = text.strip()
     if not _NUMBER.fullmatch(stripped):
         hint = " with a decimal point, not a comma" if _COMMA.fullmatch(stripped) else ""
-        raise unreadable(source, line, text, f"{wanted}: a decimal number{hint}")
+        raise unreadable(source, line, text, f"a decimal number{hint} ({wanted})")
     if abs(float(stripped)) > LARGEST:
-        raise unreadable(source, line, text, f"{wanted}: a number below 1e30")
+        raise unreadable(source, line, text, f"a number below 1e30 ({wanted})")
     return stripped
 
 
 def json_signed(value: object, source: str, wanted: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not -LARGEST <= value <= LARGEST:
-        raise unreadable(source, None, repr(value), f"{wanted}: a finite number")
+        raise unreadable(source, None, repr(value), f"a finite number ({wanted})")
     return value

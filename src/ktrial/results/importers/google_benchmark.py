@@ -58,7 +58,7 @@ def _run(
 ) -> ForeignRun:
     benchmark = one.get("run_name", one.get("name"))
     if not isinstance(benchmark, str) or not benchmark:
-        raise unreadable(source, None, repr(benchmark), f"{at}.name: a text")
+        raise unreadable(source, None, repr(benchmark), f"a string ({at}.name)")
     failure = str(one.get("error_message") or "it failed") if one.get("error_occurred") else None
     return ForeignRun(
         group=group,
@@ -74,7 +74,7 @@ def _run(
 def _measurements_of(one: Mapping[str, Any], at: str, source: str) -> list[StoredMeasurement]:
     unit = one.get("time_unit", "ns")
     if unit not in _TIME_UNITS:
-        raise unreadable(source, None, repr(unit), f"{at}.time_unit: one of {', '.join(_TIME_UNITS)}")
+        raise unreadable(source, None, repr(unit), f"one of {', '.join(_TIME_UNITS)} ({at}.time_unit)")
     measurements = [
         measurement(outcome, json_quantity(one.get(key), unit, source, f"{at}.{key}"), "s", "lower")
         for key, outcome in _TIMES.items()

@@ -37,7 +37,7 @@ def _runs(value: object, at: str, source: str, label: str | None, first: int) ->
     table = json_table(value, source, at)
     command = table.get("command")
     if not isinstance(command, str):
-        raise unreadable(source, None, repr(command), f"{at}.command: a text")
+        raise unreadable(source, None, repr(command), f"a string ({at}.command)")
     if "times" not in table:
         raise BadRun(
             f"{source}: {at} has only a mean, and no 'times' of single runs",
@@ -45,7 +45,7 @@ def _runs(value: object, at: str, source: str, label: str | None, first: int) ->
         )
     times = json_list(table["times"], source, f"{at}.times")
     if not times:
-        raise unreadable(source, None, "[]", f"{at}.times: a list of seconds: it is empty")
+        raise unreadable(source, None, "", f"complete: the list {at}.times is empty")
     codes = _beside(table, "exit_codes", len(times), at, source)
     memory = _beside(table, "memory_usage_byte", len(times), at, source)
     parameters = json_table(table.get("parameters", {}), source, f"{at}.parameters")
@@ -69,14 +69,14 @@ def _beside(table: Mapping[str, Any], name: str, length: int, at: str, source: s
     """Return a list with one item per run; empty if the file lacks it."""
     items = json_list(table.get(name) or [], source, f"{at}.{name}")
     if items and len(items) != length:
-        raise unreadable(source, None, f"{len(items)} items", f"{at}.{name}: as many as there are times: {length}")
+        raise unreadable(source, None, "", f"consistent: {at}.{name} has {len(items)} values for {length} times")
     return items
 
 
 def _failure(code: object, at: str, source: str) -> str | None:
     """Return why a run failed, from its exit code; hyperfine records none if a signal killed the run."""
     if code is not None and (isinstance(code, bool) or not isinstance(code, int)):
-        raise unreadable(source, None, repr(code), f"{at}: a whole number, or null")
+        raise unreadable(source, None, repr(code), f"a whole number or null ({at})")
     if code == 0:
         return None
     return "was killed" if code is None else f"ended with status {code}"

@@ -55,11 +55,11 @@ class BenchFile(msgspec.Struct, frozen=True, kw_only=True):
 def read_ktrial_bench(data: bytes, source: str = "result.json") -> BenchFile:
     document = json_document(data, source)
     if document.get("schema") != SCHEMA:
-        raise unreadable(source, None, repr(document.get("schema")), f"schema: {SCHEMA}")
+        raise unreadable(source, None, repr(document.get("schema")), f"the schema {SCHEMA}")
     session = json_table(document.get("session"), source, "session")
     name, suite, label = (session.get(key) for key in ("session", "suite", "label"))
     if not isinstance(name, str) or not isinstance(suite, str) or not isinstance(label, str | None):
-        raise unreadable(source, None, "", "complete: its session, suite or label is not a text")
+        raise unreadable(source, None, "", "complete: its session, suite or label is not a string")
     records = [
         _record(one, f"runs[{index}]", source)
         for index, one in enumerate(json_list(document.get("runs"), source, "runs"))

@@ -47,22 +47,22 @@ def read_lkp(data: bytes, source: str = "matrix.json") -> LkpMatrix:
         )
     paths = json_list(document.pop(_SOURCE), source, _SOURCE)
     if not paths or not all(isinstance(path, str) for path in paths):
-        raise unreadable(source, None, repr(paths), f"{_SOURCE}: a list of paths, one for each run")
+        raise unreadable(source, None, repr(paths), f"a list of paths, one for each run ({_SOURCE})")
     if len(set(paths)) != len(paths):
-        raise unreadable(source, None, repr(paths), f"{_SOURCE}: paths that differ")
+        raise unreadable(source, None, repr(paths), f"a list of different paths ({_SOURCE})")
     columns: list[dict[str, float]] = [{} for _ in paths]
     filled = 0
     for name, value in document.items():
         items = json_list(value, source, name)
         if len(items) > len(paths):
-            raise unreadable(source, None, f"{len(items)} items", f"{name}: at most one for each of {len(paths)} runs")
+            raise unreadable(source, None, "", f"consistent: {name} has {len(items)} values for {len(paths)} runs")
         numbers = [json_signed(item, source, f"{name}[{index}]") for index, item in enumerate(items)]
         first = next((index for index, number in enumerate(numbers) if number), len(numbers))
         filled += first
         for column, number in zip(columns[first:], numbers[first:], strict=False):
             column[name] = number
     if not any(columns):
-        raise unreadable(source, None, "", "a matrix of statistics: it holds no value but 0")
+        raise unreadable(source, None, "", "a matrix of statistics: all its values are 0")
     runs = tuple(LkpRun(path=path, values=values) for path, values in zip(paths, columns, strict=True))
     return LkpMatrix(runs=runs, filled=filled)
 

@@ -54,7 +54,7 @@ def read_margine(data: bytes, source: str = "run.json") -> MargineRun:
     """Read a run. Raise UnreadableOutput for a file without any figure."""
     document = json_document(data, source)
     if document.get("schema") != SCHEMA:
-        raise unreadable(source, None, repr(document.get("schema")), f"schema: {SCHEMA}")
+        raise unreadable(source, None, repr(document.get("schema")), f"the schema {SCHEMA}")
     numbers = {key: json_signed(document[key], source, key) for key in METRICS if key in document}
     if not numbers:
         raise unreadable(source, None, "", "a run with figures: it only describes the machine")

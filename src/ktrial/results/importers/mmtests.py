@@ -75,14 +75,14 @@ def read_mmtests(data: bytes, source: str = "mmtests.json") -> tuple[MmtestsExtr
         return tuple(_extract(one, f"_ExtractModules[{index}]", source) for index, one in enumerate(modules))
     if "_ResultData" not in document:
         raise unreadable(source, None, "", "output of mmtests: it has neither _ExtractModules nor _ResultData")
-    return (_extract(document, "the document", source),)
+    return (_extract(document, "document", source),)
 
 
 def _extract(value: object, at: str, source: str) -> MmtestsExtract:
     table = json_table(value, source, at)
     module, name, kind = table.get("_ModuleName"), table.get("_TestName"), table.get("_DataType")
     if not isinstance(module, str):
-        raise unreadable(source, None, repr(module), f"{at}._ModuleName: a text")
+        raise unreadable(source, None, repr(module), f"a string ({at}._ModuleName)")
     shown, scale = _TYPES.get(kind, ("", AS_IT_STANDS)) if isinstance(kind, int) else ("", AS_IT_STANDS)
     operations = json_table(table.get("_ResultData"), source, f"{at}._ResultData")
     values = tuple(
@@ -113,7 +113,7 @@ def _values(operation: str, iterations: object, unit: tuple[str, Scale], at: str
         values = json_list(table.get("Values"), source, f"{place}.Values")
         samples = json_list(table.get("SampleNrs"), source, f"{place}.SampleNrs")
         if len(samples) != len(values):
-            raise unreadable(source, None, f"{len(samples)} items", f"{place}.SampleNrs: one for each of the values")
+            raise unreadable(source, None, "", f"consistent: {place}.SampleNrs does not have one number for each value")
         for index, (item, sample) in enumerate(zip(values, samples, strict=True)):
             at_value = f"{place}.Values[{index}]"
             text = _number(item, source, at_value)

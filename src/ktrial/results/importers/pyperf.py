@@ -43,7 +43,7 @@ def read_pyperf(data: bytes, source: str = "pyperf.json") -> tuple[PyperfBenchma
     document = json_document(data, source)
     version = document.get("version")
     if version != _VERSION:
-        raise unreadable(source, None, repr(version), f"version: pyperf's format {_VERSION!r}")
+        raise unreadable(source, None, repr(version), f"pyperf's format version {_VERSION!r}")
     benchmarks = json_list(document.get("benchmarks"), source, "'benchmarks'")
     common = _metadata(document, "metadata", source)
     if not benchmarks:
@@ -79,7 +79,7 @@ def _benchmark(value: object, common: Mapping[str, str], at: str, source: str) -
         raise unreadable(source, None, at, "a benchmark with a name in its metadata")
     unit = metadata.get("unit", "second")
     if unit not in {"second", "byte", "integer"}:
-        raise unreadable(source, None, repr(unit), f"{at}.metadata.unit: second, byte or integer")
+        raise unreadable(source, None, repr(unit), f"second, byte or integer ({at}.metadata.unit)")
     values: list[PyperfValue] = []
     warm_ups = 0
     runs = json_list(table.get("runs"), source, f"{at}.runs")
@@ -97,7 +97,7 @@ def _benchmark(value: object, common: Mapping[str, str], at: str, source: str) -
 
 def _number(value: object, at: str, source: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0 or value > 1e30:
-        raise unreadable(source, None, repr(value), f"{at}: a number above 0")
+        raise unreadable(source, None, repr(value), f"a number above 0 ({at})")
     return value
 
 

@@ -205,8 +205,8 @@ def rehearse(root: Machine | None, plans: Mapping[str, Plan], knobs: Mapping[str
             arms.leave()
         if drifts:
             raise BadRun(
-                f"something else changes this machine while the trial begins: {arms.told(drifts[0])}",
-                hint="close the program that does, then try again",
+                f"something else changed this machine at the start of the trial: {arms.told(drifts[0])}",
+                hint="stop the program that changes it, then try again",
             )
 
 

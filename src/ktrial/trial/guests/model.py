@@ -123,7 +123,7 @@ def shape_of(guest: GuestFile) -> Shape:
     if mode == "exact" and cpus != 1:
         raise BadInput(
             f"cpus = {cpus}: an exact guest has one CPU",
-            hint="remove cpus: the emulator runs one CPU until it idles, so a comparison on several is meaningless",
+            hint="remove cpus: the emulator runs one CPU at a time, so a comparison with several is meaningless",
         )
     return Shape(mode=mode, memory_bytes=memory_bytes, cpus=cpus)
 

@@ -35,9 +35,9 @@ def place_kernel(
     if default is not None and default[1] == "saved":
         saved = _saved(environment)
         raise Refused(
-            f"cannot make {file} the default: {default[0]} says GRUB_DEFAULT=saved, so the entry that grub-set-default"
-            f" saved wins ({saved or 'none is saved'})",
-            hint=f"`grub-set-default '{name}'` saves this one; then `ktrial boot undo`",
+            f"cannot make {file} the default: {default[0]} sets GRUB_DEFAULT=saved, so GRUB boots the saved entry"
+            f" ({saved or 'none is saved'})",
+            hint=f"run `grub-set-default '{name}'`, then `ktrial boot undo`",
         )
     return LastingEntry(
         form="grub.d",
@@ -76,7 +76,7 @@ def _find(file: str, menu: str, command_line: str) -> MenuEntry:
     ]
     if not own:
         raise Refused(
-            f"cannot make {file} the default: GRUB's menu has no entry with a name of this kernel's own",
-            hint="run `update-grub` and try again, or choose it with `grub-set-default`; then `ktrial boot undo`",
+            f"cannot make {file} the default: no entry of GRUB's menu is for this kernel alone",
+            hint="run `update-grub` and try again, or choose it with `grub-set-default`, then run `ktrial boot undo`",
         )
     return min(own, key=lambda entry: len({word for word in entry.words if "$" not in word} - live))

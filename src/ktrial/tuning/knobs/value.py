@@ -121,7 +121,7 @@ def _choice(knob: Knob, value: Any) -> str:
 
 def _text(knob: Knob, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise _bad(knob, value, "expected a text")
+        raise _bad(knob, value, "expected a string")
     text = str(value).strip()
     if not text or any(ord(character) < 32 or ord(character) == 127 for character in text):
         raise _bad(knob, repr(value), "empty, or contains control characters")

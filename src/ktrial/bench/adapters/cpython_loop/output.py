@@ -24,12 +24,12 @@ def read_loop_run(data: bytes, source: str = "stdout") -> LoopRun:
     for key in ("implementation", "version"):
         value = document.get(key)
         if not isinstance(value, str) or not value:
-            raise unreadable(source, None, repr(value), f"{key}: a text")
+            raise unreadable(source, None, repr(value), f"a string ({key})")
         words[key] = value
     numbers: dict[str, tuple[int, ...]] = {}
     for key in ("results", "times_ns"):
         value = document.get(key)
         if not isinstance(value, list) or not value:
-            raise unreadable(source, None, repr(value), f"{key}: a list that is not empty")
+            raise unreadable(source, None, repr(value), f"a list that is not empty ({key})")
         numbers[key] = tuple(json_whole(item, source, key) for item in value)
     return LoopRun(**words, **numbers)  # type: ignore[arg-type]

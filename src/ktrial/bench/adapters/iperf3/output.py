@@ -59,5 +59,5 @@ def read_iperf3(data: bytes, source: str = "stdout") -> Iperf3Run:
 def _name(end: Mapping[str, Any], key: str, source: str) -> str | None:
     value = end.get(key)
     if value is not None and not isinstance(value, str):
-        raise unreadable(source, None, repr(value), f"{key}: a name")
+        raise unreadable(source, None, repr(value), f"a name ({key})")
     return value
