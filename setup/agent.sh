@@ -79,7 +79,7 @@ dashed=$(printf '%s' "$architecture" | tr _ -)
 # shellcheck disable=SC2046 # one word per missing thing
 set -- $(missing_for_target)
 if [ $# -gt 0 ]; then
-    say "the agent for $architecture cannot be built here; these are missing:"
+    say "cannot build the agent for $architecture here; these are missing:"
     rust=$(find_rust) || rust='none none'
     for word in "$@"; do
         case $word in

@@ -6,7 +6,7 @@ apt_lists_are_fresh=no
 
 install_packages() {
     if [ "$apt_lists_are_fresh" = no ]; then
-        apt-get update --quiet=2 >&2 || say 'apt-get update failed: going on with the package lists that are here'
+        apt-get update --quiet=2 >&2 || say 'apt-get update failed; continuing with the present package lists'
         apt_lists_are_fresh=yes
     fi
     say "installing Debian packages: $*"
@@ -16,7 +16,7 @@ install_packages() {
 
 # install_for_words WORD…: what brings the missing tools, and the certificates that pip and cargo need.
 install_for_words() {
-    apt-get update --quiet=2 >&2 || say 'apt-get update failed: going on with the package lists that are here'
+    apt-get update --quiet=2 >&2 || say 'apt-get update failed; continuing with the present package lists'
     apt_lists_are_fresh=yes
     # shellcheck disable=SC2046 # one word per package
     install_packages ca-certificates $(packages_of apt "$@")

@@ -65,7 +65,7 @@ tell_waiting() {
     begun=$(sed -n 1p .setup/lock)
     steps=$(sed 1d .setup/lock | tr '\n' ',' | sed 's/,$//; s/,/, /g')
     say "waiting: another start of ktrial has been setting up this checkout since ${begun:-just now}${steps:+ ($steps)}"
-    say 'if somebody ended that start, its set-up goes on in the background, and this start uses it'
+    say 'if somebody ended that start, its set-up continues in the background, and this start uses the result'
 }
 
 # step WHAT: tells that a part of the set-up begins, also those who wait for it.

@@ -210,14 +210,14 @@ install_command() {
 
 # explain_missing WORD…: what is missing and how to get it, on stderr.
 explain_missing() {
-    say 'these are missing for the set-up:'
+    say 'these are missing, and the set-up needs them:'
     in_words "$@" | sed 's/^/  - /' >&2
     if manager=$(package_manager); then
         say "install them with:"
         printf '  %s\n' "$(install_command "$manager" "$@")" >&2
     else
         manager=unknown
-        say 'no package manager that ktrial knows was found here; elsewhere they are installed with:'
+        say 'found no package manager that ktrial knows; on other systems, install them with:'
         for other in apt dnf pacman zypper brew; do printf '  %s\n' "$(install_command "$other" "$@")" >&2; done
     fi
     if [ "$manager" = brew ]; then explain_image_system "$@"; fi

@@ -109,7 +109,7 @@ def test_a_start_that_somebody_ended_goes_on_and_the_next_one_says_what_it_waits
     assert again.returncode == 0, again.stderr
     first, second, *_ = again.stderr.splitlines()
     assert re.fullmatch(r"ktrial: waiting: .* since \d\d:\d\d:\d\d \(.*building the agent \(release mode\).*\)", first)
-    assert second.endswith("its set-up goes on in the background, and this start uses it")
+    assert second.endswith("its set-up continues in the background, and this start uses the result")
     assert kinds(checkout.done()) == ["cargo", "pip", "venv"], "nothing is made twice"
 
 

@@ -178,7 +178,8 @@ fn refusal(path: &Path, found: &Metadata) -> Error {
     Error::new(
         Kind::Privilege,
         format!(
-            "{path} can be changed by someone other than root (owner {}, group {}, mode {rights:04o}), so ktrial runs nothing from it as root",
+            "{path} can be changed by someone other than root (owner {}, group {}, mode {rights:04o}), so ktrial \
+             runs nothing from it as root",
             found.uid(),
             found.gid()
         ),

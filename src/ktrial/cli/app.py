@@ -372,7 +372,7 @@ class App:
 
     @cached_property
     def tools(self) -> Tools:
-        """Benchmark tools that were built for this user, or that lie in a container."""
+        """Benchmark tools built for this user, or inside a container."""
         from ktrial.cli.program_wiring import Tools
 
         return Tools()

@@ -27,7 +27,7 @@ def split_declared(words: Iterable[str], catalog: Catalog) -> tuple[tuple[str, .
 
 
 def state_changes(control: Arm, arms: Sequence[Arm], declarations: Sequence[Declaration]) -> tuple[StateChange, ...]:
-    """Return the differences, undeclared ones first, of every arm that has a state like the control."""
+    """Return the differences, undeclared ones first, of every arm that has a stored state if the control has one."""
     return tuple(change for arm in arms for change in _changes(control, arm, declarations))
 
 

@@ -315,7 +315,7 @@ class KeptGuest:
             self._ask(_KeptRequest(open=arguments, root=root))
             message, descriptors = self._receive()
             if message.session is None or len(descriptors) != 2:
-                raise self._lost(f"the keeper of the guest {self._name} cannot open a session")
+                raise self._lost(f"`ktrial kernel boot --keep {self._name}` cannot open a session")
             return Ends(descriptors[0], descriptors[1], message.session)
 
     def keep(self, past: ProgramPast) -> None:
@@ -327,7 +327,7 @@ class KeptGuest:
             with self._lock:
                 self._ask(_KeptRequest(past=True), [descriptor])
                 if not self._receive()[0].past:
-                    raise self._lost(f"the keeper of the guest {self._name} did not save its history")
+                    raise self._lost(f"`ktrial kernel boot --keep {self._name}` did not save the guest's history")
         finally:
             os.close(descriptor)
 
@@ -359,7 +359,7 @@ class KeptGuest:
             )
             message = msgspec.json.decode(packet, type=_KeeperMessage)
         except TimeoutError:
-            raise self._lost(f"the keeper of the guest {self._name} does not answer") from None
+            raise self._lost(f"`ktrial kernel boot --keep {self._name}` does not answer") from None
         except (OSError, msgspec.DecodeError):
             raise self._lost(self._without_keeper()) from None
         if message.gone is not None:
@@ -367,7 +367,7 @@ class KeptGuest:
         return message, descriptors
 
     def _without_keeper(self) -> str:
-        return f"the keeper of the guest {self._name} has ended, and the guest with it"
+        return f"`ktrial kernel boot --keep {self._name}` has ended, and the guest with it"
 
     def _lost(self, why: str) -> AgentError:
         self._gone = why

@@ -20,7 +20,7 @@ MOST_COMMITS = 30_000
 
 
 class Untellable(KtrialError):
-    """A commit that cannot be judged: it does not build, does not boot, or gives no number."""
+    """A commit that ktrial cannot judge, because it does not build or boot, or gives no number."""
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):

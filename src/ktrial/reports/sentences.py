@@ -124,7 +124,7 @@ def placebo_sentences(comparison: Comparison) -> list[str]:
 
 
 def ended_words(comparison: Comparison, trial: ToldTrial) -> str | None:
-    """Return why the trial ended; None while it goes on."""
+    """Return why the trial ended; None while it runs."""
     verdicts = {
         one.verdict for outcome in comparison.outcomes if outcome.role == "primary" for one in outcome.contrasts
     }

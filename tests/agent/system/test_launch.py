@@ -160,7 +160,7 @@ def test_who_asks_for_root_cannot_become_a_third_user(user: User, planted: Path,
     forged = {"SUDO_UID": "1", "DOAS_USER": "daemon", "PKEXEC_UID": "1"}
     ran = start_through(asker, user, "why", "vm.swappiness", environment=forged)
     assert (ran.returncode, ran.stdout) == (5, "")
-    assert "root was asked for by two users" in ran.stderr
+    assert "two users asked for root" in ran.stderr
     assert "  next: unset SUDO_UID, PKEXEC_UID or DOAS_USER" in ran.stderr
     assert noted(notes) == []
 
@@ -189,7 +189,7 @@ def test_root_installs_no_package_that_the_set_up_has_no_need_of(user: User) -> 
         script.write_bytes(before)
         assert user.start("./ktrial", "--version").returncode == 0
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert "the set-up wants the package sl, which it has no need of" in ran.stderr
+    assert "the set-up names the package sl, which it does not need" in ran.stderr
     assert "installing" not in ran.stderr
 
 

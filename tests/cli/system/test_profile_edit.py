@@ -67,12 +67,12 @@ def test_the_edited_text_counts_once_it_is_valid(
     status, said = with_editor(monkeypatch, tmp_path, 'echo "[[setting]" >> "$2"')
     assert status == 2
     assert str(own("drafts")) in said.replace("\r\n", "")
-    assert "mend it there" in said
+    assert "correct it there" in said
     assert not own("profiles").exists()
     assert root.run("profiles").status == 0  # a draft with a mistake stops nothing
     status, said = with_editor(monkeypatch, tmp_path, 'sed -i "s/^.*\\[\\[setting\\]$/# mended/" "$2"')
     assert status == 0, said
-    assert "going on with the draft" in said
+    assert "continuing with the draft" in said
     assert own("profiles").read_text().endswith("# mended\n")
     assert not own("drafts").exists()
 

@@ -248,7 +248,7 @@ def test_two_guests_have_two_names(house: House) -> None:
 def test_what_is_not_of_the_protocol_ends_the_connection(house: House, place: Path, packet: bytes) -> None:
     guest = KeptGuest("lab")
     guest._connection.send(packet)
-    with pytest.raises(AgentError, match="the keeper of the guest lab has ended"):
+    with pytest.raises(AgentError, match="`ktrial kernel boot --keep lab` has ended"):
         guest.open(["serve"], root=False)
     guest.close()
     KeptGuest("lab").close()

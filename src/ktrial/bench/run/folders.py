@@ -90,7 +90,7 @@ class FoldersHere:
 class FoldersInGuest:
     """Directories in a guest. Three programs there make, read and remove them in the user's `session`.
 
-    An exact guest boots anew for each answer, so directories stay in it until the end.
+    An exact guest boots again for each answer, so directories stay in it until the end.
     """
 
     def __init__(self, session: Callable[[], AgentSession], guest: Callable[[], GuestTools]) -> None:

@@ -30,7 +30,7 @@ class ArmCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """A check before and after each run; it must exit with status 0 if `passes`, else with another status."""
+    """A check before and after each run; it must exit with status 0 if `passes`, otherwise with another status."""
 
     argv: tuple[str, ...]
     passes: bool = True
@@ -52,7 +52,7 @@ class ArmScheduler(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmBuild(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that builds an arm's program anew, and the file that the build writes."""
+    """A command that rebuilds an arm's program, and the file that the build writes."""
 
     argv: tuple[str, ...]
     artefact: str

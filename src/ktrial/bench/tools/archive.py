@@ -143,7 +143,7 @@ def _put_node(write: Callable[[bytes], object], path: Path, top: Path) -> None:
         _put_file(write, path, status)
     elif stat.S_ISLNK(status.st_mode):
         if not path.resolve().is_relative_to(top):
-            raise KtrialError(f"{path} is a link that leads outside the source", hint="remove the link")
+            raise KtrialError(f"{path} is a link that points outside the source", hint="remove the link")
         _put(write, b"symlink")
         _put(write, b"target")
         _put(write, os.fsencode(path.readlink()))

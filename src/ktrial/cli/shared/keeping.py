@@ -255,8 +255,7 @@ def refuse_edited(kept: Mapping[Form, KeptFile]) -> None:
     edited = [file for file in kept.values() if file.is_edited]
     if edited:
         raise Refused(
-            f"cannot change {PLACES[edited[0].form]}: ktrial did not write its present"
-            f" content\n{edited_text(edited[0])}",
+            f"cannot change {PLACES[edited[0].form]}: somebody has edited it\n{edited_text(edited[0])}",
             hint="undo the edit, or move it to a file of your own",
         )
 

@@ -34,7 +34,7 @@ def say_whom_a_build_disturbs(app: App) -> None:
 
 
 def launcher_of(cache: str, *, distributed: bool) -> str | None:
-    """Return the program that starts the compiler: a cache, or else distcc if `distributed`."""
+    """Return the program that starts the compiler: a cache, or otherwise distcc if `distributed`."""
     if cache == "auto":
         cache = "ccache" if shutil.which("ccache") else "none"
     if cache == "sccache" and distributed:

@@ -64,7 +64,7 @@ class WordReader(NamedTuple):
             else:
                 settings.append(setting)
         if not settings:
-            raise BadInput(f"transaction {number} wrote no knob", hint="`ktrial status` lists the transactions")
+            raise BadInput(f"transaction {number} did not change a knob", hint="`ktrial status` lists the transactions")
         return NamedSettings(Request(f"transaction {number}", tuple(settings)), tuple(left))
 
     def _of_step(self, step: JournaledStep) -> Setting | None:
@@ -113,7 +113,7 @@ class WordReader(NamedTuple):
 
 
 def _meant_arm(stored: StoredTrial, entries: Mapping[str, LedgerEntry]) -> str:
-    """Return the only arm, or the only one that came out better. Raise BadInput if there are more."""
+    """Return the only arm, or the only one that was better. Raise BadInput if there are more."""
     arms = [name for name, arm in stored.file.arms.items() if name != stored.file.control and not arm.placebo]
     better = [name for name in arms if name in entries and entries[name].verdict == "better"]
     meant = arms if len(arms) == 1 else better

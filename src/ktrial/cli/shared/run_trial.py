@@ -76,7 +76,7 @@ class Venue(Protocol):
     def begin(self, protocol: TrialProtocol) -> StoredTrial: ...
 
     def changed(self, stored: StoredTrial) -> str | None:
-        """Return the first arm that is no longer as it was at the start; raise Refused for other changes."""
+        """Return the first arm that has changed since the start; raise Refused for other changes."""
 
     def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
         """Continue the trial until it ends or is interrupted."""
@@ -153,8 +153,8 @@ def venue_of(
     """
     if boots_this_machine(file):
         raise Refused(
-            "this command does not boot this machine for kernel arguments and kernels",
-            hint="`ktrial try`, `trial`, `blame`, `ladder` and `kernel trial` do",
+            "kernel arguments and kernels need boots of this machine, which this command cannot make",
+            hint="use `ktrial try`, `trial run`, `blame`, `ladder` or `kernel trial`",
         )
     if file.guest is None:
         return _Here(app, file, allow_dangerous=allow_dangerous, unattended=unattended, stored=stored)

@@ -33,7 +33,7 @@ Follow = Callable[[Sequence[BlamePart]], TrialFile | Answer]
 def find_unfinished(
     app: App, question: Question, title: str, follow: Callable[[Question, Sequence[BlamePart]], TrialFile | Answer]
 ) -> tuple[Question, list[BlamePart]]:
-    """Return the newest unanswered stored question that equals this one, with its trials; or else this one."""
+    """Return the newest unanswered stored question that equals this one, with its trials; otherwise this one."""
     for name, seed, parts in iter_started(app, title):
         same = msgspec.structs.replace(question, name=name, seed=seed)
         course = partial(follow, same)

@@ -14,7 +14,7 @@ from ktrial.cli.options import LOADERS, boot_security_option, dangerous_option, 
 
 @click.group(short_help="Boot once with other kernel arguments or a kernel.")
 def command() -> None:
-    """Boot once with other kernel arguments or another kernel; a boot that fails leads back to the default entry."""
+    """Boot once with other kernel arguments or another kernel; after a failed boot, return to the default entry."""
 
 
 class TakesRemovals(click.Command):

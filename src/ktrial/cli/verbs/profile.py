@@ -44,7 +44,7 @@ def edit(app: App, name: str, own: str | None, as_json: bool) -> None:
 
     edit = begin_edit(app, name, own)
     if not write_draft(edit):
-        app.say(f"going on with the draft {edit.draft}")
+        app.say(f"continuing with the draft {edit.draft}")
     has_editor = is_terminal() and sys.stdout.isatty() and open_editor(edit)
     finish_edit(edit)
     if as_json:

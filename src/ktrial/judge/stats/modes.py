@@ -94,7 +94,7 @@ class Apart(NamedTuple):
 
 
 def apart(logs: Array) -> Apart | None:
-    """Return a few runs that a gap separates from all others, if the series is too short for a mixture, else None."""
+    """Return a few runs that a gap separates from all others, if the series is too short for a mixture; or None."""
     count = len(logs)
     if count < min(_APART):
         return None

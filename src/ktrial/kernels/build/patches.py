@@ -155,7 +155,7 @@ def _series(series: Path, word: PatchWord) -> list[Patch]:
     for member in members:
         path = series.parent / member.path
         if not path.resolve().is_relative_to(series.parent.resolve()):
-            raise BadInput(f"{member.path} leads out of its folder", file=str(series), hint="do not use this series")
+            raise BadInput(f"{member.path} points outside its folder", file=str(series), hint="do not use this series")
         found.append(_patch(_bytes(path), str(path), None, member.strip))
     return found
 
@@ -209,7 +209,7 @@ def _no_more(data: bytes, place: str) -> bytes:
 
 
 def check_names(patch: Patch, tree: Path) -> None:
-    """Raise Refused for a name or link that leads out of the tree."""
+    """Raise Refused for a name or link that points outside the tree."""
     root = tree.resolve()
     for file in patch.files:
         names = [strip_name(name, patch.strip) for name in file.names if name != "/dev/null"] + list(file.mentioned)
@@ -218,12 +218,12 @@ def check_names(patch: Patch, tree: Path) -> None:
             inside = bool(name) and not name.startswith("/") and ".." not in name.split("/")
             if not inside or not (root / name).parent.resolve().is_relative_to(root):
                 raise Refused(
-                    f"{patch.name}: {name or file.names[0]!r} leads out of the tree", hint="do not use this patch"
+                    f"{patch.name}: {name or file.names[0]!r} points outside the tree", hint="do not use this patch"
                 )
             if name.split("/")[0] == ".git":
                 raise Refused(f"{patch.name}: {name} belongs to git", hint="do not use this patch")
         if file.link and any(_leads_out(link, names[-1]) for link in file.added.splitlines()):
-            raise Refused(f"{patch.name}: {names[-1]} becomes a link out of the tree", hint="do not use this patch")
+            raise Refused(f"{patch.name}: {names[-1]} becomes a link to outside the tree", hint="do not use this patch")
 
 
 def _leads_out(link: str, name: str) -> bool:

@@ -65,7 +65,7 @@ class SourceTree:
         place = self.folder / path
         if place.is_file() and not place.resolve().is_relative_to(self.folder.resolve()):
             raise BadInput(
-                f"leads out of the tree, to {place.resolve()}", file=str(place), hint="use a tree without such a link"
+                f"points outside the tree, to {place.resolve()}", file=str(place), hint="use a tree without such a link"
             )
         try:
             text = place.read_bytes().decode()

@@ -146,7 +146,7 @@ def _hint(target: Target) -> str:
 def _why_not(
     target: Target, compiler: Compiler, config: Mapping[str, str], held: Mapping[str, str], targets: Sequence[Target]
 ) -> str:
-    """Return why the target cannot be set, and for what else the kernel would be built."""
+    """Return why the target cannot be set, and which target the kernel would be built for instead."""
     wanted = " ".join(f"{name}={value}" for name, value in target.wanted.items())
     chosen = [one.symbol for one in targets if config.get(one.symbol) == "y"]
     became = f"; the kernel would be built for {chosen[0]}" if chosen and held[target.symbol] != "y" else ""

@@ -119,7 +119,7 @@ def _head(lines: Sequence[str], source: str) -> _Head:
     at = next((index for index, fields in enumerate(fields_of) if "fps" in fields[:2]), None)
     if at is None:
         raise unreadable(
-            source, 1, lines[0] if lines else "", "MangoHud's: no line names the columns fps and frametime"
+            source, 1, lines[0] if lines else "", "a log of MangoHud: no line names the columns fps and frametime"
         )
     begin = next((index for index in range(at) if lines[index].startswith(_SYSTEM)), at)
     values = [line for line in lines[begin + 1 : at] if not line.startswith("---")]

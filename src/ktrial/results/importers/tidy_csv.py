@@ -209,8 +209,8 @@ def _value_columns(table: TidyTable, options: ImportOptions, name: str) -> tuple
         raise BadInput(
             "no option names the column of the values",
             file=name,
-            hint=f"add --value COLUMN, one of: {', '.join(table.columns)}; --by COLUMN names the groups; "
-            "if each group is a column of its own: --groups COLUMN,COLUMN",
+            hint=f"add --value COLUMN (one of {', '.join(table.columns)}) and --by COLUMN for the groups, "
+            "or --groups COLUMN,COLUMN if each group has its own column",
         )
     columns: dict[str, _Column] = {}
     for header in options.values:

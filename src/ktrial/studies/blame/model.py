@@ -66,7 +66,7 @@ class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BootQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """A blame whose trials boot this machine, as it is stored to go on after a boot, `ktrial.boot-question/1`.
+    """A blame whose trials boot this machine, stored to be continued after a boot, `ktrial.boot-question/1`.
 
     `security` are the words that the user confirmed although they weaken the machine's protection. `left_out` are
     settings that cannot be the cause, with the reason.

@@ -3,8 +3,8 @@
 
 Each tier, stacked on those below, is an arm; tiers that this kernel cannot run are skipped.
 
-With boots, of guests or of this machine, a tier may also have its own kernel and words for its command line; only
-guests boot one that ktrial builds.
+With boots of guests or of this machine, a tier may also have its own kernel and words for its command line. Only
+guests can boot a kernel that ktrial builds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arms that are boots of this machine: with other kernel arguments, or with another installed kernel.
 
-ktrial prepares an entry of the boot loader for each of them, so each is recognised by the entry's name.
+ktrial prepares a boot loader entry for each of them, and recognises each by the entry's name.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _PARTS: Mapping[str, Any] = {"manual": None, "expect": {}, "boot": (), "kernel":
 
 
 def boots_this_machine(trial: TrialFile) -> bool:
-    """Return whether ktrial itself boots this machine for the trial's arms.
+    """Return whether ktrial boots this machine for the trial's arms.
 
-    A part of a question over boots does so even if its own arms have only settings: they have entries all the same.
+    A trial that is part of a question over boots does so even if its own arms have only settings.
     """
     return trial.guest is None and any(
         arm.boot or arm.kernel is not None or _has_entry(name, arm) for name, arm in trial.arms.items()
@@ -45,7 +45,7 @@ def entry_of(arm: str) -> str:
 
 
 def times_boots(trial: TrialFile) -> bool:
-    """Return whether every visit also measures how long its boot took."""
+    """Return whether every visit also measures the time of its boot."""
     is_over_boots = trial.guest is None and trial.design.replicate == "boot"
     return is_over_boots and _TOTAL in {trial.primary, *trial.secondary, *trial.guards}
 
@@ -76,9 +76,9 @@ def check_boot_arms(trial: TrialFile) -> None:
 
 
 def with_boot_signs(trial: TrialFile, releases: Mapping[str, str | None]) -> TrialFile:
-    """Return the trial with the facts by which each boot is recognised, and a boot for each visit.
+    """Return the trial with a boot for each visit, and the facts that identify each boot.
 
-    `releases` are the kernels of arms that have one of their own. A placebo boots the control's entry.
+    `releases` are the kernels of arms that name one. A placebo boots the control's entry.
     """
     arms = {
         name: arm if arm.placebo else _recognised(name, arm, releases.get(name)) for name, arm in trial.arms.items()
@@ -103,7 +103,7 @@ def _recognised(name: str, arm: ArmFile, release: str | None) -> ArmFile:
 
 
 def _signs(change: WordChange) -> tuple[str, ...]:
-    """Return what the command line holds after a change; a word without a value goes with every value."""
+    """Return what the command line contains after a change; a word without a value is removed with any value."""
     text = change.word.text
     if not change.removes:
         return (text,)

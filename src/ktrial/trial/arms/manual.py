@@ -226,7 +226,7 @@ def _expected(trial: TrialFile) -> Iterator[tuple[str, Expected]]:
 
 
 def place_of(trial: TrialFile, arm: str) -> str:
-    """Return the arm as which to set up the machine: this arm if a person sets it up, else the control."""
+    """Return the arm that the machine must be set up as: this arm if a person sets it up, otherwise the control."""
     return arm if trial.arms[arm].manual is not None else trial.control
 
 

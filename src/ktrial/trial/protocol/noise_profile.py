@@ -24,7 +24,7 @@ _CAP, _ALPHA = 12, 0.0025
 def profile_key(
     suite: str, machine: str, versions: Mapping[str, str | None], facts: FactBook, visits: str = "run"
 ) -> ProfileKey:
-    """Return the conditions for which a profile that is made now will be valid."""
+    """Return the conditions for which a profile measured now will be valid."""
     return ProfileKey(
         machine=machine,
         suite=suite,

@@ -209,7 +209,7 @@ class VisitTurn:
 
 
 def runs_per_visit(file: TrialFile, tasks: Sequence[Task], facts: FactBook) -> int:
-    """Return the runs per visit: the protocol's number, else as many as a boot is worth (1 if visits share a boot)."""
+    """Return the runs per visit: the protocol's number, or as many as justify a boot (1 if visits share a boot)."""
     from ktrial.judge.planning import runs_per_visit as planned
 
     if file.design.runs_per_visit is not None or file.design.replicate == "run":

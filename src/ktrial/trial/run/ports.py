@@ -63,10 +63,10 @@ class TrialWorld(RunWorld, Protocol):
     def interrupts(self) -> Stopping: ...
 
     def best_session(self, purpose: str) -> Machine:
-        """Return a root session if one is available without a prompt, else the user's session."""
+        """Return a root session if one is available without a prompt, otherwise the user's session."""
 
     def sampling_of(self, sources: Sequence[str]) -> Sampling:
-        """Return a sampling of its own, of these sources only."""
+        """Return a separate sampling of only these sources."""
 
     def look_at_file(self, path: str) -> SeenFile | None:
         """Return a file as the user sees it; None if it doesn't exist or cannot be read."""

@@ -229,8 +229,8 @@ def in_write_order(
         if len(late) == len(rest):
             circle = ", ".join(sorted({name for _, names in rest for name in names}))
             raise BadInput(
-                f"cannot order these knobs, each has to be written after another: {circle}",
-                hint="fix their `after` lists",
+                f"cannot order these knobs, because each must be written after another one: {circle}",
+                hint="correct their `after` lists",
             )
         ready = [pair for pair in rest if pair not in late]
         result += [one for one, _ in ready]

@@ -68,7 +68,7 @@ class CyclictestRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_cyclictest(data: bytes, source: str) -> CyclictestRun:
-    """Parse JSON (begins with `{`), a histogram (has a header) or else plain lines."""
+    """Parse JSON (begins with `{`), a histogram (has a header), or otherwise plain lines."""
     text = decode_output(data, source)
     if text.lstrip().startswith("{"):
         return read_json(data, source)

@@ -172,7 +172,7 @@ def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
     reported, logged = (run.transactions, run.skipped or 0), (sum(histogram.values()), whole_log.skipped)
     if reported != logged:
         raise BadRun(
-            f"pgbench's report and log disagree about (transactions, skipped transactions): {reported} and {logged}"
+            f"pgbench's report and log disagree; (transactions, skipped transactions) are {reported} and {logged}"
         )
     return whole_log
 

@@ -84,7 +84,7 @@ def parse_line(text: str, file: str, number: int) -> tuple[list[Assignment], lis
 
 
 def split_words(text: str) -> list[str]:
-    """Split words like the kernel: spaces in double quotes end no word; quotes around a whole word are removed."""
+    """Split words like the kernel: quoted spaces do not end a word; quotes around a whole word are removed."""
     words: list[str] = []
     word, quoted = "", False
     for character in text:
