@@ -138,7 +138,7 @@ class TrialProgress:
             )
 
     def take_up(self, protocol: Protocol, judgement: Judgement | None) -> None:
-        """Show this trial from now on. Don't announce it."""
+        """Show this trial from now on, without announcing it."""
         self._protocol, self._judgement, self._pace = protocol, judgement, _Pace(self._clock)
         self._live, self._drawn_s = _lines_of_stderr(), None
         # A screening has about a hundred arms: a line for each block says more than a picture.

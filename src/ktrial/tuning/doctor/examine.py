@@ -202,7 +202,7 @@ def _counts(found: Iterable[Origin], here: list[Origin]) -> Counts:
 
 
 def _summary(facts: FactBook) -> tuple[tuple[str, str], ...]:
-    """Return the machine in a few lines, without unknown values."""
+    """Return a few lines about the machine, without unknown values."""
 
     def joined(*parts: str | None) -> str:
         return ", ".join(part for part in parts if part)
