@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions with agents that are carried over one line: those of a guest, and those of another machine."""
+"""Sessions with agents of a guest or of another machine, carried over one line."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _ROOM_LIMIT_S = 20.0
 
 
 class Window(NamedTuple):
-    """How many bytes may be under way that the other end has not read, and how many of them one frame carries."""
+    """Limits of bytes: sent but not yet read at the other end, and carried by one frame."""
 
     total_bytes: int
     piece_bytes: int

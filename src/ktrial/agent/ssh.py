@@ -68,7 +68,7 @@ echo go; exec "$f" relay $options; done; echo none; exit 92
 
 
 class RelayDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """What the relay says of itself when it starts."""
+    """The relay's description of itself, sent when it starts."""
 
     agent: str
     program: str
@@ -80,7 +80,7 @@ class RelayDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _AgentPlace(NamedTuple):
-    """Where the agent lies there, and what the connection has sent after the last line of the script."""
+    """The agent's place there, and what the connection has sent after the last line of the script."""
 
     base: str
     rest: bytes
@@ -241,12 +241,12 @@ class SshMachine:
             slow.cancel()
 
     def _refused(self, lines: _ScriptLines) -> KtrialError:
-        """Return the error for a connection that ended, or went on for too long, before the script said anything."""
+        """Return the error for a connection that ended, or lasted too long, before the script said anything."""
         if len(lines.noise) > _MOST_NOISE_BYTES:
             self._process.kill()
             return KtrialError(
-                f"cannot run commands on {self.name}: its login prints without end",
-                hint="let the profile of that user print nothing if it has no terminal",
+                f"cannot run commands on {self.name}: its login never stops printing",
+                hint="change that user's shell profile so that it prints nothing without a terminal",
             )
         status = self._process.wait()
         said = plain(" ".join(lines.noise.decode(errors="replace").split()))[-300:]
@@ -276,7 +276,7 @@ class SshMachine:
                 )
             found = frames.feed(piece)
         if found[0].kind != line_frames.BEGUN:
-            raise KtrialError(f"the agent on {self.name} did not describe itself")
+            raise KtrialError(f"the agent on {self.name} did not describe itself", hint="run the command again")
         return msgspec.json.decode(found[0].content, type=RelayDescription)
 
     def _pass_on(self, errors: IO[bytes]) -> None:

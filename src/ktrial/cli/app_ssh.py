@@ -60,7 +60,7 @@ def _has_session_lease(root: AgentSession) -> bool:
 
 
 class RemoteLock(MachineLock):
-    """The locks on trials and measurements of another machine, which a session of the user there holds."""
+    """The locks on trials and measurements of another machine; a session of the user there holds them."""
 
     def __init__(self, name: str, session: Callable[[], AgentSession]) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ class SshHost(Host):
             ends.from_agent,
             partial(machine.kill, ends.session),
             machine.why_gone,
-            hint=f"what was changed there is restored by itself: `ktrial --host {self.word} status` shows it",
+            hint=f"the agent there restores what it changed: `ktrial --host {self.word} status` shows it",
             asker=asker[0] if asker else None,
         )
         if password is not None:
@@ -305,7 +305,7 @@ class SshHost(Host):
             password = getpass.getpass(f"password for sudo on {self.name}: ")
             if self._gives_root(asker, password):
                 return password
-        raise PrivilegeMissing(f"sudo on {self.name} did not accept the password", hint="start the command again")
+        raise PrivilegeMissing(f"sudo on {self.name} did not accept the password", hint="run the command again")
 
     def _gives_root(self, asker: tuple[str, ...], password: str | None) -> bool:
         answer = self._session.request(

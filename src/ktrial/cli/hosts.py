@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What verbs know of a machine that is not this one: a guest, or another machine."""
+"""What verbs know of a host that is not this machine: a guest, or another machine."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Host:
 
     @property
     def called(self) -> str:
-        """What messages call it."""
+        """The name that messages use for it."""
         return "the guest"
 
     @property

@@ -117,7 +117,7 @@ def cli(
     from ktrial.cli.app import App
 
     if keeps_agent and host is None:
-        raise BadInput("--host-keep-agent: needs --host ssh:NAME", hint="leave it out")
+        raise BadInput("--host-keep-agent: needs --host ssh:NAME", hint="use it with ssh:NAME, or omit it")
     ctx.obj = App(
         may_ask=not no_sudo,
         machine_root=machine_root,

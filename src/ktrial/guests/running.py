@@ -74,7 +74,7 @@ class RunningGuest:
 
     def open(self, arguments: list[str], *, root: bool) -> Ends:
         if (gone := self.why_gone()) is not None:
-            raise AgentError("lost", gone, hint="start the command again")
+            raise AgentError("lost", gone, hint="run the command again")
         return self._line.open(arguments, root=root)
 
     def why_gone(self) -> str | None:

@@ -155,7 +155,7 @@ def test_a_tree_with_such_symbols_is_recognised(symbol: str) -> None:
 @pytest.mark.parametrize(
     "shape, path, old, new, said",
     [
-        ("6.6.0", MAKEFILE, "-mno-red-zone", "-mred-zone", "it is there 0 times"),
+        ("6.6.0", MAKEFILE, "-mno-red-zone", "-mred-zone", "it does so 0 times"),
         ("6.6.0", MAKEFILE, "KBUILD_CFLAGS += -m64", "KBUILD_CFLAGS += -mlong", "preceded by -m64"),
         ("6.6.0", MAKEFILE, "KBUILD_CFLAGS += $(cflags-y)\n\n", "\n", "preceded by $(cflags-y) or -march=x86-64"),
         ("6.16.0", MAKEFILE, "else\n        KBUILD_CFLAGS", "else\n#\n        KBUILD_CFLAGS", "preceded by"),

@@ -253,7 +253,7 @@ def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListen
             if error.kind != "lost" or app.host is None or not app.host.can_come_back:
                 raise
             resume = f"`{again(app.host)} trial resume {stored.trial}`"
-            app.say(f"{error.message}; waiting for it. Ctrl-C stops waiting, and {resume} goes on later")
+            app.say(f"{error.message}; waiting for it. Ctrl-C stops waiting; {resume} continues later")
         try:
             app.reconnect()
         except KeyboardInterrupt:
