@@ -95,7 +95,7 @@ def test_words_of_a_help_are_no_structure() -> None:
         ("log", b"  gcc -c -o lib/other.o x.c\n", "no command writes that file"),
         ("log", b"  gcc -c 'x -o lib/ctype.o \n", "is not a command line"),
         ("config", b"CONFIG_A\n", "is not a line CONFIG_NAME=VALUE"),
-        ("kconfig", b"choice\nchoice\n", "is not no choice within a choice"),
+        ("kconfig", b"choice\nchoice\n", "is not a line that a choice can contain"),
         ("kconfig", b"endchoice\n", "none has begun"),
         ("kconfig", b"choice\nconfig A\n", "a choice that ends"),
         ("kconfig", b"# nothing\n", "it defines no symbol"),

@@ -75,7 +75,7 @@ class TrialBoots:
         self._app = app
         if app.host is not None:
             raise Refused(
-                f"--host {app.host.word}: a trial over boots goes on by itself after boots, so ktrial must be there",
+                f"--host {app.host.word}: a trial over boots needs ktrial on the machine, to continue after each boot",
                 hint="log in there and run ktrial, or use --guest",
             )
         if app.on_this_machine:

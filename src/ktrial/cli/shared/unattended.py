@@ -75,7 +75,7 @@ def refuse_plans(app: App, stored: StoredTrial | None) -> None:
     refuse_running(root, trial)
     if stored is not None and _has_unfetched(app, stored):
         raise Refused(
-            f"this machine has runs of {stored.trial} that it made by itself",
+            f"this machine has runs of {stored.trial} from a plan it carried out by itself",
             hint=f"`ktrial trial resume {stored.trial} --unattended` fetches them",
         )
 
@@ -91,7 +91,7 @@ def _has_unfetched(app: App, stored: StoredTrial) -> bool:
 
 
 def stop_trial(app: App, name: str | None) -> int:
-    """Stop the trial that this machine goes on with by itself: from a plan, or over boots."""
+    """Stop the trial that this machine continues by itself: from a plan, or over boots."""
     root = app.root_session("stopping a trial")
     states = plan_states(root)
     if states.running is None:
@@ -101,5 +101,5 @@ def stop_trial(app: App, name: str | None) -> int:
         raise Refused(f"cannot stop {name}: this machine carries out {running}", hint="`ktrial trial stop` stops that")
     Carrier(root, app.clock, running).stop()
     app.say(f"stopped {running}; everything has been restored")
-    app.say(f"next: `ktrial trial resume {running} --unattended` fetches what it measured and goes on")
+    app.say(f"next: `ktrial trial resume {running} --unattended` fetches what it measured and continues")
     return 0

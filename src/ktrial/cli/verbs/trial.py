@@ -88,7 +88,7 @@ def next_(
     return next_visit(app, name, done=done, dry_run=dry_run, allow_dangerous=yes_dangerous, as_json=as_json)
 
 
-@command.command(short_help="Stop a trial that this machine goes on with by itself.")
+@command.command(short_help="Stop a trial that this machine continues by itself.")
 @click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
 @click.pass_obj
 def stop(app: App, name: str | None) -> int:

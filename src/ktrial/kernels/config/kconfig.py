@@ -128,7 +128,7 @@ class _KconfigReader:
         self._close()
         if word in ("choice", "if", "menu"):
             if word == "choice" and self._choice is not None:
-                raise unreadable(self._source, number, text, "no choice within a choice")
+                raise unreadable(self._source, number, text, "a line that a choice can contain")
             self._symbols = [] if word == "choice" else self._symbols
             block = _OpenBlock(word, number)
             self._around.append(block)

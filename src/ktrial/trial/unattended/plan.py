@@ -113,7 +113,7 @@ def planned_gates(
         elif name == "uptime":
             reading = {"highest": Columns(source="uptime", columns=("uptime.since_boot",))}
         else:
-            raise _beyond(f"the gate {name} with `refuse`", "let it suspect only")
+            raise _beyond(f"the gate {name} with `refuse`", "replace `refuse` with `suspect`")
         assert gate.rule in {"distance", "ratio", "same"}, "gates of these readings compare two runs"
         found.append(
             PlannedGate(
