@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 /// Bytes of a file in one reply.
 const PIECE_BYTES: usize = 1 << 20;
 const PREFIX: &str = "run-";
+const PLAN_PREFIX: &str = "plan-";
 /// What `statfs` says of a file system in memory.
 const TMPFS: i64 = 0x0102_1994;
 /// Kernel objects that exist once per machine. Trials lock the first that exists, as the head does
@@ -82,10 +83,45 @@ impl Work {
         Ok(folder)
     }
 
-    /// Reads a piece of a file in one of the session's folders.
+    /// Makes the folders of a plan's runs, which outlive the session: the machine makes the runs by
+    /// itself. Another session reads and removes them.
+    pub fn make_for_plan(&mut self, name: &str, runs: u32) -> Result<PathBuf> {
+        let place = self.place()?.to_owned();
+        let failed = |error: io::Error| Error::io("make the folders of a plan in", place.display(), &error);
+        if name.is_empty()
+            || !name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+        {
+            return Err(Error::new(
+                Kind::BadRequest,
+                format!("not the name of a plan: {name:?}"),
+            ));
+        }
+        private(&place).map_err(failed)?;
+        let folder = place.join(format!("{PLAN_PREFIX}{name}"));
+        let make = |folder: &Path| DirBuilder::new().mode(0o700).create(folder);
+        make(&folder).map_err(failed)?;
+        for number in 1..=runs {
+            make(&folder.join(format!("{PREFIX}{number}"))).map_err(failed)?;
+        }
+        Ok(folder)
+    }
+
+    /// Whether a path is the folder of a plan, or inside one.
+    fn is_of_plan(&self, path: &Path) -> bool {
+        let below = self
+            .place
+            .as_deref()
+            .and_then(|place| path.strip_prefix(place).ok());
+        let first = below.and_then(|below| below.components().next());
+        first.is_some_and(|first| first.as_os_str().to_string_lossy().starts_with(PLAN_PREFIX))
+    }
+
+    /// Reads a piece of a file in one of the session's folders, or in those of a plan.
     pub fn read(&self, path: &Path, offset: u64) -> Result<(Bytes, bool)> {
         let inside = path.components().all(|part| part.as_os_str() != "..")
-            && self.folders.iter().any(|(folder, _)| path.starts_with(folder));
+            && (self.is_of_plan(path) || self.folders.iter().any(|(folder, _)| path.starts_with(folder)));
         if !inside {
             let message = format!("{} is in no folder of this session", path.display());
             return Err(Error::new(Kind::Forbidden, message));
@@ -113,8 +149,12 @@ impl Work {
         Ok((Bytes(piece), is_last))
     }
 
-    /// Removes a folder of the session.
+    /// Removes a folder of the session or of a plan.
     pub fn remove(&mut self, folder: &Path) -> Result<()> {
+        if self.is_of_plan(folder) && folder.components().all(|part| part.as_os_str() != "..") {
+            remove_whole(folder);
+            return Ok(());
+        }
         let Some(place) = self.folders.iter().position(|(own, _)| own == folder) else {
             let message = format!("{} is no folder of this session", folder.display());
             return Err(Error::new(Kind::NotFound, message));
@@ -306,6 +346,22 @@ mod tests {
         let mut second = work(place.path());
         second.make(false).unwrap();
         assert!(!left.exists() && used.exists());
+    }
+
+    #[test]
+    fn the_folders_of_a_plan_outlive_the_session_and_another_one_removes_them() {
+        let place = tempfile::tempdir().unwrap();
+        let mut first = work(place.path());
+        let folder = first.make_for_plan("trial-1", 2).unwrap();
+        assert!(first.make_for_plan("../x", 1).is_err() && first.make_for_plan("trial-1", 1).is_err());
+        drop(first);
+        fs::write(folder.join("run-2/out"), "x").unwrap();
+        let mut second = work(place.path());
+        second.make(false).unwrap();
+        assert_eq!(second.read(&folder.join("run-2/out"), 0).unwrap().0.len(), 1);
+        assert!(second.remove(&folder.join("../run-1-0")).is_err());
+        second.remove(&folder).unwrap();
+        assert!(!folder.exists());
     }
 
     #[test]

@@ -119,6 +119,7 @@ class Way:
                     far.connect(str(self._there))
                 except OSError:
                     near.close()
+                    far.close()
                     continue
                 near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._open += [near, far]

@@ -67,6 +67,7 @@ pub const REQUESTS: &[Request] = &[
     request("grant", ROOT, grant),
     request("protect", ROOT, protect),
     request("folder-make", USER, work::folder_make),
+    request("folder-plan", USER, work::folder_plan),
     request("folder-read", USER, work::folder_read),
     request("folder-remove", USER, work::folder_remove),
     request("seat", USER, work::seat),

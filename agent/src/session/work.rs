@@ -22,6 +22,19 @@ pub fn folder_make(context: &mut Context, value: Value) -> Result<Value> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct FolderPlan {
+    name: String,
+    runs: u32,
+}
+
+/// Answers `folder-plan`.
+pub fn folder_plan(context: &mut Context, value: Value) -> Result<Value> {
+    let FolderPlan { name, runs } = fields(value)?;
+    Ok(json!({ "path": context.work.make_for_plan(&name, runs)? }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct FolderRead {
     path: PathBuf,
     offset: u64,

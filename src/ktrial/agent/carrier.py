@@ -22,7 +22,7 @@ class Ends(NamedTuple):
     session: int
 
 
-class Carrier(Protocol):
+class AgentCarrier(Protocol):
     """Something that accepts sessions: a guest of this command, a kept guest, or another machine."""
 
     def open(self, arguments: list[str], *, root: bool) -> Ends: ...

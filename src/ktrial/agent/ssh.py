@@ -108,6 +108,8 @@ class SshMachine:
         frames = LineFrames(hint=f"check that nothing on {name} writes to the connection after the login")
         #: The relay's description of itself, and the folder of its private files.
         self.machine, self.base = self._description(frames, place.rest), place.base
+        #: How far its clock is ahead of this machine's, give or take the time of a packet.
+        self.ahead_ms = self.machine.unix_ms - time.time_ns() // 1_000_000
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._line = SessionLine(self._process.stdin, self._process.stdout, frames, _WINDOW)

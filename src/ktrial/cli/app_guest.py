@@ -13,7 +13,7 @@ from ktrial.cli.hosts import Host
 from ktrial.kit.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
-    from ktrial.agent.carrier import Carrier
+    from ktrial.agent.carrier import AgentCarrier
     from ktrial.agent.transport import Detached
     from ktrial.bench.guest_tools import GuestTools, Mode, Shape
     from ktrial.cli.app_kernels import Kernels, Role
@@ -102,7 +102,7 @@ class GuestHost(Host):
         self._name = word.removeprefix(self.prefix)
         self._kernels = kernels
         self._say = say
-        self._guest: Carrier | None = None
+        self._guest: AgentCarrier | None = None
         #: Whether a session was opened; from then on its programs and disk are fixed.
         self._begun = False
         #: Whether an exact guest needs a disk; others have one if they can.
@@ -171,7 +171,7 @@ class GuestHost(Host):
             return guest
         return None
 
-    def _boot_guest(self) -> Carrier:
+    def _boot_guest(self) -> AgentCarrier:
         with self._explain_unknown_word():
             given = tuple(self._programs_for_guest.values())
             guest, mode, _ = boot_to_talk(self._kernels().lab, self._name, tools=given, runs_programs=bool(given))

@@ -13,7 +13,7 @@ from ktrial.agent.user_folders import cache_folder, state_folder
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
 
-    from ktrial.agent.carrier import CarriedTransport, Carrier
+    from ktrial.agent.carrier import AgentCarrier, CarriedTransport
     from ktrial.agent.session import AgentSession
     from ktrial.guests.boot import Guests
     from ktrial.guests.lab import Lab
@@ -142,13 +142,13 @@ class Kernels:
         return {f"{ADDED}/{number}.toml": content for number, content in enumerate(files.values())}
 
     @staticmethod
-    def session_in(guest: Carrier, role: Role) -> AgentSession:
+    def session_in(guest: AgentCarrier, role: Role) -> AgentSession:
         from ktrial.agent.session import AgentSession
 
         return AgentSession(Kernels.transport_to(guest, role))
 
     @staticmethod
-    def transport_to(guest: Carrier, role: Role) -> CarriedTransport:
+    def transport_to(guest: AgentCarrier, role: Role) -> CarriedTransport:
         from functools import partial
 
         from ktrial.agent.carrier import CarriedTransport

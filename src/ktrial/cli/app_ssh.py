@@ -195,6 +195,8 @@ class SshHost(Host):
 
         They hear nothing any more and end by themselves. Raise Busy if they do not.
         """
+        from ktrial.trial.unattended.carrier import plan_states
+
         left_s = _OUTLAST_S
         while True:
             try:
@@ -203,7 +205,7 @@ class SshHost(Host):
                 if left_s <= 0:
                     raise
             else:
-                if root is None or not _has_session_lease(root):
+                if root is None or plan_states(root).running is not None or not _has_session_lease(root):
                     return
             sleep(_LOOK_S)
             left_s -= _LOOK_S
@@ -211,6 +213,10 @@ class SshHost(Host):
     @property
     def called(self) -> str:
         return self.name
+
+    @property
+    def ahead_ms(self) -> int:
+        return self.machine.ahead_ms
 
     @property
     def home(self) -> str:

@@ -68,6 +68,11 @@ class Host:
         return "the guest"
 
     @property
+    def ahead_ms(self) -> int:
+        """How far its clock is ahead of this machine's."""
+        return 0
+
+    @property
     def home(self) -> str:
         """The folder in which commands of the user run there."""
         return "/tmp"

@@ -22,7 +22,7 @@ from typing import Self
 
 import msgspec
 
-from ktrial.agent.carrier import Carrier, Ends
+from ktrial.agent.carrier import AgentCarrier, Ends
 from ktrial.agent.interrupts import Interrupts
 from ktrial.agent.run_folder import private_place
 from ktrial.agent.transport import PATIENCE_S
@@ -158,7 +158,9 @@ class Keeper:
             self._listening = _listening(folder, name)
             self._inode = os.stat(name, dir_fd=folder.descriptor).st_ino
 
-    def serve(self, guest: Carrier, kept: KeptProgram, interrupts: Interrupts, limit_s: float | None) -> str | None:
+    def serve(
+        self, guest: AgentCarrier, kept: KeptProgram, interrupts: Interrupts, limit_s: float | None
+    ) -> str | None:
         """Serve until the limit passes (return None) or the guest ends (return why). Ctrl-C raises."""
         deadline = None if limit_s is None else time.monotonic() + limit_s
         while deadline is None or time.monotonic() < deadline:
@@ -199,7 +201,7 @@ class Keeper:
             self._command = command
             self._tell(_KeeperMessage(kept=kept), [] if self._past is None else [self._past])
 
-    def _hear(self, command: socket.socket, guest: Carrier) -> None:
+    def _hear(self, command: socket.socket, guest: AgentCarrier) -> None:
         try:
             packet, descriptors, _, _ = socket.recv_fds(command, _PACKET_BYTES, 1, flags=socket.MSG_CMSG_CLOEXEC)
             asked = msgspec.json.decode(packet, type=_KeptRequest)
@@ -216,7 +218,7 @@ class Keeper:
         elif asked.kill in self._open:
             guest.kill(asked.kill)
 
-    def _hand_over(self, guest: Carrier, arguments: list[str], *, root: bool) -> None:
+    def _hand_over(self, guest: AgentCarrier, arguments: list[str], *, root: bool) -> None:
         try:
             ends = guest.open(arguments, root=root)
         except AgentError as error:
@@ -243,7 +245,7 @@ class Keeper:
         self._leaving += [(time.monotonic() + PATIENCE_S, session) for session in self._open]
         self._open = []
 
-    def _end_late(self, guest: Carrier) -> None:
+    def _end_late(self, guest: AgentCarrier) -> None:
         late = [session for until, session in self._leaving if until <= time.monotonic()]
         self._leaving = [(until, session) for until, session in self._leaving if session not in late]
         for session in late:

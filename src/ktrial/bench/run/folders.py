@@ -6,13 +6,13 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
-from ktrial.agent.run_folder import PrivateFolder, own_tmpfs
+from ktrial.agent.run_folder import PrivateFolder, own_tmpfs, remove
 from ktrial.agent.session import AgentSession
 from ktrial.bench.agent_output import exec_output
 from ktrial.bench.benchmark import PINNED, RawOutput
@@ -40,6 +40,55 @@ class RunFolders(Protocol):
         """Return the output with the files that the run left; `*` in a name matches anything."""
 
     def remove(self, folder: Path) -> None: ...
+
+
+class PlanFolders(Protocol):
+    """Makes, reads and removes the directories of runs that a machine makes by itself, which outlive the head."""
+
+    def make_for_plan(self, name: str, runs: int) -> Path:
+        """Return a fresh directory with `run-1` to `run-N` in it."""
+
+    def with_files(self, raw: RawOutput, folder: Path, names: Sequence[str]) -> RawOutput:
+        """Return the output with the files that a run left."""
+
+    def remove(self, folder: Path) -> None: ...
+
+    def remove_others(self, known: Collection[str]) -> None:
+        """Remove the directories of plans that the machine has forgotten."""
+
+
+class PlanFoldersHere:
+    """Directories of plans on this machine, in the folder `place`."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+
+    def make_for_plan(self, name: str, runs: int) -> Path:
+        folder = self._place / name
+        try:
+            self._place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.mkdir(mode=0o700)
+            for number in range(1, runs + 1):
+                (folder / f"run-{number}").mkdir(mode=0o700)
+        except OSError as error:
+            raise KtrialError(
+                f"cannot make the folders of a plan in {self._place}: {error.strerror}",
+                hint="free some space there, or set XDG_STATE_HOME to another file system",
+            ) from None
+        return folder
+
+    @staticmethod
+    def with_files(raw: RawOutput, folder: Path, names: Sequence[str]) -> RawOutput:
+        return FoldersHere.with_files(raw, folder, names)
+
+    @staticmethod
+    def remove(folder: Path) -> None:
+        remove(folder)
+
+    def remove_others(self, known: Collection[str]) -> None:
+        for old in self._place.glob("*"):
+            if old.name not in known:
+                remove(old)
 
 
 class FoldersHere:
@@ -150,6 +199,19 @@ class FoldersThere:
     def make(self, *, in_memory: bool, for_program: bool) -> Path:
         del for_program
         return Path(self._session().request("folder-make", in_memory=in_memory)["path"])
+
+    def make_for_plan(self, name: str, runs: int) -> Path:
+        """Return a directory that outlives the session, for runs that the machine makes by itself."""
+        return Path(self._session().request("folder-plan", name=name, runs=runs)["path"])
+
+    def remove_others(self, known: Collection[str]) -> None:
+        """Remove the directories of plans that the machine has forgotten."""
+        place = self.make(in_memory=False, for_program=True)
+        pattern = f"{place.parent}/plan-*"
+        for path in self._session().list([pattern]).get(pattern, ()):
+            if Path(path).name.removeprefix("plan-") not in known:
+                self.remove(Path(path))
+        self.remove(place)
 
     def with_files(self, raw: RawOutput, folder: Path, names: Sequence[str]) -> RawOutput:
         patterns = [f"{folder}/{name}" for name in names]

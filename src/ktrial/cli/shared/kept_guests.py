@@ -22,7 +22,7 @@ from ktrial.kit.errors import AgentError, BadInput
 from ktrial.kit.tables import columns
 
 if TYPE_CHECKING:
-    from ktrial.agent.carrier import Carrier, Ends
+    from ktrial.agent.carrier import AgentCarrier, Ends
     from ktrial.bench.guest_tools import GuestStart, Mode, Shape
     from ktrial.cli.app import App
 
@@ -73,7 +73,7 @@ def keep_guest(
 
 
 class _BootedGuest(NamedTuple):
-    guest: Carrier
+    guest: AgentCarrier
     begun: GuestStart
     kept: KeptProgram
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ktrial.bench.run.folders import FoldersThere, PlanFoldersHere
 from ktrial.cli.shared.boot_trials import stop_in_boots
 from ktrial.judge.model.log import BlockVoided, RunEnded
 from ktrial.kit.errors import Refused
@@ -29,22 +30,28 @@ def refuse_elsewhere(app: App, file: TrialFile) -> None:
     """Raise Refused for a trial that this machine cannot carry out by itself, before anything else is done."""
     refuse_shape(
         [
-            ("trials in guests", file.guest is not None or app.host is not None),
+            ("trials in guests", file.guest is not None or (app.host is not None and app.host.quiet is None)),
             ("arms that boot this machine", boots_this_machine(file)),
             ("arms that a person sets up", is_by_hand(file)),
         ]
     )
-    if app.on_this_machine and os.geteuid() == 0:
+    is_root = os.geteuid() == 0 if app.on_this_machine else app.host is not None and app.executor.user == 0
+    if is_root:
+        step = "run `sudo ./ktrial …` as an ordinary user" if app.host is None else "connect as an ordinary user"
         raise Refused(
             "cannot run this trial unattended: its commands would run as root",
-            hint="run `sudo ./ktrial …` as an ordinary user, or leave out --unattended",
+            hint=f"{step}, or leave out --unattended",
         )
 
 
 def needs_of(app: App) -> Unattended:
     """Return what a trial needs so that the machine carries out its plans. Asks for root."""
+    root = app.root_session(_PURPOSE)
+    if app.host is not None:
+        folders = FoldersThere(lambda: app.user_session)
+        return Unattended(root, app.executor, folders, app.host.ahead_ms, app.host.quiet)
     folder = Path(app.measuring_place.work).with_name("unattended")
-    return Unattended(app.root_session(_PURPOSE), app.executor, folder)
+    return Unattended(root, app.executor, PlanFoldersHere(folder))
 
 
 def finish_running(app: App, stored: StoredTrial) -> None:

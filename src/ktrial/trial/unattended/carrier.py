@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -18,6 +19,8 @@ from ktrial.trial.unattended.plan import UnattendedPlan
 
 #: Seconds between two looks at a log; each of them wakes the machine that measures.
 LOOK_EACH_S = 2.0
+#: The same for a plan on another machine that takes longer than expected.
+_FAR_LOOK_EACH_S = 15.0
 _SOONEST_S = 0.1
 
 
@@ -77,10 +80,20 @@ def refuse_running(root: Machine, trial: str | None = None) -> None:
 
 
 class Carrier:
-    """The plans of one trial on a machine. `root` is a root session there."""
+    """The plans of one trial on a machine. `root` is a root session there.
 
-    def __init__(self, root: Machine, clock: Clock, trial: str) -> None:
+    On another machine nothing is asked while a plan should be under way; `quiet` keeps the connection quiet then.
+    """
+
+    def __init__(
+        self,
+        root: Machine,
+        clock: Clock,
+        trial: str,
+        quiet: Callable[[float], AbstractContextManager[None]] | None = None,
+    ) -> None:
         self._root = root
+        self._quiet = quiet
         self._clock = clock
         self._trial = trial
 
@@ -92,10 +105,13 @@ class Carrier:
         text = msgspec.json.encode(plan)
         self._root.request("unattended-start", plan=text.decode(), sha256=hashlib.sha256(text).hexdigest())
 
-    def carry_out(self, plan: UnattendedPlan) -> Fetched:
+    def carry_out(self, plan: UnattendedPlan, expected_s: float = 0.0) -> Fetched:
         """Start a plan and wait until it is over. If this is interrupted, stop it: the machine is restored then."""
         self.start(plan)
         try:
+            if self._quiet is not None:
+                with self._quiet(expected_s):
+                    self._clock.sleep(expected_s)
             return self.fetch(plan.id)
         except AgentError:
             raise  # a head that lost its session cannot stop the plan, which goes on
@@ -129,7 +145,7 @@ class Carrier:
                 return Fetched(msgspec.json.decode(text, type=UnattendedPlan), lines_of(data))
             if not part.log:
                 self._clock.sleep(nap_s)
-                nap_s = min(2 * nap_s, LOOK_EACH_S)
+                nap_s = min(2 * nap_s, LOOK_EACH_S if self._quiet is None else _FAR_LOOK_EACH_S)
             part = self._part(name, start)
 
     def _part(self, name: str, start: int, *, text: bool = False) -> _Part:

@@ -16,7 +16,7 @@ from ktrial.agent.session import AgentSession
 from ktrial.bench.benchmark import Invocation
 from ktrial.bench.record import Execution, Watch
 from ktrial.bench.run.executor import AgentExecutor
-from ktrial.bench.run.folders import FoldersHere
+from ktrial.bench.run.folders import PlanFolders
 from ktrial.bench.run.servers import output_of
 from ktrial.kit.errors import KtrialError
 from ktrial.trial.unattended.log import LogMoment, MadeVisit, PlanAnswer
@@ -187,7 +187,8 @@ class LogClock:
 class LogExecutor:
     """Runs nothing: returns what each command of a plan gave. Implements `bench.run.make_run.Carries`."""
 
-    def __init__(self, answers: Answers, executor: AgentExecutor) -> None:
+    def __init__(self, answers: Answers, executor: AgentExecutor, folders: PlanFolders) -> None:
+        self._folders = folders
         self._answers = answers
         self._executor = executor
         self._commands: deque[PlannedCommand] = deque()
@@ -209,7 +210,7 @@ class LogExecutor:
         if watch is not None:
             watch.end()
         if invocation.load is None:
-            raw = FoldersHere.with_files(raw, Path(command.folder), invocation.files)
+            raw = self._folders.with_files(raw, Path(command.folder), invocation.files)
         request = command.exec or {}
         return Execution(
             argv=(request["argv"][0], *invocation.argv[1:]) if invocation.argv else (),

@@ -8,14 +8,15 @@ answers from the log. Warm-ups are made by conversation: they end when two runs 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ktrial.agent.run_folder import remove
 from ktrial.agent.session import AgentSession
 from ktrial.bench.around.around_run import Around
 from ktrial.bench.around.start_gate import OTHERS_HOLD_S, OTHERS_S, StartGates
 from ktrial.bench.run.executor import AgentExecutor
+from ktrial.bench.run.folders import PlanFolders
 from ktrial.bench.run.make_run import RunMaker
 from ktrial.bench.run.sampling import AgentSampling
 from ktrial.bench.run.undoable_command import ArmExtras
@@ -61,8 +62,12 @@ class Unattended(NamedTuple):
 
     root: Machine
     executor: AgentExecutor
-    #: Where the private folders of runs are made.
-    folder: Path
+    #: Makes the private folders of runs.
+    folders: PlanFolders
+    #: How far the machine's clock is ahead of this one's.
+    ahead_ms: int = 0
+    #: Keeps the connection to another machine quiet for at most so many seconds; None if the machine is this one.
+    quiet: Callable[[float], AbstractContextManager[None]] | None = None
 
 
 class _KeptVisit(NamedTuple):
@@ -114,9 +119,10 @@ class UnattendedVisits:
         self._live = live
         self._arms = arms
         self._make_visits = make_visits
-        self._carrier = Carrier(needs.root, world.clock, stored.trial)
+        self._carrier = Carrier(needs.root, world.clock, stored.trial, needs.quiet)
         self._replayed = Replayed(world, ready, rig, needs, standing)
         self._held: dict[tuple[int, str], _KeptVisit] = {}
+        self._folders: set[Path] = set()
         self._visits: dict[str, MachineVisits] = {}
         self._failure: KtrialError | None = None
         self._has_looked = False
@@ -151,7 +157,13 @@ class UnattendedVisits:
         return self._live.ends_for_time(step)
 
     def end(self) -> None:
-        self._live.end()
+        """Clean up after the last visit. Folders of visits that are still to be turned into records stay."""
+        try:
+            self._live.end()
+        finally:
+            waiting = {Path(one.planned.runs[0][0].folder).parent for one in self._held.values()}
+            for folder in self._folders - waiting:
+                self._needs.folders.remove(folder)
 
     def _find(self, visit: Visit) -> _KeptVisit | None:
         return self._held.get((visit.block, visit.arm))
@@ -170,7 +182,7 @@ class UnattendedVisits:
         # The agent watches the limits; looking twice would only disturb the machine.
         watch, interrupts.watch = interrupts.watch, None
         try:
-            self._keep(self._carrier.carry_out(plan))
+            self._keep(self._carrier.carry_out(plan, self._live.pace.visits_s(len(plan.visits)) or 0.0))
         finally:
             interrupts.watch = watch
 
@@ -180,6 +192,7 @@ class UnattendedVisits:
         for made in made_visits(lines):
             planned = plan.visits[made.visit.visit]
             self._held[planned.block, planned.arm] = _KeptVisit(made, planned, plan.id)
+        self._folders.add(Path(plan.visits[0].runs[0][0].folder).parent)
         ended = ended_in(lines)
         hint = f"everything has been restored; `ktrial trial resume {self._standing.trial} --unattended` continues"
         if ended is not None and ended.reason == "limit":
@@ -216,7 +229,7 @@ class UnattendedVisits:
             event = BlockVoided(block=visit.block, arm=visit.arm, cause=void.cause, reason=void.reason)
             self._standing.append(event)
         for command in (one for run in held.planned.runs[first:] for one in run):
-            remove(Path(command.folder))
+            self._needs.folders.remove(Path(command.folder))
         return void is None and not is_void
 
     def _facts_of(self, made: MadeVisit) -> FactBook:
@@ -249,7 +262,9 @@ class UnattendedVisits:
         assert gates is not None, "trials have gates"
         token = self._carrier.next_token()
         name = f"{standing.trial}-{token}"
-        folder = self._folder(name)
+        self._needs.folders.remove_others(self._carrier.all_plans())
+        runs = sum(visit.runs * len(self._live.tasks_of(visit.arm)) for visit in visits)
+        folder = self._needs.folders.make_for_plan(name, runs)
         planned = tuple(self._planned(folder, visits))
         expected_s = self._live.pace.visits_s(len(visits)) or 0.0
         deadline_s = min(_LONGEST_S, _SLOWER * expected_s + _MORE_S)
@@ -260,7 +275,7 @@ class UnattendedVisits:
             trial=standing.trial,
             token=token,
             uid=self._needs.executor.user,
-            deadline_unix_ms=world.clock.unix_ms() + int(deadline_s * 1000),
+            deadline_unix_ms=world.clock.unix_ms() + self._needs.ahead_ms + int(deadline_s * 1000),
             settle_s=self._settle_s,
             rest=Rest(seconds=OTHERS_S, holds_s=OTHERS_HOLD_S),
             period_s=gates.watch.period_s,
@@ -273,22 +288,6 @@ class UnattendedVisits:
             visits=planned,
         )
 
-    def _folder(self, name: str) -> Path:
-        """Return a new folder for the runs of a plan, and remove those of plans that the machine has forgotten."""
-        base = self._needs.folder
-        try:
-            base.mkdir(parents=True, exist_ok=True, mode=0o700)
-            known = self._carrier.all_plans()
-            for old in [old for old in base.iterdir() if old.name not in known]:
-                remove(old)
-            (base / name).mkdir(mode=0o700)
-        except OSError as error:
-            raise KtrialError(
-                f"cannot make the folders of a plan in {base}: {error.strerror}",
-                hint="free some space there, or set XDG_STATE_HOME to another file system",
-            ) from None
-        return base / name
-
     def _planned(self, folder: Path, visits: Sequence[Visit]) -> Iterator[PlannedVisit]:
         seen = {one.arm for one in self._standing.log if isinstance(one, RunEnded) and one.block is not None}
         number = 0
@@ -299,7 +298,6 @@ class UnattendedVisits:
                 for task in self._live.tasks_of(visit.arm):
                     number += 1
                     place = folder / f"run-{number}"
-                    place.mkdir(mode=0o700)
                     invocation = self._live.invocation_of(task, visit.arm)
                     request = self._needs.executor.request_for(invocation, place)
                     kind = "exec" if invocation.load is None else "load"
@@ -344,7 +342,7 @@ class Replayed:
             counters=rig.around.counters,
         )
         self.arms = Arms(machine, ready.plans, writers(world, needs.root))
-        self._executor = LogExecutor(answers, needs.executor)
+        self._executor = LogExecutor(answers, needs.executor, needs.folders)
         self.maker = RunMaker(self._executor, self.clock, None, self.around)
 
     def load(self, made: MadeVisit, planned: PlannedVisit, first_run: int) -> None:
