@@ -58,7 +58,8 @@ pub fn write(root: &Root, step: &Write, old: &[u8]) -> Result<Done, Refusal> {
     let done = judge(step, old, now);
     match &step.effective {
         Some(effective) if done.outcome == Outcome::Accepted => {
-            let Some(mask) = elsewhere(root, step, effective, raised).map_err(gone)? else {
+            let wait = || std::thread::sleep(LOOK);
+            let Some(mask) = elsewhere(root, step, effective, raised, wait).map_err(gone)? else {
                 return Ok(done);
             };
             let message = format!(
@@ -78,12 +79,13 @@ pub fn write(root: &Root, step: &Write, old: &[u8]) -> Result<Done, Refusal> {
 
 /// Returns the mask that is in force instead of the requested one. None if the requested one is in
 /// force, and if that cannot show yet: many chips move an interrupt only when it fires next, and it
-/// hasn't fired since `before`.
+/// hasn't fired since `before`. `wait` passes the time between two looks.
 fn elsewhere(
     root: &Root,
     step: &Write,
     effective: &str,
     before: Option<u64>,
+    mut wait: impl FnMut(),
 ) -> Result<Option<Bytes>, Refusal> {
     let mut left = LOOKS;
     loop {
@@ -97,7 +99,7 @@ fn elsewhere(
             let waits = before.is_some() && now == before;
             return Ok((!waits).then_some(mask));
         }
-        std::thread::sleep(LOOK);
+        wait();
     }
 }
 
@@ -227,18 +229,21 @@ mod tests {
         let step: Write = serde_json::from_value(json!({"path": "/proc/irq/7/smp_affinity", "new": "3\n",
             "verify": "mask", "effective": "/proc/irq/7/effective_affinity"}))
         .unwrap();
-        let found = |before| elsewhere(&root, &step, "/proc/irq/7/effective_affinity", before).unwrap();
+        let place = "/proc/irq/7/effective_affinity";
+        let found = |before| elsewhere(&root, &step, place, before, || ()).unwrap();
         assert_eq!(raised(&root, &step.path), Some(3));
         assert_eq!(found(Some(3)), None);
         assert!(found(Some(2)).is_some(), "it came, and to another CPU");
         assert!(found(None).is_some(), "nothing tells whether it came");
-        let effective = irq.join("effective_affinity");
-        let late = std::thread::spawn(move || {
-            std::thread::sleep(LOOK * 2);
-            std::fs::write(effective, "2\n").unwrap();
-        });
-        assert_eq!(found(Some(2)), None, "a little later it is");
-        late.join().unwrap();
+        let mut waits = 0;
+        let moves = || {
+            waits += 1;
+            if waits == LOOKS - 1 {
+                std::fs::write(irq.join("effective_affinity"), "2\n").unwrap();
+            }
+        };
+        let late = elsewhere(&root, &step, place, Some(2), moves).unwrap();
+        assert_eq!(late, None, "a little later it is");
     }
 
     #[test]
