@@ -18,7 +18,7 @@ answered measured spelled listed added tagged encoded decoded
 EXCEPTIONS = """
 AnswerTransport.answered Arms.told Build.asked Bundle.shown CaptureFolder.found Captures.found CommandJournal.left
 CommandJournalFile.left Configured.asked Detached.answered Diagnosis.named EventCheck.shown EventCheck.told Fact.known
-FilePatch.added GuestProgram.ended Held HeldProgram.ended ImportOptions.given InGuests.changed KeptFrames.ended
+FilePatch.added GameThere.found GuestProgram.ended Held HeldProgram.ended ImportOptions.given InGuests.changed KeptFrames.ended
 KeptFrames.handed KeptFrames.seen KernelChange.told Kernels.built LivePicture.ended LivePicture.handed LivePicture.seen
 LiveWatch.handed LiveWatch.seen Looks.ended Looks.handed Looks.seen Make.told Order.wanted OutcomeComparison.judged
 OwnPackaging.left OwnPackaging.told PipeTransport.answered Replay.booted

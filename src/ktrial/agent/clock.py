@@ -21,7 +21,7 @@ class SystemClock:
         return time.monotonic_ns()
 
     def unix_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return unix_ms()
 
     def slept_s(self) -> float:
         """Return how long the machine has been suspended since boot; `machine.suspend` compares two such values."""
@@ -31,6 +31,11 @@ class SystemClock:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self._interrupts.wait((), left)
+
+
+def unix_ms() -> int:
+    """Return the time of day, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def _offset_ns() -> tuple[int, int]:

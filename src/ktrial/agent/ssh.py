@@ -27,6 +27,7 @@ import msgspec
 
 from ktrial.agent import line_frames
 from ktrial.agent.carrier import Ends
+from ktrial.agent.clock import unix_ms
 from ktrial.agent.line_frames import LineFrames
 from ktrial.agent.session_line import SessionLine, Window
 from ktrial.kit.errors import AgentError, BadInput, KtrialError
@@ -109,7 +110,7 @@ class SshMachine:
         #: The relay's description of itself, and the folder of its private files.
         self.machine, self.base = self._description(frames, place.rest), place.base
         #: How far its clock is ahead of this machine's, give or take the time of a packet.
-        self.ahead_ms = self.machine.unix_ms - time.time_ns() // 1_000_000
+        self.ahead_ms = self.machine.unix_ms - unix_ms()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._line = SessionLine(self._process.stdin, self._process.stdout, frames, _WINDOW)
