@@ -68,6 +68,8 @@ pub struct Context {
     pub holders: Vec<Holder>,
     /// When leases that end with the session end at the latest [default: never].
     pub lease_ends_boot_ms: Option<u64>,
+    /// All transactions up to this number are over for good, as far as this session has seen.
+    pub over_up_to: u64,
     /// The user on whose behalf a root session acts, if it knows.
     pub user: Option<u32>,
     /// What ends a running load early.
@@ -92,6 +94,7 @@ impl Context {
             store,
             holders: Vec::new(),
             lease_ends_boot_ms: None,
+            over_up_to: 0,
             user: None,
             told: Told::Never,
             request: Value::Null,

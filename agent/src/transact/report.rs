@@ -2,7 +2,7 @@
 //! What is in force, according to the journals and to the machine.
 
 use crate::bytes::Bytes;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Kind, Result};
 use crate::transact::allow::Purpose;
 use crate::transact::check;
 use crate::transact::context::{boot_ms, unix_ms, Context};
@@ -117,16 +117,15 @@ struct StepState {
 }
 
 /// Compares transactions in force, or one of them, with the machine.
-pub fn verify(context: &Context, only: Option<u64>) -> Result<Value> {
-    let mut transactions = context.store.transactions()?;
-    match only {
-        None => transactions.retain(|transaction| transaction.state() == State::Applied),
-        Some(id) => transactions.retain(|transaction| transaction.id == id),
-    }
-    if let (Some(id), []) = (only, transactions.as_slice()) {
-        return Err(Error::new(Kind::NotFound, format!("no such transaction: {id}"))
-            .hint("status lists all transactions"));
-    }
+pub fn verify(context: &mut Context, only: Option<u64>) -> Result<Value> {
+    let transactions = match only {
+        None => in_force(context)?,
+        Some(id) => vec![context.store.load(id).map_err(|error| match error.kind {
+            Kind::NotFound => error.hint("status lists all transactions"),
+            _ => error,
+        })?],
+    };
+    let context = &*context;
     let verified: Vec<Value> = transactions
         .iter()
         .map(|transaction| {
@@ -137,6 +136,26 @@ pub fn verify(context: &Context, only: Option<u64>) -> Result<Value> {
         })
         .collect();
     Ok(json!({"transactions": verified}))
+}
+
+/// Returns the transactions in force. The oldest ones are over for good: a session that asks before and
+/// after each run of a trial reads their journals once.
+fn in_force(context: &mut Context) -> Result<Vec<Transaction>> {
+    let mut transactions = match context.over_up_to {
+        0 => context.store.transactions()?,
+        over => context.store.newer(over)?,
+    };
+    let is_over = |transaction: &&Transaction| {
+        matches!(
+            transaction.state(),
+            State::Reverted | State::RolledBack | State::GoneWithBoot
+        )
+    };
+    if let Some(last) = transactions.iter().take_while(is_over).last() {
+        context.over_up_to = last.id;
+    }
+    transactions.retain(|transaction| transaction.state() == State::Applied);
+    Ok(transactions)
 }
 
 /// Compares one step; None if the transaction skipped it.

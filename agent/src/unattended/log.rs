@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The log of a plan: lines that are appended and on the disk before the next step begins.
+//! The log of a plan: lines that are appended, and on the disk before anything changes again.
 
 use crate::load::clock::now_ns;
 use crate::transact::context::{boot_ms, unix_ms};
@@ -16,6 +16,7 @@ pub const SCHEMA: &str = "ktrial.unattended-log/1";
 #[derive(Debug)]
 pub struct Log {
     file: File,
+    is_synced: bool,
 }
 
 impl Log {
@@ -26,12 +27,25 @@ impl Log {
             .create_new(true)
             .mode(0o600)
             .open(path)?;
-        Ok(Self { file })
+        Ok(Self {
+            file,
+            is_synced: false,
+        })
     }
 
-    /// Appends a line with the event, the times and these fields. It is on the disk when this
-    /// returns.
+    /// Appends a line with the event, the times and these fields. It outlives this process at once,
+    /// and a power cut from the next [`Log::sync`] on.
     pub fn append(&mut self, event: &str, fields: Value) -> io::Result<()> {
+        self.append_with(event, fields, None)
+    }
+
+    /// Appends a line like [`Log::append`], with one more field that may be large.
+    pub fn append_with(
+        &mut self,
+        event: &str,
+        fields: Value,
+        more: Option<(&str, &Value)>,
+    ) -> io::Result<()> {
         let mut line = Map::new();
         line.insert("event".into(), json!(event));
         let at_ns = now_ns();
@@ -46,9 +60,25 @@ impl Log {
             line.extend(fields);
         }
         let mut text = Value::Object(line).to_string().into_bytes();
+        if let Some((name, value)) = more {
+            text.pop();
+            text.extend_from_slice(format!(",\"{name}\":").as_bytes());
+            serde_json::to_writer(&mut text, value)?;
+            text.push(b'}');
+        }
         text.push(b'\n');
         self.file.write_all(&text)?;
-        self.file.sync_data()
+        self.is_synced = false;
+        Ok(())
+    }
+
+    /// Brings all lines to the disk.
+    pub fn sync(&mut self) -> io::Result<()> {
+        if !self.is_synced {
+            self.file.sync_data()?;
+            self.is_synced = true;
+        }
+        Ok(())
     }
 }
 
@@ -104,6 +134,7 @@ mod tests {
         let mut log = Log::create(&path).unwrap();
         assert!(Log::create(&path).is_err());
         log.append("visit", json!({"visit": 0})).unwrap();
+        log.sync().unwrap();
         log.append("visit-ended", json!({"visit": 0})).unwrap();
         log.append("ended", json!({"reason": "done", "message": "x"}))
             .unwrap();
@@ -115,6 +146,12 @@ mod tests {
         assert_eq!((cut.visits, cut.ended), (1, None));
         let first: Value =
             serde_json::from_slice(bytes.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
+        let answer: Value =
+            serde_json::from_slice(bytes.split(|byte| *byte == b'\n').nth(2).unwrap()).unwrap();
+        assert_eq!(
+            (&answer["do"], &answer["ok"]),
+            (&json!("read"), &json!({"n": [1]}))
+        );
         assert!(first["at_ns"].as_u64() > Some(0) && first["at_unix_ms"].as_u64() > Some(0));
     }
 }

@@ -51,6 +51,9 @@ pub struct Plan {
     /// Seconds between two samples during a command [default: one before and one after it].
     #[serde(default)]
     pub period_s: Option<f64>,
+    /// Sources of the samples before a run [default: all].
+    #[serde(default)]
+    pub sources: Option<Vec<String>>,
     /// Facts to read with each sample before and after a command.
     pub facts: Vec<String>,
     /// Files to read directly before and after a command.

@@ -18,6 +18,7 @@ use rustix::fs::{Mode, OFlags};
 use serde_json::{json, Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Longest sampling of one command.
@@ -95,6 +96,8 @@ struct Worker<'a> {
     deadline_boot_ms: u64,
     transaction: Option<u64>,
     rested_ns: Option<u64>,
+    /// The newest sample, and when it was taken.
+    sample: Option<(u64, Rc<Value>)>,
     /// Arms with which the machine's state has been read.
     read: BTreeSet<String>,
     /// Whether a run has begun.
@@ -173,6 +176,7 @@ fn carry_out(
         deadline_boot_ms,
         transaction: None,
         rested_ns: None,
+        sample: None,
         read: BTreeSet::new(),
         has_begun: false,
         first: BTreeMap::new(),
@@ -214,11 +218,24 @@ fn over(reason: &'static str, message: impl Into<String>) -> End {
     }
 }
 
+fn unwritten(error: &std::io::Error) -> Error {
+    Error::io("write", "the log of an unattended plan", error)
+}
+
 impl Worker<'_> {
     fn tell(&mut self, event: &str, fields: Value) -> Result<()> {
-        self.log.append(event, fields).map_err(|error| {
-            Error::io("write", "the log of an unattended plan", &error).hint("free space on the disk")
-        })
+        self.log
+            .append(event, fields)
+            .map_err(|error| unwritten(&error))?;
+        if matches!(event, "begun" | "visit-ended" | "ended") {
+            self.log.sync().map_err(|error| unwritten(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Brings the log to the disk before the machine is changed or a command runs.
+    fn sync(&mut self) -> Result<()> {
+        self.log.sync().map_err(|error| unwritten(&error))
     }
 
     /// Makes all visits; a void one ends its block.
@@ -313,7 +330,11 @@ impl Worker<'_> {
         let Some(transaction) = self.transaction.take() else {
             return Ok(());
         };
-        let reply = self.ask_root("revert", &fields([("select", json!({"only": transaction}))]))??;
+        let reply = match self.ask_root("revert", &fields([("select", json!({"only": transaction}))]))? {
+            // Its holder was first, at the deadline, or a person.
+            Err(error) if error.kind == Kind::NotFound => return Ok(()),
+            reply => reply?,
+        };
         let steps = reply["transactions"][0]["steps"]
             .as_array()
             .cloned()

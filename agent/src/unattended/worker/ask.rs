@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How a worker asks its sessions and waits for them.
 
-use super::{fields, nanoseconds, over, By, Step, Worker, SAMPLE_LIMIT_S};
+use super::{fields, nanoseconds, over, unwritten, By, Step, Worker, SAMPLE_LIMIT_S};
 use crate::error::{Error, Kind, Result};
 use crate::load::clock::now_ns;
 use crate::session::protocol;
@@ -24,6 +24,9 @@ const BUSY_EACH: Duration = Duration::from_millis(200);
 impl Worker<'_> {
     /// Makes a request in this process, as root, and logs the answer.
     pub(super) fn ask_root(&mut self, name: &str, asked: &Map<String, Value>) -> Step<Result<Value>> {
+        if matches!(name, "apply" | "revert") {
+            self.sync()?;
+        }
         let began = (now_ns(), unix_ms());
         let mut left = BUSY_WAIT;
         let result = loop {
@@ -44,12 +47,12 @@ impl Worker<'_> {
     pub(super) fn ask(&mut self, by: By, name: &str, asked: &Map<String, Value>) -> Step<Value> {
         let began = (now_ns(), unix_ms());
         self.sessions.get(by).send(name, asked)?;
-        let (reply, end) = match self.answer(by) {
+        let (mut reply, end) = match self.answer(by) {
             Ok(reply) => (reply, None),
             Err(end) => (self.sessions.get(by).hang_up()?.unwrap_or_default(), Some(end)),
         };
-        let result = match reply.get("ok") {
-            Some(ok) => Ok(ok.clone()),
+        let result = match reply.get_mut("ok") {
+            Some(ok) => Ok(ok.take()),
             None => Err(Error::new(
                 Kind::Io,
                 reply["error"]["message"].as_str().unwrap_or("no answer"),
@@ -73,11 +76,14 @@ impl Worker<'_> {
         if let Some(asked) = asked {
             line["fields"] = json!(asked);
         }
-        match result {
-            Ok(ok) => line["ok"] = ok.clone(),
-            Err(error) => line["error"] = error.to_json(),
-        }
-        self.tell("answer", line)
+        let told = match result {
+            Ok(ok) => self.log.append_with("answer", line, Some(("ok", ok))),
+            Err(error) => {
+                line["error"] = error.to_json();
+                self.log.append("answer", line)
+            }
+        };
+        told.map_err(|error| unwritten(&error))
     }
 
     /// Waits for the next line of a session.

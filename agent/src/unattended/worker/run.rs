@@ -8,10 +8,13 @@ use crate::unattended::gates::Reading;
 use crate::unattended::plan::Command;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Seconds between two looks at a gate that would void a run.
 const GATES_EACH_S: f64 = 5.0;
+/// How long a sample counts as the present state.
+const FRESH_NS: u64 = 1_000_000_000;
 
 impl Worker<'_> {
     /// Runs one command between readings.
@@ -20,6 +23,7 @@ impl Worker<'_> {
         self.ask_root("verify", &no_fields())??;
         let log = self.ask_root("kernel_log", &no_fields())??;
         let slept = slept_ns();
+        self.sync()?;
         self.begin_sampling()?;
         self.counters()?;
         let (name, fields) = command.request();
@@ -95,7 +99,14 @@ impl Worker<'_> {
 
     /// Takes a sample and reads the facts that gates need. Returns the reading of each gate.
     fn look(&mut self) -> Step<BTreeMap<usize, Option<Reading>>> {
-        let sample = self.sample()?;
+        let sample = match self
+            .sample
+            .take()
+            .filter(|(taken_ns, _)| self.is_fresh(*taken_ns))
+        {
+            Some((_, sample)) => sample,
+            None => self.sample()?,
+        };
         let facts = self.facts()?;
         let gates = self.plan.gates.iter().enumerate();
         Ok(gates
@@ -117,10 +128,21 @@ impl Worker<'_> {
         Ok(())
     }
 
+    /// Whether a sample is new enough to be looked at again. Without a sampling beside the commands, the
+    /// head counts samples, and each look takes its own.
+    fn is_fresh(&self, taken_ns: u64) -> bool {
+        self.plan.period_s.is_some() && now_ns() - taken_ns < FRESH_NS
+    }
+
     /// Takes one sample.
-    fn sample(&mut self) -> Step<Value> {
-        let once = fields([("limit_s", json!(SAMPLE_LIMIT_S)), ("count", json!(1))]);
-        self.ask(By::Sampler, "sample", &once)
+    fn sample(&mut self) -> Step<Rc<Value>> {
+        let mut once = fields([("limit_s", json!(SAMPLE_LIMIT_S)), ("count", json!(1))]);
+        if let Some(sources) = &self.plan.sources {
+            once.insert("sources".to_owned(), json!(sources));
+        }
+        let sample = Rc::new(self.ask(By::Sampler, "sample", &once)?);
+        self.sample = Some((now_ns(), Rc::clone(&sample)));
+        Ok(sample)
     }
 
     /// Waits between two samples, which show what other programs use meanwhile.
@@ -156,13 +178,13 @@ impl Worker<'_> {
             .sampler
             .send("list", &fields([("patterns", json!([]))]))?;
         let began = (now_ns(), unix_ms());
-        let sampled = self.answer(By::Sampler)?;
+        let mut sampled = self.answer(By::Sampler)?;
         self.tell_answer(
             By::Sampler.name(),
             "samples",
             began,
             None,
-            &Ok(sampled["ok"].clone()),
+            &Ok(sampled["ok"].take()),
         )?;
         self.answer(By::Sampler).map(|_| ())
     }

@@ -17,6 +17,8 @@ from ktrial.trial.protocol.file import SafetyLimits
 
 #: Suspension that voids a run, in seconds; shorter ones cannot be told from the clocks' steps.
 VOID_SUSPENDED_S = 0.1
+#: The sources of samples that readings before a run come from (`machine.gate_readings`).
+LOOK_SOURCES = ("cpu", "memory", "fragmentation", "load", "uptime", "temperature", "zram")
 #: The source of each reading that a plan can compare: a fact, or the highest of some columns.
 _FACTS = {"power_source": "power.source", "battery_percent": "battery.level", "governor": "cpufreq.governor"}
 
@@ -84,6 +86,7 @@ class UnattendedPlan(msgspec.Struct, frozen=True, kw_only=True):
     settle_s: float
     rest: Rest
     period_s: float | None
+    sources: tuple[str, ...] | None
     facts: tuple[str, ...] = FACTS
     counters: tuple[str, ...]
     state: tuple[Mapping[str, Any], ...]

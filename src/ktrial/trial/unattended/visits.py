@@ -39,6 +39,7 @@ from ktrial.trial.run.visits import MachineVisits
 from ktrial.trial.unattended.carrier import Carrier, Fetched
 from ktrial.trial.unattended.log import MadeVisit, ended_in, made_visits
 from ktrial.trial.unattended.plan import (
+    LOOK_SOURCES,
     PlannedArm,
     PlannedCommand,
     PlannedVisit,
@@ -279,6 +280,7 @@ class UnattendedVisits:
             settle_s=self._settle_s,
             rest=Rest(seconds=OTHERS_S, holds_s=OTHERS_HOLD_S),
             period_s=gates.watch.period_s,
+            sources=None if gates.watch.period_s is None else LOOK_SOURCES,
             counters=tuple(path for counter in self._around.counters for path in counter.files),
             state=tuple(_state_questions(self._needs.root, world)) if states else (),
             follows=reference is not None,
