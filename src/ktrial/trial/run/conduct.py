@@ -277,4 +277,4 @@ def _visits(  # noqa: PLR0913, PLR0917 (what it needs of the world)
             keeps_states=keeps_states,
         )
 
-    return UnattendedVisits(world, stored, ready, rig, unattended, standing, live, arms, of_log)
+    return UnattendedVisits(world, stored, ready, rig, unattended, standing, live, arms, listen, of_log)

@@ -22,6 +22,8 @@ LOOK_EACH_S = 2.0
 #: The same for a plan on another machine that takes longer than expected.
 _FAR_LOOK_EACH_S = 15.0
 _SOONEST_S = 0.1
+#: How the line of a visit that is over begins.
+_VISIT_OVER = b'{"event":"visit-ended",'
 
 
 class PlanState(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,14 +107,17 @@ class Carrier:
         text = msgspec.json.encode(plan)
         self._root.request("unattended-start", plan=text.decode(), sha256=hashlib.sha256(text).hexdigest())
 
-    def carry_out(self, plan: UnattendedPlan, expected_s: float = 0.0) -> Fetched:
-        """Start a plan and wait until it is over. If this is interrupted, stop it: the machine is restored then."""
+    def carry_out(self, plan: UnattendedPlan, expected_s: float, tell: Callable[[int], None]) -> Fetched:
+        """Start a plan and wait until it is over; `tell` gets the number of visits that are.
+
+        If this is interrupted, stop the plan: the machine is restored then.
+        """
         self.start(plan)
         try:
             if self._quiet is not None:
                 with self._quiet(expected_s):
                     self._clock.sleep(expected_s)
-            return self.fetch(plan.id)
+            return self.fetch(plan.id, tell)
         except AgentError:
             raise  # a head that lost its session cannot stop the plan, which goes on
         except BaseException:
@@ -132,8 +137,8 @@ class Carrier:
         """Return all plans on the machine."""
         return frozenset(one.id for one in plan_states(self._root).plans)
 
-    def fetch(self, name: str) -> Fetched:
-        """Wait until a plan is over, and return it with its log."""
+    def fetch(self, name: str, tell: Callable[[int], None] = lambda _: None) -> Fetched:
+        """Wait until a plan is over, and return it with its log; `tell` gets the number of visits that are over."""
         data, start, nap_s = b"", 0, _SOONEST_S
         part = self._part(name, start, text=True)
         text = read_bytes(part.text or "")
@@ -141,6 +146,7 @@ class Carrier:
             raise AgentError("lost", f"the agent's text of the plan {name} does not have its digest")
         while True:
             data, start = data + read_bytes(part.log), part.next
+            tell(data.count(_VISIT_OVER))
             if not part.goes_on:
                 return Fetched(msgspec.json.decode(text, type=UnattendedPlan), lines_of(data))
             if not part.log:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ from ktrial.machine.reading import Reading
 from ktrial.machine.watch_run import ConditionWatch
 from ktrial.trial.arms.arms import Arms
 from ktrial.trial.record import StoredTrial
+from ktrial.trial.run.events import TrialListener, VisitWaits
 from ktrial.trial.run.guards import writers
 from ktrial.trial.run.loop import Standing, Visit
 from ktrial.trial.run.ports import TrialWorld
@@ -109,6 +111,7 @@ class UnattendedVisits:
         standing: Standing,
         live: MachineVisits,
         arms: Arms,
+        listen: TrialListener,
         make_visits: Callable[[Replayed, FactBook], MachineVisits],
     ) -> None:
         self._world = world
@@ -127,6 +130,8 @@ class UnattendedVisits:
         self._visits: dict[str, MachineVisits] = {}
         self._failure: KtrialError | None = None
         self._has_looked = False
+        self._listen = listen
+        self._told_over: int | None = None
 
     def begin(self, blocks_left: int | None) -> None:
         self._live.begin(blocks_left)
@@ -179,13 +184,21 @@ class UnattendedVisits:
 
     def _carry_out(self, visits: Sequence[Visit], blocks_left: int | None) -> None:
         plan = self._plan([*visits, *self._ahead(visits[0].block, blocks_left)])
-        interrupts = self._world.interrupts
+        interrupts, self._told_over = self._world.interrupts, None
         # The agent watches the limits; looking twice would only disturb the machine.
         watch, interrupts.watch = interrupts.watch, None
         try:
-            self._keep(self._carrier.carry_out(plan, self._live.pace.visits_s(len(plan.visits)) or 0.0))
+            expected_s = self._live.pace.visits_s(len(plan.visits)) or 0.0
+            self._keep(self._carrier.carry_out(plan, expected_s, partial(self._tell, len(plan.visits))))
         finally:
             interrupts.watch = watch
+
+    def _tell(self, visits: int, over: int) -> None:
+        """Tell how far a plan is, whenever that changes."""
+        if self._told_over != over:
+            self._told_over = over
+            told = f"this machine makes {visits} visits by itself; {over} are over"
+            self._listen(VisitWaits(waiting=told))
 
     def _keep(self, fetched: Fetched, *, is_left: bool = False) -> None:
         """Keep the visits that were made, and why no more were."""
