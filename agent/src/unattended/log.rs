@@ -136,6 +136,8 @@ mod tests {
         log.append("visit", json!({"visit": 0})).unwrap();
         log.sync().unwrap();
         log.append("visit-ended", json!({"visit": 0})).unwrap();
+        log.append_with("answer", json!({"do": "read"}), Some(("ok", &json!({"n": [1]}))))
+            .unwrap();
         log.append("ended", json!({"reason": "done", "message": "x"}))
             .unwrap();
         let bytes = std::fs::read(&path).unwrap();
