@@ -97,6 +97,15 @@ pub fn become_user_for_good(uid: u32) -> Result<()> {
         .map_err(|error| Error::new(Kind::Privilege, format!("cannot become {}: {error}", user.name)))
 }
 
+/// Refuses a number that belongs to no user of this system, or to root.
+///
+/// # Errors
+///
+/// It does.
+pub fn check_user(uid: u32) -> Result<()> {
+    User::find(uid).map(|_| ())
+}
+
 /// Returns the user who ran sudo, doas or pkexec for this process, if one did.
 ///
 /// # Errors

@@ -14,6 +14,7 @@ pub(crate) mod worker;
 
 use crate::bytes::{hexadecimal, Bytes};
 use crate::error::{Error, Kind, Result};
+use crate::launch;
 use crate::transact::context::{unix_ms, Context};
 use crate::transact::lease;
 use place::Place;
@@ -36,6 +37,9 @@ pub fn start(context: &Context, text: &str, sha256: &str) -> Result<Value> {
         is_real: context.root.is_real(),
     };
     plan.check_now(&context.root, who, unix_ms())?;
+    if who.is_real {
+        launch::check_user(plan.uid)?;
+    }
     context.store.prepare()?;
     let place = Place::of(context);
     let held = place.register(&plan, text.as_bytes())?;

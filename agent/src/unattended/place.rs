@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 const KEPT: usize = 32;
 /// How long a worker may take to end its command and to restore everything.
 const STOP_WAIT: Duration = Duration::from_secs(40);
+/// How long to wait for the lock before reporting which plan has it.
+const HOLD_WAIT: Duration = Duration::from_millis(300);
 const LOOK_EACH: Duration = Duration::from_millis(20);
 const PRIVATE: Rights = Rights {
     mode: 0o600,
@@ -58,13 +60,21 @@ impl Place {
 
     /// Reserves the machine for one plan; refuses while another one is carried out.
     pub fn hold(&self) -> Result<Held> {
-        self.try_hold()
-            .map_err(|error| self.cannot("lock", &error))?
-            .ok_or_else(|| {
+        let began = Instant::now();
+        loop {
+            if let Some(held) = self.try_hold().map_err(|error| self.cannot("lock", &error))? {
+                return Ok(held);
+            }
+            // Whoever asks for the state has the lock for a moment, too.
+            if began.elapsed() > HOLD_WAIT {
                 let name = self.running().unwrap_or_else(|| "another plan".to_owned());
-                Error::new(Kind::Busy, format!("this machine carries out {name}"))
-                    .hint("wait for it, or stop it with `ktrial trial stop`")
-            })
+                let message = format!("this machine carries out {name}");
+                return Err(
+                    Error::new(Kind::Busy, message).hint("wait for it, or stop it with `ktrial trial stop`")
+                );
+            }
+            std::thread::sleep(LOOK_EACH);
+        }
     }
 
     fn try_hold(&self) -> io::Result<Option<Held>> {

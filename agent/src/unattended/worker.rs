@@ -162,11 +162,20 @@ fn carry_out(
     context: &mut Context,
     plan: &Plan,
     sha256: &str,
-    log: Log,
+    mut log: Log,
     control: OwnedFd,
     deadline_boot_ms: u64,
 ) -> Result<()> {
-    let sessions = Sessions::start(context, plan, plan.limits.is_set())?;
+    let sessions = match Sessions::start(context, plan, plan.limits.is_set()) {
+        Ok(sessions) => sessions,
+        Err(error) => {
+            let ended = json!({"reason": "failed", "message": error.message});
+            log.append("ended", ended)
+                .and_then(|()| log.sync())
+                .map_err(|error| unwritten(&error))?;
+            return Err(error);
+        }
+    };
     let mut worker = Worker {
         context,
         plan,

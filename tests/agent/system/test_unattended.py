@@ -101,6 +101,7 @@ def test_what_may_not_be_carried_out_is_refused_and_starts_nothing(here: Carryin
         ("SHA-256", good, "0" * 64),
         ("deadline has passed", {**good, "deadline_unix_ms": int(time.time() * 1000) - 1}, None),
         ("would run as root", {**good, "uid": 0}, None),
+        ("no such user", {**good, "uid": 4_000_000_000}, None),
         (
             "arm case",
             {**good, "arms": {**ARMS, "case": write_arm("/etc/ktrial-test", "", "1\n")}},
