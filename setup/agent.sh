@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# agent.sh CHECKOUT ARCHITECTURE: builds the agent for guests of an architecture that this machine has not, as
+# agent.sh CHECKOUT ARCHITECTURE: builds the agent for another architecture, as
 # .setup/bin/ktrial-agent-ARCHITECTURE; or says what that needs, with the commands that install it.
 set -eu
 umask 022
@@ -13,7 +13,7 @@ architecture=$2
 
 case $architecture in
     aarch64 | x86_64) ;;
-    *) fail "there are no guests of $architecture" ;;
+    *) fail "there is no agent for $architecture" ;;
 esac
 target=$architecture-unknown-linux-gnu
 linker=$architecture-linux-gnu-gcc

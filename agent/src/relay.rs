@@ -20,6 +20,7 @@ use sessions::Starter;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -38,6 +39,9 @@ pub struct Options {
     /// Leave the program where it is when the connection ends.
     #[arg(long)]
     keep: bool,
+    /// How many folders above the one of ktrial's files did not exist before and are removed with it.
+    #[arg(long, value_name = "COUNT", default_value = "0")]
+    made: usize,
     /// End all sessions if the head sends nothing for this many seconds; the head can change this.
     #[arg(long, value_name = "SECONDS", default_value = "60")]
     silence_s: u32,
@@ -51,7 +55,7 @@ pub struct Options {
 pub fn main(options: &Options) -> Result<ExitCode> {
     let broken = |error: io::Error| Error::io("use", "standard input and output", &error);
     let program = std::env::current_exe().map_err(|error| Error::io("find", "/proc/self/exe", &error))?;
-    let copy = Copy::hold(&program, options.keep)?;
+    let copy = Copy::hold(&program, options.keep, options.made)?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     std::env::set_current_dir("/").map_err(|error| Error::io("change to directory", "/", &error))?;
     let output = io::stdout().as_fd().try_clone_to_owned().map_err(broken)?;
@@ -157,16 +161,20 @@ impl Read for Patient {
 /// The copy of this program, in a folder of its own that the head has made.
 struct Copy {
     program: PathBuf,
-    file: File,
+    lock: File,
     keeps: bool,
+    made: usize,
 }
 
 impl Copy {
     /// Keeps other relays from removing the program, and removes copies that nobody uses.
-    fn hold(program: &Path, keeps: bool) -> Result<Self> {
+    fn hold(program: &Path, keeps: bool, made: usize) -> Result<Self> {
         let failed = |error: io::Error| Error::io("lock", program.display(), &error);
-        let file = File::open(program).map_err(failed)?;
-        flock(&file, FlockOperation::LockShared).map_err(|errno| failed(errno.into()))?;
+        let lock = File::open(program).map_err(failed)?;
+        flock(&lock, FlockOperation::LockShared).map_err(|errno| failed(errno.into()))?;
+        if !is_at(&lock, program) {
+            return Err(failed(io::Error::other("another head has just removed it")));
+        }
         let folder = own_folder(program);
         if let (true, Some(folder)) = (keeps, folder) {
             let mark = folder.join(KEEP);
@@ -180,8 +188,9 @@ impl Copy {
         }
         Ok(Self {
             program: program.to_owned(),
-            file,
+            lock,
             keeps,
+            made,
         })
     }
 
@@ -191,10 +200,17 @@ impl Copy {
             return;
         };
         let is_kept = self.keeps || folder.join(KEEP).exists();
-        if !is_kept && flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            remove_copy(folder);
+        let is_free = flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if !is_kept && is_free && is_at(&self.lock, &self.program) {
+            remove_copy(folder, self.made);
         }
     }
+}
+
+/// Whether this open file is the one that lies at `path`.
+fn is_at(file: &File, path: &Path) -> bool {
+    let same = |found: fs::Metadata, own: fs::Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
+    fs::metadata(path).is_ok_and(|found| file.metadata().is_ok_and(|own| same(found, own)))
 }
 
 /// The folder of a copy that the head has made: `…/agents/DIGEST`; none for any other program.
@@ -210,18 +226,19 @@ fn remove_unused(folder: &Path) {
         return;
     };
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-        remove_copy(folder);
+        remove_copy(folder, 0);
     }
 }
 
+/// Removes a copy, and as many more folders above the one of ktrial's files as were `made` for it.
 /// What cannot be removed now is removed by a later relay.
-fn remove_copy(folder: &Path) {
+fn remove_copy(folder: &Path, made: usize) {
     for name in ["ktrial-agent", KEEP] {
         let _ = fs::remove_file(folder.join(name));
     }
     let _ = fs::remove_dir(folder);
     // What is not empty stays.
-    for parent in folder.ancestors().skip(1).take(2) {
+    for parent in folder.ancestors().skip(1).take(2 + made) {
         let _ = fs::remove_dir(parent);
     }
 }
@@ -247,8 +264,8 @@ mod tests {
         flock(&other, FlockOperation::LockShared).unwrap();
         let program = copy_in(place.path(), "new");
         let (first, second) = (
-            Copy::hold(&program, false).unwrap(),
-            Copy::hold(&program, false).unwrap(),
+            Copy::hold(&program, false, 0).unwrap(),
+            Copy::hold(&program, false, 0).unwrap(),
         );
         assert!(!old.exists() && used.exists());
         first.leave();
@@ -261,9 +278,29 @@ mod tests {
     fn a_copy_that_a_head_wants_to_keep_stays() {
         let place = tempfile::tempdir().unwrap();
         let program = copy_in(place.path(), "new");
-        Copy::hold(&program, true).unwrap().leave();
-        Copy::hold(&program, false).unwrap().leave();
+        Copy::hold(&program, true, 0).unwrap().leave();
+        Copy::hold(&program, false, 0).unwrap().leave();
         assert!(program.exists());
+    }
+
+    #[test]
+    fn a_copy_that_another_head_put_there_is_not_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let program = copy_in(place.path(), "new");
+        let first = Copy::hold(&program, false, 0).unwrap();
+        fs::remove_file(&program).unwrap();
+        copy_in(place.path(), "new");
+        first.leave();
+        assert!(program.exists());
+    }
+
+    #[test]
+    fn folders_that_were_made_for_the_copy_go_with_it() {
+        let place = tempfile::tempdir().unwrap();
+        let home = place.path().join("home");
+        let program = copy_in(&home.join(".local/state/ktrial"), "new");
+        Copy::hold(&program, false, 2).unwrap().leave();
+        assert!(home.exists() && !home.join(".local").exists());
     }
 
     #[test]
@@ -271,7 +308,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let program = place.path().join("ktrial-agent");
         fs::write(&program, "x").unwrap();
-        Copy::hold(&program, false).unwrap().leave();
+        Copy::hold(&program, false, 0).unwrap().leave();
         assert!(program.exists());
     }
 

@@ -179,7 +179,7 @@ def test_what_an_agent_for_another_architecture_needs_is_named_with_its_commands
     assert "  - a Rust compiler from 1.85 with cargo: sudo pacman -S --needed rust\n" in started.stderr
     linker = "a C compiler for linking, aarch64-linux-gnu-gcc: sudo pacman -S --needed aarch64-linux-gnu-gcc"
     assert f"  - {linker}\n" in started.stderr
-    assert "there are no guests of riscv64" in bare.start("/bin/sh", script, bare.root, "riscv64").stderr
+    assert "there is no agent for riscv64" in bare.start("/bin/sh", script, bare.root, "riscv64").stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")

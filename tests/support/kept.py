@@ -41,9 +41,9 @@ def records(home: Path, below: str = STATE) -> list[Any]:
     return found
 
 
-def raw(home: Path, artefact: dict[str, Any]) -> bytes:
+def raw(home: Path, artefact: dict[str, Any], below: str = STATE) -> bytes:
     """The bytes of an artefact of a record."""
-    store = Store(Database.open(str(state(home) / "results.db")))
+    store = Store(Database.open(str(state(home, below) / "results.db")))
     try:
         return store.raw(artefact["sha256"])
     finally:

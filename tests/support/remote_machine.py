@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -95,7 +95,6 @@ class Way:
         for one in self._open:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
-        self._open.clear()
 
     def freeze(self) -> None:
         """Let nothing through any more, without a word to either side."""
@@ -109,6 +108,8 @@ class Way:
     def close(self) -> None:
         self._listening.close()
         self.cut()
+        for one in self._open:
+            one.close()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -218,7 +219,7 @@ class RemoteMachine:
                 start_new_session=True,
             )
         end_s = time.monotonic() + 20
-        while not self._answers():
+        while not self.is_up():
             is_up = self._process.poll() is None and time.monotonic() < end_s
             assert is_up, (self.folder / "log").read_text()
             time.sleep(0.02)
@@ -226,7 +227,11 @@ class RemoteMachine:
     def off(self) -> None:
         """Take the power away: every process of the machine ends at once."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
+            with contextlib.suppress(AssertionError, ProcessLookupError):
+                # It ends once all others have, and their mounts with them.
+                os.kill(self._first_process(), signal.SIGKILL)
+                self._process.wait(20)
+            self._process.kill()
             self._process.wait()
             self._process = None
 
@@ -281,11 +286,16 @@ class RemoteMachine:
         self.way.close()
 
     def _enter(self) -> list[str]:
-        assert self._process is not None
-        (first,) = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        return ["nsenter", "--target", first, "--mount", "--uts", "--net", "--pid", "--"]
+        return ["nsenter", "--target", str(self._first_process()), "--mount", "--uts", "--net", "--pid", "--"]
 
-    def _answers(self) -> bool:
+    def _first_process(self) -> int:
+        assert self._process is not None
+        found = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        assert len(found) == 1, f"the machine is off: {(self.folder / 'log').read_text()[-2000:]}"
+        return int(found[0])
+
+    def is_up(self) -> bool:
+        """Whether its sshd answers."""
         with socket.socket(socket.AF_UNIX) as attempt:
             try:
                 attempt.connect(str(self.folder / "socket"))
@@ -329,10 +339,13 @@ def remote_machine(name: str = "web1", **options: str) -> Iterator[RemoteMachine
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _forward(place: str, port: int) -> None:
-    """Carry connections from a socket in the file system to a port of this network."""
-    listening = socket.socket(socket.AF_UNIX)
-    listening.bind(place)
+def inwards(place: Path, port: int) -> str:
+    """Return a shell command for `more`: lead a port of the machine's loopback to a socket in the file system."""
+    return f"{sys.executable} {Path(__file__).resolve()} inwards {place} {port} &"
+
+
+def _forward(listening: socket.socket, connect: Callable[[], socket.socket]) -> None:
+    """Carry connections to what `connect` reaches."""
     listening.listen()
 
     def carry(one: socket.socket, other: socket.socket) -> None:
@@ -345,12 +358,24 @@ def _forward(place: str, port: int) -> None:
     while True:
         near, _ = listening.accept()
         try:
-            far = socket.create_connection(("127.0.0.1", port))
+            far = connect()
         except OSError:
             near.close()
             continue
         for pair in ((near, far), (far, near)):
             threading.Thread(target=carry, args=pair, daemon=True).start()
+
+
+def _bound_socket(place: str) -> socket.socket:
+    found = socket.socket(socket.AF_UNIX)
+    found.bind(place)
+    return found
+
+
+def _connected_socket(place: str) -> socket.socket:
+    found = socket.socket(socket.AF_UNIX)
+    found.connect(place)
+    return found
 
 
 def _first(argv: list[str]) -> None:
@@ -362,7 +387,10 @@ def _first(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "forward":
-        _forward(sys.argv[2], int(sys.argv[3]))
+    what, place, port = sys.argv[1], sys.argv[2], sys.argv[3]
+    if what == "forward":
+        _forward(_bound_socket(place), lambda: socket.create_connection(("127.0.0.1", int(port))))
+    elif what == "inwards":
+        _forward(socket.create_server(("127.0.0.1", int(port))), lambda: _connected_socket(place))
     else:
         _first(sys.argv[2:])

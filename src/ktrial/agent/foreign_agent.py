@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent for guests of another architecture; a checkout builds it on demand."""
+"""The agent for guests and machines of another architecture; a checkout builds it on demand."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def agent_for(architecture: str, package: Path | None = None, build: Build | Non
 
 def _there(place: Path, architecture: str, hint: str) -> Path:
     if not (place.is_file() and os.access(place, os.X_OK)):
-        raise KtrialError(f"cannot run guests of {architecture}: no agent for them at {place}", hint=hint)
+        raise KtrialError(f"cannot find the agent for {architecture}: {place} is not there", hint=hint)
     return place
 
 

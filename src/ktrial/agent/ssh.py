@@ -43,7 +43,8 @@ _SIGN_EACH_S, SILENCE_S = 15.0, 60
 _LAST_LINES = 8
 _CLOSE_LIMIT_S = 70.0
 _SLOW_S = 8.0
-_SH_LIMIT = 126
+#: How often the agent is started if its copy is removed meanwhile, and how long the last lines of ssh may take.
+_STARTS, _LAST_WORDS_S = 3, 1.0
 #: The status with which ssh itself fails; others are those of the command.
 _SSH_FAILED = 255
 #: Starts the agent in a private folder there. It has no single quotes, backslashes, newlines or exclamation marks, so
@@ -51,19 +52,21 @@ _SSH_FAILED = 255
 _SCRIPT = " ".join(
     """
 umask 077; echo; echo {marker} $(uname -m); read -r want size skip options || exit 90; n=0;
+drop() {{ rm -rf "$t" "$f.$$"; rmdir "$d"; p=$d; i=0; while [ $i -lt $((m+2)) ];
+do p=${{p%/*}}; rmdir "$p"; i=$((i+1)); done; }} 2>/dev/null;
 for base in "${{XDG_CACHE_HOME:-$HOME/.cache}}/ktrial" "${{XDG_STATE_HOME:-$HOME/.local/state}}/ktrial"
 "${{XDG_RUNTIME_DIR:-/run/user/$(id -u)}}/ktrial"; do
-n=$((n+1)); [ $n -gt $skip ] || continue; d=$base/agents/$want; f=$d/ktrial-agent;
-why=$(mkdir -p "$d" 2>&1) || {{ echo no $base: $why; continue; }};
-why=$( {{ : > "$d/try" && chmod 700 "$d/try" && "$d/try"; }} 2>&1 ) ||
-{{ echo no $base: ${{why:-programs cannot be started there}}; rm -rf "$d"; continue; }};
-rm -f "$d/try";
-if [ -x "$f" ] && [ "$(sha256sum < "$f" 2>/dev/null | cut -c1-64)" = "$want" ]; then echo have $base;
-else echo send $base;
-head -c $size > "$f.$$" && [ $(wc -c < "$f.$$") -eq $size ] && chmod 700 "$f.$$" && mv -f "$f.$$" "$f" ||
-{{ echo full $n $base; rm -rf "$d"; exit 91; }};
+n=$((n+1)); [ $n -gt $skip ] || continue; d=$base/agents/$want; f=$d/ktrial-agent; t=$d/try.$$;
+m=0; p=${{base%/*}}; until [ -e "$p" ] || [ $m -ge 3 ]; do p=${{p%/*}}; m=$((m+1)); done;
+why=$( {{ mkdir -p "$d" && : > "$t" && chmod 700 "$t" && "$t"; }} 2>&1 ) ||
+{{ echo no $base: ${{why:-programs cannot be started there}}; drop; continue; }};
+has=; [ -x "$f" ] && has=$(sha256sum < "$f" 2>/dev/null | cut -c1-64);
+if [ "$has" = "$want" ]; then echo have $base; else echo send $base; [ -z "$has" ] || rm -f "$f";
+why=$( {{ head -c $size > "$f.$$" && [ $(wc -c < "$f.$$") -eq $size ] && chmod 700 "$f.$$" &&
+{{ ln "$f.$$" "$f" || [ -x "$f" ] || mv "$f.$$" "$f"; }} 2>/dev/null && rm -f "$f.$$"; }} 2>&1 ) ||
+{{ echo full $n $base: $why; drop; exit 91; }};
 fi;
-echo go; exec "$f" relay $options; done; echo none; exit 92
+rm -f "$t"; [ -x "$f" ] || exit 93; echo go; exec "$f" relay --made $m $options; done; echo none; exit 92
 """.split()
 )
 
@@ -87,6 +90,10 @@ class _AgentPlace(NamedTuple):
     rest: bytes
 
 
+class _AgentGone(KtrialError):
+    """The agent there ended before it said anything; most often another head has just removed its copy."""
+
+
 class SshMachine:
     """One connection to another machine; implements `agent.carrier.Carrier`.
 
@@ -105,10 +112,9 @@ class SshMachine:
         self._quiet_until_s: float | None = None
         self._ended = threading.Event()
         self._gone: str | None = None
-        place = self._start()
-        frames = LineFrames(hint=f"check that nothing on {name} writes to the connection after the login")
+        frames, place, described = self._started()
         #: The relay's description of itself, and the folder of its private files.
-        self.machine, self.base = self._description(frames, place.rest), place.base
+        self.machine, self.base = described, place.base
         #: How far its clock is ahead of this machine's, give or take the time of a packet.
         self.ahead_ms = self.machine.unix_ms - unix_ms()
         assert self._process.stdin is not None
@@ -179,6 +185,20 @@ class SshMachine:
             else:
                 self._line.bear_silence(SILENCE_S, _SIGN_EACH_S)
 
+    def _started(self) -> tuple[LineFrames, _AgentPlace, RelayDescription]:
+        """Start the relay, again if another head removes the agent's copy at that moment."""
+        for left in reversed(range(_STARTS)):
+            frames = LineFrames(hint=f"check that nothing on {self.name} writes to the connection after the login")
+            try:
+                place = self._start()
+                return frames, place, self._description(frames, place.rest)
+            except _AgentGone:
+                if not left:
+                    raise
+                self._ended.clear()
+                self._said.clear()
+        raise AssertionError("not reached")
+
     def _start(self) -> _AgentPlace:
         """Connect and start the relay, in the first folder there that can hold the agent."""
         skip, tried = 0, list[str]()
@@ -186,7 +206,8 @@ class SshMachine:
             marker = f"ktrial-{secrets.token_hex(8)}"
             self._process = _ssh(self.name, f"exec /bin/sh -c '{_SCRIPT.format(marker=marker)}'")
             assert self._process.stderr is not None
-            threading.Thread(target=self._pass_on, args=(self._process.stderr,), daemon=True).start()
+            self._passing = threading.Thread(target=self._pass_on, args=(self._process.stderr,), daemon=True)
+            self._passing.start()
             try:
                 found = self._arrange(marker, skip, tried)
             except BaseException:
@@ -221,11 +242,13 @@ class SshMachine:
                 if what == "send":
                     lines.write(agent)
             elif what == "full":
-                number, _, place = rest.partition(" ")
-                tried.append(f"{place}: cannot write {len(agent):,} bytes there; {'; '.join(self._said)}")
+                number, _, why = rest.partition(" ")
+                tried.append(f"{why} ({len(agent):,} bytes)")
                 return int(number)
             elif what == "none":
                 break
+        else:
+            raise self._ended_early()
         listed = "".join(f"\n  {one}" for one in tried)
         raise KtrialError(
             f"cannot start the agent on {self.name}: no folder there can hold and run it{listed}",
@@ -251,17 +274,34 @@ class SshMachine:
                 f"cannot run commands on {self.name}: its login never stops printing",
                 hint="change that user's shell profile so that it prints nothing without a terminal",
             )
-        status = self._process.wait()
-        said = plain(" ".join(lines.noise.decode(errors="replace").split()))[-300:]
-        why = "; ".join(self._said) or said
+        status, why = self._end_of_ssh()
         if status == _SSH_FAILED:
             return KtrialError(
                 f"cannot connect to {self.name}: {why or 'ssh ended without a reason'}",
                 hint=f"`ssh {self.name} true` must work first",
             )
+        why = why or plain(" ".join(lines.noise.decode(errors="replace").split()))[-300:]
         return KtrialError(
             f"cannot run commands on {self.name}: its login ended with status {status}{f': {why}' if why else ''}",
             hint="the login shell of that user must run commands that ssh sends, and /bin/sh must exist there",
+        )
+
+    def _end_of_ssh(self) -> tuple[int, str]:
+        """Return the exit status of ssh and the last line on its stderr, which it prints here before any error."""
+        status = self._process.wait()
+        # A shared connection of ssh keeps its stderr open.
+        self._passing.join(_LAST_WORDS_S)
+        return status, self._said[-1] if self._said else ""
+
+    def _ended_early(self) -> KtrialError:
+        """Return the error for a connection that ended before the relay described itself."""
+        status, why = self._end_of_ssh()
+        self._end()
+        if status == _SSH_FAILED:
+            return KtrialError(f"lost the connection to {self.name}{f': {why}' if why else ''}", hint="run the command again")
+        return _AgentGone(
+            f"the agent on {self.name} ended at once, with status {status}{f': {why}' if why else ''}",
+            hint="run the command again",
         )
 
     def _description(self, frames: LineFrames, rest: bytes) -> RelayDescription:
@@ -270,13 +310,7 @@ class SshMachine:
         while not found:
             piece = os.read(self._process.stdout.fileno(), _CHUNK_BYTES)
             if not piece:
-                status = self._process.wait()
-                self._end()
-                said = "; ".join(self._said)
-                raise KtrialError(
-                    f"the agent on {self.name} ended at once, with status {status}{f': {said}' if said else ''}",
-                    hint="run the command again" if status >= _SH_LIMIT else None,
-                )
+                raise self._ended_early()
             found = frames.feed(piece)
         if found[0].kind != line_frames.BEGUN:
             raise KtrialError(f"the agent on {self.name} did not describe itself", hint="run the command again")
