@@ -243,24 +243,28 @@ def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListen
 
     If the connection to another machine breaks, wait for it and go on. The run that was under way is made again.
     """
+    is_broken = False
     while True:
         try:
+            if is_broken:
+                app.reconnect()
+                venue = venue_of(app, stored.file, allow_dangerous=True)
+                if (changed := venue.changed(stored)) is not None:
+                    raise _refusal(changed, stored, hint="restore the machine, or start a new trial")
             return venue.carry_on(stored, listen).interrupted
         except LimitPassed:
             finish(app, stored, interrupted=False, as_json=as_json)
             raise
+        except KeyboardInterrupt:
+            if not is_broken:
+                raise
+            return True
         except AgentError as error:
             if error.kind != "lost" or app.host is None or not app.host.can_come_back:
                 raise
+            is_broken = True
             resume = f"`{again(app.host)} trial resume {stored.trial}`"
             app.say(f"{error.message}; waiting for it. Ctrl-C stops waiting; {resume} continues later")
-        try:
-            app.reconnect()
-        except KeyboardInterrupt:
-            return True
-        venue = venue_of(app, stored.file, allow_dangerous=True)
-        if (changed := venue.changed(stored)) is not None:
-            raise _refusal(changed, stored, hint="restore the machine, or start a new trial")
 
 
 def resume_trial(
