@@ -112,7 +112,7 @@ class SshMachine:
         self._quiet_until_s: float | None = None
         self._ended = threading.Event()
         self._gone: str | None = None
-        frames, place, described = self._started()
+        frames, place, described = self._start_relay()
         #: The relay's description of itself, and the folder of its private files.
         self.machine, self.base = described, place.base
         #: How far its clock is ahead of this machine's, give or take the time of a packet.
@@ -185,7 +185,7 @@ class SshMachine:
             else:
                 self._line.bear_silence(SILENCE_S, _SIGN_EACH_S)
 
-    def _started(self) -> tuple[LineFrames, _AgentPlace, RelayDescription]:
+    def _start_relay(self) -> tuple[LineFrames, _AgentPlace, RelayDescription]:
         """Start the relay, again if another head removes the agent's copy at that moment."""
         for left in reversed(range(_STARTS)):
             frames = LineFrames(hint=f"check that nothing on {self.name} writes to the connection after the login")
