@@ -139,7 +139,7 @@ def test_a_trial_compares_settings_there(web1: RemoteMachine) -> None:
     stored(web1, "trial", "recheck", trial["trial"])
 
 
-@pytest.mark.parametrize("verb", ["demo", "frames", "with"])
+@pytest.mark.parametrize("verb", ["demo", "kernel", "with"])
 def test_what_works_only_here_is_refused(web1: RemoteMachine, verb: str) -> None:
     done = web1.ktrial(verb, "--", "true")
     assert done.returncode == 2

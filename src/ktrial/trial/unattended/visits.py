@@ -79,6 +79,8 @@ class _KeptVisit(NamedTuple):
     made: MadeVisit
     planned: PlannedVisit
     plan: str
+    #: The arms of the block in the order in which the plan has them.
+    order: tuple[str, ...]
 
 
 def refuse_uncarried(ready: Prepared) -> None:
@@ -172,7 +174,12 @@ class UnattendedVisits:
                 self._needs.folders.remove(folder)
 
     def _find(self, visit: Visit) -> _KeptVisit | None:
-        return self._held.get((visit.block, visit.arm))
+        """Return a visit that was made in the order that was drawn for its block."""
+        held = self._held.get((visit.block, visit.arm))
+        drawn = self._standing.drawn[visit.block].order
+        if held is None or held.order != tuple(arm for arm in drawn if arm in held.order):
+            return None
+        return held
 
     def _look_for_left(self) -> None:
         """Fetch what the machine made while no head was there, once."""
@@ -205,7 +212,8 @@ class UnattendedVisits:
         plan, lines = fetched
         for made in made_visits(lines):
             planned = plan.visits[made.visit.visit]
-            self._held[planned.block, planned.arm] = _KeptVisit(made, planned, plan.id)
+            order = tuple(one.arm for one in plan.visits if one.block == planned.block)
+            self._held[planned.block, planned.arm] = _KeptVisit(made, planned, plan.id, order)
         self._folders.add(Path(plan.visits[0].runs[0][0].folder).parent)
         ended = ended_in(lines)
         hint = f"everything has been restored; `ktrial trial resume {self._standing.trial} --unattended` continues"
