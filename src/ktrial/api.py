@@ -109,7 +109,7 @@ def compare(
         raise BadInput(f"expected at least two arms, got {len(names)}")
     first = names[0] if control is None else control
     if first not in arms:
-        raise BadInput(f"unknown arm {first!r}", hint=f"arms: {', '.join(names)}")
+        raise BadInput(f"unknown arm {first!r}", hint=f"use one of: {', '.join(names)}")
     places = _places(arms, order)
     question = Question(
         name="value",
@@ -129,7 +129,7 @@ def _places(arms: Mapping[str, Sequence[float]], order: Sequence[str] | None) ->
     places: dict[str, list[int | None]] = {arm: [] for arm in arms}
     for place, arm in enumerate(order, 1):
         if arm not in places:
-            raise BadInput(f"order: unknown arm {arm!r} at position {place}", hint=f"arms: {', '.join(arms)}")
+            raise BadInput(f"order: unknown arm {arm!r} at position {place}", hint=f"use one of: {', '.join(arms)}")
         places[arm].append(place)
     for arm, values in arms.items():
         if len(places[arm]) != len(values):

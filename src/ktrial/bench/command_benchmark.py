@@ -189,7 +189,9 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             )
         for number, step in enumerate(self.prepare):
             if not step or not step[0]:
-                empty = BadInput(f"{self.name}: a command of prepare is empty", hint='prepare = [["make", "clean"]]')
+                empty = BadInput(
+                    f"{self.name}: a command of prepare is empty", hint='for example  prepare = [["make", "clean"]]'
+                )
                 yield f"$.prepare[{number}]", empty
         if not 0 <= self.warm_ups <= _MOST_WARM_UPS:
             most = f"{self.name}: expected warm_ups from 0 to {_MOST_WARM_UPS}, got {self.warm_ups}"

@@ -146,7 +146,10 @@ def _check_load(suite: Suite, path: Path) -> None:
     if load is None:
         return
     if not 0 < load.share <= 8:
-        wrong = BadInput(f"expected a share above 0 and at most 8, got {load.share:g}", hint="0.5 is half of the CPUs")
+        wrong = BadInput(
+            f"expected a share above 0 and at most 8, got {load.share:g}",
+            hint="for example  share = 0.5, which is half of the CPUs",
+        )
         raise _located(path, "$.load.share", wrong)
     if load.stressor not in _STRESSORS:
         wrong = BadInput(f"unknown stressor {load.stressor!r}", hint=f"use one of {', '.join(_STRESSORS)}")

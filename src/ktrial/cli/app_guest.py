@@ -165,7 +165,7 @@ class GuestHost(Host):
                 guest.close()
                 word = f"{'exact' if guest.kept.mode == 'exact' else 'guest'}:{self._name}"
                 raise BadInput(
-                    f"--host {self.word}: guest {self._name} runs in mode {guest.kept.mode}", hint=f"--host {word}"
+                    f"--host {self.word}: guest {self._name} runs in mode {guest.kept.mode}", hint=f"use --host {word}"
                 )
             self._say(f"host: guest {self._name} ({guest.kept.mode}) with Linux {guest.kept.release}; it keeps running")
             return guest

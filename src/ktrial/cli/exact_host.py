@@ -149,7 +149,9 @@ def host_of(
     if word.startswith(SSH):
         return SshHost(word, say, may_ask=may_ask, keeps_agent=keeps_agent)
     if keeps_agent:
-        raise BadInput("--host-keep-agent: needs --host ssh:NAME", hint="use it with ssh:NAME, or omit it")
+        raise BadInput(
+            "--host-keep-agent requires --host ssh:NAME", hint="add --host ssh:NAME, or leave out --host-keep-agent"
+        )
     for kind in (GuestHost, ExactHost):
         if word.startswith(kind.prefix) and word != kind.prefix:
             return kind(word, kernels, say)

@@ -117,7 +117,9 @@ def cli(
     from ktrial.cli.app import App
 
     if keeps_agent and host is None:
-        raise BadInput("--host-keep-agent: needs --host ssh:NAME", hint="use it with ssh:NAME, or omit it")
+        raise BadInput(
+            "--host-keep-agent requires --host ssh:NAME", hint="add --host ssh:NAME, or leave out --host-keep-agent"
+        )
     ctx.obj = App(
         may_ask=not no_sudo,
         machine_root=machine_root,

@@ -143,7 +143,7 @@ def find_series(wanted: str, found: Iterable[ComparedSeries]) -> ComparedSeries:
         several = ", ".join(one.name for one in fitting)
         raise BadInput(f"{wanted!r} matches several outcomes", hint=f"write one of: {several}")
     names = [one.name for one in every]
-    raise UnknownName("outcome", wanted, names, hint=f"outcomes: {', '.join(names)}")
+    raise UnknownName("outcome", wanted, names, hint=f"use one of: {', '.join(names)}")
 
 
 def margin_of(series: ComparedSeries, asked: float | None) -> float:

@@ -138,7 +138,7 @@ def pick_control(arms: Sequence[Arm], wanted: str | None) -> tuple[Arm, tuple[Ar
     """Return the control (the first arm, unless one is named) and all others."""
     names = [arm.name for arm in arms]
     if wanted is not None and wanted not in names:
-        raise UnknownName("arm", wanted, names, hint=f"arms: {', '.join(names)}")
+        raise UnknownName("arm", wanted, names, hint=f"use one of: {', '.join(names)}")
     if len(arms) < 2:
         what = f"there is only one group, {names[0]}" if names else "there is no group"
         raise BadInput(
@@ -236,8 +236,8 @@ def _sessions(word: str, sessions: Sequence[StoredSession]) -> list[StoredSessio
     labels = list(dict.fromkeys(one.label for one in sessions if one.label is not None))
     if named:
         raise UnknownName("session", word, [one.session for one in named])
-    shown = ", ".join(labels) if labels else "none: `ktrial bench --label NAME` measures, `ktrial import` brings in"
-    raise UnknownName("label, session or file", word, labels, hint=f"labels: {shown}")
+    shown = f"use one of: {', '.join(labels)}" if labels else "run `ktrial bench --label NAME` or `ktrial import FILE`"
+    raise UnknownName("label, session or file", word, labels, hint=shown)
 
 
 def _states(sessions: Iterable[StoredSession], results: ReadResults) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ def guest_shape(memory: str, cpus: int | None, append: tuple[str, ...], mode: Mo
     if memory_bytes < _LEAST_MEMORY:
         raise BadInput(
             f"--memory {memory}: a guest needs at least {show_bytes(_LEAST_MEMORY)}",
-            hint=f"use --memory {show_bytes(_LEAST_MEMORY)}",
+            hint=f"use --memory {_LEAST_MEMORY >> 20}MiB",
         )
     if mode == "exact" and cpus not in (None, 1):
         raise BadInput(

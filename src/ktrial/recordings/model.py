@@ -29,10 +29,7 @@ def phases_of(recording: Recording) -> Phases:
 
 
 def rate_of(series: Series) -> tuple[Array, Array]:
-    """Return moments and values.
-
-    The value of a gauge is itself, that of a counter its growth per second up to each moment.
-    """
+    """Return the times, and the value at each: a gauge's level, or a counter's growth per second."""
     values = series.values if series.kind == "gauge" else rates(series)
     return np.asarray(series.times_s), np.asarray(values)
 

@@ -106,4 +106,4 @@ def test_a_file_of_somebody_else_matters_only_to_who_would_write_it(tried: FakeR
     tried.write("/etc/udev/rules.d/ktrial.rules", "# own\n")
     assert tried.run("drift").status == 0
     done = tried.run("keep", "vm.swappiness=10", "--yes")
-    assert (done.status, "journal does not account for this file" in done.err) == (4, True)
+    assert (done.status, "ktrial did not write this file" in done.err) == (4, True)

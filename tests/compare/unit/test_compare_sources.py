@@ -358,7 +358,7 @@ def test_the_control_is_the_first_or_the_one_that_is_named() -> None:
     assert [one.name for one in (pick_control(arms, None)[0], *pick_control(arms, "b")[1])] == ["a", "a", "c"]
     with pytest.raises(UnknownName) as error:
         pick_control(arms, "zebra")
-    assert error.value.hint == "arms: a, b, c"
+    assert error.value.hint == "use one of: a, b, c"
     with pytest.raises(BadInput, match="only one group, a"):
         pick_control(arms[:1], None)
 

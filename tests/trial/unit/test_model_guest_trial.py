@@ -115,9 +115,9 @@ def test_every_visit_has_a_word_of_its_own_of_the_same_length() -> None:
         ({"cpus": "0"}, "a trial in guests cannot have `cpus`"),
         (
             {"arms": {**ARMS, "env": ArmFile(environment={"A": "1"})}},
-            "arm env: a trial in guests cannot have `environment`",
+            "arm env: an arm in a guest cannot have `environment`",
         ),
-        ({"arms": {**ARMS, "hand": ArmFile(manual="boot")}}, "arm hand: a trial in guests cannot have `manual`"),
+        ({"arms": {**ARMS, "hand": ArmFile(manual="boot")}}, "arm hand: an arm in a guest cannot have `manual`"),
     ],
 )
 def test_what_guests_do_not_do_is_refused(more: dict[str, Any], told: str) -> None:

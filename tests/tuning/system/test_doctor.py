@@ -51,7 +51,7 @@ def test_instances_that_agree_share_a_block_and_others_are_named(root: FakeRoot)
     assert "queue:scheduler@sdc" not in root.run("why", "queue:scheduler@sd[ab]").out
     missing = root.run("why", "queue:scheduler@nvme0n1")
     assert (missing.status, missing.out) == (2, "")
-    assert "here: sda, sdb, sdc" in missing.err
+    assert "use one of: sda, sdb, sdc" in missing.err
 
 
 def test_an_imported_profile_can_be_planned(root: FakeRoot, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_an_edit_is_still_an_edit(root: FakeRoot, monkeypatch: pytest.MonkeyPatc
     between(monkeypatch, lambda: root.write(SYSCTL, "vm.swappiness = 5\n"))
     done = root.run("keep", "vm.swappiness=10", "--yes")
     assert done.status == 4
-    assert "does not account for this file" in done.err
+    assert "ktrial did not write this file" in done.err
 
 
 def test_two_values_of_one_setting_are_refused_and_the_same_twice_is_one(root: FakeRoot) -> None:

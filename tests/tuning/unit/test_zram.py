@@ -79,7 +79,7 @@ def test_a_size_is_needed_where_the_memory_is_not_known() -> None:
 def test_a_device_that_is_not_here() -> None:
     resolved = plan("zram:disksize@zram7=1GiB")
     assert resolved.zram is None
-    assert [(refusal.kind, refusal.hint) for refusal in resolved.refusals] == [(Why.NO_INSTANCE, "here: zram0")]
+    assert [(refusal.kind, refusal.hint) for refusal in resolved.refusals] == [(Why.NO_INSTANCE, "use one of: zram0")]
 
 
 def test_what_the_step_cannot_set_is_refused_not_dropped() -> None:

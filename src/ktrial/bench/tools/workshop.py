@@ -230,5 +230,8 @@ def _wait(process: subprocess.Popen[bytes], argv: Sequence[str]) -> int:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         if isinstance(error, subprocess.TimeoutExpired):
-            raise KtrialError(f"{' '.join(argv)}: exceeded its limit of {LIMIT_S:g} s and was killed") from None
+            raise KtrialError(
+                f"{' '.join(argv)} did not end within {LIMIT_S / 60:g} min",
+                hint="run it again when the machine and the network are less busy",
+            ) from None
         raise

@@ -128,7 +128,9 @@ def _read(words: tuple[str, ...]) -> TrialFile:
         raise BadInput(f"cannot combine {words[1]} with a protocol file", hint=f"leave out {words[1]}")
     file = parse_trial_file(read_file(Path(words[0]), _LIMIT_BYTES), words[0])
     if file.guest is None:
-        raise BadInput("no [guest] table", file=words[0], hint=f"ktrial trial run {words[0]}")
+        raise BadInput(
+            "no [guest] table", file=words[0], hint=f"to run it on this machine:  ktrial trial run {words[0]}"
+        )
     return file
 
 

@@ -399,9 +399,11 @@ def check_output(path: Path | None, *, force: bool) -> None:
     if path is None:
         return
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise BadInput(f"-o {path}: not a file in an existing folder", hint="name a file in an existing folder")
+        raise BadInput(
+            f"-o {path}: not a file in an existing folder", hint="create the folder first, or name another file"
+        )
     if path.exists() and not path.is_file():
-        raise BadInput(f"-o {path}: expected a regular file, got a device, pipe or socket", hint="name a file")
+        raise BadInput(f"-o {path}: expected a regular file, got a device, pipe or socket", hint="choose another name")
     if path.exists() and not force:
         raise BadInput(f"-o {path}: file exists", hint="add --force to overwrite it")
 

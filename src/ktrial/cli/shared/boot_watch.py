@@ -56,7 +56,7 @@ def read_command(option: str, text: str) -> tuple[str, ...]:
     except ValueError as error:
         raise BadInput(f"cannot read {option} {text!r}: {error}", hint="close the quotes") from None
     if not words:
-        raise BadInput(f"{option} needs a command", hint="give a program and its arguments")
+        raise BadInput(f"{option} needs a command", hint=f"for example  {option} 'ping -c 1 server'")
     return words
 
 
@@ -78,7 +78,8 @@ def read_after(text: str) -> float:
         raise BadInput(f"cannot read --after: {error}", hint="for example  --after 10min") from None
     if not _LEAST_S <= after_s <= _MOST_S:
         raise BadInput(
-            f"cannot use --after {text}: expected {_LEAST_S:.0f} s to 24 h", hint="allow more time than a boot takes"
+            f"cannot use --after {text}: expected {_LEAST_S:.0f} s to 24 h",
+            hint="give more time than a boot takes, such as 10min",
         )
     return after_s
 

@@ -23,7 +23,7 @@ def _words(text: str) -> tuple[str, ...]:
     except ValueError as error:
         raise BadInput(f"--prepare: cannot read {text!r}: {error}", hint="close the quote") from None
     if not words or not words[0]:
-        raise BadInput("--prepare: the command is empty", hint="--prepare 'make clean'")
+        raise BadInput("--prepare: the command is empty", hint="for example  --prepare 'make clean'")
     if found := next((word for word in words if word in _OF_A_SHELL or (word != ";" and word.endswith(";"))), None):
         raise BadInput(
             f"--prepare: {found!r} needs a shell, and ktrial does not use one",

@@ -160,7 +160,7 @@ def on_this_machine(arms: Mapping[str, ArmFile], control: str) -> Mapping[str, A
 def built_arms(
     fragments: Sequence[str], settings: Sequence[str], patches: Sequence[str], targets: Sequence[str]
 ) -> Mapping[str, KernelChange]:
-    """Return the kernel change of each option by the option's text, which may name several fragments or symbols."""
+    """Return the kernel change of each option, by the option's text; by the name without `.patch` for a patch."""
     changes = {text: KernelChange(fragments=tuple(text.split())) for text in fragments}
     for text in settings:
         wishes = [parse_set(word) for word in text.split()]

@@ -232,7 +232,10 @@ def confirm_guarded(guarded: Sequence[Guarded], confirmed: Collection[str], *, m
     foreign = sorted(set(confirmed) - {one.name for one in guarded})
     if foreign:
         needed = ", ".join(one.name for one in guarded) or "none"
-        raise BadInput(f"--yes-security {foreign[0]}: not an argument that needs it", hint=f"needed here: {needed}")
+        raise BadInput(
+            f"--yes-security {foreign[0]}: not an argument that needs it",
+            hint=f"leave it out; arguments that need it here: {needed}",
+        )
     left = [one for one in guarded if one.name not in confirmed]
     if left and not may_ask:
         words = " ".join(f"--yes-security {one.name}" for one in left)

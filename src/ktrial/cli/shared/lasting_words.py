@@ -93,7 +93,7 @@ class WordReader(NamedTuple):
         arm = arm or _meant_arm(stored, entries)
         if arm not in stored.arms or arm == stored.file.control:
             arms = [one for one in stored.arms if one != stored.file.control]
-            raise UnknownName(f"arm of {stored.trial}", arm, arms, hint=f"arms: {', '.join(arms)}")
+            raise UnknownName(f"arm of {stored.trial}", arm, arms, hint=f"use one of: {', '.join(arms)}")
         left = other_parts(stored, arm)
         changes: dict[str, object] = dict(stored.arms[arm].changes)
         for text in stored.file.arms[arm].boot:
@@ -120,7 +120,7 @@ def _meant_arm(stored: StoredTrial, entries: Mapping[str, LedgerEntry]) -> str:
     if len(meant) != 1:
         shown = ", ".join(f"{stored.trial}/{one}" for one in better or arms)
         kind = "better arms" if better else "arms, and none is better"
-        raise BadInput(f"{stored.trial} has {len(better or arms)} {kind}: name one", hint=f"arms: {shown}")
+        raise BadInput(f"{stored.trial} has {len(better or arms)} {kind}", hint=f"name one of: {shown}")
     return meant[0]
 
 

@@ -93,7 +93,9 @@ def command(
 
 def _lease(for_: str | None, confirm: str | None) -> dict[str, Any]:
     if for_ and confirm:
-        raise BadInput("cannot combine --for with --confirm", hint="use --confirm to be asked, --for to wait only")
+        raise BadInput(
+            "cannot combine --for with --confirm", hint="leave out --for, or --confirm if nobody is there to answer"
+        )
     if not (for_ or confirm):
         return {"kind": "keep"}
     lease_s = seconds(for_ or confirm or "", "--for" if for_ else "--confirm")

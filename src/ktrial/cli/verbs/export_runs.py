@@ -50,7 +50,7 @@ def command(app: App, sessions: tuple[str, ...], format_: str, output: Path | No
     check_output(output, force=force)
     exporters = run_exporters(app.say)
     if format_ not in exporters:
-        raise UnknownName("format", format_, exporters, hint=f"formats: {', '.join(exporters)}")
+        raise UnknownName("format", format_, exporters, hint=f"use one of: {', '.join(exporters)}")
     chosen = [app.store.session(name) for name in sessions]
     _, write = exporters[format_]
     made = write(

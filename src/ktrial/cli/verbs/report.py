@@ -97,12 +97,12 @@ def _chart(comparison: Comparison, name: str | None, outcome: str | None) -> Cha
 
     outcomes = {one.name: one for one in by_weight(comparison.outcomes)}
     if outcome is not None and outcome not in outcomes:
-        raise UnknownName("outcome", outcome, outcomes, hint=f"outcomes: {', '.join(outcomes)}")
+        raise UnknownName("outcome", outcome, outcomes, hint=f"use one of: {', '.join(outcomes)}")
     charts = {chart.name: chart for chart in comparison_charts(comparison, Style(width=_WIDE))}
     chosen = outcomes[outcome] if outcome is not None else next(iter(outcomes.values()), None)
     if chosen is not None:
         charts |= {chart.name: chart for chart in outcome_charts(comparison, chosen, Style(width=_NARROW))}
     name = name or next(iter(charts), "forest")
     if name not in charts:
-        raise UnknownName("chart", name, charts, hint=f"charts of these data: {', '.join(charts) or 'none'}")
+        raise UnknownName("chart", name, charts, hint=f"use one of: {', '.join(charts)}" if charts else None)
     return charts[name]

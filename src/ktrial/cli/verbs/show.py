@@ -62,14 +62,14 @@ def _find(app: App, session: str, number: str) -> StoredRun:
     runs = {str(run.number): run for run in app.store.runs(session)}
     if number not in runs:
         listed = f"1 to {max(map(int, runs))}" if runs else "none"
-        raise UnknownName(f"run of {session}", number, (), hint=f"runs: {listed}")
+        raise UnknownName(f"run of {session}", number, (), hint=f"use one of: {listed}")
     return runs[number]
 
 
 def _write_raw(app: App, run: StoredRun, name: str) -> None:
     if name not in run.raw:
         listed = ", ".join(sorted(run.raw)) or "none"
-        raise UnknownName(f"raw output of {run.session}/{run.number}", name, run.raw, hint=f"raw output: {listed}")
+        raise UnknownName(f"raw output of {run.session}/{run.number}", name, run.raw, hint=f"use one of: {listed}")
     sys.stdout.flush()
     sys.stdout.buffer.write(app.store.raw(run.raw[name]))
     sys.stdout.buffer.flush()

@@ -35,7 +35,7 @@ def command(app: App, name: str | None, as_json: bool) -> None:
 
     goals = app.goals
     if name is not None and name not in goals:
-        raise UnknownName("goal", name, goals, hint=f"goals: {', '.join(goals)}")
+        raise UnknownName("goal", name, goals, hint=f"use one of: {', '.join(goals)}")
     chosen = list(goals.values()) if name is None else [goals[name]]
     machine = app.best_session("reading all values")
     found = candidates_of(chosen, machine, app.catalog)

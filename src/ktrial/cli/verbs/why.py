@@ -62,7 +62,7 @@ def command(app: App, knobs: tuple[str, ...], as_json: bool) -> None:
                 f"instance of {knob.id}",
                 selector,
                 labels.values(),
-                hint=f"here: {', '.join(filter(None, labels.values())) or 'none'}",
+                hint=f"use one of: {', '.join(filter(None, labels.values()))}" if any(labels.values()) else None,
             )
         found += meant
     write_answer(

@@ -114,7 +114,7 @@ def _outcome(wanted: str, outcomes: Sequence[OutcomeComparison]) -> OutcomeCompa
     if fitting:
         several = ", ".join(one.name for one in fitting)
         raise BadInput(f"the claim's {wanted!r} matches several outcomes", hint=f"write one of: {several}")
-    raise UnknownName("outcome", wanted, names, hint=f"outcomes: {', '.join(names) or 'none'}")
+    raise UnknownName("outcome", wanted, names, hint=f"use one of: {', '.join(names)}" if names else None)
 
 
 def _spellings(wanted: str) -> Iterator[str]:
@@ -145,7 +145,7 @@ def _contrast(arm: str | None, outcome: OutcomeComparison) -> Contrast:
             f"the claim does not say which arm it is about: {', '.join(names)}", hint="write ARM: OUTCOME CHANGE"
         )
     if arm not in names:
-        raise UnknownName("arm", arm, names, hint=f"arms: {', '.join(names)}")
+        raise UnknownName("arm", arm, names, hint=f"use one of: {', '.join(names)}")
     return next(contrast for contrast in outcome.contrasts if contrast.arm == arm)
 
 

@@ -68,7 +68,9 @@ def _sessions_with(results: ReadResults, label: str | None) -> list[StoredSessio
         return every
     labels = list(dict.fromkeys(one.label for one in every if one.label is not None))
     if label not in labels:
-        raise UnknownName("label", label, labels, hint=f"labels: {', '.join(labels) or 'none'}")
+        raise UnknownName(
+            "label", label, labels, hint=f"use one of: {', '.join(labels)}" if labels else "leave out --label"
+        )
     return [one for one in every if one.label == label]
 
 

@@ -258,7 +258,7 @@ def check_protocol(protocol: Protocol) -> None:
     if len(set(names)) != len(names):
         raise Contradiction(f"two arms have the same name: {', '.join(sorted(names))}", hint="rename one of them")
     if protocol.control not in names:
-        raise UnknownName("arm", protocol.control, names, hint=f"arms: {', '.join(names) or 'none'}")
+        raise UnknownName("arm", protocol.control, names, hint=f"use one of: {', '.join(names)}" if names else None)
     if len(names) < 2:
         raise BadInput("a trial needs at least two arms", hint="add a placebo to measure the noise alone")
     if (primaries := len(protocol.of_role("primary"))) != 1:

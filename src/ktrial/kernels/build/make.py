@@ -127,4 +127,6 @@ def _run_to_end(
     except OSError as error:
         raise KtrialError(f"cannot start {argv[0]}: {error.strerror}", hint=f"install {argv[0]}") from None
     except subprocess.TimeoutExpired:
-        raise KtrialError(f"{what} did not end within {_LIMIT_S:g} s") from None
+        raise KtrialError(
+            f"{what} did not end within {_LIMIT_S / 60:g} min", hint="run it again when the machine is less busy"
+        ) from None

@@ -77,7 +77,9 @@ class PackagesBefore:
         """Return the new packages, moved into the build folder."""
         new = [path for path in self._find_packages() if self._before.get(path) != _stamp(path)]
         if not new:
-            raise KtrialError(f"make {PACKINGS[self._kind].target} succeeded but left no package")
+            raise KtrialError(
+                f"make {PACKINGS[self._kind].target} succeeded but left no package", hint="try --package tar"
+            )
         into = self._out / FOLDER
         into.mkdir(exist_ok=True)
         moved = [Path(shutil.move(path, into / path.name)) for path in sorted(new)]

@@ -128,7 +128,9 @@ def apply(patch: Patch, tree: Path) -> AppliedPatch:
     except FileNotFoundError:
         raise KtrialError("cannot apply patches: `patch` is not installed", hint="apt-get install patch") from None
     except subprocess.TimeoutExpired:
-        raise KtrialError(f"{patch.name}: `patch` did not end within {_LIMIT_S:g} s") from None
+        raise KtrialError(
+            f"{patch.name}: `patch` did not end within {_LIMIT_S:g} s", hint="check that the file is a patch"
+        ) from None
     said = done.stdout.decode(errors="replace")
     if done.returncode != 0:
         raise Refused(_failure(patch, said, done.stderr.decode(errors="replace"), tree), hint=_hint(said))

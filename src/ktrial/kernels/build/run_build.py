@@ -150,7 +150,7 @@ def check_room(folder: Path, wanted: Sequence[Mapping[str, str]], jobs: int, use
         if there is not None and there < memory:
             raise Refused(
                 f"{what} needs about {show_bytes(memory)} of memory, but only {show_bytes(there)} are available",
-                hint="use fewer --jobs, leave out lto-thin or btf, or add --anyway",
+                hint="lower --jobs, leave out lto-thin or btf, or add --anyway",
             )
 
 

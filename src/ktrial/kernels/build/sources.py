@@ -262,7 +262,10 @@ def _run(argv: Sequence[str], stdin: IO[bytes] | int | None = subprocess.DEVNULL
     except FileNotFoundError:
         raise KtrialError(f"cannot run {argv[0]}: it is not installed", hint=f"install {argv[0]}") from None
     except subprocess.TimeoutExpired:
-        raise KtrialError(f"{' '.join(argv)} did not end within {_LIMIT_S:g} s") from None
+        raise KtrialError(
+            f"{' '.join(argv)} did not end within {_LIMIT_S / 60:g} min",
+            hint="copy the sources to a faster disk, then try again",
+        ) from None
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         raise KtrialError(f"{' '.join(argv)} ended with status {done.returncode}: {said[-1] if said else ''}")

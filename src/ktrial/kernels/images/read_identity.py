@@ -37,7 +37,7 @@ def read_symbols(data: bytes, source: str) -> dict[str, str]:
                 f"{line[:60]!r} is not a line of a kernel configuration",
                 file=source,
                 line=number,
-                hint="expected CONFIG_NAME=…",
+                hint="write it as CONFIG_NAME=VALUE",
             )
     if not found:
         raise BadInput(

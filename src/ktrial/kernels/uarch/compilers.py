@@ -240,4 +240,6 @@ def _run(*argv: str) -> subprocess.CompletedProcess[bytes]:
     except OSError as error:
         raise KtrialError(f"cannot start {argv[0]}: {error.strerror}", hint=f"install {argv[0]}") from None
     except subprocess.TimeoutExpired:
-        raise KtrialError(f"{' '.join(argv)} did not end within {_LIMIT_S:g} s") from None
+        raise KtrialError(
+            f"{' '.join(argv)} did not end within {_LIMIT_S:g} s", hint="name another compiler with --cc"
+        ) from None

@@ -165,7 +165,7 @@ class Arms:
         applied = apply_plan(self._root, plan, _LEASE)
         said = refusal_of(applied)
         if said is not None:
-            raise ArmLost(f"cannot put arm {arm} in force: {said}", hint="nothing was changed")
+            raise ArmLost(f"cannot put arm {arm} in force: {said}", hint="nothing was changed; start the trial again")
         return applied.transaction
 
 

@@ -105,7 +105,7 @@ class CommandedArms(Arms):
         if (failure := why_failed(raw)) is not None:
             raise ArmLost(
                 f"cannot put arm {arm} in force: `{command.text}` {failure}",
-                hint="ktrial has undone what the arm started",
+                hint="run it by hand to see why; ktrial has undone what the arm started",
             )
 
     def _undo(self) -> None:

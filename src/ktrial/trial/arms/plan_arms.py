@@ -75,7 +75,11 @@ def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> Non
         )
     if plan.refusals and plan.empty and not plan.same:
         first = plan.refusals[0]
-        raise BadInput(f"arm {arm}: none of its settings can be set here: {_refusal_text(first)}", hint=first.hint)
+        raise BadInput(
+            f"arm {arm}: this machine can set none of its settings; "
+            f"the first is {first.address} = {first.value} ({first.reason})",
+            hint=first.hint or f"`ktrial explain {first.knob}`",
+        )
 
 
 def _refuse_pairs(name: str, arm: ArmFile, knobs: Mapping[str, Knob]) -> None:

@@ -67,8 +67,8 @@ def check_guest_trial(trial: TrialFile) -> None:
         for field in _ELSEWHERE:
             if getattr(arm, field):
                 raise Contradiction(
-                    f"arm {name}: a trial in guests cannot have `{field}`",
-                    hint="use kernel, boot, set and profile",
+                    f"arm {name}: an arm in a guest cannot have `{field}`",
+                    hint=f"remove {field}; kernel, boot, set or profile are allowed",
                 )
         _check_words(f"arm {name}", arm.boot)
         if isinstance(arm.kernel, KernelChange):
@@ -114,7 +114,7 @@ def shape_of(guest: GuestFile) -> Shape:
     if memory_bytes < LEAST_MEMORY_BYTES:
         raise BadInput(
             f"memory = {guest.memory!r}: a guest needs at least {show_bytes(LEAST_MEMORY_BYTES)}",
-            hint=f'write  memory = "{show_bytes(LEAST_MEMORY_BYTES)}"',
+            hint=f'write  memory = "{LEAST_MEMORY_BYTES >> 20}MiB"',
         )
     mode: Mode = guest.mode
     cpus = guest.cpus or (1 if mode == "exact" else 2)

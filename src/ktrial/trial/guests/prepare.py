@@ -189,7 +189,7 @@ def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, tasks: Sequence[Ta
         if not (is_program(task.benchmark) or _is_own(task)):
             raise BadInput(
                 f"{task.label} is neither one of the agent's own loads nor a program that guests can have",
-                hint="use agent-…, hackbench, cyclictest, schbench, stress-ng, sysbench or synthmark",
+                hint="use an agent-… benchmark, hackbench, cyclictest, schbench, stress-ng, sysbench or synthmark",
             )
         why = getattr(task.benchmark, "beyond_exact", None)
         if guest.mode == "exact" and why is not None:

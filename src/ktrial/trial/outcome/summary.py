@@ -36,7 +36,9 @@ def extendable(name: str, log: Sequence[Event], blocks: int) -> None:
             hint="start a new trial with  [design] extend = true, which costs half of its error rate",
         )
     if not any(one.verdict == "inconclusive" for one in judgement.judged if one.role == "primary"):
-        raise BadInput(f"cannot extend {name}: it is decided already", hint=f"`ktrial trial show {name}`")
+        raise BadInput(
+            f"cannot extend {name}: it is decided already", hint=f"`ktrial trial show {name}` shows its verdicts"
+        )
     if blocks <= judgement.blocks:
         raise BadInput(
             f"cannot extend {name} to {blocks} blocks: it already has {judgement.blocks}",

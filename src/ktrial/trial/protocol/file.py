@@ -74,7 +74,7 @@ def check_arm_changes(
             if not words or not words[0]:
                 raise BadInput(
                     f"arm {arm}: a command lacks {what}",
-                    hint='run = ["gsettings", "set", …], undo = ["gsettings", "reset", …]; ktrial uses no shell',
+                    hint='for example  run = ["gsettings", "set", …], undo = ["gsettings", "reset", …] (no shell)',
                 )
         if command.check and not command.check[0]:
             raise BadInput(f"arm {arm}: a check lacks a program", hint="name one, or remove the check")
@@ -282,7 +282,7 @@ def parse_limits(table: Mapping[str, Any]) -> SafetyLimits:
     found: dict[str, float] = {}
     for name, value in table.items():
         if name not in _LIMITS:
-            raise UnknownName("limit", name, _LIMITS, hint=f"known limits: {', '.join(_LIMITS)}")
+            raise UnknownName("limit", name, _LIMITS, hint=f"use one of: {', '.join(_LIMITS)}")
         dimension, example = _LIMITS[name]
         try:
             number = parse_quantity(value, dimension) if isinstance(value, str) else math.nan

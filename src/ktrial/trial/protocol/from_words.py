@@ -102,7 +102,9 @@ def pair(text: str, option: str) -> tuple[str, str]:
 
 def _profile(word: str, catalog: Catalog) -> str:
     if word not in catalog.profiles and word in catalog.knobs:
-        raise BadInput(f"{word} is a knob and needs a value", hint=f"write {word}=VALUE; `ktrial explain {word}`")
+        raise BadInput(
+            f"{word} is a knob and needs a value", hint=f"write {word}=VALUE; `ktrial explain {word}` lists its values"
+        )
     if word not in catalog.profiles:
         raise UnknownName("profile", word, catalog.profiles, hint="`ktrial profiles` lists them")
     return word

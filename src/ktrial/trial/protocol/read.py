@@ -67,7 +67,7 @@ def check_trial_file(trial: TrialFile) -> None:
 def _check_numbers(trial: TrialFile) -> None:
     design = trial.design
     if isinstance(design.budget, str) and design.budget not in BUDGETS:
-        raise UnknownName("budget", design.budget, BUDGETS, hint=f"{', '.join(BUDGETS)}, or a number of blocks")
+        raise UnknownName("budget", design.budget, BUDGETS, hint=f"use {', '.join(BUDGETS)} or a number of blocks")
     for what, blocks in (("budget", design.budget), ("cap", design.cap)):
         if isinstance(blocks, int) and blocks < _FEWEST_BLOCKS:
             raise BadInput(

@@ -121,7 +121,7 @@ def recognise(
     override what the machine shows.
     """
     if done is not None and done not in stored.arms:
-        raise UnknownName("arm", done, stored.arms, hint=f"{stored.trial} has {', '.join(stored.arms)}")
+        raise UnknownName("arm", done, stored.arms, hint=f"use one of: {', '.join(stored.arms)}")
     if done is not None and done not in (due.arm, due.place):
         raise Refused(f"{due.arm} is due in block {due.block}, not {done}", hint=due.todo)
     places = _places(stored)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from ktrial.kit.errors import BadInput, Contradiction, Refused, UnknownName
+from ktrial.kit.errors import BadInput, Contradiction, Refused, nearest
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.lasting.boot_words import may_weaken, weakens
 from ktrial.tuning.lasting.model import Guarded
@@ -129,7 +129,11 @@ def change_line(base: Sequence[str], changes: Iterable[WordChange]) -> ChangedLi
         if change.removes:
             gone = [one for one in same if word.value is None or one == word.text]
             if not gone:
-                raise UnknownName("word of the kernel command line", word.text, left, hint="`cat /proc/cmdline`")
+                near = nearest(word.text, left)
+                raise BadInput(
+                    f"cannot remove {word.text}: it is not on the kernel command line",
+                    hint=f"did you mean {' or '.join(near)}?" if near else "`cat /proc/cmdline` shows the arguments",
+                )
         else:
             if word.text in same and len(same) == 1:
                 raise BadInput(f"{word.text} is on the kernel command line already", hint="leave it out")

@@ -21,7 +21,7 @@ _CERTIFICATES = 4
 
 
 class KernelHeader(msgspec.Struct, frozen=True):
-    """What the first bytes of a kernel show. Only an EFI program can be signed; a compressed kernel is not one."""
+    """What the first bytes of a kernel show. Only an EFI program can be signed, so a gzip file is not."""
 
     architecture: str
     release: str | None

@@ -107,7 +107,9 @@ def check_profile(profile: Profile, catalog: Catalog, file: Path | None = None) 
     try:
         flatten(profile.name, catalog.profiles)
         if profile.source not in {None, "own", *catalog.sources}:
-            raise UnknownName("source", str(profile.source), ["own", *catalog.sources], hint="`own` is always valid")
+            raise UnknownName(
+                "source", str(profile.source), ["own", *catalog.sources], hint="write `own` if it is your own"
+            )
         for requirement in profile.require:
             check_condition(requirement.that, catalog.kinds)
         for number, setting in enumerate(profile.setting):
@@ -137,7 +139,7 @@ def _read_knobs(
                 raise BadInput(f"knob {knob.id} already exists", hint="choose another id")
             for evidence in knob.evidence:
                 if evidence.source not in sources and evidence.source != "own":
-                    raise UnknownName("source", evidence.source, sources, hint="`own` is always valid")
+                    raise UnknownName("source", evidence.source, sources, hint="write `own` if it is your own")
         except KtrialError as error:
             raise place.mended(error) from None
         knobs[knob.id] = knob

@@ -46,10 +46,15 @@ def check_recipe(recipe: Mapping[str, Any], kinds: Mapping[str, FactKind]) -> No
         raise UnknownName("computed value", name, _RECIPES)
     for key in recipe:
         if key not in {"compute", *_RECIPE_KEYS[name]}:
-            raise UnknownName(f"key of `{name}`", key, _RECIPE_KEYS[name], hint=f"allowed: {_offered_text(name)}")
+            raise UnknownName(
+                f"key of `{name}`",
+                key,
+                _RECIPE_KEYS[name],
+                hint=f"use one of: {_offered_text(name)}" if _RECIPE_KEYS[name] else "leave it out",
+            )
     for key in _RECIPE_KEYS[name]:
         if key not in recipe and (name, key) != ("share", "of"):
-            raise BadInput(f"`{name}` needs {key!r}", hint=f"allowed: {_offered_text(name)}")
+            raise BadInput(f"`{name}` needs {key!r}", hint=f"add it; the keys of `{name}` are {_offered_text(name)}")
     _check_recipe_values(name, recipe, kinds)
 
 

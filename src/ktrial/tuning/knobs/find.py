@@ -72,7 +72,7 @@ def _check_fields(knob: Knob, selector: str, records: Iterable[Mapping[str, Any]
     fields = list(dict.fromkeys(field for record in records for field in record))
     for field in selector_conditions(selector):
         if fields and field not in fields:
-            raise UnknownName(f"field of {knob.id}'s instances", field, fields, hint=f"known: {', '.join(fields)}")
+            raise UnknownName(f"field of {knob.id}'s instances", field, fields, hint=f"use one of: {', '.join(fields)}")
     if not fields:
         raise BadInput(
             f"cannot select instances of {knob.id} by field: no facts describe them",

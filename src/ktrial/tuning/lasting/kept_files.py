@@ -52,7 +52,7 @@ def kept_files(machine: Machine, status: Status, *, to_write: bool = False) -> d
             found[form] = KeptFile(form, texts[form], now)
         elif now is not None and to_write:
             raise Refused(
-                f"cannot keep settings in {PLACES[form]}: ktrial's journal does not account for this file",
+                f"cannot keep settings in {PLACES[form]}: ktrial did not write this file",
                 hint="rename it, then try again",
             )
     return found

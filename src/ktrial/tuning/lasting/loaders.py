@@ -102,7 +102,10 @@ def find_loader(signs: LoaderSigns, chosen: str | None = None) -> str | NoLoader
     if name is None:
         return _doubt(found)
     if name not in found:
-        return NoLoader(f"cannot find {name} here; looked for {', '.join(_MARKS[name])}", hint="name another --loader")
+        return NoLoader(
+            f"cannot find {name} here; looked for {', '.join(_MARKS[name])}",
+            hint="leave out --loader, or name another boot loader",
+        )
     return name
 
 

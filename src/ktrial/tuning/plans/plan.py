@@ -352,7 +352,7 @@ def _zram_step(wanted: Mapping[str, tuple[Setting, str]], context: Context) -> t
     record = present.get(chosen or "", {})
     labels = sorted({instance.label for name in wanted for instance in context.states[name].instances})
     if chosen is not None and chosen not in labels:
-        hint = f"here: {', '.join(labels)}" if labels else "omit the name"
+        hint = f"use one of: {', '.join(labels)}" if labels else "omit the name"
         return None, [
             Refusal(
                 name,

@@ -76,7 +76,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         raise BadRun(f"expected the result {_RESULT}, got {found}: this machine or its Python miscalculates")
     loops = whole(parameters, "loops")
     if len(run.times_ns) != loops:
-        raise BadRun(f"asked for {loops} loops, but {len(run.times_ns)} were timed")
+        raise BadRun(f"expected {loops} timed loops, got {len(run.times_ns)}", hint="run the benchmark again")
     values = {
         "loop-time": (sum(run.times_ns) / loops, f"{sum(run.times_ns)} ns in {loops} loops"),
         "loop-time-best": (min(run.times_ns), f"{min(run.times_ns)} ns"),

@@ -72,7 +72,10 @@ class KernelCompile(ToolBenchmark, frozen=True, kw_only=True):
         folder, image = _IMAGES.get(machine, ("", ""))
         chosen = {"jobs": given["jobs"] or facts.value("cpu.threads") or 1, "target": given["target"] or image}
         if not chosen["target"]:
-            raise BadInput(f"unknown kernel image for {machine or 'this machine'}", hint="set target=vmlinux")
+            raise BadInput(
+                f"cannot choose a kernel image for {machine or 'an unknown architecture'}",
+                hint="add `-p target=vmlinux`",
+            )
         invocation = super().invocation({**parameters, **chosen}, facts)
         made = (
             f"{_BUILD}/.vmlinux.cmd" if chosen["target"] == "vmlinux" else f"{_BUILD}/{folder}/.{chosen['target']}.cmd"

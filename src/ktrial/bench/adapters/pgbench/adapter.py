@@ -81,7 +81,7 @@ def _command(parameters: Parameters) -> Invocation:
     if rate * seconds > _MOST_TRANSACTIONS:
         raise BadInput(
             f"parameters rate and seconds give {rate * seconds} transactions; at most {_MOST_TRANSACTIONS} are allowed",
-            hint="choose a shorter run: every transaction is logged",
+            hint="lower rate or seconds: pgbench logs every transaction",
         )
     argv = ["pgbench", *_SOCKET, "-n", "-b", one_of(parameters, "script", _SCRIPTS), f"--rate={rate}"]
     argv += ["-T", str(seconds), "-c", str(clients), "-j", str(whole(parameters, "threads", 1, clients))]
