@@ -157,9 +157,9 @@ class ProgramEnded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class GuestRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One boot; `failure` says why the guest failed before its end, if it did.
+    """One boot of a guest; `failure` says why the guest failed early, None if it ended normally.
 
-    `said` are the frames of sessions that a script opened.
+    `said` holds the frames of the sessions that the script of the guest opened.
     """
 
     shape: Shape

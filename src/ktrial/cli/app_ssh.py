@@ -54,7 +54,7 @@ def _waits_s() -> Iterator[float]:
 
 
 def _has_session_lease(root: AgentSession) -> bool:
-    """Return whether a transaction is in force that ends with a session: that of a connection that broke."""
+    """Return whether a transaction of a broken connection is still in force; it ends with its session."""
     found = status(root).transactions
     return any(one.state == "applied" and one.lease.kind == "while-session" for one in found)
 

@@ -69,7 +69,7 @@ class Host:
 
     @property
     def ahead_ms(self) -> int:
-        """How far its clock is ahead of this machine's."""
+        """How far the host's clock is ahead of this machine's."""
         return 0
 
     @property

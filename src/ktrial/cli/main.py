@@ -25,8 +25,9 @@ from ktrial.kit.streams import plain_stream
 
 #: Verbs by purpose; the first group is for newcomers.
 _GROUPS = {
-    "Start here": ("demo", "doctor", "try", "apply", "revert", "compare"),
+    "Start here": ("demo", "doctor", "apply", "revert", "compare"),
     "Tune": (
+        "tune",
         "explain",
         "why",
         "knobs",
@@ -40,7 +41,7 @@ _GROUPS = {
         "recover",
     ),
     "Make it last": ("keep", "export", "drift", "boot"),
-    "Try": ("trial", "ladder", "blame", "tune", "suggest", "power", "retest", "ledger"),
+    "Try": ("try", "trial", "ladder", "blame", "suggest", "power", "retest", "ledger"),
     "Measure": ("bench", "frames", "runs", "show", "import", "export-runs", "history", "facts", "state"),
     "Report and prove": ("report", "publish", "claim", "bundle", "recheck", "reparse"),
     "Watch, and kernels": ("watch", "diagnose", "watermarks", "kernel"),
@@ -76,7 +77,10 @@ class Verbs(FolderGroup):
 
 
 @click.group(
-    cls=Verbs, package=verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80}
+    cls=Verbs,
+    package=verbs,
+    epilog="Run `ktrial COMMAND --help` for the options of a command.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
 @click.version_option(__version__, "-V", "--version", prog_name="ktrial", message="%(prog)s %(version)s")
 @click.option("--no-sudo", is_flag=True, help="Never ask for root; fail if a command needs it.")
@@ -96,7 +100,7 @@ class Verbs(FolderGroup):
 )
 @click.option(
     "--host",
-    metavar="ssh:NAME|guest:KERNEL",
+    metavar="ssh:NAME|guest:KERNEL|exact:KERNEL",
     help="Work on another machine, or in a VM with this kernel; exact:KERNEL makes its time deterministic.",
 )
 @click.option("--host-keep-agent", "keeps_agent", is_flag=True, help="Leave the agent's copy on the other machine.")

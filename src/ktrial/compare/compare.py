@@ -252,7 +252,7 @@ def _step_doubts(arms: Sequence[Arm], asked: CompareQuery) -> Iterator[Doubt]:
 
 
 def _once(outcomes: Sequence[OutcomeComparison], questions: Sequence[Question]) -> tuple[OutcomeComparison, ...]:
-    """Drop outcomes that repeat another one.
+    """Drop outcomes that repeat another outcome.
 
     The other outcome then names them, and has a doubt about each one that contradicts it.
     """

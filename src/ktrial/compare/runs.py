@@ -143,7 +143,7 @@ def _of_trial(made: ComparedRun, run: StoredRun, place: Mapping[str, Any]) -> Co
 
 
 def first_origin(session: StoredSession) -> str:
-    """Return the origin of a session; that of an unpacked bundle is the original session's."""
+    """Return the origin of a session; for an unpacked bundle, the origin of the original session."""
     came = session.document.get("bundle") if session.origin == "bundle" else None
     return str(came["origin"]) if came else session.origin
 

@@ -80,7 +80,7 @@ class Pairs(NamedTuple):
 
     @property
     def differences(self) -> Array:
-        """The score of `arm` minus that of `against`, block by block."""
+        """The score of `arm` minus the score of `against`, block by block."""
         return block_differences(self.against, self.arm)
 
 

@@ -86,7 +86,7 @@ class OutcomeSeries(msgspec.Struct, frozen=True, kw_only=True):
     alone: Mapping[str, OfArm] = {}
 
     def dependence_of(self, arm: str, control: str) -> Check | None:
-        """Return the check of all runs for dependence or, if it finds none, that of an arm whose runs are dependent."""
+        """Return the check of all runs for dependence; if it finds none, the check of an arm with dependent runs."""
         found = (self.alone[name].dependence for name in (arm, control) if name in self.alone)
         alike = next((check for check in found if check is not None and not check.holds), None)
         return self.dependence if self.dependence is None or not self.dependence.holds else alike or self.dependence

@@ -103,7 +103,7 @@ def _looks(cap: int, row: int) -> Mapping[int, int]:
 
 
 def block_differences(control: Array, arm: Array) -> Array:
-    """Return the score of the arm minus that of the control, block by block, rounded so that ties are equal."""
+    """Return the score of the arm minus the control's, block by block, rounded so that ties are equal."""
     return np.round(arm - control, TIE_DIGITS)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results on several machines as rows of a table: each machine, their mean, and the prediction for another one."""
+"""Results on several machines as rows of a table: each machine, their mean, and the prediction for a new machine."""
 
 from __future__ import annotations
 

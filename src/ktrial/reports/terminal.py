@@ -141,7 +141,7 @@ def _hole_reasons(holes: Sequence[HoleRow], width: int) -> list[str]:
 
 
 def _machines(found: Comparison, width: int) -> str:
-    """Return each machine, their mean, and the prediction for another one."""
+    """Return each machine, their mean, and the prediction for a new machine."""
     parts = []
     for (name, arm), group in groupby(machine_rows(found), key=lambda row: (row.outcome, row.arm)):
         rows = list(group)

@@ -60,7 +60,7 @@ def test_a_changed_profile_is_shown_and_accepted(kept: FakeRoot) -> None:
     text = " ".join(kept.run("drift").out.split())
     assert (
         "profile own has changed since: vm.swappiness 10 -> 20, vm.dirty_ratio 15 is dropped, vm.stat_interval 5 is"
-        " new; `ktrial keep --accept` takes it"
+        " new; `ktrial keep --accept` accepts it"
     ) in text
     assert "4 of 4 kept settings are live" in text
     (one,) = updates(kept)

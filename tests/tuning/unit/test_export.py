@@ -79,8 +79,8 @@ def test_what_a_target_cannot_express_is_refused_with_those_that_can() -> None:
         export(profile(settings), [TARGETS["sysctl.d"]], TARGETS.values())
     message, hint = caught.value.message, caught.value.hint
     assert "vm.swappiness" not in message
-    assert "queue:scheduler@nvme*=none: sysctl.d has no place for files of devices (can: udev, tmpfiles.d" in message
-    assert "boot:preempt=full: sysctl.d has no place for kernel arguments (can: grub, " in message
+    assert "queue:scheduler@nvme*=none: sysctl.d cannot set files of devices (can: udev, tmpfiles.d" in message
+    assert "boot:preempt=full: sysctl.d cannot set kernel arguments (can: grub, " in message
     assert hint == "add --to udev --to grub"
 
 
@@ -114,7 +114,7 @@ def test_each_setting_goes_to_the_first_target_that_can_express_it() -> None:
         ("grub", "boot:isolcpus=2 3", "boot loaders treat"),
         ("zram-generator", "zram:recomp_algorithm=algo=zstd", "no key for recomp_algorithm"),
         ("build-flags", "build:KCFLAGS=-DX=$(id)", "make would expand"),
-        ("systemd-unit", "zram:disksize=1GiB", "no place for zram devices"),
+        ("systemd-unit", "zram:disksize=1GiB", "cannot set zram devices"),
     ],
 )
 def test_what_a_target_cannot_say_about_a_value_is_told(target: str, word: str, reason: str | None) -> None:

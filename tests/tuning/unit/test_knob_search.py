@@ -20,7 +20,7 @@ def told(name: str, release: str, blocked: str | None = HIDDEN) -> str:
 @pytest.mark.parametrize("name", ["sched:latency_ns", "sched:min_granularity_ns", "sched:wakeup_granularity_ns"])
 @pytest.mark.parametrize("release", ["6.6.0", "6.18.5-arch1-1", "7.0.0"])
 def test_what_left_the_kernel_is_said_and_nothing_to_mount_for_it(name: str, release: str) -> None:
-    assert told(name, release) == f"not on this kernel: {KNOBS[name].gone}"
+    assert told(name, release) == f"not on this kernel. {KNOBS[name].gone}"
 
 
 @pytest.mark.parametrize("release", ["5.15.0-91-generic", "6.5.13"])
@@ -34,4 +34,4 @@ def test_what_no_kernel_has_left_behind_is_looked_for() -> None:
 
 def test_what_mainline_never_had_is_said_on_any_kernel() -> None:
     never = next(one for one in KNOBS.values() if (one.gone or "").startswith("Never in mainline"))
-    assert told(never.id, "5.10.0") == f"not on this kernel: {never.gone}"
+    assert told(never.id, "5.10.0") == f"not on this kernel. {never.gone}"

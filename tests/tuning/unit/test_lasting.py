@@ -184,7 +184,7 @@ def test_a_file_says_why_each_setting_is_there() -> None:
     assert file.after == (
         f"{HEADER}# vm.swappiness: better: time -4 % (-6 to -2 %), trial t-1, 2026-11-20\n"
         "vm.swappiness = 10\n"
-        "# vm.dirty_ratio: not tested on this machine; asked for by name\n"
+        "# vm.dirty_ratio: not tested on this machine; kept by name\n"
         "vm.dirty_ratio = 5\n"
     )
     assert file.path == PLACES["sysctl.d"]

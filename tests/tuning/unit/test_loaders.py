@@ -208,7 +208,7 @@ def kept_by(boot: bool, old: str | None = None) -> Journaled:
 def test_a_word_counts_from_the_next_boot_on(line: str, boot: bool, state: str, now: str | None) -> None:
     entry = placed("boot:nohz_full", "1-3", allow_dangerous=True)
     assert isinstance(entry, LastingEntry)
-    entry = msgspec.structs.replace(entry, reasons={"boot:nohz_full": "asked for by name"})
+    entry = msgspec.structs.replace(entry, reasons={"boot:nohz_full": "kept by name"})
 
     def look(*transactions: Journaled) -> LiveWord:
         waits = is_pending("grub.d", "boot:nohz_full", "1-3", transactions, can_be_written=False)

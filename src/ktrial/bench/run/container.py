@@ -121,7 +121,7 @@ class Runtimes:
         )
 
     def _version(self, runtime: Runtime, path: str) -> str:
-        """Return the version of the runtime; for docker, that of its daemon, which must be running."""
+        """Return the version of the runtime; for docker, the version of the daemon, which must be running."""
         if runtime != "docker":
             return self.answer([path, "--version"], f"cannot use {path}", f"try  {runtime} --version")
         question = [path, "version", "--format", "{{.Server.Version}}"]

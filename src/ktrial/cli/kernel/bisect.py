@@ -52,7 +52,7 @@ from ktrial.cli.options import json_option, write_answer
     type=click.IntRange(0),
     default=1,
     show_default=True,
-    help="Seed of the dummy boot words that make boots differ.",
+    help="Seed of the dummy kernel arguments that make boots differ.",
 )
 @click.option("--limit", default="120s", show_default=True, metavar="TIME", help="Time limit of each guest.")
 @json_option

@@ -80,7 +80,9 @@ _LIMIT_BYTES = 1 << 20
 @click.option("--dry-run", is_flag=True, help="Print the protocol and check its kernels; build and boot nothing.")
 @boots_options
 @click.option(
-    "--anyway", is_flag=True, help="Reboot even if you must stay at the machine, or others would lose their work."
+    "--anyway",
+    is_flag=True,
+    help="Reboot even if a boot needs someone at the machine (a passphrase, a menu), or other users are logged in.",
 )
 @fail_on_option
 @dangerous_option

@@ -247,7 +247,7 @@ def order_of(
     fresh: bool,
     environment: Mapping[str, str],
 ) -> Order:
-    """Return what to measure and under which limits; `gates` (NAME=LIMIT) override those of the suite."""
+    """Return what to measure and under which limits; `gates` (NAME=LIMIT) override the suite's."""
     from ktrial.bench.schedule import Order
     from ktrial.bench.suites import tasks_of
 
@@ -283,7 +283,7 @@ def cpus_left(facts: FactBook) -> str | None:
 
 
 def limits_of(suite: Suite, gates: Sequence[str]) -> dict[str, GateLimits]:
-    """Return the suite's limits, overridden by those of the command line."""
+    """Return the suite's limits, overridden by the limits on the command line."""
     from ktrial.machine.gates import parse_gates
 
     given: dict[str, Any] = {}

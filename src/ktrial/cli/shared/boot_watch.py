@@ -61,7 +61,7 @@ def read_command(option: str, text: str) -> tuple[str, ...]:
 
 
 def read_host(text: str) -> tuple[str, int]:
-    """Parse HOST, HOST:PORT or [ADDRESS]:PORT; the default port is that of ssh."""
+    """Parse HOST, HOST:PORT or [ADDRESS]:PORT; the default port is 22, for ssh."""
     with suppress(ValueError):
         return str(IPv6Address(text)), SSH_PORT
     found = re.fullmatch(r"(?:\[([^\[\]\s]+)\]|([^\[\]\s:]+))(?::([0-9]{1,5}))?", text)

@@ -68,7 +68,7 @@ table_options = with_options(
     single(
         "--block",
         metavar="NAME",
-        help="Column or attribute that pairs runs of different groups, such as a host.",
+        help="Column or attribute, such as host, whose equal values pair runs across groups.",
     ),
     single("--benchmark", metavar="COLUMN", help="CSV: column with the name of the benchmark."),
     single("--unit", metavar="UNIT", help="CSV: unit of the values, if no header names it."),

@@ -112,7 +112,7 @@ def arms_in_guests(
     *,
     placebo: bool,
 ) -> Mapping[str, ArmFile]:
-    """Return the control, and an arm for each other kernel, each set of boot words and each setting."""
+    """Return the control, and an arm for each other kernel, each set of kernel arguments and each setting."""
     arms: dict[str, ArmFile] = {CONTROL: ArmFile()}
     if placebo:
         arms["placebo"] = ArmFile(placebo=True)
@@ -126,7 +126,7 @@ def arms_in_guests(
         of_words = arms_of(words, app.catalog, {}, placebo=False)
         if of_words[CONTROL] != ArmFile() and len(arms) > 1 + placebo:
             raise BadInput(
-                "cannot compare zram algorithms in one trial with kernels or boot words",
+                "cannot compare zram algorithms in one trial with kernels or kernel arguments",
                 hint="run a separate trial of the zram algorithms",
             )
         arms |= of_words

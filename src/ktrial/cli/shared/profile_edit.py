@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial profile edit`: open one of the user's profiles, or a copy of another one, in an editor."""
+"""`ktrial profile edit`: open one of the user's profiles, or a copy of another profile, in an editor."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "--for",
     "for_",
     metavar="TIME",
-    help="Revert after TIME (30s, 10m, 1h), even if this terminal closes; `ktrial confirm` keeps them.",
+    help="Revert after TIME (30s, 10m, 1h), even if this terminal closes; `ktrial confirm` keeps the settings.",
 )
 @click.option(
     "--confirm", metavar="TIME", help="Ask whether to keep the settings; revert after TIME without an answer."

@@ -16,7 +16,7 @@ from ktrial.cli.shared.bench import TakesCommand, check_picture, own_words
 from ktrial.cli.shared.trial_options import build_options, guest_options, measured_options
 
 
-@click.command(cls=TakesCommand, short_help="Find which of many settings or boot words is to blame.")
+@click.command(cls=TakesCommand, short_help="Find which of many settings or kernel arguments matters.")
 @click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|FILE|KNOB=VALUE…]")
 @click.option(
     "--profile",
@@ -75,7 +75,9 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
 @boots_options
 @click.option(
-    "--anyway", is_flag=True, help="Reboot even if you must stay at the machine, or others would lose their work."
+    "--anyway",
+    is_flag=True,
+    help="Reboot even if a boot needs someone at the machine (a passphrase, a menu), or other users are logged in.",
 )
 @output_option("Draw a chart to FILE: .svg or .png.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")

@@ -14,7 +14,10 @@ from ktrial.cli.options import LOADERS, boot_security_option, dangerous_option, 
 
 @click.group(short_help="Boot once with other kernel arguments or a kernel.")
 def command() -> None:
-    """Boot once with other kernel arguments or another kernel; after a failed boot, return to the default entry."""
+    """Boot once with other kernel arguments or another kernel.
+
+    Every later boot uses the default entry, even if this one fails.
+    """
 
 
 class TakesRemovals(click.Command):
@@ -47,7 +50,9 @@ class TakesRemovals(click.Command):
     help="systemd unit that must be active for the boot to count as healthy. Repeatable.",
 )
 @click.option("--no-reboot", is_flag=True, help="Arm the entry without rebooting; the next boot takes it.")
-@click.option("--anyway", is_flag=True, help="Boot even on battery, with others logged in, or with an encrypted disk.")
+@click.option(
+    "--anyway", is_flag=True, help="Boot even on battery, with other users logged in, or with an encrypted disk."
+)
 @click.option("--yes-kernel", is_flag=True, help="Boot a kernel even if no package owns it.")
 @click.option("-y", "--yes", is_flag=True, help="Write the entry and reboot; without it, only show what would happen.")
 @boot_security_option

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ktrial.tuning.lasting.drift import DriftReport
 
 
-@click.command(short_help="Check that kept settings are still live.")
+@click.command(short_help="Check that settings of `keep` are live, files unedited.")
 @json_option
 @click.pass_obj
 def command(app: App, as_json: bool) -> int:

@@ -26,7 +26,7 @@ def _targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     return [name for name in targets() if name.startswith(incomplete)]
 
 
-@click.command(short_help="Write settings as sysctl.d, udev, kernel arguments, ….")
+@click.command(short_help="Write settings as configuration: sysctl.d, udev, ….")
 @click.argument("words", nargs=-1, shell_complete=lasting_words, metavar="PROFILE|TRIAL|TRANSACTION|KNOB=VALUE…")
 @click.option(
     "--to",

@@ -21,7 +21,7 @@ def _formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     return [name for name in run_formats() if name.startswith(incomplete)]
 
 
-@click.command(short_help="Write results in another tool's format.")
+@click.command(short_help="Write measured runs in another tool's format.")
 @click.argument("sessions", nargs=-1, required=True, shell_complete=session_names, metavar="SESSION…")
 @click.option(
     "--format",

@@ -25,7 +25,7 @@ from ktrial.cli.shared.trial_options import (
 from ktrial.kit.errors import BadInput, Refused
 
 
-@click.command(cls=TakesCommand, short_help="Compare profiles stacked in tiers, each with the one below.")
+@click.command(cls=TakesCommand, short_help="Compare stacked profiles, tier by tier.")
 @click.argument("name", shell_complete=profile_names, metavar="LADDER|FILE")
 @measured_options
 @env_option
@@ -39,7 +39,7 @@ from ktrial.kit.errors import BadInput, Refused
     help="Boot this kernel for a tier; on this machine an installed one. Repeatable.",
 )
 @click.option(
-    "--boots", is_flag=True, help="Boot this machine for each measurement, also for tiers that add boot words."
+    "--boots", is_flag=True, help="Reboot this machine for each measurement; also run tiers that add kernel arguments."
 )
 @build_options
 @click.option(

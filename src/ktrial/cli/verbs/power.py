@@ -14,7 +14,7 @@ from ktrial.cli.shared.compare import gathered, share, table_options
 from ktrial.kit.errors import BadInput
 
 
-@click.command(short_help="Compute how long a trial must be to detect an effect.")
+@click.command(short_help="Plan how many runs a trial needs to detect an effect.")
 @click.argument("words", nargs=-1, shell_complete=result_names, metavar="[LABEL|SESSION|[NAME=]FILE…]")
 @click.option("--detect", default="5%", metavar="5%", help="Plan to find an effect of this size.")
 @click.option("--margin", metavar="2%", help="Call differences below this equivalent.  [2 %; p95 5 %, p99 10 %]")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FORMATS = ("sysctl.d", "udev", "tuned", "shell", "command-line", "modprobe.d", "tmpfiles.d", "zram-generator", "list")
 
 
-@click.group(short_help="Make profiles of your own.")
+@click.group(short_help="Write your own profile: edit a copy, import a file.")
 def command() -> None:
     """Make profiles from existing settings, or from other profiles."""
 

@@ -13,7 +13,7 @@ from ktrial.cli.options import json_option, write_json
 from ktrial.kit.errors import UnknownName
 
 
-@click.command(short_help="List profiles, or show one with its reasons.")
+@click.command(short_help="List existing profiles, or show one with reasons.")
 @click.argument("name", shell_complete=profile_names, required=False)
 @json_option
 @click.pass_obj

@@ -14,7 +14,7 @@ from ktrial.cli.options import json_option, write_json
 EXIT_CHANGED = 1
 
 
-@click.command(short_help="Parse stored raw output again and compare.")
+@click.command(short_help="Read stored raw output again; compare the numbers.")
 @click.argument("sessions", nargs=-1, shell_complete=session_names, metavar="[SESSION…]")
 @json_option
 @click.pass_obj

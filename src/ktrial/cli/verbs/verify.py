@@ -9,12 +9,12 @@ from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_answer
 
 
-@click.command(short_help="Check that applied settings are still in force.")
+@click.command(short_help="Check that settings of `apply` are still in force.")
 @click.argument("transaction", type=int, required=False)
 @json_option
 @click.pass_obj
 def command(app: App, transaction: int | None, as_json: bool) -> int:
-    """Read back every applied setting, or those of one transaction. The exit status is 3 if one has changed."""
+    """Read back all applied settings, or those of one transaction. The exit status is 3 if one has changed."""
     from ktrial.machine.transactions import VerifyReply, decode_reply
     from ktrial.tuning.plans.transaction_text import verify_text
 

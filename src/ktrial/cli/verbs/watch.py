@@ -40,7 +40,8 @@ from ktrial.recordings.frame_loop import KINDS
 @click.option(
     "--pattern",
     metavar="REGEX",
-    help="Regular expression for the line of a frame. Its group s, ms, us, ns or fps is the frame time, `at` its end.",
+    help="Regular expression for a frame's line. Its group s, ms, us or ns holds the frame time (fps: the rate); "
+    "`at` holds the frame's end.",
 )
 @click.option(
     "--frame-loop",

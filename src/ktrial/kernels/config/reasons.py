@@ -43,7 +43,7 @@ class Definition(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """A symbol that selects or implies another one."""
+    """A symbol that selects or implies another symbol."""
 
     by: str
     condition: str | None

@@ -154,7 +154,7 @@ def table_of(rows: Sequence[ForestRow]) -> Table:
 
 
 def reach_of(rows: Sequence[ForestRow], margin: float, least: float) -> float:
-    """Return how far the axis extends to hold estimates, margins and intervals; far longer intervals are cut."""
+    """Return the axis limit: estimates, margins and most intervals fit in; much longer intervals are cut there."""
     core = max(*(abs(row.effect.estimate) for row in rows), margin, least)
     ends = [abs(end) for row in rows for end in (row.effect.low, row.effect.high) if end is not None]
     return 1.08 * max(core, min(max(ends, default=core), _REACH * core))

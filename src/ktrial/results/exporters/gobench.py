@@ -49,7 +49,7 @@ def write(sessions: Sequence[SessionRuns]) -> Exported:
 
 
 def _configuration(one: SessionRuns) -> Iterator[str]:
-    """Yield `key: value` lines; a key without a value cancels that of an earlier session."""
+    """Yield `key: value` lines; a key without a value cancels the value of an earlier session."""
     machine = one.session.document.get("machine") or {}
     about = {
         "session": one.session.session,

@@ -337,7 +337,7 @@ def _of(part: BlamePart, arm: str, against: str) -> OutcomeJudgement:
 
 
 def _is_little(judged: OutcomeJudgement, effect: float) -> bool:
-    """Return whether the effect of an arm is, or seems to be, clearly smaller than that of the whole set."""
+    """Return whether the effect of an arm is, or seems to be, clearly smaller than the effect of the whole set."""
     if judged.verdict == "equivalent":
         return True
     return judged.effect is not None and abs(judged.effect.estimate) < _NEGLIGIBLE * effect

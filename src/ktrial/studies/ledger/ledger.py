@@ -114,7 +114,7 @@ def interacting(changes: Iterable[str], knobs: Mapping[str, Knob]) -> set[str]:
 
 
 def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> str:
-    """Return the name of the trial to repeat: that of `what` (a trial or a knob), or the first outdated one."""
+    """Return the name of the trial to repeat: the trial of `what` (a trial or a knob), or the first outdated trial."""
     if what is None:
         outdated = [one for one in entries if one.superseded_by is None and changed_since(one, now)]
         if not outdated:

@@ -83,7 +83,7 @@ def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> Non
 
 
 def _refuse_pairs(name: str, arm: ArmFile, knobs: Mapping[str, Knob]) -> None:
-    """Raise BadInput if one setting of an arm clears another one.
+    """Raise BadInput if one setting of an arm clears another setting.
 
     Between profiles the later one wins.
     """

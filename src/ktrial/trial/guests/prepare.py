@@ -330,7 +330,7 @@ def _refuse_unknown_words(root: Machine, place: GuestPlace) -> None:
 def _by_place(file: TrialFile, places: Mapping[str, GuestPlace]) -> Iterator[tuple[GuestPlace, Collection[str]]]:
     """Yield each place once, as an emulated guest, with its arms.
 
-    A screening has an arm for every set of boot words that it draws. Plans don't depend on these words, so such arms
+    A screening has an arm for every set of kernel arguments that it draws. Plans don't depend on them, so such arms
     share a place.
     """
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
@@ -348,7 +348,7 @@ def _with_kernels(
     kernels: Mapping[str, KernelFound],
     arms: Mapping[str, ArmSettings],
 ) -> dict[str, ArmSettings]:
-    """Return the arms with their own kernels and boot words added to their changes."""
+    """Return the arms with their own kernels and kernel arguments added to their changes."""
     usual, full = places[file.control].kernel, file.full_arms
     found = {}
     for name, arm in arms.items():

@@ -16,7 +16,7 @@ Level = Literal[2, 3]
 
 
 class KernelChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How an arm's kernel differs from that of `[guest]`.
+    """How an arm's kernel differs from the kernel of `[guest]`.
 
     `fragments` and `patches` are added to those of `[guest]`. `set` overrides symbols. All other fields replace those
     of `[guest]`.

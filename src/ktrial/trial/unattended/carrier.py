@@ -27,7 +27,7 @@ _VISIT_OVER = b'{"event":"visit-ended",'
 
 
 class PlanState(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a plan came; `cut-off` means that its process was killed, or the machine rebooted."""
+    """Progress of a plan; `cut-off` means that its process was killed, or the machine rebooted."""
 
     id: str
     trial: str

@@ -43,7 +43,7 @@ class VisitMade(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="vi
 
 
 class CommandRun(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="run"):
-    """What belongs to one command begins: readings, the command itself, readings."""
+    """One command begins; readings, the command itself and further readings follow."""
 
     visit: int
     run: int
@@ -51,7 +51,7 @@ class CommandRun(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="r
 
 
 class PlanAnswer(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="answer", rename={"by": "as"}):
-    """An answer to a request; `fields` are those of the questions that only read."""
+    """An answer to a request; `fields` are the answers to questions that only read."""
 
     by: Literal["root", "user", "sampler"]
     do: str

@@ -86,7 +86,7 @@ class SystemdBootScene(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KexecScene(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the running kernel can start another one."""
+    """Whether the running kernel can start another kernel (kexec)."""
 
     has_program: bool
     is_locked: bool

@@ -31,7 +31,7 @@ class ExportTarget(msgspec.Struct, frozen=True):
     def objection(self, setting: LastingSetting) -> str | None:
         """Return why this target cannot express the setting."""
         if setting.form not in self.forms:
-            return f"{self.name} has no place for {NOUNS[setting.form]}"
+            return f"{self.name} cannot set {NOUNS[setting.form]}"
         return self.refusal(setting)
 
 

@@ -29,7 +29,7 @@ def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
 def absence(knob: Knob, state: KnobState, facts: FactBook) -> str:
     """Return why a knob is missing here. If the kernel has dropped it, say so even if only root could see it."""
     if knob.gone and (state.blocked is None or not _may_be_in(knob, str(facts.value("kernel.release") or ""))):
-        return f"not on this kernel: {knob.gone}"
+        return f"not on this kernel. {knob.gone}"
     if state.blocked is not None:
         return state.blocked
     if knob.only:

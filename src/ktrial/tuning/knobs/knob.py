@@ -140,7 +140,7 @@ class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Its places in order of preference; a sysctl's is derived from its name."""
+        """The places of the knob in order of preference; a sysctl's is derived from its name."""
         if self.places or self.kind != "sysctl":
             return self.places
         return (f"/proc/sys/{self.id.replace('.', '/')}",)
@@ -240,7 +240,10 @@ def in_write_order(
 
 
 def place_pattern(place: str, group: str | None = None) -> str:
-    """Return a pattern for the agent's `list`: `*` replaces a placeholder, `group` replaces that of a control group."""
+    """Return a pattern for the agent's `list`.
+
+    `*` replaces each placeholder; `group`, if given, replaces the placeholder of a control group.
+    """
     return re.sub(_PLACEHOLDER, lambda found: group if group and found[1] == _NESTED else "*", place)
 
 

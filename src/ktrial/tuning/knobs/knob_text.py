@@ -108,7 +108,7 @@ def _kernels(knob: Knob) -> str | None:
 
 def _here(knob: Knob, state: KnobState, facts: FactBook, width: int) -> list[str]:
     if not state.instances:
-        why = absence(knob, state, facts).removesuffix(f": {knob.gone}")
+        why = absence(knob, state, facts).removesuffix(f". {knob.gone}")
         return [labelled("here", why, width=width)]
     lines = []
     for number, instance in enumerate(state.instances[:_SHOWN_INSTANCES]):

@@ -235,7 +235,7 @@ def place_removal(
         )
     name, equals, value = word.partition("=")
     holds = {"removes": name, "value": value} if equals else {"removes": name}
-    reason = f"{UNTESTED}; asked for by name"
+    reason = f"{UNTESTED}; kept by name"
     entry = LastingEntry(form="grub.d", holds=holds, values={address: REMOVED}, reasons={address: reason})
     if any(one == word or (not equals and one.partition("=")[0] == name) for one in in_files):
         return entry

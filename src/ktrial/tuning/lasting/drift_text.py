@@ -66,7 +66,7 @@ def _update(update: ProfileUpdate, width: int) -> str:
     if update.problem is not None:
         return paragraph(f"profile {update.profile} {update.problem}", width=width)
     settings = ", ".join(_setting(one) for one in update.settings)
-    text = f"profile {update.profile} has changed since: {settings}; `ktrial keep --accept` takes it"
+    text = f"profile {update.profile} has changed since: {settings}; `ktrial keep --accept` accepts it"
     return paragraph(text, width=width)
 
 

@@ -117,7 +117,7 @@ def _reason(change: Change, proof: Proof | None) -> str:
 
 
 def _source(origin: str) -> str:
-    return "asked for by name" if origin.startswith("setting ") else f"from {origin}"
+    return "kept by name" if origin.startswith("setting ") else f"from {origin}"
 
 
 def file_changes(

@@ -398,7 +398,7 @@ def _not_offered(
 
 
 def _usual_size(context: Context) -> int:
-    """Return the default size, which is that of systemd's zram-generator."""
+    """Return the default size, the same as in systemd's zram-generator."""
     memory = context.facts.value("memory.total")
     if not memory:
         raise BadInput("a zram device needs a size", hint="add zram:disksize=4GiB")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records a machine through an agent, and appends its blocks to a file as they arrive.
+"""Record a machine through an agent, and append the agent's blocks to a file as they arrive.
 
-The head may read a source itself in a thread, on the same monotonic clock.
+The head reads the source `nvidia` itself, in a thread, on the monotonic clock that the agent uses.
 """
 
 from __future__ import annotations

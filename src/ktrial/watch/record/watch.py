@@ -115,7 +115,7 @@ def read_back(
 
 
 def crowded_disk(recording: Recording, disk: str | None, own_bytes: int) -> tuple[Finding, ...]:
-    """Return a finding if the recording is on a disk that it watches although there is another one."""
+    """Return a finding if the recording is on a disk that it watches, although there is another disk."""
     written = {name.split(".")[1]: one.values for name, one in recording.series.items() if _tells_disk(name)}
     if disk not in written or len(written) < 2:
         return ()
