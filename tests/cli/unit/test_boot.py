@@ -100,7 +100,7 @@ def busy(machine: FakeRoot) -> None:
         (on_btrfs, ["threadirqs"], 4, "is on btrfs, which it only reads", "ext4"),
         (trial_boot, ["threadirqs"], 4, "this boot is a trial boot already", "ktrial boot keep"),
         (busy, ["threadirqs"], 4, "would lose their work: ann", "--anyway"),
-        (boot_with_grub, ["nohz_full='2'"], 2, "is not a word for the kernel command line", "NAME=VALUE"),
+        (boot_with_grub, ["nohz_full='2'"], 2, "is not a kernel argument", "NAME=VALUE"),
         (boot_with_grub, ["ro"], 2, "ro is on the kernel command line already", "leave it out"),
         (boot_with_grub, ["-rhgb"], 2, "cannot remove rhgb: it is not on the kernel command line", "/proc/cmdline"),
         (boot_with_grub, ["ktrial.boot=x"], 2, "cannot set ktrial.boot", ""),

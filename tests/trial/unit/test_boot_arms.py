@@ -63,7 +63,7 @@ def test_a_protocol_with_boots_is_read_as_it_is_written() -> None:
 @pytest.mark.parametrize(
     "trial, told",
     [
-        (of_arms(a=ArmFile(boot=("a b=",))), "'b=' is not a word"),
+        (of_arms(a=ArmFile(boot=("a b=",))), "'b=' is not a kernel argument"),
         (of_arms(a=ArmFile(boot=("panic=1",))), "cannot set panic"),
         (of_arms(a=ArmFile(kernel=KernelChange(fragments=("hz-1000",)))), "only a trial in guests can build a kernel"),
         (of_arms(a=ArmFile(boot=("x",), commands=(CommandFile(run=("a",), undo=("b",)),))), "cannot have commands"),

@@ -35,7 +35,7 @@ _LIMIT_BYTES = 1 << 20
     "boots",
     multiple=True,
     metavar="WORDS",
-    help="Also try these words on the kernel's command line. Repeatable.",
+    help="Also try these kernel arguments. Repeatable.",
 )
 @build_options
 @click.option(

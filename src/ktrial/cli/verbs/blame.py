@@ -59,7 +59,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     "boots",
     multiple=True,
     metavar="WORDS",
-    help="Words of the kernel's command line to suspect too; boots this machine, or guests. Repeatable.",
+    help="Kernel arguments to suspect too; boots this machine, or guests. Repeatable.",
 )
 @click.option("--kernel", metavar="KERNEL", help="In guests: kernel to boot.  [running]")
 @build_options

@@ -24,7 +24,7 @@ Fate = Literal["recovered", "recovered in part", "not recovered", "retained", "l
 class Factor(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is switched on and off as one: settings that belong together, or an environment variable.
 
-    It may also be words of the kernel's command line (`boot`), and in guests symbols of its configuration.
+    It may also be kernel arguments (`boot`), and in guests symbols of its configuration.
     """
 
     name: str

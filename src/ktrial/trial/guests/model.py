@@ -100,7 +100,7 @@ def _check_words(where: str, words: tuple[str, ...]) -> None:
     for word in words:
         if not word or not word.isprintable() or word.split() != [word] or word.startswith(_PERTURBATION):
             raise BadInput(
-                f"{where}: {word!r} is not a word for a kernel command line",
+                f"{where}: {word!r} is not a kernel argument for a guest",
                 hint='for example  boot = ["preempt=full"]',
             )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words of the kernel command line: those of this boot, and the changes that a trial boot makes."""
+"""Kernel arguments of this boot, and the changes that a trial boot makes to them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def parse_changes(arguments: Iterable[str]) -> tuple[WordChange, ...]:
         if before != change:
             raise Contradiction(f"{before.text} and {change.text} exclude each other", hint="name only one of them")
     if not found:
-        raise BadInput("no words for the kernel command line", hint="name one, such as nohz_full=2-9 or -quiet")
+        raise BadInput("no kernel argument given", hint="name one, such as nohz_full=2-9 or -quiet")
     return tuple(found.values())
 
 
@@ -92,7 +92,7 @@ def _change(text: str) -> WordChange:
     removes = text.startswith("-")
     plain = text.removeprefix("-").removeprefix("boot:")
     if not (plain if removes else _NEW.fullmatch(plain)):
-        raise BadInput(f"{text!r} is not a word for the kernel command line", hint="write NAME=VALUE, NAME or -NAME")
+        raise BadInput(f"{text!r} is not a kernel argument", hint="write NAME=VALUE, NAME or -NAME")
     name, equals, value = plain.partition("=")
     if any(same_name(name, net) for net in NETS) and not removes:
         why = f"cannot set {name}: every trial boot sets it, so that a failure leads back"

@@ -182,7 +182,7 @@ def _component(name: str, label: str) -> str:
 
 
 def boot_word(setting: LastingSetting) -> str | None:
-    """Return the word of the kernel command line; None for a flag that can only be left out."""
+    """Return the kernel argument; None for a flag that can only be left out."""
     if setting.form == "module":
         return f"{'.'.join(setting.module)}={setting.text}"
     knob, name = setting.knob, setting.knob.short_name

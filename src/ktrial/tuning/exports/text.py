@@ -80,7 +80,7 @@ def file_refusal(setting: LastingSetting) -> str | None:
 
 
 def word_refusal(setting: LastingSetting) -> str | None:
-    """Return why the setting cannot be a word of the kernel command line."""
+    """Return why the setting cannot be a kernel argument."""
     word = boot_word(setting)
     if word is None:
         return f"{setting.knob.short_name} is there or not: leave it out to switch it off"
