@@ -56,7 +56,9 @@ def read_command(option: str, text: str) -> tuple[str, ...]:
     except ValueError as error:
         raise BadInput(f"cannot read {option} {text!r}: {error}", hint="close the quotes") from None
     if not words:
-        raise BadInput(f"{option} needs a command", hint=f"for example  {option} 'ping -c 1 server'")
+        raise BadInput(
+            f"{option} needs a command", hint=f"write a program and its arguments, in quotes, after {option}"
+        )
     return words
 
 

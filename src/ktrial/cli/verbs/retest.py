@@ -11,7 +11,7 @@ from ktrial.cli.options import dangerous_option, json_option
 from ktrial.cli.shared.fail_on import fail_on_option
 
 
-@click.command(short_help="Measure a past trial's protocol again, with new runs.")
+@click.command(short_help="Repeat a past trial with new runs.")
 @click.argument("what", required=False, shell_complete=retest_names, metavar="[KNOB|TRIAL]")
 @click.option("--no-profile", is_flag=True, help="Do not measure noise first; plan from the first seven blocks.")
 @fail_on_option

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@click.command(short_help="List all transactions, also kept ones.")
+@click.command(short_help="List what ktrial changed here, with state and lease.")
 @settings_argument
 @click.option("--check", is_flag=True, help="Compare what is kept, or these settings, with the live values.")
 @json_option
