@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The story of arashi: settings and kernel arguments make it worse together, and blame names the one word that did it."""
+"""The story of arashi: settings and kernel arguments make it worse together; blame names the word that did it."""
 
 from __future__ import annotations
 
