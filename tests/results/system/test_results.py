@@ -105,7 +105,7 @@ def test_raw_output_comes_out_as_it_was(home: Path) -> None:
     missing = run("show", "20261121/1", "--raw", "stderr")
     assert (missing.status, "use one of: stdout" in missing.err) == (2, True)
     assert run("show", "20261121", "--raw", "stdout").status == 2
-    assert "runs: 1 to 2" in run("show", "20261121/9").err
+    assert "use a number from 1 to 2" in run("show", "20261121/9").err
     assert run("show", "x").status == 2
 
 

@@ -61,15 +61,15 @@ def command(app: App, place: str, name: str | None, as_json: bool) -> int:
 def _find(app: App, session: str, number: str) -> StoredRun:
     runs = {str(run.number): run for run in app.store.runs(session)}
     if number not in runs:
-        listed = f"1 to {max(map(int, runs))}" if runs else "none"
-        raise UnknownName(f"run of {session}", number, (), hint=f"use one of: {listed}")
+        hint = f"use a number from 1 to {max(map(int, runs))}" if runs else "choose another session: `ktrial runs`"
+        raise UnknownName(f"run of {session}", number, (), hint=hint)
     return runs[number]
 
 
 def _write_raw(app: App, run: StoredRun, name: str) -> None:
     if name not in run.raw:
-        listed = ", ".join(sorted(run.raw)) or "none"
-        raise UnknownName(f"raw output of {run.session}/{run.number}", name, run.raw, hint=f"use one of: {listed}")
+        hint = f"use one of: {', '.join(sorted(run.raw))}" if run.raw else "choose another run: this one has none"
+        raise UnknownName(f"raw output of {run.session}/{run.number}", name, run.raw, hint=hint)
     sys.stdout.flush()
     sys.stdout.buffer.write(app.store.raw(run.raw[name]))
     sys.stdout.buffer.flush()
