@@ -38,15 +38,15 @@ def with_parameters(suite: Suite, benchmarks: Mapping[str, Benchmark], given: Se
         if not equals or not name:
             raise BadInput(f"cannot read -p {text!r}", hint="write NAME=VALUE or BENCHMARK:NAME=VALUE")
         if not colon and len(entries) > 1:
-            raise BadInput(f"-p {text!r} does not name its benchmark", hint=f"-p {next(iter(entries))}:{text}")
+            raise BadInput(f"-p {text!r} does not name its benchmark", hint=f"write -p {next(iter(entries))}:{text}")
         label = label if colon else next(iter(entries))
         if label not in entries:
             raise UnknownName(f"benchmark of {suite.name}", label, entries, hint=f"use one of {', '.join(entries)}")
         entry = entries[label]
         known = benchmarks[entry.use].parameters
         if name not in known:
-            listed = ", ".join(sorted(known)) or "none"
-            raise UnknownName(f"parameter of {label}", name, known, hint=f"choose from its parameters: {listed}")
+            hint = f"choose from its parameters: {', '.join(sorted(known))}" if known else "leave it out: it has none"
+            raise UnknownName(f"parameter of {label}", name, known, hint=hint)
         parameters = {**entry.parameters, name: _parse_as(value, known[name], f"-p {text!r}")}
         entries[label] = msgspec.structs.replace(entry, parameters=parameters)
         check_entry(entries[label], benchmarks[entry.use])
@@ -80,8 +80,9 @@ def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
     """Raise BadInput for an unknown parameter or a value of the wrong type."""
     for name, value in entry.parameters.items():
         if name not in benchmark.parameters:
-            known = ", ".join(sorted(benchmark.parameters)) or "none"
-            raise BadInput(f"{entry.use} has no parameter {name!r}", hint=f"choose from its parameters: {known}")
+            known = ", ".join(sorted(benchmark.parameters))
+            hint = f"choose from its parameters: {known}" if known else "leave it out: it has none"
+            raise BadInput(f"{entry.use} has no parameter {name!r}", hint=hint)
         default = benchmark.parameters[name]
         if isinstance(value, float) and not math.isfinite(value):
             raise BadInput(f"{entry.use}: {name} = {value!r} is not a finite number")
