@@ -130,6 +130,17 @@ def test_a_setting_is_exported_for_the_machine(web1: RemoteMachine) -> None:
     assert f"{KNOB} = 512" in file["text"]
 
 
+def test_a_game_is_logged_there(web1: RemoteMachine) -> None:
+    variables = ("--env", "LIBGL_ALWAYS_SOFTWARE=1", "--env", "MESA_SHADER_CACHE_DISABLE=true")
+    game = ("timeout", "6", "xvfb-run", "--auto-servernum", "glxgears")
+    done = web1.ktrial("frames", "--duration", "2s", *variables, "--json", "--", *game)
+    # `timeout` ends the game, with its own status.
+    assert done.returncode == 124, done.stderr
+    (log,) = json.loads(done.stdout)["logs"]
+    assert log["frames"] > 10
+    assert "saved as" in done.stderr
+
+
 def test_a_trial_compares_settings_there(web1: RemoteMachine) -> None:
     words = ("--no-profile", "--settle", "0s", "--budget", "7", "--", "sleep", "0.05")
     shown = document(web1, "try", f"{KNOB}=512", *words)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -216,3 +217,24 @@ def test_two_hundred_kills_lose_nothing(web1: RemoteMachine, tmp_path: Path) -> 
             print(check(web1, command, victim, seed, tmp_path / f"{seed}"), flush=True)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {command}, {victim}") from error
+
+
+def test_the_same_outcomes_give_the_same_verdict_however_often_the_line_is_cut(web1: RemoteMachine, tmp_path: Path) -> None:
+    """The program prints what is in force, so every run of an arm has the same outcome, whenever it is made."""
+    metric = ("--metric", "size:higher=([0-9]+)")
+    words = ("try", SETTINGS[0], "--no-profile", "--settle", "0s", "--budget", "7", *metric)
+    program = ("sh", "-c", "sleep 0.2; cat /proc/sys/net/core/somaxconn")
+    found = []
+    for cuts in (0, 3):
+        said = tmp_path / f"said-{cuts}"
+        head = start(web1, said, *words, "--json", "--", *program)
+        for _ in range(cuts):
+            time.sleep(4)
+            web1.way.cut()
+        assert head.wait(WAIT_S) == 0, said.read_text()
+        assert said.read_text().count("lost the connection") >= min(cuts, 1)
+        newest = web1.ktrial("trial", "show", "--json", more={"KTRIAL_STORE": str(state(web1) / "results.db")})
+        found.append(json.loads(newest.stdout)["trial"]["looks"])
+    assert found[0][-1]["verdict"] == "worse"
+    assert found[0] == found[1]
+    assert values(web1) == VALUES

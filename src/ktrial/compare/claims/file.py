@@ -81,5 +81,7 @@ def parse_claim_file(data: bytes, file: str) -> ClaimFile:
         unknown = [name for pair in table.pair for name in (pair.first, pair.second) if name not in names]
         if unknown or len(set(names)) != len(names) or min((group.n for group in table.group), default=0) < 2:
             what = f"{unknown[0]!r} is not one of its groups" if unknown else "groups need distinct names and n >= 2"
-            raise BadInput(f"[[tukey]] {table.what!r}: {what}", file=file, hint=f"use one of: {', '.join(names)}")
+            raise BadInput(
+                f"[[tukey]] {table.what!r}: {what}", file=file, hint=f"the table's groups: {', '.join(names) or 'none'}"
+            )
     return found
