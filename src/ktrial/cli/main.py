@@ -25,7 +25,7 @@ from ktrial.kit.streams import plain_stream
 
 #: Verbs by purpose; the first group is for newcomers.
 _GROUPS = {
-    "Start here": ("demo", "doctor", "apply", "revert", "compare"),
+    "Start here": ("demo", "doctor", "try", "apply", "revert", "compare"),
     "Tune": (
         "tune",
         "explain",
@@ -41,7 +41,7 @@ _GROUPS = {
         "recover",
     ),
     "Make it last": ("keep", "export", "drift", "boot"),
-    "Try": ("try", "trial", "ladder", "blame", "suggest", "power", "retest", "ledger"),
+    "Trials": ("trial", "ladder", "blame", "suggest", "power", "retest", "ledger"),
     "Measure": ("bench", "frames", "runs", "show", "import", "export-runs", "history", "facts", "state"),
     "Report and prove": ("report", "publish", "claim", "bundle", "recheck", "reparse"),
     "Watch, and kernels": ("watch", "diagnose", "watermarks", "kernel"),
