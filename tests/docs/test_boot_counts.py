@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of trial boots in `docs/boots.md` is that of the record; `KTRIAL_RECORD=1` writes it anew."""
+"""The table of trial boots in `docs/boots.md` is that of the record; `KTRIAL_RECORD=1` rewrites it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_page_has_the_table_of_the_record() -> None:
     if is_recording():
         PAGE.write_text(made, encoding="utf-8")
     else:
-        assert page == made, "KTRIAL_RECORD=1 with this test writes the table anew"
+        assert page == made, "KTRIAL_RECORD=1 with this test rewrites the table"
 
 
 def events(*whats: str) -> list[dict[str, Any]]:

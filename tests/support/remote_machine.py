@@ -199,7 +199,7 @@ class RemoteMachine:
         self.boot()
 
     def boot(self) -> None:
-        """Start the machine; what its disk holds is as before."""
+        """Start the machine with what its disk holds."""
         (self.folder / "socket").unlink(missing_ok=True)
         script = _BOOT.format(
             folder=self.folder,

@@ -76,7 +76,7 @@ fn doubtful(transaction: &Transaction) -> String {
         "until you name the transaction"
     };
     format!(
-        "{}, and its state is unknown: nothing is changed {until}. run revert --only {id} to restore what the journal proves, or with --force every old value that is known",
+        "{}, and its state is unknown: nothing is changed {until}; run revert --only {id} to restore what the journal proves, or with --force every old value that is known",
         damaged_lines(transaction)
     )
 }

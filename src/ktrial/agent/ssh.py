@@ -323,8 +323,9 @@ class SshMachine:
                 text = plain(line.decode(errors="replace").strip("\r\n"))
                 if text.strip():
                     self._said.append(text.strip().removesuffix("."))
-                    with contextlib.suppress(OSError, ValueError):
-                        print(text, file=sys.stderr, flush=True)
+                    with contextlib.suppress(OSError, ValueError):  # the terminal may be gone, or ktrial at its end
+                        sys.stderr.write(f"{text}\n")
+                        sys.stderr.flush()
 
 
 class _ScriptLines:

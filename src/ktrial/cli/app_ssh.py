@@ -181,11 +181,15 @@ class SshHost(Host):
     def come_back(self, sleep: Callable[[float], None]) -> None:
         self.close()
         self.__dict__.pop("_session", None)
+        told = ""
         for wait_s in _waits_s():
             sleep(wait_s)
             try:
                 self._connection = self._connected()
-            except KtrialError:
+            except KtrialError as error:
+                if error.message != told:
+                    told = error.message
+                    self._say(f"{self.name} is not back yet: {told}")
                 continue
             self._say(f"{self.name} is back")
             return

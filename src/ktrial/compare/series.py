@@ -204,7 +204,7 @@ def _values(arm: str, found: Sequence[tuple[ComparedRun, float]], order: Mapping
 
 
 def values_of_points(arm: str, found: Iterable[Point]) -> ArmValues:
-    """Return an arm's figures from its measurements, of which there is at least one."""
+    """Return an arm's figures from one or more measurements."""
     points = tuple(found)
     values = [point.value for point in points]
     return ArmValues(
