@@ -174,5 +174,8 @@ def _disk_image(work: Path | None) -> bytes:
                 f"{mkfs} ended with status {error.returncode}: {error.stderr.strip()}", hint="reinstall e2fsprogs"
             ) from None
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise KtrialError(f"{mkfs}: {error}") from None
+            raise KtrialError(
+                f"cannot create a guest's disk: {mkfs}: {error}",
+                hint="try again; if it fails again, reinstall e2fsprogs",
+            ) from None
         return file.read_bytes()

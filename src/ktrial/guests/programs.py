@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -119,7 +120,10 @@ def _first_line_of(argv: Sequence[str]) -> str:
     try:
         done = subprocess.run(list(argv), capture_output=True, text=True, timeout=_LIMIT_S, check=True, cwd="/")
     except subprocess.CalledProcessError as error:
-        raise KtrialError(f"{' '.join(argv)} ended with status {error.returncode}: {error.stderr.strip()}") from None
+        said = error.stderr.strip()
+        raise KtrialError(
+            f"{shlex.join(argv)} ended with status {error.returncode}: {said}", hint="reinstall the program"
+        ) from None
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise KtrialError(f"{' '.join(argv)}: {error}") from None
+        raise KtrialError(f"cannot run {shlex.join(argv)}: {error}", hint="reinstall the program") from None
     return done.stdout

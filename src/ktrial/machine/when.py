@@ -93,7 +93,7 @@ def _read(text: str, kinds: Mapping[str, FactKind]) -> tuple[FactKind, str, Any]
     name, operator, literal = match[1], match[2], match[3]
     kind = kinds.get(name)
     if kind is None:
-        raise UnknownName("fact", name, kinds)
+        raise UnknownName("fact", name, kinds, hint="run `ktrial facts` to list them")
     try:
         wanted = json.loads(literal)
     except ValueError:
@@ -105,7 +105,9 @@ def _read(text: str, kinds: Mapping[str, FactKind]) -> tuple[FactKind, str, Any]
         try:
             wanted = parse_quantity(wanted, _DIMENSIONS[kind.type])
         except ValueError as error:
-            raise BadInput(f"{error} in the condition {text!r}") from None
+            raise BadInput(
+                f"{error} in the condition {text!r}", hint='write a number and a unit, such as "8GiB"'
+            ) from None
     _check_type(kind, operator, wanted, text)
     return kind, operator, wanted
 

@@ -143,7 +143,7 @@ def test_an_entry_without_a_value_has_no_runs() -> None:
 
 def test_no_job_of_fio_did_anything() -> None:
     idle = {"jobname": "j", "error": 0}
-    with pytest.raises(BadRun, match=r"f\.x: no job did anything"):
+    with pytest.raises(BadRun, match=r"f\.x: no job read, wrote or trimmed anything"):
         read(fio, {"fio version": "fio-3.33", "jobs": [idle]})
 
 

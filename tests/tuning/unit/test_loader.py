@@ -113,7 +113,7 @@ def test_places_that_no_knob_has_are_refused_with_file_and_line(tmp_path: Path, 
     text = KNOB + (f'places = ["{place}"]\n' if key == "places" else f'{key} = "{place}"\n')
     with pytest.raises(BadInput) as caught:
         load_catalog([own(tmp_path, knob=text)])
-    assert f"{tmp_path}/knobs/own.toml:1:1: vm.own_knob: the place" in caught.value.message
+    assert f"{tmp_path}/knobs/own.toml:1:1: vm.own_knob: invalid place" in caught.value.message
     assert why in caught.value.message
 
 

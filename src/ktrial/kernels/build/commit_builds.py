@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -84,11 +85,16 @@ class CommitHistory:
                 env=_environment(),
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise KtrialError(f"git {words[0]}: {error}") from None
+            raise KtrialError(
+                f"cannot run git {words[0]} in {place}: {error}", hint="install git, or move the tree to a faster disk"
+            ) from None
         if done.returncode != 0:
             if what is not None:
                 raise BadInput(what, file=str(place))
-            raise KtrialError(f"git {words[0]} in {place} failed: {done.stderr.strip()[-300:]}")
+            raise KtrialError(
+                f"git {words[0]} in {place} failed: {done.stderr.strip()[-300:]}",
+                hint=f"find out why:  git -C {shlex.quote(str(place))} {shlex.join(words)}",
+            )
         return done.stdout
 
 
@@ -150,10 +156,16 @@ class CommitBuilds:
                 env={**_environment(), "LC_ALL": "C"},
             )
         except subprocess.TimeoutExpired:
-            raise BuildFailed(f"{commit[:12]}: `{command}` did not end within {self._limit_s:g} s") from None
+            raise BuildFailed(
+                f"{commit[:12]}: `{command}` did not end within {self._limit_s:g} s",
+                hint="raise the limit with --build-limit",
+            ) from None
         if done.returncode != 0:
             tail = "\n  ".join(done.stdout.strip().splitlines()[-_TAIL_LINES:])
-            raise BuildFailed(f"{commit[:12]}: `{command}` ended with status {done.returncode}:\n  {tail}")
+            raise BuildFailed(
+                f"{commit[:12]}: `{command}` ended with status {done.returncode}:\n  {tail}",
+                hint="check that this commit builds by hand, or change the command with --build",
+            )
 
 
 def _environment() -> dict[str, str]:

@@ -268,5 +268,8 @@ def _run(argv: Sequence[str], stdin: IO[bytes] | int | None = subprocess.DEVNULL
         ) from None
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise KtrialError(f"{' '.join(argv)} ended with status {done.returncode}: {said[-1] if said else ''}")
+        raise KtrialError(
+            f"{' '.join(argv)} ended with status {done.returncode}: {said[-1] if said else 'no error output'}",
+            hint="check that the sources are complete and that the disk has free space",
+        )
     return done.stdout

@@ -151,7 +151,7 @@ def _version_of(program: str) -> str:
             [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_LIMIT_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise KtrialError(f"{program} --version: {error}") from None
+        raise KtrialError(f"cannot run {program} --version: {error}", hint=f"reinstall {_package(program)}") from None
     return done.stdout.decode(errors="replace").strip().partition("\n")[0]
 
 

@@ -91,7 +91,9 @@ class KnownSymbols:
         try:
             found = read_part(data, path)
         except UnreadableOutput as error:
-            raise BadInput(error.message, file=str(self._folder)) from None
+            raise BadInput(
+                error.message, file=str(self._folder), hint="restore the file from the original tree"
+            ) from None
         for entry in found.entries:
             self._add(path, entry, found, within)
         for sourced in found.sources:

@@ -87,7 +87,11 @@ _KNOWN = {machine.architecture: machine for machine in (X86_64, AARCH64)}
 def machine_for(architecture: str, source: str) -> GuestMachine:
     """Return the machine for a kernel image. Raise BadInput if ktrial has no guest for its architecture."""
     if architecture not in _KNOWN:
-        raise BadInput(f"cannot boot a kernel for {architecture}: guests are {' or '.join(_KNOWN)}", file=source)
+        raise BadInput(
+            f"cannot boot a kernel for {architecture} in a guest",
+            file=source,
+            hint=f"use a kernel for {' or '.join(_KNOWN)}",
+        )
     return _KNOWN[architecture]
 
 

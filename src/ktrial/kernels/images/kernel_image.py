@@ -33,6 +33,7 @@ _PACKED: tuple[tuple[bytes, str, Callable[[bytes], bytes] | None], ...] = (
     (lz4.MAGIC, "lz4", lz4.unpacked),
     (b"\x89LZO", "lzo", None),
 )
+_REPACK = "name the vmlinux, or build the kernel with CONFIG_KERNEL_ZSTD=y"
 
 
 class KernelImage(NamedTuple):
@@ -134,19 +135,26 @@ def _unpacked(payload: bytes, source: str) -> tuple[str, bytes]:
     for magic, name, unpack in _PACKED:
         if payload.startswith(magic):
             if unpack is None:
-                raise BadInput(f"cannot unpack its kernel: {name} is not supported", file=source)
+                raise BadInput(f"cannot unpack its kernel: {name} is not supported", file=source, hint=_REPACK)
             try:
                 return name, unpack(payload)
             except BadInput as error:
-                raise BadInput(f"cannot unpack its kernel: {error.message}", file=source) from None
-    raise BadInput(f"cannot unpack its kernel: unknown compression {payload[:6].hex(' ')}", file=source)
+                raise BadInput(
+                    f"cannot unpack its kernel: {error.message}", file=source, hint="build or download the kernel again"
+                ) from None
+    known = f"unknown compression, which begins with {payload[:6].hex(' ')}"
+    raise BadInput(f"cannot unpack its kernel: {known}", file=source, hint=_REPACK)
 
 
 def _payload(data: bytes, source: str) -> bytes:
     (protocol,) = struct.unpack_from("<H", data, 0x206)
     offset, length = struct.unpack_from("<II", data, 0x248)
     if protocol < _PROTOCOL:
-        raise BadInput(f"unsupported boot protocol {protocol >> 8}.{protocol & 255:02} (minimum 2.08)", file=source)
+        raise BadInput(
+            f"unsupported boot protocol {protocol >> 8}.{protocol & 255:02} (minimum 2.08)",
+            file=source,
+            hint="use a kernel of Linux 2.6.26 or later",
+        )
     begin = ((data[0x1F1] or 4) + 1) * _SECTOR + offset
     if begin + length > len(data) or length <= _SIZE_BYTES:
         raise _cut_off(begin + length, len(data), source)

@@ -33,7 +33,7 @@ def read_module(data: bytes, source: str) -> KernelModule:
     try:
         inside = opened(data)
     except BadInput as error:
-        raise BadInput(error.message, file=source) from None
+        raise BadInput(error.message, file=source, hint="build or install the module again") from None
     plain = data if inside is None else inside.inner
     info = Elf(plain, source).section(".modinfo")
     if info is None:

@@ -26,6 +26,7 @@ _PACKINGS = ("gzip", "xz", "lzma", "bzip2", "zstd")
 #: Limits on the size of an unpacked package, and on the memory that its table of contents may take.
 _WHOLE_LIMIT_BYTES = 4 << 30
 _CONTENTS_LIMIT_BYTES = 32 << 20
+_UNPACK = "unpack the package and name the kernel image in it"
 
 #: An RPM package: a lead, two headers with a tag index, and a compressed cpio archive.
 _RPM_MAGIC = b"\xed\xab\xee\xdb"
@@ -73,8 +74,8 @@ class Unpacked:
         """Read up to `size` bytes of the table of contents, or of files that `allow` permitted."""
         self._allowed -= size
         if size < 0 or self._allowed < 0:
-            wanted = f"a table of contents of more than {_CONTENTS_LIMIT_BYTES >> 20} MiB"
-            raise BadInput(f"its archive has {wanted}", file=str(self._path))
+            why = f"its archive has a table of contents of more than {_CONTENTS_LIMIT_BYTES >> 20} MiB"
+            raise BadInput(why, file=str(self._path), hint=_UNPACK)
         return self.take(size)
 
     def take(self, size: int) -> bytes:
@@ -99,7 +100,8 @@ class Unpacked:
             size -= len(part)
             self._at += len(part)
             if self._at > _WHOLE_LIMIT_BYTES:
-                raise BadInput(f"its content is larger than {_WHOLE_LIMIT_BYTES >> 30} GiB", file=str(self._path))
+                why = f"its content is larger than {_WHOLE_LIMIT_BYTES >> 30} GiB"
+                raise BadInput(why, file=str(self._path), hint=_UNPACK)
             yield part
 
     def _next(self) -> bytes | None:
@@ -166,7 +168,7 @@ def _of_tar(archive: tarfile.TarFile, inside: Unpacked, path: Path) -> Iterator[
         if entry.isfile() and _is_kernel_file(name):
             seen = seen or name.startswith("boot/")
             if entry.size > _LIMIT_BYTES:
-                raise BadInput(f"{name} is larger than {_LIMIT_BYTES >> 20} MiB", file=str(path))
+                raise BadInput(f"{name} is larger than {_LIMIT_BYTES >> 20} MiB", file=str(path), hint=_UNPACK)
             inside.allow(entry.size)
             content = archive.extractfile(entry)
             yield Held(name, content.read() if content is not None else b"")
@@ -180,7 +182,7 @@ def _of_rpm(file: IO[bytes], path: Path) -> Iterator[Held]:
     found = payload(head, str(path))
     if found.packing not in _PACKINGS:
         known = "ktrial reads gzip, xz, lzma, bzip2 and zstd"
-        raise BadInput(f"cannot unpack {found.packing!r}: {known}", file=str(path))
+        raise BadInput(f"cannot unpack {found.packing!r}: {known}", file=str(path), hint=_UNPACK)
     file.seek(found.offset)
     inside = Unpacked(packed.streamed(file.read, found.packing), path)
     for name, content in cpio.files(inside.take, _is_kernel_file, _LIMIT_BYTES, str(path)):
@@ -221,7 +223,11 @@ def payload(data: bytes, source: str) -> Payload:
     words, size = _rpm_section(data, at, source)
     form = words.get(_PAYLOAD_FORMAT, "cpio")
     if form != "cpio":
-        raise BadInput(f"cannot read its files: expected a cpio archive, got {form!r}", file=source)
+        raise BadInput(
+            f"cannot read its files: expected a cpio archive, got {form!r}",
+            file=source,
+            hint="download the complete package, not a delta",
+        )
     return Payload(at + size, words.get(_PAYLOAD_PACKING, _RPM_PACKING))
 
 

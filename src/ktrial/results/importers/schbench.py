@@ -30,7 +30,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     run = read_schbench_json(data, name) if looks_like_json(data) else read_schbench_text(data, name)
     found = tuple(one for label in ("wakeup", "request") for one in _latencies(run, label)) + _requests(run)
     if not found:
-        raise BadRun(f"{name}: no sample of a wake-up or a request")
+        raise BadRun(f"{name}: no wake-up and no request was sampled", hint="run schbench for a longer time")
     samples = {f"{label}.samples": str(one.samples) for label, one in run.blocks.items() if one.samples is not None}
     kernel = {"kernel": run.kernel} if run.kernel is not None else {}
     runtime = {"parameters": f"runtime={run.runtime_s} s"} if run.runtime_s is not None else {}

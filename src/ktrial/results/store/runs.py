@@ -418,7 +418,9 @@ def _blob(connection: sa.Connection, name: str) -> bytes:
     """Return the bytes of this name. Raise KtrialError if they are missing or damaged."""
     row = connection.execute(sa.select(blobs.c.size_bytes, blobs.c.packed).where(blobs.c.sha256 == name)).first()
     if row is None:
-        raise KtrialError(f"the store has no raw output {name[:12]}…")
+        raise KtrialError(
+            f"raw output {name[:12]}… is missing from the store", hint="import its bundle again, if there is one"
+        )
     try:
         data = zstandard.ZstdDecompressor().decompress(row.packed, max_output_size=max(1, row.size_bytes))
     except zstandard.ZstdError:

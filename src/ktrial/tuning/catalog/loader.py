@@ -91,12 +91,13 @@ def _check_references(knob: Knob, knobs: Mapping[str, Knob]) -> None:
         *(one for rule in knob.inert for one in rule.unless),
     ):
         if name not in knobs:
-            raise UnknownName("knob", name, knobs)
+            raise UnknownName("knob", name, knobs, hint="run `ktrial knobs` to list them")
     if knob.meaning is not None and knob.meaning not in MEANINGS:
-        raise UnknownName("meaning", knob.meaning, MEANINGS)
+        raise UnknownName("meaning", knob.meaning, MEANINGS, hint=f"use one of: {', '.join(MEANINGS)}")
     if isinstance(knob.default, Mapping):
         if knob.default.get("compute") not in COMPUTED_DEFAULTS:
-            raise UnknownName("computed default", str(knob.default.get("compute")), COMPUTED_DEFAULTS)
+            name, known = str(knob.default.get("compute")), ", ".join(COMPUTED_DEFAULTS)
+            raise UnknownName("computed default", name, COMPUTED_DEFAULTS, hint=f"use one of: {known}")
     elif knob.default is not None:
         kernel_text(knob, knob.default)
 

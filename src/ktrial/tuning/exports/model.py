@@ -111,7 +111,10 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
         else:
             labels = (pattern, *whole[1:])
         if len(labels) != len(names):
-            raise BadInput(f"{self.address}: expected {len(names)} names with / between them")
+            raise BadInput(
+                f"{self.address}: expected {len(names)} names with / between them",
+                hint=f"for example  {self.knob.id}@{'/'.join(whole)}",
+            )
         return tuple(map(_component, names, labels))
 
     @property

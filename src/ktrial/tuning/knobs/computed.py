@@ -43,7 +43,7 @@ def check_recipe(recipe: Mapping[str, Any], kinds: Mapping[str, FactKind]) -> No
     """Raise BadInput for an invalid `{ compute = … }` table."""
     name = str(recipe.get("compute"))
     if name not in _RECIPES:
-        raise UnknownName("computed value", name, _RECIPES)
+        raise UnknownName("computed value", name, _RECIPES, hint=f"use one of: {', '.join(_RECIPES)}")
     for key in recipe:
         if key not in {"compute", *_RECIPE_KEYS[name]}:
             raise UnknownName(
@@ -62,12 +62,12 @@ def _check_recipe_values(name: str, recipe: Mapping[str, Any], kinds: Mapping[st
     if "percent" in recipe and (isinstance(recipe["percent"], bool) or not isinstance(recipe["percent"], int | float)):
         raise BadInput(f"`percent`: expected a number, got {recipe['percent']!r}", hint="for example  percent = 1")
     if name == "share" and recipe.get("of", "memory") not in {"memory", *kinds}:
-        raise UnknownName("fact", str(recipe["of"]), kinds)
+        raise UnknownName("fact", str(recipe["of"]), kinds, hint="run `ktrial facts` to list them")
     if name == "closest":
         try:
             parse_quantity(str(recipe["to"]), "hertz")
         except ValueError as error:
-            raise BadInput(str(error)) from None
+            raise BadInput(f"`to`: {error}", hint='for example  to = "1GHz"') from None
     if name == "first-offered" and not (isinstance(recipe["of"], list) and recipe["of"]):
         raise BadInput("`first-offered` needs `of`, a list of values", hint=_FIRST_OFFERED)
 

@@ -35,7 +35,11 @@ def load_symptoms(catalog: Catalog, path: Path = BUILT_IN / "symptoms.toml") -> 
     for symptom in found.values():
         unknown = sorted(set(symptom.makes) - set(found))
         if unknown:
-            raise BadInput(f"{symptom.id}: `makes` names {unknown[0]}, which is not a symptom", file=str(path))
+            raise BadInput(
+                f"{symptom.id}: `makes` names {unknown[0]}, which is not a symptom",
+                file=str(path),
+                hint=f"use one of: {', '.join(sorted(found))}",
+            )
     return found
 
 

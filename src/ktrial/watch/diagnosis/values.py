@@ -47,14 +47,14 @@ def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed
     facts = machine.facts(("memory",))
     total, page = facts.value("memory.total"), facts.value("memory.page_bytes")
     if not isinstance(total, int):
-        raise BadInput(f"cannot compute {knob.id}: total memory is unknown")
+        raise BadInput("cannot compute a value: total memory is unknown")
     page_bytes = page if isinstance(page, int) else 4096
     now = _in_force(knob, group, machine)
     if not now.isdigit():
-        raise BadInput(f"{knob.id} of {group.path} is {now}: there is no limit to raise")
+        raise BadInput(f"{group.path} is no longer limited (the value is {now}): there is no limit to raise")
     value = int(min(max(held, int(now)) * _ROOM, total)) // page_bytes * page_bytes
     if value <= int(now):
-        raise BadInput(f"{knob.id} of {group.path} is already {now}, all of this machine's memory")
+        raise BadInput(f"{group.path} may already use {now}, all of this machine's memory")
     because = f"its peak use, including swap, was {show_bytes(held)}; a quarter is added"
     return Computed(_address(knob, group), str(value), because, _own_group(knob, group, recording, machine))
 
@@ -67,13 +67,15 @@ def group_cpu(knob: Knob, recording: Recording, machine: Machine) -> Computed:
     prefix, group = _limited(recording, "cpu.nr_throttled", knob)
     usage, held = (recording.series.get(f"{prefix}.cpu.{what}") for what in ("usage", "throttled"))
     if usage is None or held is None:
-        raise BadInput(f"the recording lacks the CPU time of {group.path}")
+        raise BadInput(f"the recording lacks the CPU time of {group.path}: record it again")
     often = rate_of(recording.series[f"{prefix}.cpu.nr_throttled"])[1]
     at = np.isfinite(often) & (often > 0)
     used_s, held_s = (_grown(series, at) for series in (usage, held))
     words = _in_force(knob, group, machine).split()
     if len(words) != 2 or not all(word.isdigit() for word in words) or used_s <= 0:
-        raise BadInput(f"{knob.id} of {group.path} is {' '.join(words)}: there is no quota to raise")
+        raise BadInput(
+            f"{group.path} is no longer limited (the value is {' '.join(words)}): there is no quota to raise"
+        )
     quota_us, period_us = map(int, words)
     wanted_us = ceil(quota_us * (1 + held_s / used_s) / _STEP_US) * _STEP_US
     cpus = machine.facts(("cpu.threads",)).value("cpu.threads")
@@ -109,13 +111,13 @@ def _limited(recording: Recording, counter: str, knob: Knob) -> tuple[str, Group
             grown[name.removesuffix(f".{counter}")] = values[-1] - values[0] if values else 0.0
     prefix = max(grown, key=lambda one: grown[one], default=None)
     if prefix is None or grown[prefix] <= 0:
-        raise BadInput(f"{knob.id}: no group of the program reached that limit")
+        raise BadInput("no group of the program reached that limit")
     path = recording.series[f"{prefix}.{counter}"].label
     if path is not None and not path.startswith("/"):
-        raise BadInput(f"{knob.id}: the reached limit belongs to {path}, a cgroup of version 1: set it by hand")
+        raise BadInput(f"the reached limit belongs to {path}, a cgroup of version 1: set it by hand")
     group = next((one for one in recording.groups if one.path == path), None)
     if group is None:
-        raise BadInput(f"{knob.id}: the recording does not name the control group", hint="record it again")
+        raise BadInput("the recording does not name the control group: record it again")
     return prefix, group
 
 
@@ -123,12 +125,12 @@ def _peak(recording: Recording, prefix: str) -> int:
     """Return a group's peak use of memory and swap together."""
     memory, swap = (recording.series.get(f"{prefix}.{what}") for what in ("memory", "swap"))
     if memory is None:
-        raise BadInput("the recording lacks the group's memory use")
+        raise BadInput("the recording lacks the group's memory use: record it again")
     held = np.asarray(memory.values)
     if swap is not None and len(swap.values) == len(held):
         held = held + np.nan_to_num(np.asarray(swap.values))
     if not np.isfinite(held).any():
-        raise BadInput("the recording lacks the group's memory use")
+        raise BadInput("the recording lacks the group's memory use: record it again")
     return int(np.nanmax(held))
 
 
@@ -137,7 +139,7 @@ def _in_force(knob: Knob, group: GroupLimits, machine: Machine) -> str:
     for instance in observe(machine, [knob], [label])[knob.id].instances:
         if instance.label == label and instance.reading.text is not None:
             return instance.reading.text
-    raise BadInput(f"{knob.id}: the control group {label} no longer exists")
+    raise BadInput(f"the control group {label} no longer exists: diagnose while its program runs")
 
 
 def _grown(series: Series, at: Any) -> float:
@@ -197,7 +199,9 @@ def _cpus_of_frames(recording: Recording) -> Mapping[int, float]:
     series = recording.series.get(f"threads.{thread}.cpu")
     seen = [int(value) for value in series.values if isfinite(value)] if series is not None else []
     if not seen:
-        raise BadInput("the recording lacks the CPUs of the frame thread: watch a program (`-- PROGRAM`)")
+        raise BadInput(
+            "the recording lacks the CPUs of the frame thread: record the program again with `ktrial watch -- PROGRAM`"
+        )
     return {cpu: seen.count(cpu) / len(seen) for cpu in set(seen)}
 
 
@@ -249,7 +253,7 @@ def zram_half(knob: Knob, machine: Machine) -> Computed:
     facts = machine.facts(("memory.total", "zram.devices"))
     total = facts.value("memory.total")
     if facts.records("zram.devices"):
-        raise BadInput(f"{knob.id}: there already is a zram device")
+        raise BadInput("there already is a zram device")
     if not isinstance(total, int):
-        raise BadInput(f"cannot compute {knob.id}: total memory is unknown")
+        raise BadInput("cannot compute a value: total memory is unknown")
     return Computed(knob.id, str(total // 2 >> 20 << 20), "half of this machine's memory")
