@@ -110,14 +110,14 @@ dangerous_option = click.option("--yes-dangerous", is_flag=True, help="Include s
 security_option = click.option(
     "--yes-security",
     multiple=True,
-    metavar="WORD",
+    metavar="NAME",
     help="Kernel argument to keep even though it weakens security. Repeatable.",
 )
 
 boot_security_option = click.option(
     "--yes-security",
     multiple=True,
-    metavar="WORD",
+    metavar="NAME",
     help="Kernel argument to boot with even though it weakens security. Repeatable.",
 )
 #: For trials that boot this machine.

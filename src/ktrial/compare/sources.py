@@ -236,7 +236,8 @@ def _sessions(word: str, sessions: Sequence[StoredSession]) -> list[StoredSessio
     labels = list(dict.fromkeys(one.label for one in sessions if one.label is not None))
     if named:
         raise BadInput(
-            f"{len(named)} sessions begin with {word!r}", hint=f"use one of: {', '.join(one.session for one in named)}"
+            f"{len(named)} sessions begin with {word!r}",
+            hint=f"write more of the name: {', '.join(one.session for one in named)}",
         )
     shown = f"use one of: {', '.join(labels)}" if labels else "run `ktrial bench --label NAME` or `ktrial import FILE`"
     raise UnknownName("label, session or file", word, labels, hint=shown)

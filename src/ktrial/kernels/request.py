@@ -111,7 +111,7 @@ def with_extended(names: Iterable[str], known: Mapping[str, Fragment]) -> list[F
     def add(name: str, below: tuple[str, ...]) -> None:
         if name not in known:
             raise UnknownName(
-                "fragment", name, known, hint="list fragments with `ktrial kernel fragments`; a path must contain a /"
+                "fragment", name, known, hint="run `ktrial kernel fragments` to list fragments; a path must contain a /"
             )
         if name in below:
             raise BadInput(

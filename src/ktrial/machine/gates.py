@@ -128,7 +128,7 @@ def parse_gates(table: Mapping[str, Any]) -> dict[str, GateLimits]:
     limits = dict(DEFAULTS)
     for name, value in table.items():
         if name not in GATES:
-            raise UnknownName("gate", name, GATES, hint=f"use one of {', '.join(GATES)}")
+            raise UnknownName("gate", name, GATES, hint=f"use one of: {', '.join(GATES)}")
         limits[name] = _parsed(GATES[name], value)
     return limits
 

@@ -161,7 +161,7 @@ def find_transaction(status: Status, number: int) -> Journaled:
     """Return the transaction of this number. Raises NoSuchTransaction."""
     found = next((one for one in status.transactions if one.transaction == number), None)
     if found is None:
-        raise NoSuchTransaction("not-found", f"no such transaction: {number}", hint="`ktrial status` lists them")
+        raise NoSuchTransaction("not-found", f"no such transaction: {number}", hint="run `ktrial status` to list them")
     return found
 
 

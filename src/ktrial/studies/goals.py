@@ -106,13 +106,15 @@ def _check(goal: Goal, catalog: Catalog, measurable: tuple[str, ...]) -> None:
         )
     for name in goal.profiles:
         if name not in catalog.profiles:
-            raise UnknownName("profile", name, catalog.profiles, hint="`ktrial profiles` lists them")
+            raise UnknownName("profile", name, catalog.profiles, hint="run `ktrial profiles` to list them")
     for measure in goal.measure:
         if measure.suite not in measurable:
-            raise UnknownName("suite or benchmark", measure.suite, measurable, hint="`ktrial bench --list` lists them")
+            raise UnknownName(
+                "suite or benchmark", measure.suite, measurable, hint="run `ktrial bench --list`"
+            )
         for pattern in measure.knobs:
             if not any(fnmatchcase(knob, pattern) for knob in catalog.knobs):
-                raise BadInput(f"no knob matches {pattern!r}", hint="`ktrial knobs` lists them")
+                raise BadInput(f"no knob matches {pattern!r}", hint="run `ktrial knobs` to list them")
     for one in goal.candidate:
         knob = find_knob(one.knob, catalog.knobs)
         kernel_text(knob, one.value)

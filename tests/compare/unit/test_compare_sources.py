@@ -267,7 +267,7 @@ def test_a_word_that_names_nothing_tells_the_labels(store: Store) -> None:
 
 
 def test_a_beginning_that_several_sessions_have_is_no_session(store: Store) -> None:
-    with pytest.raises(UnknownName):
+    with pytest.raises(BadInput, match="sessions begin with '20261121T'"):
         gather([word("20261121T")], lambda: as_results(store), reading())
 
 

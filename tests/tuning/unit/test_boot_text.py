@@ -209,7 +209,7 @@ def test_the_last_boot_of_a_trial_that_has_ended_says_why() -> None:
         "last attempt failed its health check, 2023-11-14 22:13 UTC, grub 2.06\n"
         "entry       ktrial-full of the trial swap-1\n"
         "why         the network interface eth0 is not up\n"
-        "next: `ktrial boot try WORDS` prepares one\n"
+        "next: `ktrial boot try ARGUMENT` prepares one\n"
     )
     assert "ktrial-full of a trial\n" in status_text(status, width=80)
 

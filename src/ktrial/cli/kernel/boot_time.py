@@ -21,7 +21,7 @@ _MODES = ("kvm", "emulated", "exact")
 @click.option("--mode", type=click.Choice(_MODES), default="exact", show_default=True, help="How to run the guest.")
 @click.option("-n", "--runs", type=click.IntRange(1, 1000), default=1, show_default=True, help="Number of boots.")
 @click.option("--memory", default="512MiB", show_default=True, metavar="SIZE", help="Memory of the guest.")
-@click.option("--append", multiple=True, metavar="WORDS", help="Words to add to the kernel's command line. Repeatable.")
+@click.option("--append", multiple=True, metavar="ARGUMENTS", help="Kernel arguments to add. Repeatable.")
 @click.option(
     "--top", type=click.IntRange(0, 10_000), default=10, show_default=True, help="Number of slowest steps to show."
 )

@@ -34,7 +34,7 @@ _LIMIT_BYTES = 1 << 20
     "--boot",
     "boots",
     multiple=True,
-    metavar="WORDS",
+    metavar="ARGUMENTS",
     help="Also try these kernel arguments. Repeatable.",
 )
 @build_options

@@ -180,7 +180,7 @@ def read_guards(session: AgentSession, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def try_boot(app: App, words: Sequence[str], way: BootWay, *, consent: BootConsent, as_json: bool) -> int:
-    """Show what a boot with these words would do; with --yes prepare it and reboot."""
+    """Show what a boot with these kernel arguments would do; with --yes prepare it and reboot."""
     session = app.root_session("preparing a boot")
     now = read_status(session)
     refuse_second(now)
@@ -366,7 +366,7 @@ def words_to_keep(session: AgentSession, now: BootStatus) -> tuple[tuple[str, ..
     """Return the words for `ktrial keep`, and the kernel. Raises Refused unless the boot was healthy."""
     entry = now.entry(TRIAL)
     if entry is None:
-        raise Refused("nothing to keep: no boot is prepared", hint="`ktrial boot try WORDS` tries one")
+        raise Refused("nothing to keep: no boot is prepared", hint="`ktrial boot try ARGUMENT` tries one")
     ended = [one.event for one in now.of_attempt() if one.entry == TRIAL and one.event not in {"armed", "started"}]
     if not ended or ended[-1] not in {"healthy", "left"}:
         raise Refused("cannot keep this boot: it has not been healthy", hint="`ktrial boot status` shows what happened")

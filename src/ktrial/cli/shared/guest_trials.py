@@ -133,8 +133,8 @@ def arms_in_guests(
     if len(arms) < 2:
         raise BadInput(
             "nothing to compare",
-            hint="add a kernel, --boot WORDS, KNOB=VALUE or --placebo; with --tree also --fragment, --set, --patch or "
-            "--target",
+            hint="add a kernel, --boot ARGUMENTS, KNOB=VALUE or --placebo; with --tree also --fragment, --set, --patch "
+            "or --target",
         )
     return arms
 

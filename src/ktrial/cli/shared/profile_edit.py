@@ -40,7 +40,7 @@ def begin_edit(app: App, name: str, own: str | None) -> ProfileEdit:
     """Return the edit of the user's profile `name`, or of a copy of `name` as `own`."""
     catalog, (name,) = app.catalog_for([name])
     if name not in catalog.profiles:
-        raise UnknownName("profile", name, catalog.profiles, hint="`ktrial profiles` lists them")
+        raise UnknownName("profile", name, catalog.profiles, hint="run `ktrial profiles` to list them")
     if own is None:
         return _of_own(catalog, name)
     check_profile_name(own)

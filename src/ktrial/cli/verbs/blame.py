@@ -58,7 +58,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     "--boot",
     "boots",
     multiple=True,
-    metavar="WORDS",
+    metavar="ARGUMENTS",
     help="Kernel arguments to suspect too; boots this machine, or guests. Repeatable.",
 )
 @click.option("--kernel", metavar="KERNEL", help="In guests: kernel to boot.  [running]")

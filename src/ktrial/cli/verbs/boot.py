@@ -32,7 +32,7 @@ class TakesRemovals(click.Command):
 
 
 @command.command("try", cls=TakesRemovals, short_help="Boot once with other kernel arguments or another kernel.")
-@click.argument("words", shell_complete=boot_words, nargs=-1, required=True, metavar="WORD|PROFILE|KERNEL…")
+@click.argument("words", shell_complete=boot_words, nargs=-1, required=True, metavar="ARGUMENT|PROFILE|KERNEL…")
 @click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are two.")
 @click.option(
     "--limit",
@@ -72,7 +72,7 @@ def try_(
     yes_security: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Show what a boot with these words would do; with --yes, do it.
+    """Show what a boot with these kernel arguments would do; with --yes, do it.
 
     ktrial adds an entry that the boot loader starts once; every other boot takes the default entry.
     Before the first attempt on a machine, ktrial rehearses with a boot that fails on purpose.

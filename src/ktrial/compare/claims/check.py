@@ -142,7 +142,8 @@ def _contrast(arm: str | None, outcome: OutcomeComparison) -> Contrast:
         return outcome.contrasts[0]
     if arm is None:
         raise BadInput(
-            f"the claim does not say which arm it is about: {', '.join(names)}", hint="write ARM: OUTCOME CHANGE"
+            "the claim does not say which arm it is about",
+            hint=f"write ARM: OUTCOME CHANGE; the arms are {', '.join(names)}",
         )
     if arm not in names:
         raise UnknownName("arm", arm, names, hint=f"use one of: {', '.join(names)}")

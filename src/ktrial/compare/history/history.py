@@ -31,7 +31,7 @@ def history(wanted: str, results: ReadResults, *, label: str | None, by: By) -> 
     if not found:
         nothing = "no run of these sessions has a measurement"
         why = f"{nothing} (sessions of trials don't count)" if len(arms) < len(every) else nothing
-        raise BadInput(why, hint="`ktrial runs` lists the sessions")
+        raise BadInput(why, hint="run `ktrial runs` to list the sessions")
     series = find_series(wanted, found.values())
     if series.mixed is not None:
         raise BadInput(f"{series.name}: {series.mixed}", hint="select sessions of one kind with --label")

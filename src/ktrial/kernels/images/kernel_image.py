@@ -142,8 +142,8 @@ def _unpacked(payload: bytes, source: str) -> tuple[str, bytes]:
                 raise BadInput(
                     f"cannot unpack its kernel: {error.message}", file=source, hint="build or download the kernel again"
                 ) from None
-    known = f"unknown compression, which begins with {payload[:6].hex(' ')}"
-    raise BadInput(f"cannot unpack its kernel: {known}", file=source, hint=_REPACK)
+    begin = payload[:6].hex(" ")
+    raise BadInput(f"cannot unpack its kernel: unknown compression {begin}", file=source, hint=_REPACK)
 
 
 def _payload(data: bytes, source: str) -> bytes:

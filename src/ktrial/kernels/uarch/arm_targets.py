@@ -49,7 +49,7 @@ def find_cpu_target(word: str, targets: Iterable[CpuTarget]) -> CpuTarget:
         if wanted in (target.name, target.prompt.lower().replace(" ", "-")):
             return target
     names = [target.name for target in known]
-    raise UnknownName("target", word, names, hint="list targets with `ktrial kernel uarch list --arch arm64`")
+    raise UnknownName("target", word, names, hint="run `ktrial kernel uarch list --arch arm64` to list targets")
 
 
 def cpu_flags(target: CpuTarget) -> dict[str, tuple[str, ...]]:

@@ -207,7 +207,7 @@ def find_target(word: str, targets: Iterable[Target]) -> Target:
     if len(short) == 1:
         return short[0]
     names = [name for target in known for name in (target.name, target.symbol)]
-    raise UnknownName("target", word, dict.fromkeys(names), hint="list targets with `ktrial kernel uarch list`")
+    raise UnknownName("target", word, dict.fromkeys(names), hint="run `ktrial kernel uarch list` to list targets")
 
 
 def native_target(compiler: Compiler, level: int | None, targets: Iterable[Target]) -> Target:

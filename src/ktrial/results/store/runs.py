@@ -204,7 +204,7 @@ class Store:
         if matches:
             names = ", ".join(one.session for one in matches[:_NAMED])
             raise BadInput(f"{len(matches)} sessions begin with {name!r}", hint=f"write more of the name: {names}")
-        raise UnknownName("session", name, [one.session for one in every], hint="list them: ktrial runs")
+        raise UnknownName("session", name, [one.session for one in every], hint="run `ktrial runs` to list them")
 
     def runs(self, session: str) -> Iterator[StoredRun]:
         with self._database.reading() as connection:
@@ -330,7 +330,7 @@ class Store:
         if session not in self._keys:
             key = connection.execute(sa.select(sessions.c.key).where(sessions.c.session == session)).scalar()
             if key is None:
-                raise UnknownName("session", session, (), hint="list them: ktrial runs")
+                raise UnknownName("session", session, (), hint="run `ktrial runs` to list them")
             self._keys[session] = key
         return self._keys[session]
 

@@ -68,8 +68,8 @@ class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
 class BootQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """A blame whose trials boot this machine, stored to be continued after a boot, `ktrial.boot-question/1`.
 
-    `security` are the words that the user confirmed although they weaken the machine's protection. `left_out` are
-    settings that cannot be the cause, with the reason.
+    `security` are the kernel arguments that the user confirmed although they weaken the machine's protection.
+    `left_out` are settings that cannot be the cause, with the reason.
     """
 
     schema: Literal["ktrial.boot-question/1"] = "ktrial.boot-question/1"

@@ -34,7 +34,7 @@ _ENDS = frozenset(("failed", "fell-back", "left", "healthy"))
 
 
 class AttemptEntry(msgspec.Struct, frozen=True):
-    """An entry that the agent wrote, with the words that it adds."""
+    """An entry that the agent wrote, with the kernel arguments that it adds."""
 
     id: str
     title: str = ""

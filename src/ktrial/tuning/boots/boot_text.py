@@ -117,7 +117,7 @@ def _moment(event: BootEvent) -> str:
 
 #: State -> a sentence, and the next step. {it} and {this} are the boot, which may be one of a trial.
 _SENTENCES: dict[BootState, tuple[str, str]] = {
-    "nothing": ("No trial boot is prepared.", "`ktrial boot try WORDS` prepares one"),
+    "nothing": ("No trial boot is prepared.", "`ktrial boot try ARGUMENT` prepares one"),
     "prepared": (
         "A trial boot is prepared, and nothing will boot it: the next boot takes the default entry.",
         _AGAIN,

@@ -32,7 +32,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_.,:/+=@-]+")
 _NEW = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*(?:=[A-Za-z0-9_.,:/+=@-]+)?")
 #: Words that the boot loader adds for itself.
 _OF_LOADER = {"grub": ("BOOT_IMAGE",), "systemd-boot": ("BOOT_IMAGE", "initrd"), "kexec": ("BOOT_IMAGE", "initrd")}
-#: Names whose words add up: a second one does not replace the first.
+#: Names of arguments that add up: a second one does not replace the first.
 _ADD_UP = frozenset(("console", "earlycon", "earlyprintk", "memmap", "video"))
 _PAGES = frozenset(("hugepages", "hugepagesz"))
 #: x86 and arm64 take 2048 bytes with the final zero; the nets and the entry's ID need some of them.
@@ -63,7 +63,7 @@ class WordChange(msgspec.Struct, frozen=True):
 
 
 class ChangedLine(msgspec.Struct, frozen=True):
-    """The command line of a trial boot: the words of this boot that remain, the new ones, and the removed ones."""
+    """The command line of a trial boot: the remaining arguments of this boot, the new ones and the removed ones."""
 
     base: tuple[str, ...]
     words: tuple[BootWord, ...] = ()
@@ -101,13 +101,16 @@ def _change(text: str) -> WordChange:
 
 
 def base_words(command_line: str, loader: str) -> tuple[str, ...]:
-    """Return the words of this boot, without those of the boot loader. Raises Refused in a trial boot, and for `--`."""
+    """Return the kernel arguments of this boot, without those of the boot loader.
+
+    Raise Refused in a trial boot, and for `--`.
+    """
     own = _OF_LOADER[loader]
     words = tuple(word for word in command_line.split() if word.partition("=")[0] not in own)
     if "--" in words:
         raise Refused(
-            "cannot prepare a boot: the kernel command line has a `--`, and init would get every word after it",
-            hint="remove `--` and what follows it from the boot loader's configuration, then reboot",
+            "cannot prepare a boot: the kernel command line has a `--`, after which every argument goes to init",
+            hint="remove `--` and everything after it from the boot loader's configuration, then reboot",
         )
     mark = next((word for word in words if word.partition("=")[0] == MARK), None)
     if mark is not None:
@@ -163,12 +166,12 @@ def _require_room(line: ChangedLine) -> None:
         raise Refused(
             f"cannot prepare a boot: its command line would need {needed} bytes, but the kernel accepts at most"
             f" {MOST_BYTES}",
-            hint="try fewer words at once, or remove some with -NAME",
+            hint="try fewer kernel arguments at once, or remove some with -NAME",
         )
 
 
 def find_guarded_words(line: ChangedLine, knobs: Mapping[str, Knob]) -> tuple[Guarded, ...]:
-    """Return the changes that weaken the machine's protection: new words, and words removed without replacement."""
+    """Return the changes that weaken the machine's protection: new arguments, and removed ones without replacement."""
     found = []
     for word in line.words:
         if weakens(word.name, word.value):

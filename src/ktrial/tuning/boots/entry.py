@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the entry of a trial boot: this kernel with other words, or another kernel."""
+"""Make the entry of a trial boot: this kernel with other arguments, or another kernel."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ def plan_boot(
     is_other = kernel is not None and kernel != running.file
     if not changes and not is_other and entry == TRIAL:
         raise BadInput(
-            "nothing to try: this kernel is already running with these words",
-            hint="add a word, -WORD or another kernel",
+            "nothing to try: this kernel is already running with these arguments",
+            hint="add another argument, -NAME or another kernel",
         )
     loaded = _other(grounds, config, running, kernel) if kernel is not None and is_other else running
     path = _place(grounds, entry)
@@ -157,7 +157,7 @@ def plan_boot(
 
 
 def plan_rehearsal(grounds: BootGrounds, *, watchdog_s: int | None = None) -> BootPlan:
-    """Return the entry that panics at once: the running kernel with the words of this boot."""
+    """Return the entry that panics at once: the running kernel with the arguments of this boot."""
     return plan_boot(grounds, (), watchdog_s=watchdog_s, entry=REHEARSAL)
 
 
@@ -273,7 +273,7 @@ def _loaded_by_grub(entry: MenuEntry, grounds: BootGrounds, config: GrubConfig) 
 
 
 def _find_menu_entry(entries: Iterable[MenuEntry], kernel: str, command_line: str) -> MenuEntry | None:
-    """Return the entry that loads the kernel with the words of this boot, or with the most similar ones."""
+    """Return the entry that loads the kernel with the arguments of this boot, or with the most similar ones."""
     live = set(command_line.split())
     roots = {word for word in live if word.startswith("root=")}
     best: tuple[tuple[int, int], MenuEntry] | None = None

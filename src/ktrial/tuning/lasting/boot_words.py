@@ -98,7 +98,7 @@ GUARDED: Mapping[str, tuple[str, ...]] = {
     "vmscape": ("on", "auto", "force"),
     "vsyscall": ("none", "xonly"),
 }
-#: Patterns among them of words that protect nothing, whatever their value.
+#: Patterns among them of arguments that protect nothing, whatever their value.
 WEAKENS = (
     "dis_ucode_ldr",
     "efi_no_storage_paranoia",
@@ -152,7 +152,7 @@ def place_word(
 
 
 def guarded_names(entries: Iterable[LastingEntry]) -> list[str]:
-    """Return the names of the words that weaken the machine's protection, added or removed."""
+    """Return the names of the kernel arguments that weaken the machine's protection, added or removed."""
     entries = tuple(entries)
     return sorted({name_of(one) for one in entries if one.form == "grub.d" and _is_guarded(one, entries)})
 
@@ -193,7 +193,7 @@ def _guarded_pattern(name: str) -> str | None:
 def find_guarded(
     files: Iterable[FileChange], old: Sequence[LastingEntry], knobs: Mapping[str, Knob]
 ) -> tuple[Guarded, ...]:
-    """Return the new words in the files that weaken the machine's protection, with what each costs."""
+    """Return the new kernel arguments in the files that weaken the machine's protection, with what each costs."""
     known = [one.holds for one in old]
     found = []
     for file in files:
@@ -225,7 +225,7 @@ def place_removal(
 ) -> LastingEntry | None:
     """Return the entry that removes a word from GRUB's configuration; None if there is nothing to remove.
 
-    `in_files` are the words that other files add, `added` the names of words that are added now. Raises BadInput for
+    `in_files` are the arguments that other files add, `added` the names of those added now. Raises BadInput for
     an invalid word, and Refused for a word that no file adds.
     """
     word = address.removeprefix(REMOVAL)

@@ -31,7 +31,7 @@ def read_grub(machine: Machine) -> dict[str, str]:
 
 
 def words_in_grub(texts: Mapping[str, str]) -> list[str]:
-    """Return the words that these files add, except quoted ones, which may be part of another word."""
+    """Return the kernel arguments that these files add, except quoted ones, which may be part of another argument."""
     found = []
     for text in texts.values():
         for line in filter(None, map(_LINE.fullmatch, text.splitlines())):
@@ -60,7 +60,7 @@ def _is_later(path: str) -> bool:
 def rivals_of_words(entries: Iterable[LastingEntry], texts: Mapping[str, str]) -> Iterator[Rival]:
     """Yield the lines that also set a kept word or the default entry, and those that drop all words of earlier files.
 
-    The kernel takes the last of two values. GRUB puts the words of `GRUB_CMDLINE_LINUX_DEFAULT` last.
+    The kernel takes the last of two values. GRUB puts the arguments of `GRUB_CMDLINE_LINUX_DEFAULT` last.
     """
     lines = [entry for entry in entries if entry.form == "grub.d"]
     kernels = [entry for entry in lines if "kernel" in entry.holds]
