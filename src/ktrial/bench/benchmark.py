@@ -245,7 +245,7 @@ class Benchmark(Protocol):
         """Return the version in the output of `version_invocation`, or None."""
 
     def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
-        """Return the measurements of a successful run. Raises BadRun or UnreadableOutput."""
+        """Return the measurements of a successful run. Raise BadRun or UnreadableOutput."""
 
 
 def check_exit(raw: RawOutput) -> None:

@@ -63,7 +63,7 @@ class PrintedNumber:
 
     @cached_property
     def document(self) -> Any:
-        """The JSON document on stdout. Raises BadRun unless there is exactly one."""
+        """The JSON document on stdout. Raise BadRun unless there is exactly one."""
         if not self._raw.stdout.strip():
             raise BadRun("stdout is empty; a path needs a JSON document there")
         try:

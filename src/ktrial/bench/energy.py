@@ -81,7 +81,7 @@ def counters(files: Look) -> tuple[EnergyCounter, ...]:
 
 
 def consumed(counter: EnergyCounter, before: Look, after: Look, seconds: float) -> Consumed:
-    """Return the energy used between two readings. Raises BadRun if it is unknown."""
+    """Return the energy used between two readings. Raise BadRun if it is unknown."""
     first, last = _number(counter.path, before), _number(counter.path, after)
     if counter.kind in {"battery-energy", "battery-charge"}:
         return _discharged(counter, first, last, before, after)

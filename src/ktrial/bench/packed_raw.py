@@ -14,7 +14,7 @@ _MOST_LAYERS = 3
 
 
 def layers(data: bytes) -> Iterator[bytes]:
-    """Yield the bytes, then the content of each compressed layer. Raises BadInput for an invalid layer."""
+    """Yield the bytes, then the content of each compressed layer. Raise BadInput for an invalid layer."""
     yield data
     for _ in range(_MOST_LAYERS):
         found = opened(data)

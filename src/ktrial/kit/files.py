@@ -12,7 +12,7 @@ from ktrial.kit.errors import BadInput
 
 
 def read_file(path: Path, limit_bytes: int) -> bytes:
-    """Return the bytes of a regular file. Raises BadInput if the file is larger than the limit."""
+    """Return the bytes of a regular file. Raise BadInput if the file is larger than the limit."""
     shown = str(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

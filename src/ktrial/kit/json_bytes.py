@@ -17,7 +17,7 @@ class Base64(msgspec.Struct):
 
 
 def read_bytes(value: str | Base64 | Mapping[str, Any]) -> bytes:
-    """Return the bytes of a value in a reply, which is text or base64. Raises ValueError for invalid base64."""
+    """Return the bytes of a value in a reply, which is text or base64. Raise ValueError for invalid base64."""
     if isinstance(value, str):
         return value.encode()
     encoded = value if isinstance(value, Base64) else msgspec.convert(value, Base64)

@@ -38,7 +38,7 @@ class NotStrictJson(ValueError):
 
 
 def decode(text: str, repeated: Container[str] = ()) -> Any:
-    """Decode a document. Raises NotStrictJson. A key in `repeated` may occur again; its last value counts."""
+    """Decode a document. Raise NotStrictJson. A key in `repeated` may occur again; its last value counts."""
     import json  # slow to load, and most commands read nothing else than replies of the agent
 
     try:

@@ -33,7 +33,7 @@ def bare(stream: TextIO) -> TextIO:
 
 
 def tell(stream: TextIO, text: str) -> None:
-    """Write and flush. Raises KtrialError if the reader closed the pipe; ignores a terminal that has gone."""
+    """Write and flush. Raise KtrialError if the reader closed the pipe; ignores a terminal that has gone."""
     try:
         stream.write(text)
         stream.flush()

@@ -18,7 +18,7 @@ _PATH_STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+|\.\.\.)\]")
 
 
 def parse(text: str, file: str, shape: type[T], hint: str) -> T:
-    """Decode the text as `shape`. Raises BadInput with the place of the fault."""
+    """Decode the text as `shape`. Raise BadInput with the place of the fault."""
     import tomllib
 
     try:
@@ -43,7 +43,7 @@ def parse(text: str, file: str, shape: type[T], hint: str) -> T:
 
 
 def parse_bytes(data: bytes, file: str, shape: type[T], hint: str) -> T:
-    """Decode UTF-8 bytes as `shape`. Raises BadInput with the place of the fault."""
+    """Decode UTF-8 bytes as `shape`. Raise BadInput with the place of the fault."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

@@ -16,7 +16,7 @@ _HINT = "docs/catalog.md lists the keys and their values"
 
 
 def read_toml(path: Path, shape: type[T]) -> T:
-    """Decode a TOML file as `shape`. Raises BadInput with file, line and column."""
+    """Decode a TOML file as `shape`. Raise BadInput with file, line and column."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -25,14 +25,14 @@ def read_toml(path: Path, shape: type[T]) -> T:
 
 
 def read_listed(path: Path, shape: type[T]) -> T:
-    """Decode a file found in a folder. Raises BadInput for named pipes and the like, which would block."""
+    """Decode a file found in a folder. Raise BadInput for named pipes and the like, which would block."""
     if path.exists() and not path.is_file():
         raise BadInput("not a regular file", file=str(path), hint="move it out of the folder, or rename it")
     return read_toml(path, shape)
 
 
 def parse_toml(text: str, file: str, shape: type[T]) -> T:
-    """Decode TOML text as `shape`. Raises BadInput with file, line and column."""
+    """Decode TOML text as `shape`. Raise BadInput with file, line and column."""
     return toml.parse(text, file, shape, _HINT)
 
 

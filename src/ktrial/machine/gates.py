@@ -124,7 +124,7 @@ DEFAULTS: Mapping[str, GateLimits] = {name: gate.default for name, gate in GATES
 
 
 def parse_gates(table: Mapping[str, Any]) -> dict[str, GateLimits]:
-    """Return the limits of all gates: those of a `[gates]` table, and defaults for the others. Raises BadInput."""
+    """Return the limits of all gates: those of a `[gates]` table, and defaults for the others. Raise BadInput."""
     limits = dict(DEFAULTS)
     for name, value in table.items():
         if name not in GATES:

@@ -40,7 +40,7 @@ class Sampling(Protocol):
         """Take a sample now and return, then take one per period (0.1 to 60 seconds)."""
 
     def stop(self) -> Samples:
-        """Take a last sample and return all samples. Raises AgentError if they were lost."""
+        """Take a last sample and return all samples. Raise AgentError if they were lost."""
 
 
 class Clock(Protocol):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Studies: questions that take several trials, and what their answers are kept in."""
+"""Studies: questions that take several trials, and the files with their answers."""

@@ -94,7 +94,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
-        """Return the measurements in a reply. Raises BadRun if the load did not finish its work."""
+        """Return the measurements in a reply. Raise BadRun if the load did not finish its work."""
         reply = read_load(raw.stdout)
         asked = self._for_agent(self._complete(parameters))
         check_reply(reply, self.load, asked, ended="limit" if self.until_told else "done")

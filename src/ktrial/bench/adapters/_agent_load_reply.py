@@ -25,7 +25,7 @@ class LoadReply(msgspec.Struct, frozen=True, kw_only=True):
     histogram: dict[str, int] | None = None
 
     def number(self, name: str) -> int | None:
-        """Return a count; None if the load did not measure it. Raises UnreadableOutput."""
+        """Return a count; None if the load did not measure it. Raise UnreadableOutput."""
         if name not in self.results:
             raise UnreadableOutput(_SOURCE, None, ", ".join(self.results), f"results with {name}")
         value = self.results[name]
@@ -34,7 +34,7 @@ class LoadReply(msgspec.Struct, frozen=True, kw_only=True):
         return value
 
     def positive(self, name: str) -> int:
-        """Return a count. Raises UnreadableOutput if it is 0 or was not measured."""
+        """Return a count. Raise UnreadableOutput if it is 0 or was not measured."""
         value = self.number(name)
         if not value:
             raise UnreadableOutput(_SOURCE, None, f"{name}: {value!r}", "a count above 0")
@@ -42,7 +42,7 @@ class LoadReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_load(data: bytes) -> LoadReply:
-    """Parse the JSON of the reply. Raises UnreadableOutput."""
+    """Parse the JSON of the reply. Raise UnreadableOutput."""
     try:
         return decode_as(data, LoadReply)
     except msgspec.DecodeError as error:

@@ -66,7 +66,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return self.program.packages
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """Return how to run the tool once. Raises BadInput for an unknown parameter or an invalid value."""
+        """Return how to run the tool once. Raise BadInput for an unknown parameter or an invalid value."""
         return self.command(self._complete(parameters))
 
     def version_invocation(self) -> Invocation | None:
@@ -98,7 +98,7 @@ def one_measurement(name: str, quantity: Quantity | None) -> tuple[Measurement, 
 
 
 def whole(parameters: Parameters, name: str, low: int = 1, high: int = 1_000_000_000) -> int:
-    """Return the value of a parameter. Raises BadInput unless it is a whole number from `low` to `high`."""
+    """Return the value of a parameter. Raise BadInput unless it is a whole number from `low` to `high`."""
     value = parameters[name]
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise BadInput(f"parameter {name}: expected a whole number from {low} to {high}, got {value!r}")
@@ -149,7 +149,7 @@ def command_line(parameters: Parameters, name: str = "program") -> list[str]:
 
 
 def collected(raw: RawOutput, name: str) -> bytes:
-    """Return the content of a file written by the tool. Raises BadRun if there is none."""
+    """Return the content of a file written by the tool. Raise BadRun if there is none."""
     data = raw.files.get(name)
     if data is None:
         raise BadRun(f"exited with status 0 but did not write {name}{quoted(raw)}")

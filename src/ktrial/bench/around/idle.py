@@ -18,7 +18,7 @@ from ktrial.machine.ports import Clock
 
 
 def read_access_times(data: bytes, source: str) -> dict[str, float]:
-    """Return the access time of each terminal in seconds since 1970. Raises UnreadableOutput."""
+    """Return the access time of each terminal in seconds since 1970. Raise UnreadableOutput."""
     found: dict[str, float] = {}
     for line_number, line in numbered(data, source):
         seconds, _, path = line.strip().partition(" ")
@@ -70,7 +70,7 @@ class IdleWatch:
         return last.of if last.seconds < seconds else None
 
     def last_input(self) -> LastInput:
-        """Return the newest input. Raises Refused if ktrial cannot observe any source."""
+        """Return the newest input. Raise Refused if ktrial cannot observe any source."""
         try:
             found = self._sessions() or self._terminals()
         except BadRun as error:

@@ -60,7 +60,7 @@ class SessionDesktop:
 
 
 def _connected(address: str) -> DBusConnection:
-    """Return a connection that waits at most `_LIMIT_S` for a reply. Raises BusError."""
+    """Return a connection that waits at most `_LIMIT_S` for a reply. Raise BusError."""
     from jeepney.auth import AuthenticationError
     from jeepney.bus import get_bus
     from jeepney.io.blocking import DBusConnection, prep_socket
@@ -90,7 +90,7 @@ _NONSENSE = (ValueError, KeyError, IndexError, TypeError, struct.error)
 
 
 def _called(bus: DBusConnection, member: str, signature: str, body: tuple[object, ...]) -> tuple[Any, ...]:
-    """Call a method of the screen saver. Raises BusError, with the name of the error if it returned one."""
+    """Call a method of the screen saver. Raise BusError, with the name of the error if it returned one."""
     from jeepney import DBusAddress, HeaderFields, MessageFlag, MessageType, new_method_call
 
     screen = DBusAddress(_SCREEN_PATH, bus_name=_SCREEN, interface=_SCREEN)

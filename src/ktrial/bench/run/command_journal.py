@@ -51,7 +51,7 @@ class CommandJournalFile:
             self._path.unlink()
 
     def left(self) -> tuple[OpenCommand, ...]:
-        """Return the commands to undo, newest first. Raises KtrialError if the file is not a valid journal."""
+        """Return the commands to undo, newest first. Raise KtrialError if the file is not a valid journal."""
         found: dict[int, OpenCommand] = {}
         for entry in self._entries():
             if isinstance(entry, _Begun):

@@ -64,7 +64,7 @@ class Runtimes:
         )
 
     def answer(self, argv: Sequence[str], failure: str, hint: str) -> str:
-        """Return the output of a runtime's command. Raises KtrialError with its last line if it fails."""
+        """Return the output of a runtime's command. Raise KtrialError with its last line if it fails."""
         status, out, err = self._ask(argv)
         if status != 0:
             said = (err.strip().splitlines() or [f"{argv[0]} ended with status {status}"])[-1]

@@ -147,7 +147,7 @@ class FoldersInGuest:
         self._guest = guest
 
     def make(self, *, in_memory: bool, for_program: bool) -> Path:
-        """Return a fresh directory. Raises KtrialError if the guest cannot make one."""
+        """Return a fresh directory. Raise KtrialError if the guest cannot make one."""
         place = _GUEST_MEMORY if in_memory else _GUEST_DISK
         if not for_program:
             return Path(place)

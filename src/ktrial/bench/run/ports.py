@@ -48,17 +48,17 @@ class Watching(Protocol):
     def watch(
         self, fields: dict[str, Any], begun: Callable[[], None]
     ) -> Iterator[MachineView | HandedBlocks | WatchEnded]:
-        """Begin, call `begun`, then yield views and recorded blocks, and the end at last. Raises AgentError."""
+        """Begin, call `begun`, then yield views and recorded blocks, and the end at last. Raise AgentError."""
 
 
 class RunRecorder(Protocol):
     """Something that records the machine during a run, especially the processes of the run."""
 
     def start(self) -> None:
-        """Start to record; return once the recording has begun. Raises AgentError."""
+        """Start to record; return once the recording has begun. Raise AgentError."""
 
     def stop(self) -> bytes:
-        """Stop and return the recording. Raises AgentError."""
+        """Stop and return the recording. Raise AgentError."""
 
 
 class Executor(Protocol):
@@ -104,7 +104,7 @@ class Executor(Protocol):
 
 
 def run_or_stop(executor: Executor, invocation: Invocation) -> RawOutput:
-    """Return the output of a run. Raises KeyboardInterrupt if the user interrupted it."""
+    """Return the output of a run. Raise KeyboardInterrupt if the user interrupted it."""
     raw = executor.run(invocation).raw
     if raw.interrupted:
         raise KeyboardInterrupt

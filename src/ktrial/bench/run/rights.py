@@ -93,7 +93,7 @@ def _is_root(session: AgentSession) -> bool:
 
 
 def _hand_over(session: AgentSession, load: AgentLoad) -> None:
-    """Send a load's data to the session. Raises BadInput for a file that the user may not read."""
+    """Send a load's data to the session. Raise BadInput for a file that the user may not read."""
     if load.data is None:
         return
     from base64 import b64encode

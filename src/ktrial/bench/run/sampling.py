@@ -53,7 +53,7 @@ class AgentSampling:
         self._goes_on = True
 
     def stop(self) -> Samples:
-        """Take a last sample and return all. Raises AgentError if the agent was lost with its samples."""
+        """Take a last sample and return all. Raise AgentError if the agent was lost with its samples."""
         if not self._goes_on or self._agent is None:
             raise RuntimeError("sampling is not running")
         self._goes_on = False

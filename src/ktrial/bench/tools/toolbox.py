@@ -25,7 +25,7 @@ class UserToolbox:
         self._folder = folder
 
     def find(self, program: str) -> tuple[Path, Receipt] | None:
-        """Return the path of a built program, and its receipt. Raises KtrialError if the program was changed."""
+        """Return the path of a built program, and its receipt. Raise KtrialError if the program was changed."""
         for name in self.names():
             build = (self._folder / name / _CURRENT).resolve()
             path = build / "bin" / program

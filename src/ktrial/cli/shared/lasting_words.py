@@ -64,9 +64,7 @@ class WordReader(NamedTuple):
             else:
                 settings.append(setting)
         if not settings:
-            raise BadInput(
-                f"transaction {number} did not change a knob", hint="run `ktrial status` to list them"
-            )
+            raise BadInput(f"transaction {number} did not change a knob", hint="run `ktrial status` to list them")
         return NamedSettings(Request(f"transaction {number}", tuple(settings)), tuple(left))
 
     def _of_step(self, step: JournaledStep) -> Setting | None:

@@ -21,7 +21,7 @@ def files(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of the regular files that `wanted` accepts.
 
-    Raises BadInput for another kind of archive and for a file larger than the limit.
+    Raise BadInput for another kind of archive and for a file larger than the limit.
     """
     at = 0
     while True:

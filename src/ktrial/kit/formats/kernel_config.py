@@ -28,7 +28,7 @@ class KernelConfig(msgspec.Struct, frozen=True, kw_only=True):
 def read_kernel_config(data: bytes, source: str = ".config") -> KernelConfig:
     """Read a configuration of Linux 4.18 or later.
 
-    Raises UnreadableOutput unless it has exactly one heading and one line with the compiler.
+    Raise UnreadableOutput unless it has exactly one heading and one line with the compiler.
     """
     head: tuple[str, str] | None = None
     compiler: str | None = None
@@ -72,7 +72,7 @@ class ConfigLine(msgspec.Struct, frozen=True):
 
 
 def read_fragment(data: bytes, source: str = "a fragment") -> tuple[ConfigLine, ...]:
-    """Read a file that sets symbols as `.config` does. Raises UnreadableOutput if it sets none."""
+    """Read a file that sets symbols as `.config` does. Raise UnreadableOutput if it sets none."""
     lines = []
     for number, text in numbered(data, source):
         stripped = text.strip()

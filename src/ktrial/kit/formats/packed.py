@@ -35,7 +35,7 @@ class OpenedFile(NamedTuple):
 
 
 def opened(data: bytes) -> OpenedFile | None:
-    """Decompress data; return None if they are not compressed. Raises BadInput if they cannot be read to the end."""
+    """Decompress data; return None if they are not compressed. Raise BadInput if they cannot be read to the end."""
     for mark, name in _CLOSED.items():
         if data.startswith(mark):
             raise BadInput(f"cannot read {name} archives")
@@ -57,7 +57,7 @@ def first_stream(data: bytes) -> bytes:
 def streamed(read: Callable[[int], bytes], packing: str | None = None) -> Iterator[bytes]:
     """Yield the decompressed content of what `read` returns, a small piece at a time.
 
-    The first bytes tell the compression. They must agree with `packing` if that is given, except for raw lzma,
+    The first bytes show the compression. They must agree with `packing` if that is given, except for raw lzma,
     which has no such mark. Without `packing`, data without a mark pass unchanged.
     """
     head = read(_PIECE_BYTES)

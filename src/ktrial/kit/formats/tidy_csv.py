@@ -50,7 +50,7 @@ def delimiter_of(header: str) -> str | None:
 def is_of_blanks(lines: Sequence[str]) -> bool:
     """Return whether only blanks separate the cells of a table.
 
-    That is so if the first row has numbers and as many cells as the header.
+    They are if the first row has numbers and as many cells as the header.
     """
     first_two = list(islice((line for line in _of_blanks(lines) if line), 2))
     if len(first_two) < 2 or delimiter_of(first_two[0]) is not None or "|" in first_two[0]:
@@ -60,7 +60,7 @@ def is_of_blanks(lines: Sequence[str]) -> bool:
 
 
 def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
-    """Read a table, skipping blank lines. Raises UnreadableOutput if no row follows the header."""
+    """Read a table, skipping blank lines. Raise UnreadableOutput if no row follows the header."""
     text = decode_output(data, source).removeprefix("\ufeff")
     lines: Iterable[str] = text.split("\n")
     first = next((line for line in lines if line.strip()), "")

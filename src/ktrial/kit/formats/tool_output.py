@@ -59,7 +59,7 @@ def unreadable(source: str, line: int | None, item: str, wanted: str) -> Unreada
 
 
 def decode_output(data: bytes, source: str) -> str:
-    """Return the text of an output. Raises UnreadableOutput if it is empty, binary or not UTF-8."""
+    """Return the text of an output. Raise UnreadableOutput if it is empty, binary or not UTF-8."""
     if not data.strip():
         raise UnreadableOutput(source, None, "", "the output of a finished run: it is empty")
     if b"\0" in data:
@@ -77,7 +77,7 @@ def numbered(data: bytes, source: str) -> Iterator[tuple[int, str]]:
 
 
 def ended_lines(data: bytes, source: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines like `numbered`. Raises UnreadableOutput if the last line is cut off, which may hide digits."""
+    """Yield the lines like `numbered`. Raise UnreadableOutput if the last line is cut off, which may hide digits."""
     text = decode_output(data, source)
     if not text.endswith("\n"):
         raise unreadable(source, text.count("\n") + 1, "the end", "a complete last line: the output is cut off")
@@ -153,7 +153,7 @@ def json_list(value: object, source: str, wanted: str) -> list[Any]:
 
 
 def json_document(data: bytes | str, source: str, repeated: Container[str] = ()) -> dict[str, Any]:
-    """Return a JSON object. Raises UnreadableOutput for NaN, Infinity and repeated keys, except those in `repeated`."""
+    """Return a JSON object. Raise UnreadableOutput for NaN, Infinity and repeated keys, except those in `repeated`."""
     text = decode_output(data, source) if isinstance(data, bytes) else data
     try:
         document = decode(text, repeated)

@@ -3,7 +3,7 @@
 
 Each tier, stacked on those below, is an arm; tiers that this kernel cannot run are skipped.
 
-With boots of guests or of this machine, a tier may also have its own kernel and words for its command line. Only
+With boots of guests or of this machine, a tier may also have its own kernel and kernel arguments. Only
 guests can boot a kernel that ktrial builds.
 """
 
@@ -130,7 +130,7 @@ def with_own_kernels(ladder: Ladder, keys: Mapping[str, str]) -> Ladder:
 
 
 def surely_run(ladder: Ladder) -> Ladder:
-    """Return the ladder without tiers that have the kernel and words of the tier below: these may add nothing."""
+    """Return the ladder without tiers that may add nothing: those with the kernel and arguments of the tier below."""
     below = ladder.arms[ladder.control]
     arms = {ladder.control: below}
     for name, arm in ladder.arms.items():

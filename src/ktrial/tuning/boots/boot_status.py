@@ -96,7 +96,7 @@ def is_arm(entry: str) -> bool:
 
 
 def decode_boot_status(reply: Mapping[str, Any]) -> BootStatus:
-    """Return the decoded reply. Raises AgentError if it is malformed."""
+    """Return the decoded reply. Raise AgentError if it is malformed."""
     return decode_reply("boot-status", reply, BootStatus)
 
 

@@ -41,7 +41,7 @@ _NETS_BYTES = 160
 
 
 class BootWord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A word of the command line; a flag has no value."""
+    """A kernel argument; a flag has no value."""
 
     name: str
     value: str | None = None
@@ -52,7 +52,7 @@ class BootWord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WordChange(msgspec.Struct, frozen=True):
-    """A word to add in place of others of its name, or to remove; without a value, all of its name are removed."""
+    """An argument to add in place of those with its name, or to remove. Without a value, all with its name go."""
 
     word: BootWord
     removes: bool = False
@@ -122,7 +122,10 @@ def base_words(command_line: str, loader: str) -> tuple[str, ...]:
 
 
 def change_line(base: Sequence[str], changes: Iterable[WordChange]) -> ChangedLine:
-    """Return the command line with the changes. Raises BadInput for adding a word it has, or removing one it lacks."""
+    """Return the command line with the changes.
+
+    Raise BadInput if it already has an argument to add, or lacks one to remove.
+    """
     changes = tuple(changes)
     left, words, removed = list(base), [], []
     names = {change.word.name for change in changes} | {word.partition("=")[0] for word in base}

@@ -116,7 +116,7 @@ def plan_boot(
 ) -> BootPlan:
     """Return the trial boot's entry: the running kernel or the one at `kernel`, with changes to its command line.
 
-    Raises Refused for what ktrial's entry cannot express, and BadInput for invalid words and kernels.
+    Raise Refused for what ktrial's entry cannot express, and BadInput for invalid arguments and kernels.
     """
     base = base_words(grounds.command_line, grounds.loader)
     changes = tuple(changes)
@@ -164,7 +164,7 @@ def plan_rehearsal(grounds: BootGrounds, *, watchdog_s: int | None = None) -> Bo
 def find_kernel(argument: str, grounds: BootGrounds) -> str | None:
     """Return the path of the installed kernel that a path or release names; None for other arguments.
 
-    Raises UnknownName for a path that is not a kernel.
+    Raise UnknownName for a path that is not a kernel.
     """
     kernels = [path for path in grounds.files if _suffix(path) is not None]
     if argument.startswith("/"):

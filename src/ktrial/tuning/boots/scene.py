@@ -49,7 +49,7 @@ ANYWAY, YES_KERNEL = "--anyway", "--yes-kernel"
 class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
     """A reason that completes `cannot prepare a boot: …`, and what to do about it.
 
-    The option `needs` may overrule it. A note is only shown.
+    If the option `needs` is given, the obstacle does not count. A note is only shown.
     """
 
     kind: ObstacleKind

@@ -30,7 +30,7 @@ class ResumedTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_guards(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the full names of the units that guard a boot. Raises BadInput for a unit that cannot."""
+    """Return the full names of the units that guard a boot. Raise BadInput for a unit that cannot."""
     endings, others = (tuple(f".{kind}" for kind in kinds) for kinds in (GUARD_KINDS, OTHER_KINDS))
     units = tuple(dict.fromkeys(one if one.endswith((*endings, *others)) else f"{one}.service" for one in names))
     for unit in units:

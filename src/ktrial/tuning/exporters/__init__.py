@@ -82,7 +82,7 @@ def export(
 ) -> dict[ExportTarget, Mapping[str, str]]:
     """Return the files of each chosen target; a setting goes to the first one that can express it.
 
-    Raises BadInput that names every setting that none of them can, with the targets that can.
+    Raise BadInput that names every setting that none of them can, with the targets that can.
     """
     parts: dict[ExportTarget, list[LastingSetting]] = {target: [] for target in chosen}
     refused: list[tuple[LastingSetting, str]] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kernel-install: words of /etc/kernel/cmdline, which entries and unified kernel images are made with."""
+"""kernel-install: kernel arguments in /etc/kernel/cmdline, which it puts into entries and unified kernel images."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _MEGABYTE = 1 << 20
 
 
 def device_of(setting: LastingSetting) -> str:
-    """Return the device that is meant; the first one without a name."""
+    """Return the device that the setting names; without a name, the first one."""
     return "zram0" if setting.pattern in (None, "*", "zram*") else str(setting.pattern)
 
 
@@ -49,7 +49,7 @@ def write(profile: LastingProfile) -> dict[str, str]:
 
 
 def _size(setting: LastingSetting) -> str:
-    """Return the value; sizes are in MiB there, and may be a quotient."""
+    """Return the value as zram-generator writes it: sizes are in MiB, and may be a quotient."""
     if setting.knob.id == "zram:comp_algorithm":
         return setting.text
     whole, rest = divmod(int(setting.text), _MEGABYTE)

@@ -92,7 +92,7 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """A pattern for each placeholder of the place. Raises BadInput for one that spans several."""
+        """A pattern for each placeholder of the place. Raise BadInput for one that spans several."""
         names = _PLACEHOLDER.findall(self.file)
         whole = ("*",) * len(names)
         labels: tuple[str, ...]

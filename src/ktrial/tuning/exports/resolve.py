@@ -46,7 +46,7 @@ def lasting_settings(
 ) -> tuple[tuple[LastingSetting, ...], tuple[Omission, ...]]:
     """Return the settings in the order in which to write them, and those that are impossible on this machine.
 
-    `more` returns further reasons for a setting without a verdict. Raises Contradiction if a knob has two values.
+    `more` returns further reasons for a setting without a verdict. Raise Contradiction if a knob has two values.
     """
     found: dict[str, LastingSetting] = {}
     origins: dict[str, str] = {}

@@ -15,7 +15,7 @@ from ktrial.tuning.knobs.knob import INSTANCE_FACTS, Knob
 
 
 def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
-    """Return the knob of the catalog. Raises UnknownName with suggestions."""
+    """Return the knob of the catalog. Raise UnknownName with suggestions."""
     name = parse_address(address_text).knob
     place = f"/proc/sys/{name.replace('.', '/')}"  # the name of a knob that was a sysctl on older kernels
     knob = knobs.get(name) or next((one for one in knobs.values() if place in one.files), None)
@@ -52,7 +52,7 @@ def successors(knob: Knob, knobs: Mapping[str, Knob]) -> str | None:
 def meant_instances(
     knob: Knob, selector: str, instances: Iterable[InstanceState], facts: FactBook
 ) -> list[InstanceState]:
-    """Return the instances that a selector matches. Raises BadInput if their facts lack a field that it names."""
+    """Return the instances that a selector matches. Raise BadInput if their facts lack a field that it names."""
     source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders else None
     if selector.startswith("["):
         _check_fields(knob, selector, facts.records(source) if source else ())

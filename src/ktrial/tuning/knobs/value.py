@@ -20,7 +20,7 @@ _BRACKETED = r"[\[(]([^\])]*)[\])]"
 
 
 def kernel_text(knob: Knob, value: Any) -> str:
-    """Return the text to write for `value`, without a newline. Raises BadInput that names knob, value and range."""
+    """Return the text to write for `value`, without a newline. Raise BadInput that names knob, value and range."""
     if isinstance(value, str) and value in knob.value.special:
         return value
     if isinstance(value, int) and not isinstance(value, bool) and str(value) in knob.value.special:

@@ -158,12 +158,12 @@ def guarded_names(entries: Iterable[LastingEntry]) -> list[str]:
 
 
 def name_of(entry: LastingEntry) -> str:
-    """Return the name of the word that an entry adds or removes; empty for the default kernel."""
+    """Return the name of the argument that an entry adds or removes; empty for the default kernel."""
     return str(entry.holds.get("name") or entry.holds.get("removes") or "")
 
 
 def _is_guarded(entry: LastingEntry, entries: Iterable[LastingEntry]) -> bool:
-    """Return whether an entry needs a confirmation. A word whose value changes needs it where it is added."""
+    """Return whether an entry needs a confirmation. If a value changes, the entry that adds the argument needs it."""
     name, value = name_of(entry), entry.holds.get("value")
     if "removes" in entry.holds:
         is_replaced = any("name" in one.holds and same_name(name_of(one), name) for one in entries)
@@ -172,13 +172,13 @@ def _is_guarded(entry: LastingEntry, entries: Iterable[LastingEntry]) -> bool:
 
 
 def weakens(name: str, value: str | None) -> bool:
-    """Return whether a word weakens the machine's protection."""
+    """Return whether an argument weakens the machine's protection."""
     pattern = _guarded_pattern(name)
     return pattern is not None and value not in GUARDED[pattern]
 
 
 def may_weaken(name: str, value: str | None) -> bool:
-    """Return whether removing this word may weaken the machine's protection; without a value it means any value."""
+    """Return whether removing this argument may weaken the machine's protection; no value means any value."""
     pattern = _guarded_pattern(name)
     if pattern is None:
         return False
@@ -186,7 +186,7 @@ def may_weaken(name: str, value: str | None) -> bool:
 
 
 def _guarded_pattern(name: str) -> str | None:
-    """Return the first matching pattern of guarded words."""
+    """Return the first matching pattern of arguments that need a confirmation."""
     return next((pattern for pattern in GUARDED if fnmatch.fnmatchcase(name.replace("-", "_"), pattern)), None)
 
 
@@ -208,13 +208,13 @@ def find_guarded(
 
 
 def word_text(holds: Mapping[str, str]) -> str:
-    """Return the word that an entry adds or removes."""
+    """Return the argument that an entry adds or removes."""
     name = holds["removes"] if "removes" in holds else holds["name"]
     return f"{name}={holds['value']}" if "value" in holds else name
 
 
 def takes(removal: LastingEntry, word: LastingEntry) -> bool:
-    """Return whether an entry removes a word that another entry adds."""
+    """Return whether an entry removes an argument that another entry adds."""
     if "removes" not in removal.holds or "name" not in word.holds or removal.holds["removes"] != word.holds["name"]:
         return False
     return "value" not in removal.holds or removal.holds["value"] == word.holds.get("value")
@@ -223,10 +223,10 @@ def takes(removal: LastingEntry, word: LastingEntry) -> bool:
 def place_removal(
     address: str, in_files: Iterable[str], kept: Iterable[LastingEntry], added: Collection[str]
 ) -> LastingEntry | None:
-    """Return the entry that removes a word from GRUB's configuration; None if there is nothing to remove.
+    """Return the entry that removes an argument from GRUB's configuration; None if there is nothing to remove.
 
-    `in_files` are the arguments that other files add, `added` the names of those added now. Raises BadInput for
-    an invalid word, and Refused for a word that no file adds.
+    `in_files` are the arguments that other files add, `added` the names of those added now. Raise BadInput for
+    an invalid argument, and Refused for one that no file adds.
     """
     word = address.removeprefix(REMOVAL)
     if not _WORD.fullmatch(word):

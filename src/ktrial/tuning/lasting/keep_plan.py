@@ -46,7 +46,7 @@ def plan_keep(
 ) -> KeepPlan:
     """Return what to write so that the settings of `plan` last. `named` are the origins that are single settings.
 
-    `lines` are entries of GRUB's drop-in that are not settings: words to remove, and the default kernel.
+    `lines` are entries of GRUB's drop-in that are not settings: arguments to remove, and the default kernel.
     """
     at_load = {
         one: late
@@ -98,7 +98,7 @@ def plan_keep(
 def guarded_words(
     files: Iterable[FileChange], kept: Mapping[Form, KeptFile], knobs: Mapping[str, Knob]
 ) -> tuple[Guarded, ...]:
-    """Return the new kernel arguments that need a confirmation of their own."""
+    """Return the new kernel arguments that need `--yes-security`."""
     old = read_kept("grub.d", kept["grub.d"].text) if "grub.d" in kept else ()
     return find_guarded(files, old, knobs)
 

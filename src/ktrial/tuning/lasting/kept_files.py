@@ -22,7 +22,7 @@ def is_kept(transaction: Journaled) -> bool:
 
 
 def is_lasting(transaction: Journaled) -> bool:
-    """Return whether a transaction keeps settings or the timer of drift, and has not been undone."""
+    """Return whether a transaction keeps settings or the timer of `ktrial drift`, and has not been undone."""
     in_force = transaction.state in {"applied", UNFINISHED}
     return is_kept(transaction) or (in_force and any(step.path == DRIFT_TIMER for step in transaction.steps))
 

@@ -21,7 +21,7 @@ class LiveWord(msgspec.Struct, frozen=True):
 
 
 def look_at_word(entry: LastingEntry, command_line: str, *, is_pending: bool) -> LiveWord:
-    """Compare a kept word with the command line of this boot; `is_pending` if it was kept during this boot."""
+    """Compare a kept argument with the command line of this boot; `is_pending` if it was kept during this boot."""
     texts = command_line.partition(" -- ")[0].split()
     if "kernel" in entry.holds:
         return _look_at_kernel(entry, texts, is_pending=is_pending)

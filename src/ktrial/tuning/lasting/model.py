@@ -85,7 +85,7 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 class Guarded(msgspec.Struct, frozen=True):
-    """A kernel argument that weakens the machine's protection: its name, the whole word, and the price."""
+    """A kernel argument that weakens the machine's protection: its name, the name with its value, and the price."""
 
     name: str
     word: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the other files of GRUB's configuration: their words, and the lines that compete with kept ones."""
+"""Reads the other files of GRUB's configuration: their arguments, and lines that compete with kept ones."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _is_later(path: str) -> bool:
 
 
 def rivals_of_words(entries: Iterable[LastingEntry], texts: Mapping[str, str]) -> Iterator[Rival]:
-    """Yield the lines that also set a kept word or the default entry, and those that drop all words of earlier files.
+    """Yield the lines that also set a kept argument or the default entry, or that drop all arguments of earlier files.
 
     The kernel takes the last of two values. GRUB puts the arguments of `GRUB_CMDLINE_LINUX_DEFAULT` last.
     """

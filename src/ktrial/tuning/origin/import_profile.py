@@ -69,7 +69,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 def import_profile(
     data: bytes, file: str, catalog: Catalog, *, name: str | None = None, as_format: Format | None = None
 ) -> Imported:
-    """Read a foreign text. Raises BadInput if it contains no usable setting; the loader accepts the result."""
+    """Read a foreign text. Raise BadInput if it contains no usable setting; the loader accepts the result."""
     try:
         reading, sniffed = read(data, file, as_format)
     except ForeignFormatError as error:

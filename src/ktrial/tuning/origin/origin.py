@@ -33,8 +33,8 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """One instance of a knob: its value in force, the kernel's default, and who set it.
 
-    `overrode` are words of lower rank or of earlier lines. `not_in_force` are words that should have won but did
-    not. Both list the oldest first.
+    `overrode` lists what sources of lower rank or earlier lines say, `not_in_force` what should have won but did
+    not; both the oldest first.
     """
 
     knob: str

@@ -20,7 +20,7 @@ _FILE = re.compile(r"/(?:proc/)?sys(?:/(?!\.{1,2}(?:/|$))[^/*?\[\]{}\s]+)+")
 def knob_or_file(text: str, knobs: Mapping[str, Knob]) -> tuple[Address, Knob]:
     """Return the knob with this name or file; for one that the catalog lacks, a stand-in without a known default.
 
-    A stand-in for a sysctl may be a misspelled name: then the machine has no such file. Raises BadInput.
+    A stand-in for a sysctl may be a misspelled name: then the machine has no such file. Raise BadInput.
     """
     if _FILE.fullmatch(text):
         return _of_file(text, knobs)

@@ -35,9 +35,9 @@ def resolve(
     allow_dangerous: bool = False,
     later_wins: bool = False,
 ) -> Plan:
-    """Turn settings into a plan. Raises BadInput for settings that are wrong on every machine.
+    """Turn settings into a plan. Raise BadInput for settings that are wrong on every machine.
 
-    Raises Contradiction for requests that contradict each other. With `later_wins` the later one overrides instead,
+    Raise Contradiction for requests that contradict each other. With `later_wins` the later one overrides instead,
     as for stacked layers.
     """
     outcomes: dict[str, Change | Refusal] = {}
@@ -73,7 +73,7 @@ def resolve(
 
 
 def with_same(plan: Plan, knobs: Mapping[str, Knob]) -> Plan:
-    """Return the plan with what is set already among its changes, so that it stays set when somebody else's ends."""
+    """Return the plan with values that are set already among its changes, so that they outlast other transactions."""
     changes = in_write_order([*plan.changes, *plan.same], lambda one: (one.knob,), knobs)
     return msgspec.structs.replace(plan, changes=tuple(changes), same=())
 
@@ -316,7 +316,7 @@ def _resolve_zram(
 
 
 def _add_zram(zram: dict[str, tuple[Setting, str]], knob: Knob, setting: Setting, origin: str) -> None:
-    """Add a setting. Raises Contradiction for a second device, or for another value of another origin."""
+    """Add a setting. Raise Contradiction for a second device, or for another value of another origin."""
     for other, said in zram.values():
         same_knob = other.knob == setting.knob and said != origin and other.value != setting.value
         if same_knob or parse_address(other.knob).selector != parse_address(setting.knob).selector:

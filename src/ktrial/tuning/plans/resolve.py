@@ -90,7 +90,7 @@ def context_for(machine: Machine, catalog: Catalog, requests: Sequence[Request],
 
 
 def requests_on(machine: Machine, catalog: Catalog, words: Sequence[str], facts: FactBook) -> tuple[Request, ...]:
-    """Return the requests of PROFILE and KNOB=VALUE words on this machine. Raises Refused if a profile cannot hold."""
+    """Return the requests of PROFILE and KNOB=VALUE words on this machine. Raise Refused if a profile cannot hold."""
     _check_requirements(words, catalog, facts)
     return tuple(_generated(request, machine, catalog, facts) for request in requests_from(words, catalog))
 

@@ -37,7 +37,7 @@ class MachineLock:
         self._build: int | None = None
 
     def take(self) -> bool:
-        """Exclude other trials until `close`; return False if already taken. Raises Busy that names the holder."""
+        """Exclude other trials until `close`; return False if already taken. Raise Busy that names the holder."""
         if self._descriptor is not None:
             return False
         descriptor = self._open()
@@ -61,7 +61,7 @@ class MachineLock:
         return True
 
     def share(self) -> None:
-        """Exclude trials, but not other commands of `ktrial with`, until `close`. Raises Refused."""
+        """Exclude trials, but not other commands of `ktrial with`, until `close`. Raise Refused."""
         descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -73,7 +73,7 @@ class MachineLock:
         self._descriptor = descriptor
 
     def measure(self) -> None:
-        """Exclude other measurements of this user on a machine whose locks are elsewhere; here a file does that."""
+        """Do nothing: a lock on a file excludes other measurements here. Locks on other machines override this."""
 
     def build(self) -> None:
         """Let trials see, until `close`, that a kernel build is running, if the machine has a place for this."""
@@ -122,7 +122,7 @@ def _others(places: Sequence[Path], kind: LockKind) -> tuple[str, ...]:
 
 
 def _closed(descriptor: int) -> LockedFile:
-    """Close a file and return how the kernel numbers it."""
+    """Close a file and return the numbers by which the kernel identifies it."""
     found = os.fstat(descriptor)
     os.close(descriptor)
     return LockedFile(os.major(found.st_dev), os.minor(found.st_dev), found.st_ino)

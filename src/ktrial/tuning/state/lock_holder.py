@@ -24,7 +24,7 @@ LockKind = Literal["READ", "WRITE"]
 
 
 class LockedFile(msgspec.Struct, frozen=True):
-    """The locked file as the kernel numbers it."""
+    """The numbers by which the kernel identifies a locked file."""
 
     major: int
     minor: int

@@ -51,7 +51,7 @@ class SavedStates:
 
 
 def read_limited(path: Path) -> bytes:
-    """Return the content of a file. Raises BadInput if it is missing, or too large for a state."""
+    """Return the content of a file. Raise BadInput if it is missing, or too large for a state."""
     try:
         with path.open("rb") as file:
             data = file.read(_LIMIT_BYTES + 1)

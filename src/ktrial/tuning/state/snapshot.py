@@ -119,7 +119,7 @@ def declared_settings(requests: Iterable[Request], catalog: Catalog) -> tuple[De
 
 
 def declared_transactions(machine: Machine, catalog: Catalog) -> tuple[Declaration, ...]:
-    """Declare what active transactions changed. Raises AgentError if this session may not read the journal."""
+    """Declare what active transactions changed. Raise AgentError if this session may not read the journal."""
     found: list[Declaration] = []
     for transaction in status(machine).transactions:
         if transaction.state in _IN_FORCE:

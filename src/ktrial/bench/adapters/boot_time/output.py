@@ -43,7 +43,7 @@ class BootTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_boot_times(data: bytes, source: str = "stdout") -> BootTimes:
-    """Parse the times of a finished boot. Raises UnreadableOutput unless they appear exactly once."""
+    """Parse the times of a finished boot. Raise UnreadableOutput unless they appear exactly once."""
     terms: dict[str, Quantity] = {}
     total: Quantity | None = None
     target: tuple[str, Quantity] | None = None

@@ -18,7 +18,7 @@ class LoopRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_loop_run(data: bytes, source: str = "stdout") -> LoopRun:
-    """Parse the program's output. Raises UnreadableOutput if a key or all times are missing."""
+    """Parse the program's output. Raise UnreadableOutput if a key or all times are missing."""
     document = json_document(data, source)
     words: dict[str, str] = {}
     for key in ("implementation", "version"):

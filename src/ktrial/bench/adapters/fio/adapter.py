@@ -139,7 +139,7 @@ def _measurements_of(prefix: str, found: FioDirection) -> tuple[Measurement, ...
 
 
 def _doubts(direction: str, found: FioDirection, parameters: Parameters) -> tuple[str, ...]:
-    """Return notes on data that may come from memory. Raises BadRun for a throughput above `ceiling`."""
+    """Return notes on data that may come from memory. Raise BadRun for a throughput above `ceiling`."""
     ceiling = whole(parameters, "ceiling", 1, 10**13)
     if found.throughput.value > ceiling:
         raise BadRun(

@@ -54,7 +54,7 @@ class Glmark2Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_glmark2(data: bytes, source: str = "stdout") -> Glmark2Run:
-    """Parse glmark2's stdout. Raises UnreadableOutput for a scene without a frame rate."""
+    """Parse glmark2's stdout. Raise UnreadableOutput for a scene without a frame rate."""
     version: str | None = None
     score: Quantity | None = None
     information: dict[str, str] = {}

@@ -29,7 +29,7 @@ class Iperf3Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_iperf3(data: bytes, source: str = "stdout") -> Iperf3Run:
-    """Parse the JSON. Raises BadRun if iperf3 reports a failure, which it may do with status 0."""
+    """Parse the JSON. Raise BadRun if iperf3 reports a failure, which it may do with status 0."""
     document = json_document(data, source, _REPEATED)
     said = document.get("error")
     if said is not None:

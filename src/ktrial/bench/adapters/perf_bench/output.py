@@ -170,7 +170,7 @@ def read_futex_wake(data: bytes, source: str = "stdout") -> FutexWakeRun:
 
 
 def _lines(data: bytes, source: str, wanted: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines from the banner on. Raises UnreadableOutput if it is missing or another benchmark's."""
+    """Yield the lines from the banner on. Raise UnreadableOutput if it is missing or another benchmark's."""
     first: str | None = None
     opened = False
     for line, text in ended_lines(data, source):

@@ -160,7 +160,7 @@ def _latencies(run: PgbenchRun, log: PgbenchLog, limit_us: int) -> tuple[tuple[M
 
 
 def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
-    """Merge the logs of all threads. Raises BadRun if the totals differ from the report."""
+    """Merge the logs of all threads. Raise BadRun if the totals differ from the report."""
     logs = [read_log(data, name) for name, data in sorted(raw.files.items()) if name.startswith(_LOG) and data]
     if not logs:
         raise UnreadableOutput(f"{_LOG}*", None, "", "a log of pgbench: no such file")

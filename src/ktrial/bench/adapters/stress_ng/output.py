@@ -59,7 +59,7 @@ class StressNgRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_stress_ng(data: bytes, source: str = "out.yaml") -> StressNgRun:
-    """Parse the YAML file. Raises UnreadableOutput if it has no stressor or does not end with `...`."""
+    """Parse the YAML file. Raise UnreadableOutput if it has no stressor or does not end with `...`."""
     section = ""
     system: dict[str, str] = {}
     entries: list[_Entry] = []

@@ -34,7 +34,7 @@ class SynthmarkRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_synthmark(data: bytes, source: str = "stdout") -> SynthmarkRun:
-    """Parse SynthMark's stdout. Raises BadRun if SynthMark calls its own result invalid."""
+    """Parse SynthMark's stdout. Raise BadRun if SynthMark calls its own result invalid."""
     version: str | None = None
     head: dict[str, str] = {}
     results: dict[str, str] = {}

@@ -45,7 +45,7 @@ class SysbenchRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_sysbench(data: bytes, source: str = "stdout") -> SysbenchRun:
-    """Parse sysbench's stdout. Raises UnreadableOutput if totals or latencies are missing."""
+    """Parse sysbench's stdout. Raise UnreadableOutput if totals or latencies are missing."""
     found: dict[str, Quantity] = {}
     counts: dict[str, int] = {}
     settings: dict[str, str] = {}

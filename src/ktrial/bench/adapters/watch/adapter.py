@@ -80,7 +80,7 @@ def _loop_arguments(loop: object, seconds: int) -> tuple[str, str]:
 
 
 def _pattern(parameters: Parameters) -> FramePattern | None:
-    """Return the pattern of printed frames, if any. Raises BadInput unless it finds when frames ended."""
+    """Return the pattern of printed frames, if any. Raise BadInput unless it finds when frames ended."""
     text = LINES if parameters["frame_loop"] else parameters["pattern"]
     if not text:
         return None

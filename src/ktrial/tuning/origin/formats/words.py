@@ -31,7 +31,7 @@ _IN_QUOTES = re.compile(r'\\(["\\])')
 
 
 def split_words(line: str) -> list[str]:
-    """Return the words. Raises ValueError for an unclosed quote or a trailing backslash."""
+    """Return the words. Raise ValueError for an unclosed quote or a trailing backslash."""
     words: list[str] = []
     parts: list[str] = []
     at = 0
