@@ -286,7 +286,7 @@ def check_measurements(outcomes: tuple[Outcome, ...], parsed: ParsedRun) -> None
     for measurement in parsed.measurements:
         outcome = declared.get(measurement.outcome)
         if outcome is None:
-            raise BadRun(f"{measurement.outcome} is not a declared outcome")
+            raise BadRun(f"measured {measurement.outcome}, which this benchmark does not declare")
         if measurement.outcome in seen:
             raise BadRun(f"{measurement.outcome} was measured twice in one run")
         seen.add(measurement.outcome)

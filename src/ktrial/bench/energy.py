@@ -122,7 +122,7 @@ def _discharged(counter: EnergyCounter, first: int, last: int, before: Look, aft
     for look in (before, after):
         status = look.get(f"{counter.folder}/status")
         if status != "Discharging":
-            raise BadRun(f"the battery is not discharging ({status or 'no status'})")
+            raise BadRun(f"the battery is not discharging ({status or 'no status'})", hint="unplug the charger")
     if last == first:
         raise BadRun("the battery's counter did not move")
     if last > first:

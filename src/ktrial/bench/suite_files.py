@@ -114,7 +114,7 @@ def _check(suite: Suite, path: Path, benchmarks: Mapping[str, Benchmark], unusab
             if entry.use in unusable and entry.use not in benchmarks:
                 raise BadInput(f"cannot use benchmark {entry.use}", hint=unusable[entry.use].message)
             if entry.use not in benchmarks:
-                raise UnknownName("benchmark", entry.use, benchmarks, hint="list them with `ktrial bench --list`")
+                raise UnknownName("benchmark", entry.use, benchmarks, hint="run `ktrial bench --list` to list them")
             key = "parameters"
             check_entry(entry, benchmarks[entry.use])
             key = "cpus"

@@ -26,7 +26,7 @@ def find_suite(name: str, suites: Mapping[str, Suite], benchmarks: Mapping[str, 
         return suites[name]
     if name in benchmarks:
         return Suite(name=name, summary=benchmarks[name].what, benchmark=(SuiteEntry(name),))
-    raise UnknownName("suite or benchmark", name, [*suites, *benchmarks], hint="list them with `ktrial bench --list`")
+    raise UnknownName("suite or benchmark", name, [*suites, *benchmarks], hint="run `ktrial bench --list` to list them")
 
 
 def with_parameters(suite: Suite, benchmarks: Mapping[str, Benchmark], given: Sequence[str]) -> Suite:

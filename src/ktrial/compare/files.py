@@ -63,7 +63,9 @@ def write_file(path: Path, data: bytes) -> None:
         part.rename(path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        raise KtrialError(f"cannot write {path}: {error.strerror}", hint="choose another place") from None
+        raise KtrialError(
+            f"cannot write {path}: {error.strerror}", hint="free some space there, or make it writable"
+        ) from None
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes], listing: str) -> None:
@@ -77,7 +79,9 @@ def write_folder(folder: Path, files: Mapping[str, bytes], listing: str) -> None
             if old.is_file() and hashlib.sha256(old.read_bytes()).hexdigest() == digest:
                 old.unlink()
     except OSError as error:
-        raise KtrialError(f"cannot write {folder}: {error.strerror}", hint="choose another folder") from None
+        raise KtrialError(
+            f"cannot write {folder}: {error.strerror}", hint="free some space there, or make it writable"
+        ) from None
     for name, data in files.items():
         write_file(folder / name, data)
         if data.startswith(b"#!"):

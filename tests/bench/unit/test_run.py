@@ -18,7 +18,7 @@ def parsed(*values: tuple[str, float]) -> ParsedRun:
     "run, why",
     [
         (parsed(), "no measurement found"),
-        (parsed(("other", 1)), "other is not a declared outcome"),
+        (parsed(("other", 1)), "measured other, which this benchmark does not declare"),
         (parsed(("time", 1), ("time", 1)), "time was measured twice"),
         (parsed(("time", float("nan"))), "not a finite number"),
         (parsed(("time", -0.1)), "a time cannot be negative"),

@@ -62,7 +62,10 @@ class Resets:
         wanted = sum(area["used_bytes"] for area in used)
         room = facts.value("memory.available")
         if room is None or wanted > room * _ROOM:
-            raise BadRun(f"{wanted} bytes are swapped out, but only {room} bytes of memory are available")
+            raise BadRun(
+                f"{wanted} bytes are swapped out, but only {room} bytes of memory are available",
+                hint="free some memory, or leave out reset_swap",
+            )
         names = ", ".join(area["name"] for area in used)
         plan = {
             "schema": "ktrial.plan/2",

@@ -110,7 +110,7 @@ class Runtimes:
                 [path, "build", "--tag", DEFAULT_IMAGE, "-"], input=text.encode(), stdout=2, cwd="/", check=False
             )
         except OSError as error:
-            raise KtrialError(f"cannot start {path}: {error.strerror}") from None
+            raise KtrialError(f"cannot start {path}: {error.strerror}", hint=f"reinstall {runtime}") from None
         if done.returncode != 0:
             raise KtrialError(
                 f"{runtime} cannot build the image: it ended with status {done.returncode}",

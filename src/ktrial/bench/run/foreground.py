@@ -48,7 +48,9 @@ class AttachedLauncher:
             while signal.sigtimedwait(awaited, 0) is not None:
                 pass  # signals that came while the program ended were meant for it
         except OSError as error:
-            raise KtrialError(f"cannot start {argv[0]}: {error.strerror}") from None
+            raise KtrialError(
+                f"cannot start {argv[0]}: {error.strerror}", hint="check the path, and that the file is executable"
+            ) from None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         code = os.waitstatus_to_exitcode(status)

@@ -77,7 +77,7 @@ class UserToolbox:
     def remove(self, name: str) -> Path:
         """Remove a tool and return its former folder."""
         if name not in self.names():
-            raise UnknownName("built tool", name, self.names(), hint="list them with `ktrial tools list`")
+            raise UnknownName("built tool", name, self.names(), hint="run `ktrial tools list` to list them")
         _remove(self._folder / name)
         return self._folder / name
 

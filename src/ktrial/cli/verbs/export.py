@@ -78,7 +78,7 @@ def command(
         return _list(known, as_json=as_json)
     unknown = next((one for one in chosen if one not in known), None)
     if unknown is not None:
-        raise UnknownName("target", unknown, known, hint="`ktrial export --list` lists them")
+        raise UnknownName("target", unknown, known, hint="run `ktrial export --list` to list them")
     if not chosen:
         raise BadInput("no target given", hint="add --to TARGET; `ktrial export --list` lists them")
     if name is not None and _unfit(name):

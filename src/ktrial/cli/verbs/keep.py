@@ -64,8 +64,8 @@ def command(
 ) -> int:
     """Write settings into the system's own configuration files, and apply them now.
 
-    Each file says why each setting is there. Of a trial, ktrial keeps the arm that was better; write TRIAL/ARM to
-    choose among several. `ktrial drift` checks what is kept; --undo and `ktrial revert` restore the files exactly.
+    Each file says why each setting is there. From a trial, ktrial keeps what was better; write TRIAL/ARM to choose
+    among several. `ktrial drift` checks what is kept; --undo and `ktrial revert` restore the files exactly.
 
     \b
     sudo ./ktrial keep vm.swappiness=10

@@ -148,7 +148,7 @@ class Compilers:
 
 
 def _knows_alias(path: str, cpu: str, triple: str) -> bool:
-    """Return whether rustc accepts a CPU that it does not list, such as an alias. It only warns about unknown ones."""
+    """Return whether rustc accepts a CPU that it does not list, such as an alias. For unknown CPUs rustc only warns."""
     done = _run(path, "--print", "cfg", f"-Ctarget-cpu={cpu}", "--target", triple)
     return done.returncode == 0 and _UNKNOWN_CPU not in done.stderr
 

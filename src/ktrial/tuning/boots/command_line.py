@@ -138,7 +138,9 @@ def change_line(base: Sequence[str], changes: Iterable[WordChange]) -> ChangedLi
                 near = nearest(word.text, left)
                 raise BadInput(
                     f"cannot remove {word.text}: it is not on the kernel command line",
-                    hint=f"did you mean {' or '.join(near)}?" if near else "`cat /proc/cmdline` shows the arguments",
+                    hint=f"did you mean {' or '.join(near)}?"
+                    if near
+                    else "run `cat /proc/cmdline` to see the arguments",
                 )
         else:
             if word.text in same and len(same) == 1:

@@ -63,7 +63,10 @@ def _stalls(reply: LoadReply) -> tuple[Measurement, ...]:
 def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
     frames, late = reply.positive("count"), reply.number("late_frames") or 0
     if left_out := reply.number("bursts_left_out"):
-        raise BadRun(f"{left_out} bursts were skipped because they would have used up the reserve")
+        raise BadRun(
+            f"{left_out} bursts were skipped because they would have used up the reserve",
+            hint="lower burst_bytes or reserve_bytes",
+        )
     return (
         Measurement(outcome="late-frames", value=late / frames, original=f"{late} of {frames}"),
         *(time_of(reply, outcome, name) for outcome, (name, _) in _FRAMES.items()),

@@ -70,7 +70,7 @@ def _command(parameters: Parameters) -> Invocation:
 def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = read_loop_run(raw.stdout)
     if run.implementation != "cpython":
-        raise BadRun(f"expected CPython as python3, got {run.implementation}")
+        raise BadRun(f"expected CPython as python3, got {run.implementation}", hint="put CPython first in PATH")
     if run.results != (_RESULT,):
         found = ", ".join(str(result) for result in run.results)
         raise BadRun(f"expected the result {_RESULT}, got {found}: this machine or its Python miscalculates")

@@ -114,7 +114,7 @@ def _read(raw: RawOutput, _: Parameters) -> ParsedRun:
     data = collected(raw, _CONFIG)
     config = read_kernel_config(data, _CONFIG)
     if not any(_MADE_IT.match(text) for name, text in raw.files.items() if name.endswith(".cmd")):
-        raise BadRun("make succeeded but wrote no image")
+        raise BadRun("make succeeded but wrote no image", hint="set the parameter target to one that writes an image")
     digest = hashlib.sha256(data).hexdigest()
     used = (("time", raw.wall_ns, 1e9, "ns"), ("user", raw.user_us, 1e6, "us"), ("system", raw.system_us, 1e6, "us"))
     return ParsedRun(

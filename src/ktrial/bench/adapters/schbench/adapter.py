@@ -88,7 +88,10 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
             notes += doubts
     measurements += _requests(run)
     if not measurements:
-        raise BadRun("schbench exited with status 0 but sampled neither a wake-up nor a request")
+        raise BadRun(
+            "schbench exited with status 0 but sampled neither a wake-up nor a request",
+            hint="raise the parameter seconds",
+        )
     samples = {label: block.samples for label, block in run.blocks.items() if block.samples is not None}
     details = {"layout": run.layout, "samples": samples}
     return ParsedRun(measurements=measurements, details=details, notes=notes)

@@ -113,7 +113,10 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         recording = with_frames(recording, _frames_of_lines(raw, recording, pattern))
     skipped_s = float(parameters["skip_s"])
     if skipped_s >= recording.length_s:
-        raise BadRun(f"skip_s = {skipped_s:g} leaves nothing of a session of {recording.length_s:.1f} s")
+        raise BadRun(
+            f"skip_s = {skipped_s:g} leaves nothing of a session of {recording.length_s:.1f} s",
+            hint="choose a smaller skip_s",
+        )
     thread = _frame_thread(raw)
     begin_s = recording.begin_s + skipped_s
     below_fps = below_rate(parameters["below_fps"], "parameter below_fps")
