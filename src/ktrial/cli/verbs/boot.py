@@ -144,9 +144,7 @@ def undo(app: App, as_json: bool) -> int:
 
 @command.command(short_help="Watch a machine that tries boots, and switch its power if it hangs.")
 @click.argument("host", metavar="HOST[:PORT]")
-@click.option(
-    "--power", required=True, metavar="CMD", help="Command that switches the machine's power off and on (no shell)."
-)
+@click.option("--power", required=True, metavar="CMD", help="Command that switches the power off and on (no shell).")
 @click.option("--alive", metavar="CMD", help="Command that succeeds if the machine is up.  [connect to its ssh port]")
 @click.option("--after", default="15min", metavar="TIME", help="Time without an answer after which CMD runs.  [15min]")
 @click.option("--times", type=click.IntRange(1, 100), default=3, metavar="N", help="Give up after N switches.  [3]")
