@@ -45,7 +45,7 @@ class Host:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is still there after this command, with what the command left."""
+        """Whether the host is still there after this command, with what the command left."""
         return True
 
     def check_verb(self, verb: str | None) -> None:
@@ -64,7 +64,7 @@ class Host:
 
     @property
     def called(self) -> str:
-        """The name that messages use for it."""
+        """The name that messages use for the host."""
         return "the guest"
 
     @property
@@ -117,7 +117,7 @@ class Host:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Release it at the end of the command."""
+        """Release the host at the end of the command."""
 
 
 def again(host: Host | None) -> str:

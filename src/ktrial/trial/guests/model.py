@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials in guests: each visit boots a guest with a kernel, words for its command line and settings.
+"""Trials in guests: each visit boots a guest with a kernel, kernel arguments and settings.
 
 An arm names its kernel by a word, or ktrial builds the kernel from sources with the arm's own changes.
 """
@@ -145,10 +145,10 @@ def place_of(
 
 
 def perturbation(seed: int, block: int, arm: str) -> str:
-    """Return a meaningless word for the command line: different for every visit, always of the same length.
+    """Return a meaningless kernel argument: different for every visit, always of the same length.
 
-    In an exact guest only this word makes two boots of an arm differ. A difference between arms that is no larger than
-    that is noise.
+    In an exact guest only this argument makes two boots of an arm differ. A difference between arms that is no larger
+    than that is noise.
     """
     digest = hashlib.sha256(f"{seed} {block} {arm}".encode()).hexdigest()
     return f"{_PERTURBATION}={digest[:12]}"

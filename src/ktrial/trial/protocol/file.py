@@ -91,7 +91,7 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     `commands` run when ktrial puts the arm in force, and their undo when it leaves the arm. `service` is the state of a
     systemd unit, `sched_ext` a scheduler that runs meanwhile, `build` builds the measured program for every visit. A
     placebo changes nothing. `manual` tells a person how to set up the arm; `expect` has the facts that identify it
-    then. `kernel` names the arm's kernel, or in guests its changes, and `boot` has words for its command line; without
+    then. `kernel` names the arm's kernel, or in guests its changes, and `boot` has its kernel arguments; without
     guests, ktrial boots this machine for them.
     """
 
@@ -148,9 +148,9 @@ class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class GuestFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The guests of a trial whose visits are boots.
 
-    `kernel` is for arms that name none, or the recipe for all arms. `boot` has words for every command line. The guest
-    loads `modules` first. In each boot every benchmark runs once for each of the `workloads`, which are seeds if it
-    takes one. A boot that takes longer than `limit` has failed.
+    `kernel` is for arms that name none, or the recipe for all arms. `boot` has kernel arguments for every boot. The
+    guest loads `modules` first. In each boot every benchmark runs once for each of the `workloads`, which are seeds if
+    it takes one. A boot that takes longer than `limit` has failed.
     """
 
     mode: Mode = "exact"
