@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pasted list of settings with free text: bullets, headings, tables, commands, udev rules, `name: 60 --> 10`.
 
-Prose without the name of a setting is ignored and counted. A line is reported as unread if it names a setting without
-a clear value (several candidates, a unit that the kernel does not take), a scheduler or a kernel. A wrong guess would
-be worse.
+A saved web page is read as such a list. Lines of other formats in the list (kernel command lines, module options, lines
+of tmpfiles.d) are read by their own readers. Prose without the name of a setting is ignored and counted. A line is
+reported as unread if it names a setting without a clear value (several candidates, a unit that the kernel does not
+take), a scheduler or a kernel. A wrong guess would be worse.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from ktrial.tuning.origin.formats import shell, sysctl_d, udev
+from ktrial.tuning.origin.formats import command_line, modprobe_d, shell, sysctl_d, tmpfiles_d, udev
 from ktrial.tuning.origin.formats.lines import (
     Assignment,
     FileReading,
@@ -25,12 +26,24 @@ from ktrial.tuning.origin.formats.lines import (
     split_lines,
     unread_line,
 )
+from ktrial.tuning.origin.formats.web_page import is_page, page_lines
 
 _KEY = r"(?:vm|kernel|net|fs|dev|user|abi|debug)(?:[./][A-Za-z0-9_*/-]++)++"
 _PATH = r"/(?:sys|proc/sys|proc/irq)/[A-Za-z0-9_./*?\[\]{}:@-]*[A-Za-z0-9_*\]}]"
 _MODULE = r"[a-z][a-z0-9_-]*\.[a-z][a-z0-9_-]*"
 _NAMED = re.compile(rf"(?P<path>{_PATH})|(?<![\w./:-])(?P<key>{_KEY})")
 _SETTING = re.compile(rf"(?:(?P<path>{_PATH})|(?P<key>{_KEY}))\s*(?P<sign>:=|:|=>|=|-+>|→)?\s*(?P<rest>.*)")
+#: `name=value` within a sentence, and what must follow it.
+_INLINE_VALUE = re.compile(r"\s?=\s?(?P<value>[+-]?[A-Za-z0-9][A-Za-z0-9_.+-]*+)(?P<after>[)\]\"',;:!?]*+)(?=\s|\Z)")
+#: Words with which a sentence does not recommend the value that it names.
+_AGAINST = re.compile(
+    r"\b(?:not|never|avoid|don't|without|instead|rather|unless|defaults?|was|were|from|than|or|either|between|don\u2019t)\b",
+    re.IGNORECASE,
+)
+_CODE = re.compile(r"`([^`]{1,300})`")
+_OF_BOOT = re.compile(
+    r"\b(?:boot|kernel|cmdline|command[ -]line|grub|parameters?|arguments?|options?)\b", re.IGNORECASE
+)
 _BOOT = re.compile(rf"(?P<name>{_MODULE}|[a-z][a-z0-9_-]*+)=(?P<value>[^\s=]+)")
 #: Boot parameters without a value.
 _FLAGS = frozenset(
@@ -78,6 +91,13 @@ _NEW_COLUMNS = (
 )
 _OLD_COLUMNS = ("default", "old", "before", "stock", "from", "current")
 
+#: Lines of other formats, and their readers.
+_OTHER_LINES: tuple[tuple[re.Pattern[str], Callable[[str, str], FileReading]], ...] = (
+    (re.compile(r"(?:export\s+)?GRUB_CMDLINE_LINUX[A-Z_]*\+?="), command_line.parse),
+    (re.compile(r"options\s+[A-Za-z0-9_-]+\s+[A-Za-z0-9_-]+="), modprobe_d.parse),
+    (re.compile(r"w[!+=~^-]*+\s+/(?:sys|proc)/\S+\s"), tmpfiles_d.parse),
+)
+
 
 class _Table(msgspec.Struct):
     """The table that is being read; `value_column` is None if the header does not say which column has the value."""
@@ -86,7 +106,7 @@ class _Table(msgspec.Struct):
 
 
 def parse(data: str | bytes, file: str) -> FileReading:
-    lines, unread = split_lines(data, file)
+    lines, unread = page_lines(data, file) if is_page(data, file) else split_lines(data, file)
     assignments: list[Assignment] = []
     passed_over: list[int] = []
     table: _Table | None = None
@@ -168,6 +188,9 @@ def _line(line: Line, file: str) -> list[Assignment | Unread]:
         return _delegate(shell.parse, text, line, file)
     if re.match(r'[A-Z]+(?:\{[^}]*\})?\s*[=!:+]=?\s*"', text):
         return _delegate(lambda data, name: udev.parse(data, name).reading(), text, line, file)
+    for shape, parse_text in _OTHER_LINES:
+        if shape.match(text):
+            return _delegate(parse_text, text, line, file)
     found = _SETTING.match(text)
     if found is None:
         return _boot_or_prose(text, line, file)
@@ -198,7 +221,37 @@ def _boot_or_prose(text: str, line: Line, file: str) -> list[Assignment | Unread
             for boot, word in zip(boots, words, strict=True)
         ]
     found = _NAMED.search(text)
-    return _by_other_names(text, line, file) if found is None else [_prose(found, line, file)]
+    if found is None:
+        return _by_other_names(text, line, file) or _boot_in_code(line, file)
+    return _in_sentence(text, line, file) or [_prose(found, line, file)]
+
+
+def _in_sentence(text: str, line: Line, file: str) -> list[Assignment | Unread]:
+    """Return the settings that a sentence names as `name=value`; none if one of them has no clear value."""
+    if _AGAINST.search(text):
+        return []
+    entries: list[Assignment | Unread] = []
+    names = set()
+    for found in _NAMED.finditer(text):
+        name = found["path"] or sysctl_d.canonical(found["key"])
+        value = _INLINE_VALUE.match(text, found.end())
+        if value is None or name in names or re.match(r"\s+[+-]?\d", text[value.end() : value.end() + 9]):
+            return []
+        names.add(name)
+        entries.append(_entry(found, value["value"].rstrip("."), line, file))
+    return entries
+
+
+def _boot_in_code(line: Line, file: str) -> list[Assignment | Unread]:
+    """Return the kernel arguments that a sentence about the command line marks as code."""
+    if not _OF_BOOT.search(line.text) or _AGAINST.search(line.text):
+        return []
+    words = [word for code in _CODE.findall(line.text) for word in code.split()]
+    return [
+        _set(line, file, "boot", boot["name"].replace("-", "_") if boot else word, boot["value"] if boot else None)
+        for word in words
+        if (boot := _BOOT.fullmatch(word)) is not None or word in _FLAGS
+    ]
 
 
 def _by_other_names(text: str, line: Line, file: str) -> list[Assignment | Unread]:

@@ -22,6 +22,7 @@ from ktrial.tuning.origin.formats import (
     zram_generator,
 )
 from ktrial.tuning.origin.formats.lines import LONGEST_LINE_BYTES, FileReading, ForeignFormatError
+from ktrial.tuning.origin.formats.web_page import is_page
 
 Format = Literal[
     "sysctl.d", "udev", "tuned", "shell", "command-line", "modprobe.d", "tmpfiles.d", "zram-generator", "list"
@@ -69,6 +70,11 @@ _BY_LINE: tuple[tuple[str, Format, str], ...] = (
     (r'[A-Z]+(?:\{[^}]*\})?\s*[=!:+]=?\s*".*(?:ATTR|SYSCTL)\{', "udev", "has a rule that sets ATTR{} or SYSCTL{}"),
 )
 _COMMANDS, _SYSCTLS = "has commands that set values", "most lines are key = value with a sysctl name"
+#: Reasons for a format that single lines give; the other lines may have others.
+_PERHAPS_MIXED = {
+    *(_COMMANDS, _SYSCTLS),
+    *(reason for _, found, reason in _BY_LINE if found in {"command-line", "modprobe.d", "tmpfiles.d", "udev"}),
+}
 _SHELL_LINE = re.compile(
     r"(?:sudo\s+)?(?:sysctl\s|echo\s.*>|echo\s.*\|\s*(?:sudo\s+)?tee\s|printf\s.*>|write\s+/|for\s+\w+\s+in\s|if\s|fi$|done$)"
 )
@@ -82,6 +88,8 @@ def sniff(name: str, data: str | bytes) -> Sniffed:
     for pattern, found, reason in _BY_NAME:
         if re.search(pattern, name):
             return Sniffed(found, reason)
+    if is_page(data, name):
+        return Sniffed("list", "a web page")
     text = data if isinstance(data, str) else data.decode("utf-8-sig", "replace")
     lines = [line.strip()[:LONGEST_LINE_BYTES] for line in text.split("\n") if line.strip()]
     markdown = sum(1 for line in lines if _MARKDOWN_LINE.match(line))
@@ -114,10 +122,12 @@ def read(data: str | bytes, file: str, as_format: Format | None = None) -> tuple
         return READERS[as_format](data, file), Sniffed(as_format, "from --format")
     sniffed = sniff(file, data)
     reading = READERS[sniffed.format](data, file)
-    if sniffed.reason in {_COMMANDS, _SYSCTLS} and reading.unread:
+    ignores_others = sniffed.format == "command-line" and sniffed.reason in _PERHAPS_MIXED
+    if ignores_others or (sniffed.reason in _PERHAPS_MIXED and reading.unread):
         # Lists from the web mix commands, sysctls and kernel arguments.
         with contextlib.suppress(ForeignFormatError):
             as_list = READERS["list"](data, file)
-            if len(as_list.assignments) > len(reading.assignments) and len(as_list.unread) < len(reading.unread):
+            understood = ignores_others or len(as_list.unread) < len(reading.unread)
+            if understood and len(as_list.assignments) > len(reading.assignments):
                 return as_list, Sniffed("list", "has lines of several formats")
     return reading, sniffed
