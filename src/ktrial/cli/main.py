@@ -27,6 +27,7 @@ from ktrial.kit.streams import plain_stream
 _GROUPS = {
     "Start here": ("demo", "doctor", "try", "apply", "revert", "compare"),
     "Tune": (
+        "review",
         "tune",
         "explain",
         "why",

@@ -20,7 +20,8 @@ from tests.support.tree import FakeRoot
 
 TRANSCRIPTS = Path(__file__).parents[2] / "golden" / "transcripts"
 #: Folders that commands and answers name so.
-PLACES = {"RESULTS": Path(__file__).parents[3] / "examples" / "results", "GOLDEN": TRANSCRIPTS.parent}
+EXAMPLES = Path(__file__).parents[3] / "examples"
+PLACES = {"RESULTS": EXAMPLES / "results", "LISTS": EXAMPLES / "lists", "GOLDEN": TRANSCRIPTS.parent}
 PROMPT = "$ ktrial "
 #: Sessions on a machine that has more than the others.
 MACHINES = {"boot": boot_with_grub}

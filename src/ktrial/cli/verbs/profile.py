@@ -13,8 +13,7 @@ import click
 from ktrial.cli.app import App
 from ktrial.cli.completion import profile_names
 from ktrial.cli.options import is_terminal, json_option, output_option, write_json
-from ktrial.kit.errors import BadInput
-from ktrial.kit.files import why_unread
+from ktrial.cli.shared.foreign_settings import check_free, read_content, write_profile
 
 if TYPE_CHECKING:
     from ktrial.tuning.origin.formats.lines import Unread
@@ -81,9 +80,8 @@ def import_file(
 
     from ktrial.tuning.origin.import_profile import import_profile
 
-    if output is not None and output.exists() and not force:
-        raise BadInput(f"{output}: file exists", hint="choose another name, or add --force to overwrite it")
-    imported = import_profile(_content(file), file, app.catalog, name=name, as_format=as_format)
+    check_free(output, force=force)
+    imported = import_profile(read_content(file), file, app.catalog, name=name, as_format=as_format)
     count = len(imported.profile.setting)
     app.say(f"read as {imported.sniffed.format} ({imported.sniffed.reason}): {count} setting{'s'[: count != 1]}")
     _name_lines("not understood", imported.unread)
@@ -93,27 +91,11 @@ def import_file(
     if imported.profile.name in app.catalog.profiles:
         app.say(f"a profile named {imported.profile.name} exists already; use --name to choose another name")
     if output is not None:
-        _write(output, imported.toml)
+        write_profile(output, imported.toml)
     elif as_json:
         write_json({"schema": "ktrial.import/1", **msgspec.to_builtins(imported)})
     else:
         sys.stdout.write(imported.toml)
-
-
-def _content(file: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise BadInput(why_unread(error), file=file) from None
-
-
-def _write(output: Path, text: str) -> None:
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(
-            f"cannot write the file: {error.strerror}", file=str(output), hint="choose another place with -o"
-        ) from None
 
 
 def _name_lines(what: str, lines: Iterable[Unread]) -> None:

@@ -17,13 +17,18 @@ from ktrial.tuning.knobs.knob import INSTANCE_FACTS, Knob
 def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
     """Return the knob of the catalog. Raise UnknownName with suggestions."""
     name = parse_address(address_text).knob
-    place = f"/proc/sys/{name.replace('.', '/')}"  # the name of a knob that was a sysctl on older kernels
-    knob = knobs.get(name) or next((one for one in knobs.values() if place in one.files), None)
+    knob = known_knob(name, knobs)
     if knob is None:
         raise UnknownName(
             "knob", name, knobs, hint="`ktrial knobs` lists all; put your own into ~/.config/ktrial/knobs/"
         )
     return knob
+
+
+def known_knob(name: str, knobs: Mapping[str, Knob]) -> Knob | None:
+    """Return the knob with this name, or that was a sysctl of this name on older kernels; None if there is none."""
+    place = f"/proc/sys/{name.replace('.', '/')}"
+    return knobs.get(name) or next((one for one in knobs.values() if place in one.files), None)
 
 
 def absence(knob: Knob, state: KnobState, facts: FactBook) -> str:

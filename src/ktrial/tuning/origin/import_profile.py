@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,13 +15,13 @@ from ktrial.kit.toml_files import parse_toml
 from ktrial.tuning.catalog.loader import check_profile
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.exports.model import device_shapes
-from ktrial.tuning.knobs.find import find_knob
+from ktrial.tuning.knobs.find import known_knob
 from ktrial.tuning.knobs.knob import PLACEHOLDERS, Knob
 from ktrial.tuning.knobs.profile import Profile, Setting
 from ktrial.tuning.knobs.profile_toml import profile_toml, toml_value
 from ktrial.tuning.knobs.value import kernel_text
 from ktrial.tuning.origin.formats.command_line import same_name
-from ktrial.tuning.origin.formats.lines import Assignment, ForeignFormatError, Unread
+from ktrial.tuning.origin.formats.lines import Assignment, FileReading, ForeignFormatError, Unread
 from ktrial.tuning.origin.formats.sniff import Format, Sniffed, read
 
 _PLAIN_BOOT = re.compile(
@@ -70,16 +70,13 @@ def import_profile(
     data: bytes, file: str, catalog: Catalog, *, name: str | None = None, as_format: Format | None = None
 ) -> Imported:
     """Read a foreign text. Raise BadInput if it contains no usable setting; the loader accepts the result."""
-    try:
-        reading, sniffed = read(data, file, as_format)
-    except ForeignFormatError as error:
-        raise BadInput(error.reason, file=error.file, line=error.line_number, hint=error.hint) from None
+    reading, sniffed = read_settings(data, file, as_format)
     settings: dict[str, tuple[Setting, Assignment]] = {}
     unread = list(reading.unread)
     unknown: list[Unread] = []
     notes: list[str] = []
     for item in reading.assignments:
-        for outcome in _settings(item, catalog):
+        for outcome in settings_of(item, catalog):
             if isinstance(outcome, UnknownSetting):
                 kept = unknown if outcome.no_such_knob else unread
                 kept.append(Unread(file=item.file, line_number=item.line_number, text=item.text, reason=outcome.reason))
@@ -88,19 +85,27 @@ def import_profile(
     if not settings:
         raise _nothing(file, sniffed, unread, unknown)
     profile = Profile(
-        name=name or _slug(file),
-        summary=f"Imported from {_show_file(file)} ({sniffed.format}).",
-        notes=tuple(_pair_notes(settings, catalog)),
+        name=name or profile_name(file),
+        summary=f"Imported from {show_source(file)} ({sniffed.format}).",
+        notes=pair_notes([setting for setting, _ in settings.values()], catalog),
         setting=tuple(setting for setting, _ in settings.values()),
     )
     return Imported(
         profile=profile,
-        toml=_checked_toml(profile, catalog),
+        toml=checked_toml(profile, catalog),
         sniffed=sniffed,
         unread=tuple(unread),
         unknown=tuple(unknown),
         notes=(*notes, *profile.notes, *_passed_over(reading.passed_over)),
     )
+
+
+def read_settings(data: bytes, file: str, as_format: Format | None = None) -> tuple[FileReading, Sniffed]:
+    """Return what a foreign text sets, and its format. Raises BadInput if no line of it can be read."""
+    try:
+        return read(data, file, as_format)
+    except ForeignFormatError as error:
+        raise BadInput(error.reason, file=show_source(file), line=error.line_number, hint=error.hint) from None
 
 
 def _passed_over(lines: Sequence[int]) -> list[str]:
@@ -116,7 +121,7 @@ def _passed_over(lines: Sequence[int]) -> list[str]:
     return [f"ignored {len(lines)} {several} without a setting: {shown}{more}"] if lines else []
 
 
-def _settings(item: Assignment, catalog: Catalog) -> Iterator[Setting | UnknownSetting]:
+def settings_of(item: Assignment, catalog: Catalog) -> Iterator[Setting | UnknownSetting]:
     """Yield the settings that an assignment stands for, or why it stands for none."""
     if item.kind == "boot" and _PLAIN_BOOT.fullmatch(item.name):
         return
@@ -164,7 +169,7 @@ def _typed(knob: Knob, text: str) -> Any:
 
 def _why(item: Assignment) -> str:
     """Return the place of the setting in the imported file, and the conditions under which it applied there."""
-    parts = [f"{_show_file(item.file)}:{item.line_number}"]
+    parts = [f"{show_source(item.file)}:{item.line_number}"]
     conditions = [text for text in item.conditions if not _EXPRESSED.match(text)]
     if conditions:
         parts.append("there only if " + "; ".join(re.sub(r"^unless ", "not ", text) for text in conditions))
@@ -190,15 +195,17 @@ def _add(settings: dict[str, tuple[Setting, Assignment]], setting: Setting, item
         )
 
 
-def _pair_notes(settings: dict[str, tuple[Setting, Assignment]], catalog: Catalog) -> Iterator[str]:
-    """Yield a note for each pair of settings that the kernel does not allow together."""
-    values = {setting.knob: setting.value for setting, _ in settings.values()}
+def pair_notes(settings: Iterable[Setting], catalog: Catalog) -> tuple[str, ...]:
+    """Return a note for each pair of settings that the kernel does not allow together."""
+    values = {setting.knob: setting.value for setting in settings}
+    notes = []
     for name, value in values.items():
         knob = catalog.knobs.get(name)
         for other in knob.couples if knob else ():
             mutual = other in values and name in catalog.knobs[other].couples
             if mutual and name < other and value != 0 and values[other] != 0:
-                yield f"{name} and {other} exclude each other: the kernel clears one when the other is written"
+                notes.append(f"{name} and {other} exclude each other: the kernel clears one when the other is written")
+    return tuple(notes)
 
 
 def _nothing(file: str, sniffed: Sniffed, unread: list[Unread], unknown: list[Unread]) -> BadInput:
@@ -208,23 +215,24 @@ def _nothing(file: str, sniffed: Sniffed, unread: list[Unread], unknown: list[Un
         reason += f"; first: {first.reason}"
     return BadInput(
         reason,
-        file=_show_file(file),
+        file=show_source(file),
         line=None if first is None else first.line_number,
         hint="if it has another format, name it with --format; `ktrial knobs` lists the knobs",
     )
 
 
-def _show_file(file: str) -> str:
+def show_source(file: str) -> str:
+    """Return the name of a text for messages."""
     return "standard input" if file == "-" else file
 
 
-def _slug(file: str) -> str:
+def profile_name(file: str) -> str:
     """Return a profile name made from a file name: lower case letters, digits and `-`."""
-    stem = re.sub(r"\.(?:conf|rules|sh|md|txt)$", "", file.rsplit("/", 1)[-1])
+    stem = re.sub(r"\.(?:conf|rules|sh|md|txt|html?)$", "", file.rsplit("/", 1)[-1])
     return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-") or "imported"
 
 
-def _checked_toml(profile: Profile, catalog: Catalog) -> str:
+def checked_toml(profile: Profile, catalog: Catalog) -> str:
     """Return the profile as TOML that the loader has accepted."""
     text = profile_toml(profile)
     loaded = parse_toml(text, f"{profile.name}.toml", Profile)
@@ -270,11 +278,11 @@ def targets(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[MeantTarget
 def _by_own_name(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | None:
     """Find the target of an assignment that names a sysctl, file or parameter."""
     if item.kind == "sysctl":
-        try:
-            return MeantTarget(find_knob(item.name, knobs), None, item.value)
-        except BadInput:
-            path = "/proc/sys/" + item.name.translate(str.maketrans("./", "/."))
-            return _by_path(path, item.value, knobs)
+        knob = known_knob(item.name, knobs)
+        if knob is not None:
+            return MeantTarget(knob, None, item.value)
+        path = "/proc/sys/" + item.name.translate(str.maketrans("./", "/."))
+        return _by_path(path, item.value, knobs)
     if item.kind == "path":
         return _by_path(item.name, item.value, knobs)
     for prefix in ("boot:", "module:") if item.kind == "boot" else ("module:",):
@@ -306,6 +314,8 @@ def _by_path(path: str, value: str | None, knobs: Mapping[str, Knob]) -> MeantTa
 
 def _selector(place: str, path: str) -> str | None:
     """Return the selector of the instances with this path (globs allowed): "" for all or none, None if no match."""
+    if not path.startswith(place.partition("{")[0]):
+        return None
     names = _PLACEHOLDER.findall(place)
     taken = _PLACEHOLDER.split(place)
     shapes = [f"({PLACEHOLDERS[part][0]}|[^/]+)" if at % 2 else re.escape(part) for at, part in enumerate(taken)]
@@ -396,9 +406,17 @@ def _no_such(item: Assignment, knobs: Mapping[str, Knob]) -> UnknownSetting:
     name = item.name
     if item.kind == "path" and name.startswith("/proc/sys/"):
         name = name.removeprefix("/proc/sys/").replace("/", ".")
-    near = nearest(name, knobs)
-    if item.kind in ("path", "attribute") and not near:
-        last = name.rpartition("/")[2]
-        near = tuple(knob for knob in knobs if fnmatch.fnmatchcase(knob, f"*:{last}"))[:3]
+    near = _similar(item, name, knobs)
     advice = f"; did you mean {' or '.join(near)}?" if near else ""
     return UnknownSetting(f"unknown knob {name}{advice}", no_such_knob=True)
+
+
+def _similar(item: Assignment, name: str, knobs: Mapping[str, Knob]) -> tuple[str, ...]:
+    """Return knobs with similar names. Only those of the same area are compared if there are some: lists are long."""
+    if item.kind == "boot":
+        return tuple(f"boot:{one}" for one in nearest(name, [k.short_name for k in knobs.values() if k.kind == "boot"]))
+    if name.startswith("/") or item.kind == "attribute":
+        last = name.rpartition("/")[2]
+        return tuple(knob for knob in knobs if fnmatch.fnmatchcase(knob, f"*:{last}"))[:3]
+    area = f"{name.partition('.')[0]}."
+    return nearest(name, [knob for knob in knobs if knob.startswith(area)] or knobs)

@@ -115,6 +115,8 @@ def parse(data: str | bytes, file: str) -> FileReading:
         if cells is None:
             table = None
             entries = _line(line, file)
+            if entries and all(isinstance(entry, Unread) for entry in entries):
+                entries = _in_code(line, file) or entries
         elif table is None:
             table = _Table(_value_column(cells))
             entries = [] if not _NAMED.search(cells[0]) else _row(cells, table, line, file)
@@ -240,6 +242,15 @@ def _in_sentence(text: str, line: Line, file: str) -> list[Assignment | Unread]:
         names.add(name)
         entries.append(_entry(found, value["value"].rstrip("."), line, file))
     return entries
+
+
+def _in_code(line: Line, file: str) -> list[Assignment | Unread]:
+    """Return the settings that a sentence marks as code, each with its value."""
+    if _AGAINST.search(line.text):
+        return []
+    found = [match for code in _CODE.findall(line.text) if (match := _SETTING.fullmatch(code.strip())) is not None]
+    entries = [_entry(match, _value(match["rest"]), line, file) for match in found if match["sign"]]
+    return [] if any(isinstance(entry, Unread) for entry in entries) else entries
 
 
 def _boot_in_code(line: Line, file: str) -> list[Assignment | Unread]:

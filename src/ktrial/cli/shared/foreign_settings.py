@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the texts that `profile import` and `review` take, and writes the profiles that they make of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from ktrial.kit.errors import BadInput
+from ktrial.kit.files import why_unread
+
+
+def read_content(file: str) -> bytes:
+    """Return the bytes of a file, or those of standard input for `-`."""
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise BadInput(why_unread(error), file=file) from None
+
+
+def check_free(output: Path | None, *, force: bool) -> None:
+    """Raise BadInput if the file exists and may not be overwritten."""
+    if output is not None and output.exists() and not force:
+        raise BadInput(f"{output}: file exists", hint="choose another name, or add --force to overwrite it")
+
+
+def write_profile(output: Path, text: str) -> None:
+    """Write a profile to its file."""
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(
+            f"cannot write the file: {error.strerror}", file=str(output), hint="choose another place with -o"
+        ) from None
