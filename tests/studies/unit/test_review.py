@@ -8,9 +8,16 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies
 
-from tests.support.tree import FakeRoot
+from ktrial.kit.errors import BadInput
+from ktrial.studies.review.review import review
+from ktrial.studies.review.text import review_text
+from ktrial.tuning.catalog.loader import load_catalog
+from tests.support.machine import FakeMachine
+from tests.support.tree import FILES, FakeRoot
 
 LIST = """\
 Some people swear by these:
@@ -150,3 +157,41 @@ def test_the_table_fits_eighty_columns(machine: FakeRoot, tmp_path: Path, monkey
     long = [line for line in ran.out.splitlines() if len(line) > 80]
     assert [line for line in long if "ktrial " not in line] == []  # a command to copy stays on its line
     assert "\x1b" not in ran.out
+
+
+CATALOG = load_catalog()
+SCRAPS = (
+    *(
+        *LIST.splitlines(),
+        "```",
+        "<pre>",
+        "<td>",
+        "|",
+        "`",
+        "=",
+        " ",
+        "\n",
+        "\n",
+        "\0",
+        "\x1b[2J",
+        '"',
+        "@*",
+        "[",
+        "9" * 30,
+    ),
+    *("/sys/block/*/queue/nr_requests", "zram0", "sysctl -w ", "$(", "for i in 1 2; do ", "vm.", "%", "options a b=1"),
+)
+
+
+@hypothesis.given(strategies.lists(strategies.sampled_from(SCRAPS), max_size=12).map("".join))
+def test_whatever_a_list_holds_it_is_reviewed_or_refused(text: str) -> None:
+    machine = FakeMachine(FILES, {"kernel.release": "6.12.1", "kernel.command_line": "quiet threadirqs"})
+    try:
+        found = review(text.encode(), "-", machine, CATALOG, lambda knob: (), user=machine)
+    except BadInput as error:
+        assert error.hint
+        return
+    shown = review_text(found, width=80)
+    assert all(character.isprintable() for character in shown.replace("\n", ""))
+    assert len(found.lines) >= len(found.remaining) + len(found.left_out)
+    assert machine.requests == []
