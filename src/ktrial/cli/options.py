@@ -101,8 +101,25 @@ _DURATION = r"([0-9]{1,15}(?:\.[0-9]{1,15})?)(ms|s|m|min|h)?"
 _LONGEST_S = 30 * 86400.0
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
 
+
+def spelled_words(ctx: click.Context, _: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words of a command line; settings that name a file of /proc or /sys get the names of their knobs."""
+    if not isinstance(ctx.obj, App) or not any(word.startswith(("/proc/", "/sys/")) for word in given):
+        return given
+    from ktrial.tuning.origin.import_profile import spelled_setting
+
+    return tuple(spelled_setting(word, ctx.obj.catalog.knobs) for word in given)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout.")
-settings_argument = click.argument("words", shell_complete=setting_words, nargs=-1, metavar="PROFILE|FILE|KNOB=VALUE…")
+
+
+def words_argument(metavar: str, complete: Callable[..., Any] = setting_words) -> Callable[[F], F]:
+    """Return the argument of verbs that take settings, beside other names."""
+    return click.argument("words", shell_complete=complete, nargs=-1, metavar=metavar, callback=spelled_words)
+
+
+settings_argument = words_argument("PROFILE|FILE|KNOB=VALUE…")
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask before changing the machine.")
 #: As in `ktrial.tuning.lasting.loaders`, which is loaded only when a command needs it.
 LOADERS = ("grub", "systemd-boot", "limine", "refind", "extlinux", "zipl", "raspberry-pi")

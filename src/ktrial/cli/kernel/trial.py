@@ -11,7 +11,14 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import measurable_names
-from ktrial.cli.options import boots_options, dangerous_option, json_option, parameter_option, seed_option
+from ktrial.cli.options import (
+    boots_options,
+    dangerous_option,
+    json_option,
+    parameter_option,
+    seed_option,
+    words_argument,
+)
 from ktrial.cli.shared.fail_on import fail_on_option
 from ktrial.cli.shared.trial_options import boot_consent, build_options, guest_options, guest_shape, recipe_of
 from ktrial.kit.errors import BadInput
@@ -23,7 +30,7 @@ _LIMIT_BYTES = 1 << 20
 
 
 @click.command(short_help="Compare kernels, boot parameters and settings over boots.")
-@click.argument("words", nargs=-1, metavar="[FILE.toml | KERNEL…] [KNOB=VALUE…]")
+@words_argument("[FILE.toml | KERNEL…] [KNOB=VALUE…]")
 @click.option(
     "--suite", shell_complete=measurable_names, metavar="SUITE|BENCHMARK", help="Suite or benchmark to measure."
 )

@@ -10,14 +10,20 @@ from typing import Any
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.completion import setting_words
-from ktrial.cli.options import boots_options, dangerous_option, json_option, output_option, seed_option
+from ktrial.cli.options import (
+    boots_options,
+    dangerous_option,
+    json_option,
+    output_option,
+    seed_option,
+    words_argument,
+)
 from ktrial.cli.shared.bench import TakesCommand, check_picture, own_words
 from ktrial.cli.shared.trial_options import build_options, guest_options, measured_options
 
 
 @click.command(cls=TakesCommand, short_help="Find the setting or kernel argument that matters.")
-@click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|FILE|KNOB=VALUE…]")
+@words_argument("[PROFILE|FILE|KNOB=VALUE…]")
 @click.option(
     "--profile",
     "profiles",

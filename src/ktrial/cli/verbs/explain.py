@@ -14,11 +14,17 @@ from ktrial.kit.errors import BadInput
 
 
 @click.command(short_help="Explain a knob: effect, price, evidence.")
-@click.argument("knob", shell_complete=knob_names)
+@click.argument("knob", shell_complete=knob_names, metavar="KNOB|PATH")
 @json_option
 @click.pass_obj
 def command(app: App, knob: str, as_json: bool) -> None:
-    """Explain a knob (a setting of the kernel): what it does and costs, its value here, and the evidence."""
+    """Explain a knob (a setting of the kernel): what it does and costs, its value here, and the evidence.
+
+    \b
+    ktrial explain vm.swappiness
+    ktrial explain transparent_hugepage
+    ktrial explain /sys/block/sda/queue/scheduler
+    """
     import msgspec
 
     from ktrial.cli.shared.ledger import kept_entries
@@ -30,6 +36,7 @@ def command(app: App, knob: str, as_json: bool) -> None:
 
     if knob in app.catalog.profiles:
         raise BadInput(f"{knob} is a profile, not a knob", hint=f"ktrial profiles {knob}")
+    knob = _knob_name(app, knob)
     entry = find_knob(knob, app.catalog.knobs)
     answer = explain(app.user_session, entry, app.catalog.kinds, parse_address(knob).selector)
     entries = kept_entries(app, entry.id)
@@ -46,3 +53,20 @@ def command(app: App, knob: str, as_json: bool) -> None:
 
         now = now_of(app.user_session, entries, app.catalog.knobs)
         sys.stdout.write("\n".join([*measured_lines(entries, now, width=columns()), ""]))
+
+
+def _knob_name(app: App, text: str) -> str:
+    """Return the name of the knob that a person means; if a name that people use fits several, say which ones."""
+    from ktrial.tuning.knobs.find import knobs_called, known_knob
+    from ktrial.tuning.origin.import_profile import spelled_setting
+
+    knobs = app.catalog.knobs
+    name = spelled_setting(text.partition("=")[0] if "@" not in text else text, knobs)
+    if known_knob(name.partition("@")[0], knobs) is not None:
+        return name
+    found = [one.id for one in knobs_called(name, knobs)]
+    if not found:
+        return name
+    others = f"; others: {', '.join(found[1:])}" if found[1:] else ""
+    app.say(f"{text}: explaining {found[0]}{others}")
+    return found[0]

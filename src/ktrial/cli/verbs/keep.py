@@ -16,6 +16,7 @@ from ktrial.cli.options import (
     is_terminal,
     json_option,
     security_option,
+    words_argument,
     write_json,
     yes_option,
 )
@@ -31,12 +32,10 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Make settings last across boots.")
-@click.argument("words", shell_complete=lasting_words, nargs=-1, metavar="TRIAL|TRANSACTION|PROFILE|KNOB=VALUE…")
+@words_argument("TRIAL|TRANSACTION|PROFILE|KNOB=VALUE…", lasting_words)
 @click.option("--next-boot", is_flag=True, help="Leave the running values alone until the next boot.")
 @click.option("--undo", is_flag=True, help="Stop keeping the named settings, or all if none is named.")
-@click.option(
-    "--accept", is_flag=True, help="Accept what an update of ktrial changed in kept profiles, or only in those named."
-)
+@click.option("--accept", is_flag=True, help="Accept what an update of ktrial changed in kept profiles, or named ones.")
 @click.option("--dry-run", is_flag=True, help="Show the files and values; write nothing.")
 @click.option("--anyway", is_flag=True, help="Write even if another file or service overrides the value.")
 @click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are two.")

@@ -11,7 +11,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import knob_names
-from ktrial.cli.options import json_option, output_option, write_answer, write_json
+from ktrial.cli.options import json_option, output_option, spelled_words, write_answer, write_json
 from ktrial.kit.errors import AgentError, BadInput, GuardTripped
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def show(app: App, which: str, as_json: bool) -> None:
     "--plan",
     "plans",
     multiple=True,
+    callback=spelled_words,
     metavar="PROFILE|FILE|KNOB=VALUE",
     help="Profile or setting that is meant to differ. Repeatable.",
 )

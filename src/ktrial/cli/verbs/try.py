@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.completion import setting_words
-from ktrial.cli.options import boots_options, guard_option
+from ktrial.cli.options import boots_options, guard_option, spelled_words, words_argument
 from ktrial.cli.shared.bench import TakesCommand, own_words
 from ktrial.cli.shared.fail_on import fail_on_option
 from ktrial.cli.shared.trial_options import (
@@ -22,12 +21,13 @@ from ktrial.cli.shared.trial_options import (
 
 
 @click.command(cls=TakesCommand, short_help="Measure whether a setting or profile helps here.")
-@click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|KNOB=VALUE…]")
+@words_argument("[PROFILE|KNOB=VALUE…]")
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="KNOB=VALUE[,…]",
+    callback=spelled_words,
     help="Setting to try; several values are tried one by one. Repeatable.",
 )
 @click.option(

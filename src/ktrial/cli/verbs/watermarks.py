@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.completion import setting_words
-from ktrial.cli.options import json_option, seconds, write_answer
+from ktrial.cli.options import json_option, seconds, words_argument, write_answer
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ _TALKS = "use --host guest:KERNEL"
 
 
 @click.command(short_help="Show how early kswapd wakes under each setting.")
-@click.argument("words", shell_complete=setting_words, nargs=-1, metavar="[PROFILE|KNOB=VALUE[+KNOB=VALUE]…]")
+@words_argument("[PROFILE|KNOB=VALUE[+KNOB=VALUE]…]")
 @click.option(
     "--lead",
     metavar="SIZE|TIME",

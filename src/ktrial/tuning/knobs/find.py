@@ -13,16 +13,40 @@ from ktrial.machine.reading import InstanceState, KnobState
 from ktrial.tuning.knobs.address import parse_address, selector_conditions, selects
 from ktrial.tuning.knobs.knob import INSTANCE_FACTS, Knob
 
+#: Most knobs that an error proposes for a name that people use.
+_MOST_MEANT = 3
+_OWN = "put your own into ~/.config/ktrial/knobs/"
+
 
 def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
     """Return the knob of the catalog. Raise UnknownName with suggestions."""
     name = parse_address(address_text).knob
     knob = known_knob(name, knobs)
     if knob is None:
-        raise UnknownName(
-            "knob", name, knobs, hint="`ktrial knobs` lists all; put your own into ~/.config/ktrial/knobs/"
-        )
+        meant = [one.id for one in knobs_called(name, knobs)[:_MOST_MEANT]]
+        hint = f"did you mean {' or '.join(meant)}?" if meant else "`ktrial knobs` lists all; " + _OWN
+        raise UnknownName("knob", name, () if meant else knobs, hint=hint)
     return knob
+
+
+def knobs_called(name: str, knobs: Mapping[str, Knob]) -> list[Knob]:
+    """Return the knobs that people call `name`, the likeliest first: by a folder or file of sysfs, or without prefix.
+
+    A folder stands for the file in it that switches the feature: `transparent_hugepage` for its `enabled`.
+    """
+    folded = name.lower().replace("-", "_")
+    ranks: dict[str, int] = {}
+    for knob in knobs.values():
+        parts = [path.lower().replace("-", "_").split("/") for path in knob.files]
+        if any(part[-2:] == [folded, "enabled"] for part in parts):
+            ranks[knob.id] = 0
+        elif knob.short_name.lower().replace("-", "_") == folded:
+            ranks[knob.id] = 1 if knob.files else 2
+        elif any(part[-1] == folded for part in parts):
+            ranks[knob.id] = 3
+        elif any(part[-2] == folded for part in parts):
+            ranks[knob.id] = 4
+    return [knobs[one] for one in sorted(ranks, key=lambda one: ranks[one])]
 
 
 def known_knob(name: str, knobs: Mapping[str, Knob]) -> Knob | None:

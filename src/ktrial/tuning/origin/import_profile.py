@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.kit.errors import BadInput, nearest
+from ktrial.kit.errors import BadInput, UnknownName, nearest
 from ktrial.kit.toml_files import parse_toml
 from ktrial.tuning.catalog.loader import check_profile
 from ktrial.tuning.catalog.model import Catalog
@@ -34,6 +34,8 @@ _EXPRESSED = re.compile(
     r"(?:unless )?(?:(?:ACTION|SUBSYSTEM|KERNEL|TEST|ATTR\{queue/rotational\})[=!]=|ENV\{DEVTYPE\}==\"disk\")"
 )
 """Conditions of udev rules that a setting's selector and `when` express."""
+#: How paths begin that a person may give instead of a knob's name.
+KNOB_PATHS = ("/proc/sys/", "/proc/irq/", "/sys/")
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
 _CONDITION = re.compile(r'(?P<key>KERNEL|SUBSYSTEM|ATTR\{queue/rotational\})(?P<operator>==|!=)"(?P<value>[^"]*)"')
 _ALIASES = (
@@ -240,6 +242,23 @@ def checked_toml(profile: Profile, catalog: Catalog) -> str:
     return text
 
 
+def spelled_setting(word: str, knobs: Mapping[str, Knob]) -> str:
+    """Return `/proc/sys/vm/swappiness=10` as `vm.swappiness=10`, and other words as they are; the value is optional.
+
+    Raises UnknownName for a file below /proc/sys or /sys that is no knob's.
+    """
+    path, equals, value = word.partition("=")
+    if not path.startswith(KNOB_PATHS):
+        return word
+    found = knob_at_path(path.strip(), value.strip(), knobs)
+    if found is None:
+        name = path.removeprefix("/proc/sys/").replace("/", ".") if path.startswith("/proc/sys/") else path
+        raise UnknownName("knob", name, knobs, hint="`ktrial knobs` lists all; `ktrial why` takes any such file")
+    if found.knob.value.type == "feature" and value.strip():
+        value = "off" if value.strip().startswith("NO_") else "on"
+    return f"{found.address}{equals}{value}"
+
+
 class MeantTarget(msgspec.Struct, frozen=True):
     """A knob, the instances to set (None: all), their value, and a condition on the machine."""
 
@@ -282,9 +301,9 @@ def _by_own_name(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | N
         if knob is not None:
             return MeantTarget(knob, None, item.value)
         path = "/proc/sys/" + item.name.translate(str.maketrans("./", "/."))
-        return _by_path(path, item.value, knobs)
+        return knob_at_path(path, item.value, knobs)
     if item.kind == "path":
-        return _by_path(item.name, item.value, knobs)
+        return knob_at_path(item.name, item.value, knobs)
     for prefix in ("boot:", "module:") if item.kind == "boot" else ("module:",):
         for knob in knobs.values():
             if knob.id.startswith(prefix) and same_name(knob.short_name, item.name):
@@ -292,12 +311,12 @@ def _by_own_name(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | N
                 return MeantTarget(knob, None, bare if item.value is None and knob.kind == "boot" else item.value)
     module, dot, parameter = item.name.partition(".")
     if module == "sysctl":
-        return _by_path("/proc/sys/" + parameter.replace(".", "/"), item.value, knobs)
-    return _by_path(f"/sys/module/{module}/parameters/{parameter}", item.value, knobs) if dot else None
+        return knob_at_path("/proc/sys/" + parameter.replace(".", "/"), item.value, knobs)
+    return knob_at_path(f"/sys/module/{module}/parameters/{parameter}", item.value, knobs) if dot else None
 
 
-def _by_path(path: str, value: str | None, knobs: Mapping[str, Knob]) -> MeantTarget | None:
-    """Find the knob with this file. If knobs share the file (scheduler features), the value decides."""
+def knob_at_path(path: str, value: str | None, knobs: Mapping[str, Knob]) -> MeantTarget | None:
+    """Find the knob with this file or pattern. If knobs share it (scheduler features), the value decides."""
     for pattern, spelling in _ALIASES:
         path = pattern.sub(spelling, path)
     for knob in knobs.values():
