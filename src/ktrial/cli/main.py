@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import itertools
 import os
 import signal
 import sys
@@ -18,10 +19,10 @@ import click
 from ktrial import __version__
 from ktrial.cli import verbs
 from ktrial.cli.group import FolderGroup
-from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.errors import BadInput, Interrupted, KtrialError
 from ktrial.kit.plain_text import plain
 from ktrial.kit.startup import load_msgspec
-from ktrial.kit.streams import plain_stream
+from ktrial.kit.streams import has_text, plain_stream
 
 #: Verbs by purpose; the first group is for newcomers.
 _GROUPS = {
@@ -153,7 +154,7 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
         except OSError as error:
             _discard(out)
             if error.errno == errno.EIO and error.filename is None:  # the terminal is gone
-                return _interrupted(KeyboardInterrupt(signal.SIGHUP), err)
+                return _interrupted(KeyboardInterrupt(signal.SIGHUP), err)[1]
             parts = (error.filename, error.strerror or error)
             report(KtrialError(": ".join(str(part) for part in parts if part)), err)
             return KtrialError.exit_status
@@ -161,43 +162,64 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
 
 
 def _run(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
+    """Run one command and return its exit status. With --json, an error is a document too, unless one was written."""
     try:
         result = cli.main(args=list(argv), prog_name="ktrial", standalone_mode=False)
-    except KtrialError as error:
+        return result if isinstance(result, int) else 0
+    except KtrialError as failure:
+        error, status = failure, failure.exit_status
         report(error, err)
-        return error.exit_status
-    except click.NoSuchOption as error:
-        own = {name for option in cli.params for name in option.opts if not getattr(option, "hidden", False)}
-        if error.ctx is None or error.ctx.parent is None or error.option_name not in own:
-            error.show(file=err)
-        else:
-            verb = error.ctx.command_path.partition(" ")[2]
-            hint = f"ktrial {error.option_name} … {verb} …"
-            report(BadInput(f"{error.option_name} must come before {verb}", hint=hint), err)
-        return 2
-    except click.ClickException as error:
-        error.show(file=err)
-        return 2
+    except click.ClickException as failure:
+        error, status = _usage_error(failure, err), 2
     except click.exceptions.Exit as stop:
         return int(stop.exit_code)
     except (click.Abort, KeyboardInterrupt) as stop:
-        return _interrupted(stop, err)
+        error, status = _interrupted(stop, err)
     except SystemExit:
         if sys.stdout is out:
             raise
         raise BrokenPipeError from None  # click replaced the stream and exited by itself
-    return result if isinstance(result, int) else 0
+    if "--json" in itertools.takewhile(lambda word: word != "--", argv) and not has_text(out):
+        try:
+            _write_error(error, status, out)
+            out.flush()
+        except BrokenPipeError:
+            _discard(out)
+    return status
 
 
-def _interrupted(stop: BaseException, err: TextIO) -> int:
-    """Report what ended the command, and return its exit status; click wraps KeyboardInterrupt in Abort."""
+def _usage_error(failure: click.ClickException, err: TextIO) -> KtrialError:
+    """Print what is wrong with a command line, and return it as an error of ktrial."""
+    own = {name for option in cli.params for name in option.opts if not getattr(option, "hidden", False)}
+    ctx = failure.ctx if isinstance(failure, click.UsageError) else None
+    path = ctx.command_path if ctx is not None else "ktrial"
+    if not isinstance(failure, click.NoSuchOption) or " " not in path or failure.option_name not in own:
+        failure.show(file=err)
+        return BadInput(failure.format_message(), hint=f"{path} --help")
+    verb = path.partition(" ")[2]
+    error = BadInput(f"{failure.option_name} must come before {verb}", hint=f"ktrial {failure.option_name} … {verb} …")
+    report(error, err)
+    return error
+
+
+def _interrupted(stop: BaseException, err: TextIO) -> tuple[KtrialError, int]:
+    """Report what ended the command, and return it with its exit status; click wraps KeyboardInterrupt in Abort."""
     from ktrial.kit import interruption
 
     cause = stop.__cause__ if isinstance(stop, click.Abort) else stop
     number = cause.args[0] if cause is not None and cause.args else signal.SIGINT
+    words = interruption.words(number)
     with contextlib.suppress(OSError):  # the terminal may be gone
-        print(f"ktrial: {interruption.words(number)}", file=err)
-    return interruption.status(number)
+        print(f"ktrial: {words}", file=err)
+    return Interrupted(words), interruption.status(number)
+
+
+def _write_error(error: KtrialError, status: int, out: TextIO) -> None:
+    """Write an error as `ktrial.error/1`."""
+    from ktrial.kit import plain_json
+
+    fields = {"schema": "ktrial.error/1", "error": plain(error.message), "status": status}
+    out.write(plain_json.document({**fields, "next": plain(error.hint) if error.hint else None}, indent=2).decode())
 
 
 def _discard(out: TextIO) -> None:

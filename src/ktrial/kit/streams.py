@@ -15,8 +15,10 @@ class PlainStream:
 
     def __init__(self, stream: TextIO) -> None:
         self.bare = stream
+        self.has_text = False
 
     def write(self, text: str) -> int:
+        self.has_text = True
         return self.bare.write(plain(text))
 
     def __getattr__(self, name: str) -> Any:
@@ -30,6 +32,11 @@ def plain_stream(stream: TextIO) -> TextIO:
 def bare(stream: TextIO) -> TextIO:
     """Return the wrapped stream, for callers that move the cursor and escape their text themselves."""
     return stream.bare if isinstance(stream, PlainStream) else stream
+
+
+def has_text(stream: TextIO) -> bool:
+    """Return whether anything was written to the wrapped stream."""
+    return not isinstance(stream, PlainStream) or stream.has_text
 
 
 def tell(stream: TextIO, text: str) -> None:

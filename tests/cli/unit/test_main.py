@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -18,6 +19,29 @@ KTRIAL = [sys.executable, "-I", "-m", "ktrial"]
 def run(*argv: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
     return main(argv, out, err), out.getvalue(), err.getvalue()
+
+
+@pytest.mark.parametrize(
+    "argv, status, error, hint",
+    [
+        (("plan", "vm.swapiness=1", "--json"), 2, "unknown knob: 'vm.swapiness'", "did you mean vm.swappiness?"),
+        (("plan", "--json", "--nope"), 2, "No such option '--nope'.", "ktrial plan --help"),
+        (("statsu", "--json"), 2, "unknown command: 'statsu'", "did you mean status?"),
+        (("review", "/none", "--json"), 2, "/none: no such file", None),
+        (("runs", "--json", "--store", "x.db"), 2, "--store must come before runs", "ktrial --store … runs …"),
+    ],
+)
+def test_an_error_is_json_where_the_answer_would_be(
+    argv: tuple[str, ...], status: int, error: str, hint: str | None
+) -> None:
+    ended, out, err = run(*argv)
+    assert json.loads(out) == {"schema": "ktrial.error/1", "error": error, "status": status, "next": hint}
+    assert (ended, error in err) == (status, True)
+    assert run(*(word for word in argv if word != "--json"))[1] == ""
+
+
+def test_a_word_after_two_hyphens_asks_for_no_json(tmp_path: Path) -> None:
+    assert run("with", "vm.swapiness=1", "--", "true", "--json")[:2] == (2, "")
 
 
 @pytest.mark.parametrize(

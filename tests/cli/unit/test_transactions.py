@@ -115,3 +115,18 @@ def test_a_resolved_plan_is_applied_by_hand(machine: FakeRoot, tmp_path: Path) -
     by_hand = [str(find_agent()), "apply", str(tmp_path / "plan.json"), "--root", str(machine.folder)]
     ran = subprocess.run(by_hand, capture_output=True, text=True, timeout=20, check=False)
     assert (ran.returncode, machine.read(SWAPPINESS)) == (0, "10\n"), ran.stderr
+
+
+def test_one_wrong_word_does_not_end_a_plan(machine: FakeRoot) -> None:
+    words = ("vm.swappiness=10", "vm.nope=1", "vm.dirty_ratio=500", "/sys/nope=3", "vm.page-cluster=0")
+    ran = machine.run("plan", *words, "--json")
+    assert ran.status == 2
+    assert [step["knob"] for step in ran.json["plan"]["steps"]] == ["vm.swappiness", "vm.page-cluster"]
+    assert [one["word"] for one in ran.json["wrong"]] == ["vm.nope=1", "vm.dirty_ratio=500", "/sys/nope=3"]
+    shown = machine.run("plan", *words).out
+    assert "2 to change, 0 already set, 0 skipped, 3 wrong; nothing was written." in shown
+    assert shown.count("vm.dirty_ratio=500") == 1
+    assert machine.run("plan", "vm.nope=1", "vm.dirty_ratio=500").out == ""
+    assert "exclude each other" in machine.run("plan", "vm.dirty_ratio=5", "vm.dirty_bytes=1MiB").err
+    assert machine.run("apply", *words, "--yes").status == 2
+    assert machine.read(SWAPPINESS) == "60\n"

@@ -3,19 +3,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import dangerous_option, json_option, settings_argument, write_answer
+from ktrial.cli.completion import setting_words
+from ktrial.cli.options import dangerous_option, json_option, spelled_words, write_answer
+from ktrial.kit.errors import BadInput, Contradiction
+
+if TYPE_CHECKING:
+    from ktrial.machine.facts import FactBook
+    from ktrial.tuning.catalog.model import Catalog
+    from ktrial.tuning.plans.model import Plan
 
 
 @click.command(short_help="Show what a profile or settings would change here.")
-@settings_argument
+@click.argument("words", shell_complete=setting_words, nargs=-1, metavar="PROFILE|FILE|KNOB=VALUE…")
 @dangerous_option
 @json_option
-@click.pass_obj
-def command(app: App, words: tuple[str, ...], yes_dangerous: bool, as_json: bool) -> None:
+@click.pass_context
+def command(ctx: click.Context, words: tuple[str, ...], yes_dangerous: bool, as_json: bool) -> int:
     """Show what a profile or settings would change on this machine, and what ktrial would skip and why.
+
+    If only some of the words have mistakes, ktrial plans the others, names the mistakes and exits with status 2.
 
     \b
     ktrial plan vm.swappiness=10
@@ -24,9 +36,41 @@ def command(app: App, words: tuple[str, ...], yes_dangerous: bool, as_json: bool
     ktrial plan 'queue:scheduler@[rotational=false]=none'
     """
     from ktrial.tuning.plans.plan_text import plan_json, plan_text
-    from ktrial.tuning.plans.resolve import make_plan
 
+    app: App = ctx.obj
     machine = app.best_session("reading all values")
-    catalog, names = app.catalog_for(words)
-    plan, facts = make_plan(machine, catalog, names, allow_dangerous=yes_dangerous)
-    write_answer(as_json, lambda: plan_json(plan), lambda width: plan_text(plan, catalog.knobs, facts, width=width))
+
+    def planned(*some: str) -> tuple[Plan, Catalog, FactBook]:
+        from ktrial.tuning.plans.resolve import make_plan
+
+        catalog, names = app.catalog_for(spelled_words(ctx, None, some))
+        plan, facts = make_plan(machine, catalog, names, allow_dangerous=yes_dangerous)
+        return plan, catalog, facts
+
+    wrong: dict[str, BadInput] = {}
+    try:
+        plan, catalog, facts = planned(*words)
+    except BadInput as error:
+        if isinstance(error, Contradiction) or len(words) < 2:
+            raise
+        wrong = _wrong_words(words, planned)
+        if len(wrong) in {0, len(words)}:
+            raise
+        plan, catalog, facts = planned(*(word for word in words if word not in wrong))
+    write_answer(
+        as_json,
+        lambda: plan_json(plan, wrong),
+        lambda width: plan_text(plan, catalog.knobs, facts, wrong, width=width),
+    )
+    return BadInput.exit_status if wrong else 0
+
+
+def _wrong_words(words: Iterable[str], plan: Callable[[str], object]) -> dict[str, BadInput]:
+    """Return the words that cannot be planned even alone, each with its mistake."""
+    wrong = {}
+    for word in words:
+        try:
+            plan(word)
+        except BadInput as error:
+            wrong[word] = error
+    return wrong

@@ -23,7 +23,8 @@ def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
     name = parse_address(address_text).knob
     knob = known_knob(name, knobs)
     if knob is None:
-        meant = [one.id for one in knobs_called(name, knobs)[:_MOST_MEANT]]
+        is_whole = "." in name or ":" in name
+        meant = [] if is_whole else [one.id for one in knobs_called(name, knobs)[:_MOST_MEANT]]
         hint = f"did you mean {' or '.join(meant)}?" if meant else "`ktrial knobs` lists all; " + _OWN
         raise UnknownName("knob", name, () if meant else knobs, hint=hint)
     return knob

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ktrial.kit.errors import BadInput
 from ktrial.kit.tables import paragraph, table
 from ktrial.kit.units import show_bytes
 from ktrial.machine.facts import FactBook
@@ -18,7 +19,10 @@ UNREADABLE = "unreadable here"
 _STEERING = "irq:smp_affinity"
 
 
-def plan_text(plan: Plan, knobs: Mapping[str, Knob], facts: FactBook, *, width: int) -> str:
+def plan_text(
+    plan: Plan, knobs: Mapping[str, Knob], facts: FactBook, wrong: Mapping[str, BadInput] | None = None, *, width: int
+) -> str:
+    """Return the plan for people; `wrong` are words that it leaves out because of a mistake."""
     parts = []
     if plan.changes:
         parts.append(table(("knob", "now", "wanted", "what that means here"), _rows(plan, knobs, facts), width=width))
@@ -38,22 +42,26 @@ def plan_text(plan: Plan, knobs: Mapping[str, Knob], facts: FactBook, *, width: 
     prices = _prices(plan, knobs)
     if prices:
         parts.append("price:\n" + "\n".join(paragraph(price, width=width, indent="  ") for price in prices))
-    parts.append(summary(plan))
+    if wrong:
+        lines = [_mistake(word, error) for word, error in wrong.items()]
+        parts.append("\n".join(["wrong:", *(paragraph(line, width=width, indent="  ") for line in lines)]))
+    parts.append(summary(plan, len(wrong or ())))
     return "\n\n".join(parts) + "\n"
 
 
-def summary(plan: Plan) -> str:
-    """Return one line that counts what would change, is already set or is skipped."""
+def summary(plan: Plan, wrong: int = 0) -> str:
+    """Return one line that counts what would change, is already set, is skipped, or is wrong."""
     changes = len(plan.changes) + (plan.zram is not None)
     return (
         f"{changes} to change, {len(plan.same)} already set, {len(plan.refusals)} skipped"
+        + (f", {wrong} wrong" if wrong else "")
         + ("; nothing was written" if changes else "")
         + "."
     )
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """Return `ktrial.resolved/1`: the plan for the agent, what is already set, and what is skipped."""
+def plan_json(plan: Plan, wrong: Mapping[str, BadInput] | None = None) -> dict[str, Any]:
+    """Return `ktrial.resolved/1`: the plan for the agent, what is already set, what is skipped, and what is wrong."""
     return {
         "schema": "ktrial.resolved/1",
         "plan": wire_plan(plan, {"kind": "keep"}),
@@ -70,7 +78,13 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             }
             for refusal in plan.refusals
         ],
+        "wrong": [{"word": word, "error": error.message, "next": error.hint} for word, error in (wrong or {}).items()],
     }
+
+
+def _mistake(word: str, error: BadInput) -> str:
+    about = "" if error.message.startswith(word) else f"{word}: "
+    return f"{about}{error.message}" + (f" ({error.hint})" if error.hint else "")
 
 
 def _rows(plan: Plan, knobs: Mapping[str, Knob], facts: FactBook) -> list[tuple[str, str, str, str]]:
