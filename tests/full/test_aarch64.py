@@ -143,7 +143,7 @@ def test_a_trial_of_a_kernel_for_arm64_comes_to_its_end(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     kernel = ARM_KERNELS[-1]
     fetch(kernel)
-    measured = ("--suite", "agent-contextswitch-same", "-p", "duration_s=1", "--cap", "7", "--seed", "1")
+    measured = ("--suite", "agent-contextswitch-same", "-p", "duration_s=1", "--budget", "7", "--seed", "1")
     done = ktrial("trial", str(kernel.tree), "--placebo", "--mode", "emulated", *measured, "--json")
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]

@@ -64,7 +64,7 @@ def there(*words: str) -> list[dict[str, Any]]:
 def test_a_patch_of_the_scheduler_and_a_symbol_are_built_and_found(sources: tuple[str, ...], tmp_path: Path) -> None:
     """A thread that works waits for longer with longer slices, and with timers that wait for the next tick."""
     arms = ("--patch", str(slices(tmp_path / "slices.patch")), "--set", "HIGH_RES_TIMERS=n")
-    words = ("kernel", "trial", *sources, *arms, *MEASURED, "--cap", "7")
+    words = ("kernel", "trial", *sources, *arms, *MEASURED, "--budget", "7")
     found = told(*words)
     kernels = {one["arm"]: one["known"]["kernel"] for one in found["arms"]}
     assert set(kernels) == {"control", "HIGH_RES_TIMERS-n", "slices"}

@@ -13,7 +13,7 @@ from tests.support.guest_trials import arm_like, contrast, trial
 pytestmark = [pytest.mark.timeout(7200), pytest.mark.xdist_group("guest-trials")]
 KERNEL = KERNELS[-1]
 #: Counters are judged over so many blocks at least; the spread of stalls between same boots is 3 %.
-WORDS = ("--seed", "1", "--cap", "20", "--placebo", "--margin", "10%")
+WORDS = ("--seed", "1", "--budget", "20", "--placebo", "--margin", "10%")
 
 
 @pytest.fixture(autouse=True)

@@ -62,7 +62,7 @@ def test_cyclictest_finds_timers_that_fire_at_the_next_tick(tmp_path: Path, monk
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     fetch(KERNEL)
     measured = ("--suite", "cyclictest-other", "-p", "seconds=5", "--primary", "latency-p50")
-    words = ("--boot", "highres=off", "--placebo", "--memory", "256MiB", "--cap", "7", "--seed", "1")
+    words = ("--boot", "highres=off", "--placebo", "--memory", "256MiB", "--budget", "7", "--seed", "1")
     events = trial(str(KERNEL.tree), *measured, *words)
     found = events[-1]["comparison"]
     assert contrast(found, "latency-p50", arm_like(found, "highres"))["verdict"] == "worse"

@@ -41,7 +41,7 @@ def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_sleeper_waits_longer_beside_busy_threads_since_eevdf() -> None:
-    found = trial(str(OLD.tree), str(NEW.tree), *WAKEUPS, "--cap", "7", "--seed", "1")[-1]["comparison"]
+    found = trial(str(OLD.tree), str(NEW.tree), *WAKEUPS, "--budget", "7", "--seed", "1")[-1]["comparison"]
     assert contrast(found, "lateness-p99", arm_like(found, "6.12"))["verdict"] == "worse"
     assert {one["known"]["kernel"].partition(", build ")[0] for one in found["arms"]} == {
         release(OLD.tree),
@@ -50,7 +50,8 @@ def test_a_sleeper_waits_longer_beside_busy_threads_since_eevdf() -> None:
 
 
 def test_longer_slices_delay_a_thread_that_works_and_a_placebo_does_not() -> None:
-    suite = ("--suite", "wakeups-working", *WAKEUPS[2:], "--placebo", "--cap", "7", "--seed", "1", "--memory", "256MiB")
+    words = ("--placebo", "--budget", "7", "--seed", "1", "--memory", "256MiB")
+    suite = ("--suite", "wakeups-working", *WAKEUPS[2:], *words)
     found = trial(str(NEW.tree), "sched:base_slice_ns=500000,3000000", *suite)[-1]["comparison"]
     short, long = (arm_like(found, part) for part in ("ns-500000", "ns-3000000"))
     assert contrast(found, "lateness-p99", long)["verdict"] == "worse"
@@ -80,7 +81,7 @@ def test_a_placebo_is_equivalent_across_exact_boots(tmp_path: Path) -> None:
 
 
 def test_algorithms_of_zram_are_compared_with_each_other() -> None:
-    words = ("zram:comp_algorithm=lz4,zstd", "--suite", "pressure-small", "--cap", "7", "--seed", "1")
+    words = ("zram:comp_algorithm=lz4,zstd", "--suite", "pressure-small", "--budget", "7", "--seed", "1")
     events = trial(str(NEW.tree), *words, "--memory", "256MiB")
     found = events[-1]["comparison"]
     assert {one["arm"] for one in found["arms"]} == {"control", "comp_algorithm-zstd"}

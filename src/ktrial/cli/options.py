@@ -74,6 +74,12 @@ guard_option = click.option(
     metavar="OUTCOME=SHARE",
     help="Outcome that must not get worse by more than this share. Repeatable.",
 )
+secondary_option = click.option(
+    "--secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable."
+)
+margin_option = click.option(
+    "--margin", metavar="SHARE", help="Call differences below this equivalent.  [2 %; p95 5 %, p99 10 %]"
+)
 budget_option = click.option(
     "--budget",
     default="default",
@@ -102,7 +108,7 @@ _LONGEST_S = 30 * 86400.0
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
 
 
-def spelled_words(ctx: click.Context, _: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+def spelled_words(ctx: click.Context, _: click.Parameter | None, given: tuple[str, ...]) -> tuple[str, ...]:
     """Return the words of a command line; settings that name a file of /proc or /sys get the names of their knobs."""
     if not isinstance(ctx.obj, App) or not any(word.startswith(("/proc/", "/sys/")) for word in given):
         return given

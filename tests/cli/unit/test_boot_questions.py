@@ -383,14 +383,14 @@ def test_a_trial_whose_rehearsal_fails_boots_no_arm(machine: BootedMachine, tmp_
 def test_kernels_on_trial_are_installed_ones_unless_there_are_guests(machine: BootedMachine) -> None:
     words = ("kernel", "trial", "running", "--boot", "preempt=full", "--placebo", "--suite", "wakeups-busy")
     before = machine.files()
-    shown = machine.run(*words, "--cap", "7")
+    shown = machine.run(*words, "--budget", "7")
     assert shown.status == 0, shown.err
     assert "control as booted now preempt-full preempt=full boots at most 21" in " ".join(shown.out.split())
     assert machine.files() == before
     missing = machine.run(*words, "6.99")
     assert (missing.status, "unknown kernel: '6.99'" in missing.err) == (2, True), missing.err
     assert "`ktrial kernel package`" in " ".join(missing.err.split())
-    started = machine.run(*words, "--cap", "7", "--yes")
+    started = machine.run(*words, "--budget", "7", "--yes")
     assert started.status == 0, started.err
     assert machine.boots[0] in {"ktrial-control", "ktrial-preempt-full"}
     assert machine.run("trial", "stop").status == 0

@@ -34,7 +34,8 @@ def kernels(tmp_path: Path) -> list[str]:
 
 def test_kernels_words_and_values_are_arms(kernels: list[str]) -> None:
     words = [*kernels, "sched:base_slice_ns=500000,3000000"]
-    more = ["--boot", "preempt=full nohz=off", "--suite", "wakeups-busy", "--placebo", "--workloads", "2", "--cap", "9"]
+    more = ["--boot", "preempt=full nohz=off", "--suite", "wakeups-busy", "--placebo", "--workloads", "2"]
+    more += ["--budget", "quick"]
     shown = run("kernel", "trial", *words, *more, "--dry-run")
     assert shown.status == 0, shown.err
     assert f"ktrial: vmlinuz-6.12: Linux 6.12.7-test, {kernels[1]}\n" in shown.err

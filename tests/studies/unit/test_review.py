@@ -96,6 +96,9 @@ def test_dangers_are_named_and_stay_out_of_the_profile(machine: FakeRoot, tmp_pa
     assert not {"boot:mitigations", "vm.vfs_cache_pressure", "thp:enabled"} & set(rest)
     planned = machine.run("plan", str(output), "--json")
     assert {step["path"] for step in planned.json["plan"]["steps"]} >= {"/proc/sys/vm/swappiness"}
+    shown = machine.run("try", str(output), "--dry-run", "--suite", "quick").out
+    assert '"vm.swappiness" = "10"' in shown
+    assert 'boot = ["nowatchdog"]' in shown
 
 
 def test_the_commands_can_be_typed(machine: FakeRoot, tmp_path: Path) -> None:

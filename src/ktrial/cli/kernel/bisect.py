@@ -28,7 +28,7 @@ from ktrial.cli.options import json_option, write_answer
     help="Set a parameter of the built-in load. Repeatable.",
 )
 @click.option(
-    "--tree", type=click.Path(path_type=Path), default=Path(), metavar="DIR", help="Git tree.  [current folder]"
+    "--tree", type=click.Path(path_type=Path), default=Path(), metavar="TREE", help="Git tree.  [current folder]"
 )
 @click.option(
     "--config", type=click.Path(path_type=Path), metavar="FILE", help="Kernel configuration for every commit."

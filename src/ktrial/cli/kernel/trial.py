@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,18 +14,24 @@ from ktrial.cli.options import (
     boots_options,
     dangerous_option,
     json_option,
+    margin_option,
     parameter_option,
+    secondary_option,
     seed_option,
     words_argument,
 )
 from ktrial.cli.shared.fail_on import fail_on_option
-from ktrial.cli.shared.trial_options import boot_consent, build_options, guest_options, guest_shape, recipe_of
-from ktrial.kit.errors import BadInput
+from ktrial.cli.shared.trial_options import (
+    blocks_of,
+    boot_consent,
+    build_options,
+    guest_options,
+    guest_shape,
+    recipe_of,
+)
 
 if TYPE_CHECKING:
     from ktrial.trial.protocol.file import TrialFile
-
-_LIMIT_BYTES = 1 << 20
 
 
 @click.command(short_help="Compare kernels, boot parameters and settings over boots.")
@@ -36,7 +41,7 @@ _LIMIT_BYTES = 1 << 20
 )
 @parameter_option
 @click.option("--primary", metavar="OUTCOME", help="Outcome that decides the trial.")
-@click.option("--secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable.")
+@secondary_option
 @click.option(
     "--boot",
     "boots",
@@ -76,12 +81,11 @@ _LIMIT_BYTES = 1 << 20
 @click.option("--guest", is_flag=True, help="Boot guests (virtual machines), not this machine.")
 @click.option("--placebo", is_flag=True, help="Also try the baseline against itself, to show what chance does.")
 @guest_options
-@click.option("--margin", metavar="SHARE", help="Call differences below this equivalent.  [2 %; p95 5 %, p99 10 %]")
+@margin_option
 @click.option(
-    "--cap",
-    type=click.IntRange(7),
-    metavar="BLOCKS",
-    help="Maximum number of blocks (rounds of all configurations).",
+    "--budget",
+    metavar="NAME|BLOCKS",
+    help="Number of blocks (rounds of all configurations): quick, default, thorough or N.  [planned]",
 )
 @seed_option()
 @click.option("--dry-run", is_flag=True, help="Print the protocol and check its kernels; build and boot nothing.")
@@ -118,29 +122,16 @@ def command(
     keeps them for later trials. A protocol file with a [guest] table can describe the same trial. In exact guests the
     clock counts instructions; ktrial makes the first boots of each configuration twice and requires identical results.
     """
+    from ktrial.cli.shared.guest_trials import read_trial_file
     from ktrial.cli.shared.run_trial import run_file, show_protocol
 
     app: App = ctx.obj
-    file = _read(words) if words and words[0].endswith(".toml") else _trial_file_of(app, words, options)
+    file = read_trial_file(words) if words and words[0].endswith(".toml") else _trial_file_of(app, words, options)
     if dry_run:
         show_protocol(app, file, allow_dangerous=yes_dangerous)
         return 0
     consent = boot_consent(options)
     return run_file(app, file, allow_dangerous=yes_dangerous, profile=False, as_json=as_json, consent=consent)
-
-
-def _read(words: tuple[str, ...]) -> TrialFile:
-    from ktrial.kit.files import read_file
-    from ktrial.trial.protocol.read import parse_trial_file
-
-    if len(words) > 1:
-        raise BadInput(f"cannot combine {words[1]} with a protocol file", hint=f"leave out {words[1]}")
-    file = parse_trial_file(read_file(Path(words[0]), _LIMIT_BYTES), words[0])
-    if file.guest is None:
-        raise BadInput(
-            "no [guest] table", file=words[0], hint=f"to run it on this machine:  ktrial trial run {words[0]}"
-        )
-    return file
 
 
 def _trial_file_of(app: App, words: tuple[str, ...], options: Mapping[str, Any]) -> TrialFile:
@@ -168,7 +159,7 @@ def _trial_file_of(app: App, words: tuple[str, ...], options: Mapping[str, Any])
         primary=options["primary"],
         secondary=options["secondary"],
         margin=options["margin"],
-        design=DesignFile(cap=options["cap"], seed=options["seed"]),
+        design=DesignFile(cap=blocks_of(options), seed=options["seed"]),
         guest=guest,
         arms=arms,
     )

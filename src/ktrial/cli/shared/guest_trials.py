@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from ktrial.trial.record import StoredTrial
     from ktrial.trial.run.conduct import CarriedOut
     from ktrial.trial.run.events import TrialListener
+
+_LIMIT_BYTES = 1 << 20
 
 
 @contextmanager
@@ -203,3 +206,18 @@ def show_protocol(app: App, file: TrialFile) -> None:
         arms.setdefault(key, []).append(name)
     for key, names in arms.items():
         app.say(f"{', '.join(names)}: {shown[key]}")
+
+
+def read_trial_file(words: tuple[str, ...]) -> TrialFile:
+    """Return the protocol in a file, the only word of the command. Raises BadInput unless it is for guests."""
+    from ktrial.kit.files import read_file
+    from ktrial.trial.protocol.read import parse_trial_file
+
+    if len(words) > 1:
+        raise BadInput(f"cannot combine {words[1]} with a protocol file", hint=f"leave out {words[1]}")
+    file = parse_trial_file(read_file(Path(words[0]), _LIMIT_BYTES), words[0])
+    if file.guest is None:
+        raise BadInput(
+            "no [guest] table", file=words[0], hint=f"to run it on this machine:  ktrial trial run {words[0]}"
+        )
+    return file

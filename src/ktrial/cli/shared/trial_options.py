@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ktrial.agent.user_folders import config_folder
 from ktrial.cli.completion import measurable_names
 from ktrial.cli.options import (
     anyway_option,
@@ -16,6 +17,7 @@ from ktrial.cli.options import (
     dangerous_option,
     json_option,
     limit_option,
+    margin_option,
     metric_option,
     parameter_option,
     prepare_option,
@@ -27,6 +29,7 @@ from ktrial.cli.shared.command_steps import prepare_steps
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
+    from ktrial.cli.app import App
     from ktrial.cli.shared.boots import BootConsent
     from ktrial.trial.guests.recipe import KernelRecipe
     from ktrial.trial.protocol.file import TrialFile
@@ -81,7 +84,7 @@ designed_options = with_options(
     click.option(
         "--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size."
     ),
-    click.option("--margin", metavar="SHARE", help="Call differences below this equivalent.  [2 %; p95 5 %, p99 10 %]"),
+    margin_option,
     budget_option,
     click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]"),
     click.option("--time", "time_", metavar="TIME", help="Time limit of the trial."),
@@ -171,3 +174,43 @@ def template_file(
 def budget_of(options: Mapping[str, Any]) -> int | str:
     budget: str = options["budget"]
     return int(budget) if budget.isdigit() else budget
+
+
+def blocks_of(options: Mapping[str, Any]) -> int | None:
+    """Return the number of blocks that --budget gives, by a name or itself; None without it."""
+    from ktrial.kit.errors import UnknownName
+    from ktrial.trial.protocol.file import BUDGETS
+
+    if options["budget"] is None:
+        return None
+    budget = budget_of(options)
+    if isinstance(budget, int):
+        return budget
+    if budget not in BUDGETS:
+        raise UnknownName("budget", budget, BUDGETS, hint=f"use {', '.join(BUDGETS)} or a number of blocks")
+    return BUDGETS[budget]
+
+
+def settings_of_files(app: App, words: Iterable[str]) -> tuple[str, ...]:
+    """Return the words with the settings of each profile file in its place.
+
+    A trial that is resumed or repeated later must not depend on the file. Raises BadInput for a setting that depends on
+    the machine, which only a profile of the user's folder can hold.
+    """
+    from ktrial.tuning.knobs.profile import flatten
+    from ktrial.tuning.knobs.value import show_value
+
+    found: list[str] = []
+    for word in words:
+        catalog, (name,) = app.catalog_for([word])
+        if name in app.catalog.profiles or name not in catalog.profiles:
+            found.append(word)
+            continue
+        for setting in flatten(name, catalog.profiles):
+            if setting.when is not None or isinstance(setting.value, dict):
+                raise BadInput(
+                    f"cannot try {word}: the value of {setting.knob} depends on the machine",
+                    hint=f"copy the file to {config_folder() / 'profiles'}, and name the profile: {name}",
+                )
+            found.append(f"{setting.knob}={show_value(setting.value)}")
+    return tuple(found)

@@ -14,7 +14,9 @@ from ktrial.cli.options import (
     boots_options,
     dangerous_option,
     json_option,
+    margin_option,
     output_option,
+    secondary_option,
     seed_option,
     words_argument,
 )
@@ -32,14 +34,14 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     help="Profile whose settings are the suspects. Repeatable.",
 )
 @measured_options
-@click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable.")
+@secondary_option
 @click.option(
     "--known",
     type=click.Choice(["better", "worse", "either"]),
     help="Known effect of all settings together.  [a trial measures it first]",
 )
 @click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size.")
-@click.option("--margin", metavar="SHARE", help="Call differences below this equivalent.  [2 %; p95 5 %, p99 10 %]")
+@margin_option
 @click.option(
     "--budget",
     type=click.IntRange(9, 60),  # fewer cannot decide the three comparisons of a confirming trial

@@ -27,7 +27,7 @@ def _targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 
 
 @click.command(short_help="Write settings as configuration: sysctl.d, udev, ….")
-@words_argument("PROFILE|TRIAL|TRANSACTION|KNOB=VALUE…", lasting_words)
+@words_argument("PROFILE|FILE|TRIAL|TRANSACTION|KNOB=VALUE…", lasting_words)
 @click.option(
     "--to",
     "chosen",
@@ -40,7 +40,7 @@ def _targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     "-o",
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
+    metavar="FOLDER",
     help="Write the files below DIR instead of to stdout.",
 )
 @click.option("--name", metavar="NAME", help="Name to use in file names.  [derived from the settings]")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Make settings last across boots.")
-@words_argument("TRIAL|TRANSACTION|PROFILE|KNOB=VALUE…", lasting_words)
+@words_argument("TRIAL|TRANSACTION|PROFILE|FILE|KNOB=VALUE…", lasting_words)
 @click.option("--next-boot", is_flag=True, help="Leave the running values alone until the next boot.")
 @click.option("--undo", is_flag=True, help="Stop keeping the named settings, or all if none is named.")
 @click.option("--accept", is_flag=True, help="Accept what an update of ktrial changed in kept profiles, or named ones.")

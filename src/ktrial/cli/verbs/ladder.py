@@ -10,7 +10,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import profile_names
-from ktrial.cli.options import boots_options
+from ktrial.cli.options import boots_options, secondary_option
 from ktrial.cli.shared.bench import TakesCommand, own_words, refuse_faulty
 from ktrial.cli.shared.command_environment import env_option
 from ktrial.cli.shared.fail_on import fail_on_option
@@ -29,7 +29,7 @@ from ktrial.kit.errors import BadInput, Refused
 @click.argument("name", shell_complete=profile_names, metavar="LADDER|FILE")
 @measured_options
 @env_option
-@click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable.")
+@secondary_option
 @click.option("--guest", is_flag=True, help="Measure in guests (virtual machines), with a boot for each measurement.")
 @click.option(
     "--kernel",

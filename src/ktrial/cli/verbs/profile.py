@@ -57,7 +57,7 @@ def edit(app: App, name: str, own: str | None, as_json: bool) -> None:
 @command.command(name="import", short_help="Turn a settings file into a profile.")
 @click.argument("file", metavar="FILE|-")
 @output_option("Write to FILE instead of stdout.")
-@click.option("--name", help="Name of the profile.  [the file's name]")
+@click.option("--name", metavar="NAME", help="Name of the profile.  [the file's name]")
 @click.option(
     "--format",
     "as_format",

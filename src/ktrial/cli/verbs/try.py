@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import boots_options, guard_option, spelled_words, words_argument
+from ktrial.cli.options import boots_options, guard_option, secondary_option, spelled_words, words_argument
 from ktrial.cli.shared.bench import TakesCommand, own_words
 from ktrial.cli.shared.fail_on import fail_on_option
 from ktrial.cli.shared.trial_options import (
@@ -16,12 +16,13 @@ from ktrial.cli.shared.trial_options import (
     designed_options,
     measured_options,
     protocol_file,
+    settings_of_files,
     unattended_option,
 )
 
 
 @click.command(cls=TakesCommand, short_help="Measure whether a setting or profile helps here.")
-@words_argument("[PROFILE|KNOB=VALUE…]")
+@words_argument("[PROFILE|FILE|KNOB=VALUE…]")
 @click.option(
     "--set",
     "settings",
@@ -31,11 +32,11 @@ from ktrial.cli.shared.trial_options import (
     help="Setting to try; several values are tried one by one. Repeatable.",
 )
 @click.option(
-    "--profile", "profiles", multiple=True, metavar="PROFILE", help="Profile to try, as with PROFILE. Repeatable."
+    "--profile", "profiles", multiple=True, metavar="PROFILE|FILE", help="Profile to try, as with PROFILE. Repeatable."
 )
 @measured_options
 @guard_option
-@click.option("--also", "secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable.")
+@secondary_option
 @click.option(
     "--env",
     "environment",
@@ -56,6 +57,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
     \b
     ktrial try vm.swappiness=10 --suite memory-pressure
     ktrial try --profile ktweak --suite quick --primary agent-lock.event-rate
+    ktrial try ./rest.toml --suite memory-pressure
     ktrial try --set vm.swappiness=10,60,100 --suite memory-pressure
     ktrial try thp:enabled=always --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
     """
@@ -65,7 +67,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
 
     app: App = ctx.obj
     own = own_words(ctx)
-    words = (*options["profiles"], *words, *options["settings"])
+    words = settings_of_files(app, (*options["profiles"], *words, *options["settings"]))
     environment = pairs(options["environment"], "--env")
     arms = arms_of(words, app.catalog, environment, placebo=options["placebo"])
     suite: str | None = options["suite"]

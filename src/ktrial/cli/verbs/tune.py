@@ -15,6 +15,7 @@ from ktrial.cli.options import (
     dangerous_option,
     guard_option,
     json_option,
+    margin_option,
     metric_option,
     prepare_option,
     seed_option,
@@ -39,7 +40,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @click.option("--primary", metavar="OUTCOME", help="Outcome that decides the trial.")
 @guard_option
 @click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size.")
-@click.option("--margin", metavar="SHARE", help="Call differences below this equivalent.  [2 %; p95 5 %, p99 10 %]")
+@margin_option
 @budget_option
 @click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]")
 @click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.")

@@ -22,7 +22,7 @@ from ktrial.recordings.frame_loop import KINDS
     "--thread", type=click.IntRange(min=1), metavar="T", help="Thread of process P that draws frames.  [the first one]"
 )
 @click.option("--for", "length", metavar="TIME", help="Stop after TIME.  [when the program ends, or at Ctrl-C]")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Folder for the recording.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FOLDER", help="Folder for the recording.")
 @click.option(
     "--rate",
     "rate_words",

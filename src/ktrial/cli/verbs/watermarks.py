@@ -19,7 +19,7 @@ _TALKS = "use --host guest:KERNEL"
 
 
 @click.command(short_help="Show how early kswapd wakes under each setting.")
-@words_argument("[PROFILE|KNOB=VALUE[+KNOB=VALUE]…]")
+@words_argument("[PROFILE|FILE|KNOB=VALUE[+KNOB=VALUE]…]")
 @click.option(
     "--lead",
     metavar="SIZE|TIME",
