@@ -5,6 +5,9 @@
 //! Another thread periodically allocates a burst of memory, writes to it and frees it. Meanwhile a
 //! frame loop with a fixed rate writes to a few pages and reads a little of the file. It reports
 //! each frame that was not finished when the next one was due.
+//!
+//! The agent keeps the file open until it ends: the next run finds the page cache as full as the
+//! last one left it, and puts the machine under pressure from its beginning.
 
 use super::clock::{mixed, now_ns, sleep_until, Schedule};
 use super::crew::{self, Job};
@@ -14,10 +17,12 @@ use crate::error::{Error, Kind, Result};
 use crate::sys::{self, Mapping};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Map, Value};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// What one frame reads from the file.
@@ -27,17 +32,25 @@ const FRAME_WRITE_BYTES: usize = 256 << 10;
 const READ_BYTES: usize = 1 << 20;
 /// How much of a burst is written between two checks of the available memory.
 const LOOK_BYTES: usize = 16 << 20;
+/// Largest burst without a given size: a slow CPU writes as much in less than a second.
+const MOST_BURST_BYTES: u64 = 512 << 20;
 /// Most late frames to list individually; all are counted.
 const MOST_LISTED: usize = 10_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// Files that this process keeps open for the next run, and with them their page cache, each with
+/// its size; by folder and by the size that was asked for.
+type KeptFiles = BTreeMap<(String, Option<u64>), (u64, Arc<File>)>;
+
+static KEPT: Mutex<KeptFiles> = Mutex::new(BTreeMap::new());
+
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Parameters {
-    /// Size of the file [default: the available memory].
+    /// Size of the file [default: as in the last run, else the available memory].
     file_bytes: Option<u64>,
     readers: u32,
-    /// Size of a burst [default: a quarter of the available memory without the reserve].
+    /// Size of a burst [default: a quarter of the available memory without the reserve, at most 512 MiB].
     burst_bytes: Option<u64>,
     bursts_per_s: u32,
     /// Memory that must stay available besides the bursts.
@@ -107,7 +120,8 @@ impl Load for Parameters {
     fn run(&self, run: &Run) -> Result<Measured> {
         let duration_ns = seconds("duration_s", self.duration_s)?;
         let sizes = self.sizes()?;
-        let file = &self.file(sizes)?;
+        let file = self.file(sizes)?;
+        let file = file.as_ref();
         let mut jobs: Vec<Job<ThreadResult>> = vec![Box::new(move |start_ns| {
             let schedule = moments(self.frames_per_s, start_ns, duration_ns, None);
             draw(run, file, sizes, schedule, self.seed, |_| Ok(()))
@@ -125,12 +139,25 @@ impl Load for Parameters {
 }
 
 impl Parameters {
-    /// Creates the file for frames and readers, which consists of holes and costs no disk.
-    fn file(&self, sizes: Sizes) -> Result<File> {
-        let file = files::nameless(&self.directory)?;
+    /// Returns the file for frames and readers, which consists of holes and costs no disk: the one
+    /// of the last run like this, or a new one.
+    fn file(&self, sizes: Sizes) -> Result<Arc<File>> {
+        if let Some((_, file)) = self.kept() {
+            return Ok(file);
+        }
+        let file = Arc::new(files::nameless(&self.directory)?);
         file.set_len(sizes.file)
             .map_err(|error| Error::io("create a file in", &self.directory, &error))?;
+        let kept = (sizes.file, Arc::clone(&file));
+        kept_files().insert((self.directory.clone(), self.file_bytes), kept);
         Ok(file)
+    }
+
+    /// Returns the file of the last run like this, with its size.
+    fn kept(&self) -> Option<(u64, Arc<File>)> {
+        kept_files()
+            .get(&(self.directory.clone(), self.file_bytes))
+            .cloned()
     }
 
     /// Returns the jobs that run beside the frame loop.
@@ -161,7 +188,7 @@ impl Parameters {
     fn sizes(&self) -> Result<Sizes> {
         let available = memory::available_bytes()?;
         let spare = available.saturating_sub(self.reserve_bytes);
-        let burst_bytes = self.burst_bytes.unwrap_or(spare / 4);
+        let burst_bytes = self.burst_bytes.unwrap_or((spare / 4).min(MOST_BURST_BYTES));
         if burst_bytes < 1 << 20 || burst_bytes > spare {
             let message = format!(
                 "no memory for bursts of {burst_bytes} bytes: {available} bytes are available, minus a reserve of {}",
@@ -171,11 +198,18 @@ impl Parameters {
                 .hint("free some memory, or reduce burst_bytes or reserve_bytes"));
         }
         Ok(Sizes {
-            file: self.file_bytes.unwrap_or(available),
+            file: self
+                .file_bytes
+                .or_else(|| Some(self.kept()?.0))
+                .unwrap_or(available),
             burst: burst_bytes,
             reserve: self.reserve_bytes,
         })
     }
+}
+
+fn kept_files() -> MutexGuard<'static, KeptFiles> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn moments(rate_per_s: u32, start_ns: u64, duration_ns: u64, seed: Option<u64>) -> Schedule {

@@ -261,6 +261,25 @@ fn every_frame_is_counted_and_late_ones_are_told() {
 }
 
 #[test]
+fn a_run_uses_the_file_of_the_last_one_and_so_its_page_cache() {
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let bytes_of = |own: &Value| {
+        let mut parameters = json!({"readers": 0, "bursts_per_s": 0, "duration_s": 0.02, "reserve_bytes": 64 << 20,
+            "frames_per_s": 100, "directory": folder.path()});
+        let own = own.as_object().unwrap().clone();
+        parameters.as_object_mut().unwrap().extend(own);
+        number(&reply("pressure", &parameters), "file_bytes")
+    };
+    let bytes = bytes_of(&json!({}));
+    let taken = vec![1_u8; 64 << 20]; // less memory is available than before
+    assert_eq!(bytes_of(&json!({})), bytes);
+    assert_eq!(bytes_of(&json!({"file_bytes": 5 << 20})), 5 << 20);
+    assert_eq!(bytes_of(&json!({})), bytes);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    drop(taken);
+}
+
+#[test]
 fn the_frame_loop_tells_each_frame_with_its_end_and_the_time_since_the_one_before() {
     let parameters = json!({"file_bytes": 32 << 20, "burst_bytes": 16 << 20, "bursts_per_s": 10, "frames_per_s": 100,
         "reserve_bytes": 64 << 20, "duration_s": 0.3});

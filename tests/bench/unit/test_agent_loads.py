@@ -250,11 +250,12 @@ def test_numbers_that_no_load_takes_are_refused_before_it_runs(parameters: dict[
 @pytest.mark.parametrize(
     "available_bytes, parameters, expected_s",
     [
-        (2 << 30, {}, 60),  # bursts of a quarter of a GiB keep up with their rhythm
-        (17 << 30, {}, 4 * (1 << 30) * 60 / 1e9),  # 60 bursts of 4 GiB at a GB a second
+        (2 << 30, {}, 10),  # bursts of a quarter of a GiB keep up with their rhythm
+        (200 << 30, {}, 10),  # so do those of half a GiB, the largest
+        (17 << 30, {"burst_bytes": 4 << 30}, 4 * (1 << 30) * 10 / 1e9),  # 10 bursts of 4 GiB at a GB a second
         (17 << 30, {"burst_bytes": 10**9, "bursts_per_s": 3, "duration_s": 20}, 60),
-        (17 << 30, {"burst_bytes": 10**6}, 60),
-        (None, {}, 60),
+        (17 << 30, {"burst_bytes": 10**6}, 10),
+        (None, {}, 10),
     ],
 )
 def test_pressure_takes_as_long_as_its_bursts(

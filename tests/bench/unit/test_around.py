@@ -126,7 +126,7 @@ def test_the_machine_at_rest() -> None:
         "power.package-0": 10.0,
     }
     assert record.details["residency"] == {"POLL": 0.0, "C1": 0.025, "C6": 0.8}
-    assert record.argv[1:] == ("60",)
+    assert record.argv[1:] == ("15",)
     assert "files/watched.json" in record.raw
 
 

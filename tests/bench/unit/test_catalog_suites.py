@@ -9,9 +9,12 @@ import pytest
 from ktrial.bench.adapters import all_benchmarks
 from ktrial.bench.suite import Between, Suite
 from ktrial.bench.suite_files import Faulty, load_benchmarks, load_suites
-from ktrial.bench.suites import tasks_of
+from ktrial.bench.suites import find_suite, tasks_of
 from ktrial.kit.errors import BadInput
 from ktrial.machine.facts import Fact, FactBook
+from ktrial.studies.goals import load_goals
+from ktrial.trial.protocol.from_words import SUITES
+from ktrial.tuning.catalog.loader import load_catalog
 from tests.support.bench import REQUIRED, FakeBenchmark
 
 GOOD = """name = "own"
@@ -42,6 +45,13 @@ direction = "lower"
 match = "p99: (.*)"
 """
 KNOWN = {"a": FakeBenchmark(name="a")}
+CATALOG = load_catalog()
+MEASURABLE = (*all_benchmarks(), *load_suites([], all_benchmarks()))
+#: The suites of knobs, for `ktrial try` without --suite, and those of goals.
+CHOSEN = {
+    *(one.suite for goal in load_goals([], CATALOG, MEASURABLE).values() for one in goal.measure),
+    *SUITES.values(),
+}
 FACTS = FactBook(
     {"cpu.architecture": Fact(value="x86_64"), "cpu.threads": Fact(value=8), "memory.total": Fact(value=2**33)}
 )
@@ -69,6 +79,15 @@ def test_the_promised_suites_are_there() -> None:
     assert {"quick", "margine", "kernel-stress", "memory-pressure", "arashi", "kernel-make"} <= set(
         load_suites([], all_benchmarks())
     )
+
+
+@pytest.mark.parametrize("name", sorted(CHOSEN))
+def test_a_suite_that_ktrial_chooses_takes_at_most_15_seconds_a_run(name: str) -> None:
+    benchmarks = all_benchmarks()
+    large = FactBook({"cpu.threads": Fact(value=2), "memory.available": Fact(value=2**40)})
+    tasks = tasks_of(find_suite(name, load_suites([], benchmarks), benchmarks), benchmarks, large, None)
+    times_s = [task.benchmark.invocation(task.parameters, large).expected_s or 0.0 for task in tasks]
+    assert sum(times_s) <= 15.0
 
 
 def test_arashi_has_all_that_its_tables_show() -> None:

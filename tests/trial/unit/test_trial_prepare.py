@@ -29,7 +29,7 @@ from ktrial.trial.arms.plan_arms import (
 from ktrial.trial.outcome.summary import extendable, summary_of
 from ktrial.trial.protocol import noise_profile as noise
 from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
-from ktrial.trial.protocol.from_words import _WORKLOADS, arms_of, default_suite, name_of, pairs
+from ktrial.trial.protocol.from_words import SUITES, arms_of, default_suite, name_of, pairs
 from ktrial.trial.protocol.protocol import outcome_around, outcomes_around, protocol_of
 from ktrial.trial.run.prepare import needed_suite
 from ktrial.tuning.catalog.loader import load_catalog
@@ -159,7 +159,7 @@ def test_the_headline_decides_and_the_rest_is_explored() -> None:
     }
     assert found.outcomes["tool.latency-p99"].margin == 0.10, "far tails spread more"
     assert found.outcomes["tool.stalls"].scale == "count"
-    assert (found.cap, found.budget, found.seed) == (None, 20, 7)
+    assert (found.cap, found.budget, found.seed) == (20, 20, 7), "without a noise profile the cap is the budget"
 
 
 def test_roles_and_margins_are_as_written() -> None:
@@ -426,7 +426,7 @@ def test_words_that_say_nothing_to_try(words: list[str], kind: type[KtrialError]
 def test_every_workload_that_is_chosen_for_a_knob_is_there() -> None:
     benchmarks = all_benchmarks()
     known = {*benchmarks, *load_suites([], benchmarks)}
-    assert set(_WORKLOADS.values()) <= known
+    assert set(SUITES.values()) <= known
 
 
 def test_a_workload_is_chosen_by_what_is_set() -> None:

@@ -20,7 +20,7 @@ _LISTS = frozenset(("ints", "text", "mask"))
 _ALGORITHM = "zram:comp_algorithm"
 _BOOT = "boot:"
 #: Knob pattern -> suite that tells its values apart; the first match counts.
-_WORKLOADS: Mapping[str, str] = {
+SUITES: Mapping[str, str] = {
     "thp:*": "agent-pagefault",
     "vm.nr_hugepages*": "agent-pagefault",
     "vm.compact*": "agent-pagefault",
@@ -142,7 +142,7 @@ def _short(address: str) -> str:
 def default_suite(words: Sequence[str], catalog: Catalog) -> str:
     """Return a suite that can measure these settings. Raise BadInput if none is known."""
     for knob in _knobs(words, catalog):
-        found = next((suite for pattern, suite in _WORKLOADS.items() if fnmatchcase(knob, pattern)), None)
+        found = next((suite for pattern, suite in SUITES.items() if fnmatchcase(knob, pattern)), None)
         if found is not None:
             return found
     raise BadInput(

@@ -14,12 +14,13 @@ from ktrial.machine.facts import FactBook
 _BLIND = (
     "An artificial program: no graphics card, no disk (the file is sparse). On few CPUs the streaming threads and the "
     "kernel's reclaim take CPU time from the frames, so not all late frames are due to memory. There is no pressure "
-    "until the page cache is full: the duration must be long enough for this machine's memory."
+    "until the page cache is full: the first runs of a trial fill it, more of them on a machine with much memory."
 )
 #: Bytes per second that one thread writes to fresh memory beside the others: 1.4e9 on two busy CPUs, less with reclaim.
 _WRITTEN_BYTES_PER_S = 1e9
-#: Without a given size, a burst is this part of the available memory beyond the reserve.
+#: Without a given size, a burst is this part of the available memory beyond the reserve, but not more than the limit.
 _DEFAULT_SHARE = 4
+_MOST_BURST_BYTES = 512 << 20
 _FRAMES = {
     "frame-p50": ("p50_ns", "A typical frame ends"),
     "frame-p99": ("p99_ns", "The latest 1 % of frames end"),
@@ -81,7 +82,7 @@ def _expected_s(parameters: Parameters, facts: FactBook) -> float | None:
     available_bytes, burst_bytes = facts.value("memory.available"), parameters["burst_bytes"]
     known = [parameters[name] for name in ("duration_s", "bursts_per_s", "reserve_bytes")]
     if burst_bytes is None and isinstance(available_bytes, int) and isinstance(known[2], int):
-        burst_bytes = max(0, available_bytes - known[2]) // _DEFAULT_SHARE
+        burst_bytes = min(_MOST_BURST_BYTES, max(0, available_bytes - known[2]) // _DEFAULT_SHARE)
     if not all(isinstance(one, int | float) for one in (*known, burst_bytes)):
         return None
     return float(known[0] * known[1] * burst_bytes / _WRITTEN_BYTES_PER_S)
@@ -102,8 +103,8 @@ BENCHMARK = LoadBenchmark(
         "burst_bytes": None,
         "bursts_per_s": 1,
         "reserve_bytes": 1 << 30,
-        "frames_per_s": 60,
-        "duration_s": 60.0,
+        "frames_per_s": 120,
+        "duration_s": 10.0,
         "directory": "/var/tmp",
         "seed": None,
     },

@@ -127,6 +127,6 @@ def _is_battery(counter: EnergyCounter) -> bool:
 
 
 BENCHMARKS = (
-    _benchmark("idle-package", "the processor packages (RAPL)", RAPL, 60, _is_package),
+    _benchmark("idle-package", "the processor packages (RAPL)", RAPL, 15, _is_package),
     _benchmark("idle-battery", "the whole machine on battery", BATTERY, 600, _is_battery),
 )
