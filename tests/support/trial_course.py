@@ -221,6 +221,8 @@ class Trial:
         #: Arms that set parameters of the benchmark.
         self.own = tuple(own)
         self.turn: VisitTurn | None = None
+        #: What was used during a run, for a trial that should have the machine for itself.
+        self.disturbed: Callable[[], str | None] = lambda: None
         tasks = tuple(
             Task(label=one, benchmark=FakeBenchmark(name=one, details=details or {}), parameters={"loops": 1})
             for one in benchmarks
@@ -257,6 +259,7 @@ class Trial:
         gates = StartGates(watch, self.clock, parse_gates({}))
         gates.take_up(self.store.records)
         around = Around(self.machine, self.clock, take_state=self.state, gates=gates)
+        around.disturbed = lambda began_ns: self.disturbed()  # type: ignore[method-assign]
         arms = [arm.name for arm in self.protocol.arms]
         standing = Standing(
             trial="trial",

@@ -32,8 +32,8 @@ const FRAME_WRITE_BYTES: usize = 256 << 10;
 const READ_BYTES: usize = 1 << 20;
 /// How much of a burst is written between two checks of the available memory.
 const LOOK_BYTES: usize = 16 << 20;
-/// Largest burst without a given size: a slow CPU writes as much in less than a second.
-const MOST_BURST_BYTES: u64 = 512 << 20;
+/// Largest burst without a given size: a slow CPU writes two of them in a second.
+const MOST_BURST_BYTES: u64 = 256 << 20;
 /// Most late frames to list individually; all are counted.
 const MOST_LISTED: usize = 10_000;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -50,7 +50,7 @@ pub struct Parameters {
     /// Size of the file [default: as in the last run, else the available memory].
     file_bytes: Option<u64>,
     readers: u32,
-    /// Size of a burst [default: a quarter of the available memory without the reserve, at most 512 MiB].
+    /// Size of a burst [default: a quarter of the available memory without the reserve, at most 256 MiB].
     burst_bytes: Option<u64>,
     bursts_per_s: u32,
     /// Memory that must stay available besides the bursts.

@@ -93,6 +93,7 @@ class App:
         self._oom_before: int | None = None  # this process's score before protect() changed it
         self._measured_first = False
         self.fail_on: tuple[tuple[Verdict, float | None], ...] = ()  # verdicts with limits that make the exit status 3
+        self.when_idle = self.agreed = False  # runs wait for an idle machine; the user agreed to a long measurement
         self._faulty: list[Faulty] = []
 
     def close_at_end(self, session: Closing) -> Closing:
@@ -442,15 +443,14 @@ class App:
 
         Also report what disturbs the trial: ktrial's kernel builds, load and pressure.
         """
-        from ktrial.tuning.doctor.confounders import load_now
+        from ktrial.cli.shared.long_runs import say_load
 
         machine = self.measuring_place.machine
         if machine.take():
             for builder in machine.others_building():
                 self.say(f"a kernel build is running on this machine: {builder}")
                 self.say("  next: press Ctrl-C and let the build finish first; otherwise the runs are doubtful")
-            for disturbance in load_now(self.user_session):
-                self.say(f"disturbs: {disturbance.found}; {disturbance.advice}")
+            say_load(self)
         self.lock_runs()
 
     def share_machine(self) -> None:

@@ -126,7 +126,41 @@ def words_argument(metavar: str, complete: Callable[..., Any] = setting_words) -
 
 
 settings_argument = words_argument("PROFILE|FILE|KNOB=VALUE…")
+
+
+def _agree(ctx: click.Context, _: click.Parameter, given: bool) -> bool:
+    if given:
+        ctx.obj.agreed = True
+    return given
+
+
+def _wait_for_idle(ctx: click.Context, _: click.Parameter, given: bool) -> bool:
+    if given:
+        ctx.obj.when_idle = True
+    return given
+
+
+def yes_to(text: str) -> Callable[[F], F]:
+    """Return the option --yes of a command that may take long: it also agrees to that."""
+    return click.option("-y", "--yes", is_flag=True, callback=_agree, help=text)
+
+
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask before changing the machine.")
+long_option = click.option(
+    "-y",
+    "--yes",
+    is_flag=True,
+    expose_value=False,
+    callback=_agree,
+    help="Do not ask before measuring for more than half an hour.",
+)
+when_idle_option = click.option(
+    "--when-idle",
+    is_flag=True,
+    expose_value=False,
+    callback=_wait_for_idle,
+    help="Run only while nobody and nothing else uses the machine; repeat disturbed runs.",
+)
 #: As in `ktrial.tuning.lasting.loaders`, which is loaded only when a command needs it.
 LOADERS = ("grub", "systemd-boot", "limine", "refind", "extlinux", "zipl", "raspberry-pi")
 dangerous_option = click.option("--yes-dangerous", is_flag=True, help="Include settings marked dangerous.")
@@ -145,7 +179,7 @@ boot_security_option = click.option(
 )
 #: For trials that boot this machine.
 boots_options = with_options(
-    click.option("-y", "--yes", is_flag=True, help="Let this machine reboot if the trial boots it."),
+    yes_to("Do not ask before a long trial; let this machine reboot if the trial boots it."),
     boot_security_option,
     click.option("--yes-kernel", is_flag=True, help="Also boot a kernel that no package owns."),
 )

@@ -121,7 +121,7 @@ def refuse_unanswerable(protocol: Protocol) -> None:
 
 def _find_looks(protocol: Protocol) -> None:
     if protocol.cap is None:
-        cap_from_first_blocks([[0.0]], protocol.detect, protocol.budget, _largest_row(protocol))
+        cap_from_first_blocks([[0.0]], protocol.detect, protocol.budget, largest_row(protocol))
         return
     if protocol.outcomes[protocol.primary].scale == "log":
         looks(protocol.cap, table_row(protocol))
@@ -147,12 +147,13 @@ def _stand(trial: Trial) -> _Stand:
         ]
         if all(len(values) == FEWEST_BLOCKS and np.isfinite(values).all() for values in first):
             cap = cap_from_first_blocks(
-                [values.tolist() for values in first], protocol.detect, protocol.budget, _largest_row(protocol)
+                [values.tolist() for values in first], protocol.detect, protocol.budget, largest_row(protocol)
             )
     return _Stand(trial, scores, cap)
 
 
-def _largest_row(protocol: Protocol) -> int:
+def largest_row(protocol: Protocol) -> int:
+    """Return the number of comparisons of the largest family, which needs the most blocks."""
     sizes = [family_size(protocol, role) for role in ("secondary", "guard")]
     return max(table_row(protocol), *(row_of(protocol.alpha, size) for size in sizes))
 

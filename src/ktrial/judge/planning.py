@@ -113,16 +113,23 @@ def forecast(
     )
 
 
-def cap_from_first_blocks(first: Sequence[Sequence[float]], detect: float, budget: int, comparisons: int = 1) -> int:
-    """Return the cap of a trial without a noise profile, from the first blocks of each comparison.
-
-    Only the sizes of the differences count, never their signs, so the choice cannot favour a claim.
-    """
-    spread = max(math.sqrt(float(np.mean(as_array(values) ** 2))) for values in first)
-    needed = blocks_to_detect(_PILOT_FACTOR * spread, detect)
+def largest_cap(budget: int, comparisons: int = 1) -> int:
+    """Return the largest cap within a budget. Raise BadInput if the budget is too small for any verdict."""
     able = [cap for cap in LOOKS if cap <= budget and _has_look(cap, comparisons)]
     if not able:
         looks(budget, comparisons)
+    return able[-1]
+
+
+def cap_from_first_blocks(first: Sequence[Sequence[float]], detect: float, budget: int, comparisons: int = 1) -> int:
+    """Return the cap of a stored trial that fixed none, from the first blocks of each comparison.
+
+    ktrial starts no more of these trials: without a noise profile, the cap is the budget. Only the sizes of the
+    differences count, never their signs, so the choice cannot favour a claim.
+    """
+    spread = max(math.sqrt(float(np.mean(as_array(values) ** 2))) for values in first)
+    needed = blocks_to_detect(_PILOT_FACTOR * spread, detect)
+    able = [cap for cap in LOOKS if cap <= largest_cap(budget, comparisons) and _has_look(cap, comparisons)]
     return next((cap for cap in able if cap >= needed), able[-1])
 
 

@@ -80,12 +80,14 @@ class StoredTrials:
             raise BadInput("no trials yet", hint="`ktrial try vm.swappiness=10` runs one")
         raise UnknownName("trial", name, every, hint="`ktrial trial list` lists them")
 
-    def profiles(self, suite: str, machine: str) -> tuple[NoiseProfile, ...]:
+    def profiles(self, suite: str | None, machine: str) -> tuple[NoiseProfile, ...]:
         chosen = (
             sa.select(noise_profiles.c.document)
-            .where(noise_profiles.c.suite == suite, noise_profiles.c.machine == machine)
+            .where(noise_profiles.c.machine == machine)
             .order_by(noise_profiles.c.made_unix_ms.desc(), noise_profiles.c.key.desc())
         )
+        if suite is not None:
+            chosen = chosen.where(noise_profiles.c.suite == suite)
         with self._open_database().reading() as connection:
             return tuple(msgspec.json.decode(row.document, type=NoiseProfile) for row in connection.execute(chosen))
 

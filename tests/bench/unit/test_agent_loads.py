@@ -251,8 +251,8 @@ def test_numbers_that_no_load_takes_are_refused_before_it_runs(parameters: dict[
     "available_bytes, parameters, expected_s",
     [
         (2 << 30, {}, 10),  # bursts of a quarter of a GiB keep up with their rhythm
-        (200 << 30, {}, 10),  # so do those of half a GiB, the largest
-        (17 << 30, {"burst_bytes": 4 << 30}, 4 * (1 << 30) * 10 / 1e9),  # 10 bursts of 4 GiB at a GB a second
+        (200 << 30, {}, 10),  # larger ones are only made on demand
+        (17 << 30, {"burst_bytes": 4 << 30}, 4 * (1 << 30) * 20 / 1e9),  # 20 bursts of 4 GiB at a GB a second
         (17 << 30, {"burst_bytes": 10**9, "bursts_per_s": 3, "duration_s": 20}, 60),
         (17 << 30, {"burst_bytes": 10**6}, 10),
         (None, {}, 10),

@@ -236,6 +236,15 @@ def test_it_waits_until_the_desktop_is_idle() -> None:
     assert executor.inhibitors[0].argv[1] == "--what=sleep"
 
 
+def test_it_waits_until_other_programs_are_idle() -> None:
+    used = ["about 40 % of the CPU time", "about 40 % of the CPU time", "about 20 % of the CPU time", None]
+    told: list[str] = []
+    watch = IdleWatch(Desktop(reply=Person(IDLE)), FakeClock(10_000), lambda: used.pop(0))
+    watch.wait(told.append)
+    assert told == ["about 40 % of the CPU time", "about 20 % of the CPU time"]
+    assert used == []
+
+
 def test_a_run_disturbed_by_input_is_kept_and_made_again() -> None:
     result, records, events = bench(Desktop(reply=Person(IDLE, BUSY, IDLE)), rounds=2, idle=True)
     assert [(record.run, record.round, record.repeated) for record in records] == [

@@ -174,16 +174,26 @@ def test_values_of_a_list_are_an_arm_each(home: Path) -> None:
     assert told == {"swappiness-10": "better", "swappiness-100": "worse"}
 
 
-def test_a_quiet_benchmark_has_its_noise_profile_made_once(home: Path) -> None:
+def test_a_short_trial_begins_at_once_and_a_noise_profile_serves_those_after_it(home: Path) -> None:
     words = ("try", "vm.swappiness=10", "--settle", "0s", *READS)
-    assert run(home, *words).status == 0
-    sessions = len(run(home, "runs", "--json").json["sessions"])
-    assert run(home, *words).status == 0
-    assert len(run(home, "runs", "--json").json["sessions"]) == sessions + 1, "the profile is used again"
+    first = run(home, *words)
+    assert first.status == 0, first.err
+    assert "noise profile:" not in first.err
+    assert len(run(home, "runs", "--json").json["sessions"]) == 1
+    noise = run(home, "noise", *READS)
+    assert noise.status == 0, noise.err
+    assert "10 blocks in which nothing changes" in " ".join(noise.err.split())
+    (profile,) = run(home, "noise", "--json").json["profiles"]
+    assert profile["stale"] == []
+    ran = run(home, *words)
+    assert "in 9 of 10 trials" in " ".join(ran.err.split())
+    assert len(run(home, "runs", "--json").json["sessions"]) == 3, "the profile is used"
 
 
 def test_noise_that_hides_what_is_looked_for_is_told_before_the_trial(home: Path) -> None:
-    words = ("try", "--env", "A=1", "--settle", "0s", "--budget", "9", *READS[:2], "--", "sh", "-c", NOISE)
+    command = (*READS[:2], "--", "sh", "-c", NOISE)
+    words = ("try", "--env", "A=1", "--settle", "0s", "--budget", "9", *command)
+    assert run(home, "noise", *command).status == 0
     ran = run(home, *words)
     assert ran.status == 4, ran.err
     assert "lost in the noise" in " ".join(ran.err.split())

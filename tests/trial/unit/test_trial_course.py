@@ -454,3 +454,15 @@ def test_nothing_of_the_head_happens_after_its_end() -> None:
         trial.store.life.step()
     assert trial.machine.files == FOUND
     assert sum(isinstance(event, BlockDrawn) for event in trial.log) >= 1
+
+
+def test_input_during_a_run_makes_its_block_void_if_the_machine_should_be_idle() -> None:
+    trial = Trial(alike, cap=7)
+    used = iter([None] * 5 + ["/dev/pts/3"])
+    trial.disturbed = lambda: next(used, None)
+    trial.run()
+    (void,) = [event for event in trial.log if isinstance(event, BlockVoided)]
+    # Two warm-up runs, and two of the first block.
+    assert (void.block, void.cause, void.reason) == (2, "reading", "input during the run: /dev/pts/3")
+    assert len(trial.store.records) == 2 + 2 * 7 + 2, "the run is kept, and its block made again"
+    assert trial.machine.files == FOUND

@@ -8,8 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from ktrial.bench.suite import Task
 from ktrial.judge.model.noise_profile import NoiseProfile, ProfileKey
-from ktrial.trial.protocol.forecast import TrialForecast, forecast_of, planned_runs
+from ktrial.machine.facts import FactBook
+from ktrial.trial.protocol.forecast import (
+    TrialForecast,
+    expected_run_seconds,
+    forecast_of,
+    planned_runs,
+    trial_seconds,
+)
+from tests.support.bench import FakeBenchmark
 from tests.support.trials import TIME, protocol
 
 KEY = ProfileKey(machine="m", suite="s", tool_versions={}, kernel_release="6", governor=None)
@@ -67,3 +76,22 @@ def test_without_noise_or_a_cap_nothing_is_foretold() -> None:
 def test_a_long_wait_is_worth_several_runs(settle_s: float, runs: int) -> None:
     """The square root of the wait over the run of 2 s, from 1 to 4."""
     assert planned_runs(PROFILE, TIME, settle_s) == runs
+
+
+@pytest.mark.parametrize(
+    "expected_s, parameters, run_s",
+    [
+        (5.0, {"loops": 1}, 3.0),  # as long as the last run like it
+        (5.0, {"loops": 2}, 5.0),  # as its benchmark says, without such a run
+        (None, {"loops": 2}, None),
+    ],
+)
+def test_the_time_of_a_run_is_that_of_the_last_one(
+    expected_s: float | None, parameters: dict[str, int], run_s: float | None
+) -> None:
+    earlier = {"benchmark": "tool", "parameters": {"loops": 1}, "resources": {"wall_ns": 3_000_000_000}, "argv": ["t"]}
+    task = Task(label="tool", benchmark=FakeBenchmark(name="tool", expected_s=expected_s), parameters=parameters)
+    assert expected_run_seconds([earlier], (task,), (), FactBook({})) == run_s
+    # Two warm-up runs and 9 blocks of 2 visits, with a wait of 1 s each.
+    whole_s = None if run_s is None else 20 * (1 + run_s)
+    assert trial_seconds(protocol(cap=9), run_s, 1.0) == whole_s

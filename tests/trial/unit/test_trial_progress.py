@@ -229,7 +229,7 @@ def test_json_has_every_event_and_the_profile_says_what_it_is(
         "noise-began",
         *(["visit-began", "visit"] * 2 + ["block-ended"]) * 2,
     ]
-    assert "noise profile: block 2 of 10" in said.err
+    assert "noise profile: block 2 of 10, about 8 s left" in said.err
     judgement = judge(log_of(fixed, {TIME: {"control": [0.0], "case": [0.1]}}))
     progress(TrialEnded(trial="x", judgement=judgement, interrupted=True))
     assert json.loads(capsys.readouterr().out)["interrupted"] is True

@@ -41,14 +41,15 @@ def surroundings(
     machine = world.looking_session
     folder = str(world.measuring_place.work)
     conditions = ConditionWatch(machine, world.sampling, world.clock, folder, world.pack_samples, order.sample_period_s)
+    gates = StartGates(conditions, world.clock, order.gates, settle_s, OTHERS_S)
     around = Around(
         machine,
         world.clock,
         Resets(suite.between, world.executor, root),
         Quieter(world.executor, world.clock, lock_screen=when_idle, desktop=world.desktop),
-        IdleWatch(world.executor, world.clock) if when_idle else None,
+        IdleWatch(world.executor, world.clock, gates.busy) if when_idle else None,
         lambda: take_state(machine, world.catalog).canonical(),
-        StartGates(conditions, world.clock, order.gates, settle_s, OTHERS_S),
+        gates,
     )
     around.recorder = lambda: world.run_recorder
     return around

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find out whether somebody uses the machine, from logind's sessions or from the access times of terminals.
+"""Find out whether the machine is in use: by somebody, or by other programs while ktrial waits.
+
+Somebody shows in logind's sessions or in the access times of terminals.
 
 `find /dev … -printf '%A@ %p'` prints when each terminal was last read from.
 """
@@ -46,20 +48,25 @@ class LastInput(NamedTuple):
 
 
 class IdleWatch:
-    """Watches for input with the user's rights."""
+    """Watches for input with the user's rights. `others` returns what other programs use, or None."""
 
-    def __init__(self, executor: Executor, clock: Clock) -> None:
+    def __init__(self, executor: Executor, clock: Clock, others: Callable[[], str | None] = lambda: None) -> None:
         self._executor = executor
         self._clock = clock
+        self._others = others
 
     def wait(self, tell: Callable[[str], None]) -> None:
-        """Wait until the machine is idle; call `tell` with the source of input when it changes."""
+        """Wait until the machine is idle; call `tell` with what uses it when that changes."""
         last_told = None
-        while (last := self.last_input()).seconds < IDLE_S:
-            if last.of != last_told:
-                last_told = last.of
-                tell(last.of)
+        while (used := self._used()) is not None:
+            if used != last_told:
+                last_told = used
+                tell(used)
             self._clock.sleep(_ASK_EACH_S)
+
+    def _used(self) -> str | None:
+        last = self.last_input()
+        return last.of if last.seconds < IDLE_S else self._others()
 
     def disturbed(self, seconds: float) -> str | None:
         """Return the source of input within the last `seconds`, or why it is unknown; None if there was no input."""

@@ -46,6 +46,8 @@ class Settle:
 COOL_S = 60.0
 #: How long to wait only to see what other programs do, and for how long that stays valid.
 OTHERS_S, OTHERS_HOLD_S = 0.5, 10.0
+#: How long to observe other programs to see whether the machine is idle.
+BUSY_S = 1.0
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +97,15 @@ class StartGates:
         """Wait, and observe meanwhile how much CPU time other programs use."""
         self.watch.rest(lambda: self._clock.sleep(seconds))
         self._rested_ns = self._clock.monotonic_ns()
+
+    def busy(self) -> str | None:
+        """Return how much CPU time other programs use now; None if that is within its limit or unknown."""
+        self.rest(BUSY_S)
+        share, limit = self.watch.look().get("others_share"), self._limits.get("others", DEFAULTS["others"]).suspect
+        if limit is None or not isinstance(share, int | float) or 100 * share <= limit:
+            return None
+        # In tenths: a wait should report a change, not each look.
+        return f"about {10 * round(10 * share)} % of the CPU time, by other programs"
 
     def settle(self, tell: Callable[[str], None]) -> Settled | None:
         """Wait until the machine is as cool and idle as before the first run.

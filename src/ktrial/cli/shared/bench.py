@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ktrial.bench.suite import Suite, SuiteLoad
     from ktrial.cli.app import App
     from ktrial.cli.hosts import Host
+    from ktrial.cli.shared.long_runs import LongRunQuestion
     from ktrial.machine.facts import FactBook
     from ktrial.machine.gates import GateLimits
 
@@ -330,9 +331,10 @@ def list_benchmarks(app: App, tools: str | None, as_json: bool) -> int:
 
 
 class BenchProgress:
-    """Writes one line per run to stderr; with `as_json` also events to stdout."""
+    """Writes one line per run to stderr; with `as_json` also events to stdout. `question` asks before a long time."""
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, question: LongRunQuestion, *, as_json: bool) -> None:
+        self._question = question
         self._as_json = as_json
         self._open = False
 
@@ -357,12 +359,15 @@ class BenchProgress:
             for hole in event.missing:
                 self._write(f"skipped: {hole.benchmark}: {hole.why}\n")
             self._write(bench.circumstances(event.session, width=columns()))
+            self._question.expect(event.expected_s)
         elif isinstance(event, events.Waiting):
             self._write(f"waiting for an idle machine; in use: {event.used}\n")
         elif isinstance(event, events.Settles):
             self._write(f"{event.waiting}\n")
         elif isinstance(event, events.RunBegan):
             least = event.left_is_least
+            kept = "aborted; the finished runs are saved, and the same command continues"
+            self._question.expect(None if least else event.left_s, kept)
             self._write(bench.run_begins(event.place, event.runs, event.benchmark, event.left_s, least=least))
             self._open = True
         elif isinstance(event, events.BenchRunEnded):
@@ -465,5 +470,5 @@ def finish_bench(app: App, result: Result, records: Sequence[RunRecord], output:
     sys.stderr.write(holes_text(result.wanted, result.complete, holes, width=columns()))
     if result.interrupted:
         count = "1 run is" if len(records) == 1 else f"{len(records)} runs are"
-        return app.end_interrupted(f"{count} saved in {result.where}")
+        return app.end_interrupted(f"{count} saved in {result.where}; the same command continues")
     return 1 if holes else 0

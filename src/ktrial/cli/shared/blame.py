@@ -17,6 +17,7 @@ from ktrial.cli.shared.bench import give_programs_of
 from ktrial.cli.shared.boot_questions import answer_in_boots, ask_in_boots
 from ktrial.cli.shared.boot_trials import EACH_S
 from ktrial.cli.shared.guest_trials import scout, words_of
+from ktrial.cli.shared.long_runs import newest_runs
 from ktrial.cli.shared.several_trials import carry_out, find_unfinished
 from ktrial.cli.shared.trial_options import boot_consent, guest_shape, recipe_of, refuse_shape, template_file
 from ktrial.cli.shared.trial_start import look_at
@@ -27,7 +28,7 @@ from ktrial.reports.charts.coefficients import coefficients_chart
 from ktrial.reports.charts.drawing import Style
 from ktrial.reports.charts.svg import png_bytes, svg_bytes
 from ktrial.studies.blame.blame import follow
-from ktrial.studies.blame.cost import last_run_seconds, settle_seconds
+from ktrial.studies.blame.cost import cost_of, settle_seconds
 from ktrial.studies.blame.factors import (
     check_combinations,
     combinations_of,
@@ -43,12 +44,10 @@ from ktrial.trial.guests.guest_kernels import planned_kernels, refuse_same
 from ktrial.trial.guests.prepare import plans_in_guests
 from ktrial.trial.guests.recipe import KernelChange
 from ktrial.trial.protocol.file import CONTROL, ArmFile, GuestFile
+from ktrial.trial.protocol.forecast import last_run_seconds
 from ktrial.trial.protocol.from_words import arms_of, default_suite, pairs
 from ktrial.trial.protocol.read import check_trial_file
 from ktrial.tuning.plans.model import Plan
-
-#: Sessions whose runs show how long a run takes.
-_NEWEST_SESSIONS = 30
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
@@ -179,7 +178,8 @@ def show_cost(app: App, question: BlameQuestion, *, allow_dangerous: bool) -> No
     tasks = look_at(app, whole(every, question.trial), allow_dangerous=allow_dangerous)
     command = question.trial.command
     names = shlex.join(("--", *command)) if command else str(question.trial.suite)
-    run_s = None if question.trial.guest is not None else last_run_seconds(_newest_runs(app), tasks, command)
+    earlier = newest_runs(app, {task.label for task in tasks})
+    run_s = None if question.trial.guest is not None else last_run_seconds(earlier, tasks, command)
     boot_s = EACH_S if question.boots_this_machine else 0.0
     visit_s = None if run_s is None else run_s + boot_s + settle_seconds(question, app.catalog.knobs)
     why = (
@@ -188,15 +188,6 @@ def show_cost(app: App, question: BlameQuestion, *, allow_dangerous: bool) -> No
         else f"no earlier run like these is stored; `ktrial bench -n 1 {names}` makes one"
     )
     sys.stdout.write(dry_run_text(question, visit_s, why, width=columns()))
-
-
-def _newest_runs(app: App) -> list[Mapping[str, Any]]:
-    """Return the records of good runs of the newest sessions, the newest first."""
-    found: list[Mapping[str, Any]] = []
-    for session in [one for one in app.store.sessions() if one.origin == "bench"][:_NEWEST_SESSIONS]:
-        runs = [run.document for run in app.store.runs(session.session) if run.state == "ok"]
-        found += [document for document in reversed(runs) if document is not None]
-    return found
 
 
 def find_answer(
@@ -221,9 +212,17 @@ def find_answer(
     def check(ready: Prepared) -> None:
         check_combinations(question, ready.file, ready.arms)
 
-    found = carry_out(app, partial(follow, question), parts, check, allow_dangerous=dangerous, as_json=as_json)
+    found = carry_out(
+        app,
+        partial(follow, question),
+        parts,
+        check,
+        most_visits=sum(step.most for step in cost_of(question)),
+        allow_dangerous=dangerous,
+        as_json=as_json,
+    )
     if found is None:
-        return app.end_interrupted("run the same command again to continue")
+        return app.end_interrupted("all finished runs are stored; run the same command again to continue")
     return msgspec.structs.replace(found, left_out=left_out)
 
 

@@ -86,7 +86,7 @@ class InGuests:
         ready = self.ready
         workloads = ready.file.guest.workloads if ready.file.guest is not None else 1
         around = outcomes_around(ready.suite)
-        return Planned(protocol_of(ready.file, ready.tasks, {}, ready.seed, None, workloads, around), None)
+        return Planned(protocol_of(ready.file, ready.tasks, {}, ready.seed, None, workloads, around), None, None)
 
     def unread_gates(self, protocol: Protocol) -> Sequence[str]:
         return ()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from ktrial.cli.hosts import again
 from ktrial.cli.shared import guest_trials
 from ktrial.cli.shared.guest_trials import InGuests
+from ktrial.cli.shared.long_runs import TimedTrial, left_seconds, refuse_idle, run_seconds
 from ktrial.cli.shared.manual_trials import begin_by_hand, next_visit
 from ktrial.cli.shared.trial_outcome import finish, kept_trial, load_comparison
 from ktrial.cli.shared.trial_start import agree_to_blindness, look_at, prepare
@@ -114,7 +115,8 @@ class _Here:
         return rig_of(self._app, self.ready)
 
     def plan(self, listen: TrialListener, *, profile: bool) -> Planned:
-        return planned(self._app, self.ready, self._rig, listen, profile=profile)
+        run_s = run_seconds(self._app, self.ready)
+        return planned(self._app, self.ready, self._rig, listen, profile=profile, run_s=run_s)
 
     def unread_gates(self, protocol: TrialProtocol) -> Sequence[str]:
         from ktrial.machine.gates import unread_gates
@@ -181,6 +183,7 @@ def run_file(
     if unattended:
         refuse_elsewhere(app, file)
     file = _in_boots(app, file)
+    refuse_idle(app, file, unattended=unattended)
     if boots_this_machine(file):
         from ktrial.cli.shared.boot_trials import begin_in_boots
         from ktrial.cli.shared.boots import BootConsent
@@ -192,14 +195,17 @@ def run_file(
         return begin_by_hand(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
     venue = venue_of(app, file, allow_dangerous=allow_dangerous, unattended=unattended)
     listen = TrialProgress(app.clock, as_json=as_json)
+    timed = TimedTrial(app, listen, ask=not as_json)
     with app.interrupts, listen:
-        protocol, forecast = venue.plan(listen, profile=profile)
-    listen.announce(venue.ready, protocol, forecast=forecast, unread=venue.unread_gates(protocol), rules=True)
+        protocol, forecast, cap_s = venue.plan(timed, profile=profile)
+    unread = venue.unread_gates(protocol)
+    listen.announce(venue.ready, protocol, forecast=forecast, cap_s=cap_s, unread=unread, rules=True)
     if forecast is not None and not forecast.sees_enough:
         agree_to_blindness(forecast, anyway=anyway or bool(file.design.anyway), ask=not as_json)
+    timed.expect(protocol, cap_s)
     with app.interrupts, listen:
         stored = venue.begin(protocol)
-        interrupted = _to_its_end(app, venue, stored, listen, as_json=as_json)
+        interrupted = _to_its_end(app, venue, stored, timed, as_json=as_json)
     return finish(app, stored, interrupted=interrupted, as_json=as_json)
 
 
@@ -208,20 +214,21 @@ def part_of_question(
     file: TrialFile,
     stored: StoredTrial | None,
     check: Callable[[Prepared], None],
-    listen: TrialProgress,
+    timed: TimedTrial,
     *,
     allow_dangerous: bool,
-    profile: bool = False,
 ) -> tuple[StoredTrial, CarriedOut]:
     """Start or continue one of the trials that together answer a question; `check` may refuse it."""
+    refuse_idle(app, file)
     venue = venue_of(app, file if stored is None else stored.file, allow_dangerous=allow_dangerous)
     check(venue.ready)
     if stored is not None and (changed := venue.changed(stored)) is not None:
         raise _refusal(changed, stored, hint="--fresh starts over")
-    protocol = venue.plan(listen, profile=profile).protocol
-    listen.announce(venue.ready, protocol)
+    protocol, _, cap_s = venue.plan(timed, profile=False)
+    timed.progress.announce(venue.ready, protocol)
+    timed.expect(protocol, cap_s)
     stored = venue.begin(protocol) if stored is None else stored
-    return stored, venue.carry_on(stored, listen)
+    return stored, venue.carry_on(stored, timed)
 
 
 def _refusal(arm: str, stored: StoredTrial, hint: str) -> Refused:
@@ -283,6 +290,7 @@ def resume_trial(
         return finish(app, stored, interrupted=False, as_json=as_json)
     if unattended:
         refuse_elsewhere(app, stored.file)
+    refuse_idle(app, stored.file, unattended=unattended)
     if boots_this_machine(stored.file):
         from ktrial.cli.shared.boot_trials import resume_in_boots
         from ktrial.cli.shared.boots import BootConsent
@@ -293,10 +301,13 @@ def resume_trial(
     venue = venue_of(app, stored.file, allow_dangerous=allow_dangerous, unattended=unattended, stored=stored)
     if (changed := venue.changed(stored)) is not None:
         raise _refusal(changed, stored, hint="restore the machine, or start a new trial")
-    listen = TrialProgress(app.clock, as_json=as_json)
+    listen, protocol = TrialProgress(app.clock, as_json=as_json), protocol_in(log)
+    timed = TimedTrial(app, listen, ask=not as_json)
+    left_s = left_seconds(app, venue.ready, protocol, judgement.blocks)
+    listen.announce(venue.ready, protocol, judgement, cap_s=left_s)
+    timed.expect(protocol, left_s)
     with app.interrupts, listen:
-        listen.announce(venue.ready, protocol_in(log), judgement)
-        interrupted = _to_its_end(app, venue, stored, listen, as_json=as_json)
+        interrupted = _to_its_end(app, venue, stored, timed, as_json=as_json)
     return finish(app, stored, interrupted=interrupted, as_json=as_json)
 
 

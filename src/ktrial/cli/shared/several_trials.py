@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from ktrial.cli.shared.ledger import note
+from ktrial.cli.shared.long_runs import TimedTrial
 from ktrial.cli.shared.run_trial import part_of_question
 from ktrial.judge.model.log import RunEnded, protocol_in
 from ktrial.studies.blame.model import BlamePart
@@ -106,19 +107,24 @@ def carry_out(
     parts: Sequence[BlamePart],
     check: Callable[[Prepared], None],
     *,
+    most_visits: int,
     allow_dangerous: bool,
     as_json: bool,
 ) -> Answer | None:
-    """Run trials until the answer is known; return None if interrupted. `check` may refuse a trial before it runs."""
+    """Run trials until the answer is known; return None if interrupted. `check` may refuse a trial before it runs.
+
+    All trials together make at most `most_visits` visits.
+    """
     done = list(parts)
     first = follow(done)
     if isinstance(first, TrialFile) and first.guest is None:
         app.lock_trials()
     stored = app.trials.find(done.pop().trial) if done and not is_over(done[-1]) else None
     listen = TrialProgress(app.clock, as_json=as_json)
+    timed = TimedTrial(app, listen, ask=not as_json, most_visits=most_visits)
     with app.interrupts, listen:
         while isinstance(following := follow(done), TrialFile):
-            stored, carried = part_of_question(app, following, stored, check, listen, allow_dangerous=allow_dangerous)
+            stored, carried = part_of_question(app, following, stored, check, timed, allow_dangerous=allow_dangerous)
             if carried.interrupted:
                 return None
             done.append(part_of(app, stored))

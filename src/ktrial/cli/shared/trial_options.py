@@ -17,11 +17,13 @@ from ktrial.cli.options import (
     dangerous_option,
     json_option,
     limit_option,
+    long_option,
     margin_option,
     metric_option,
     parameter_option,
     prepare_option,
     seed_option,
+    when_idle_option,
     with_options,
 )
 from ktrial.cli.shared.command_environment import clean_env_option, named_variables
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
 #: Option names that differ from their parameter names.
 _WORDS = {"fragments": "fragment", "settings": "set", "patches": "patch", "targets": "target"}
 
-_no_profile_option = click.option(
-    "--no-profile", is_flag=True, help="Do not measure noise first; plan from the first seven blocks."
+no_profile_option = click.option(
+    "--no-profile", is_flag=True, help="Plan without the noise of this machine: the cap is the budget."
 )
 unattended_option = click.option(
     "--unattended", is_flag=True, help="Let this machine carry out the blocks by itself, from plans."
@@ -89,14 +91,20 @@ designed_options = with_options(
     click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]"),
     click.option("--time", "time_", metavar="TIME", help="Time limit of the trial."),
     seed_option(),
-    _no_profile_option,
+    no_profile_option,
     anyway_option,
+    when_idle_option,
     click.option("--dry-run", is_flag=True, help="Print the protocol and check it here; measure nothing."),
     dangerous_option,
     json_option,
 )
 #: Of a trial whose protocol is in a file.
-file_options = with_options(_no_profile_option, anyway_option, unattended_option, dangerous_option, boots_options)
+file_options = with_options(
+    no_profile_option, anyway_option, when_idle_option, unattended_option, dangerous_option, boots_options
+)
+#: Of a trial that continues.
+resume_options = with_options(unattended_option, when_idle_option, dangerous_option, boots_options)
+extend_options = with_options(when_idle_option, long_option, dangerous_option)
 
 
 def guest_shape(options: Mapping[str, Any]) -> dict[str, Any]:

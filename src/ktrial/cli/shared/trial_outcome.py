@@ -44,7 +44,9 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
         sys.stdout.write(text)
     if interrupted:
         resume = f"{again(app.host)} trial resume {stored.trial}"
-        return app.end_interrupted(f"continue with `{resume}`")
+        blocks = judgement_of(app.trials.log(stored.trial)).blocks
+        kept = f"{blocks} block{'s'[: blocks != 1]} and all finished runs are stored"
+        return app.end_interrupted(f"{kept}; continue with `{resume}`")
     if found is not None:
         say_next(app, stored, found)
     left = "" if is_by_hand(stored.file) or stored.file.guest is not None else f"; {as_before(app.host)}"

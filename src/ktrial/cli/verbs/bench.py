@@ -13,11 +13,13 @@ from ktrial.cli.completion import measurable_names
 from ktrial.cli.options import (
     json_option,
     limit_option,
+    long_option,
     metric_option,
     output_option,
     prepare_option,
     seconds,
     warmup_option,
+    when_idle_option,
 )
 from ktrial.cli.shared.bench import (
     BenchProgress,
@@ -71,7 +73,8 @@ from ktrial.kit.errors import BadInput, Refused
     help="Seed of an earlier measurement whose run order to reproduce.",
 )
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted measurement.")
-@click.option("--when-idle", is_flag=True, help="Run only while the machine is idle; repeat disturbed runs.")
+@when_idle_option
+@long_option
 @click.option(
     "--settle",
     metavar="[=LIMIT]",
@@ -103,7 +106,6 @@ def command(
     limit: str | None,
     tools: str | None,
     listing: bool,
-    when_idle: bool,
     settle: str | None,
     gates: tuple[str, ...],
     as_json: bool,
@@ -122,6 +124,7 @@ def command(
     from ktrial.bench.around.around_run import surroundings
     from ktrial.bench.measure import measure
     from ktrial.bench.suites import with_parameters
+    from ktrial.cli.shared.long_runs import LongRunQuestion, say_load
 
     app: App = ctx.obj
     words = own_words(ctx)
@@ -138,15 +141,18 @@ def command(
         raise Refused("benchmarks run on machines, not in folders", hint="leave out --machine-root")
     exact = app.host is not None and app.host.is_exact
     if exact:
-        refuse_around(chosen, {"--when-idle": when_idle, "--settle": settle is not None, "--gate": bool(gates)})
+        refuse_around(chosen, {"--when-idle": app.when_idle, "--settle": settle is not None, "--gate": bool(gates)})
     check_output(output, force=force)
     limits_of(chosen, gates)
     settle_s = None if settle is None else seconds(settle, "--settle")
     app.lock_runs()
+    if not exact:
+        say_load(app)
     executor = app.executor_in(tools)
     facts = executor.facts()
     order = order_of(app, chosen, benchmarks, facts, gates=gates, environment=environment, **options)
-    around = None if exact else surroundings(app, chosen, order, when_idle=when_idle, settle_s=settle_s)
-    with app.interrupts, BenchProgress(as_json=as_json) as listen:
+    around = None if exact else surroundings(app, chosen, order, when_idle=app.when_idle, settle_s=settle_s)
+    question = LongRunQuestion(app, ask=not as_json)
+    with app.interrupts, BenchProgress(question, as_json=as_json) as listen:
         result, records = measure(order, executor, app.run_store, app.clock, facts, listen, around)
     return finish_bench(app, result, records, output, as_json=as_json)

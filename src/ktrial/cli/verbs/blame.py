@@ -18,6 +18,7 @@ from ktrial.cli.options import (
     output_option,
     secondary_option,
     seed_option,
+    when_idle_option,
     words_argument,
 )
 from ktrial.cli.shared.bench import TakesCommand, check_picture, own_words
@@ -82,6 +83,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
 @seed_option(2**62)
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
 @boots_options
+@when_idle_option
 @click.option(
     "--anyway",
     is_flag=True,

@@ -7,13 +7,16 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import retest_names
-from ktrial.cli.options import dangerous_option, json_option
+from ktrial.cli.options import dangerous_option, json_option, long_option, when_idle_option
 from ktrial.cli.shared.fail_on import fail_on_option
+from ktrial.cli.shared.trial_options import no_profile_option
 
 
 @click.command(short_help="Repeat a past trial with new runs.")
 @click.argument("what", required=False, shell_complete=retest_names, metavar="[KNOB|TRIAL]")
-@click.option("--no-profile", is_flag=True, help="Do not measure noise first; plan from the first seven blocks.")
+@no_profile_option
+@when_idle_option
+@long_option
 @fail_on_option
 @dangerous_option
 @json_option

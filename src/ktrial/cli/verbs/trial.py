@@ -10,9 +10,9 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import trial_names
-from ktrial.cli.options import boots_options, dangerous_option, json_option, output_option, write_answer
+from ktrial.cli.options import dangerous_option, json_option, output_option, when_idle_option, write_answer
 from ktrial.cli.shared.fail_on import fail_on_option
-from ktrial.cli.shared.trial_options import boot_consent, file_options, unattended_option
+from ktrial.cli.shared.trial_options import boot_consent, extend_options, file_options, resume_options
 
 _LIMIT_BYTES = 1 << 20
 _NAME = "[TRIAL]"
@@ -45,9 +45,7 @@ def run(app: App, /, file: Path, **options: Any) -> int:
 
 @command.command(short_help="Continue an interrupted trial.")
 @click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
-@unattended_option
-@dangerous_option
-@boots_options
+@resume_options
 @fail_on_option
 @json_option
 @click.pass_obj
@@ -70,6 +68,7 @@ def _manner(options: dict[str, Any]) -> dict[str, bool]:
 @click.option("--done", metavar="ARM", help="Confirm that ARM is active when ktrial cannot detect it.")
 @click.option("--dry-run", is_flag=True, help="Show which configuration is next; measure nothing.")
 @click.option("--boots", is_flag=True, hidden=True)
+@when_idle_option
 @dangerous_option
 @fail_on_option
 @json_option
@@ -103,7 +102,7 @@ def stop(app: App, name: str | None) -> int:
 @click.option(
     "--blocks", type=click.IntRange(1, 1000), required=True, metavar="N", help="New total number of blocks (rounds)."
 )
-@dangerous_option
+@extend_options
 @fail_on_option
 @json_option
 @click.pass_obj

@@ -19,7 +19,8 @@ from ktrial.cli.options import (
     metric_option,
     prepare_option,
     seed_option,
-    yes_option,
+    when_idle_option,
+    yes_to,
 )
 from ktrial.cli.shared.bench import TakesCommand, own_words
 from ktrial.cli.shared.command_environment import clean_env_option, env_option
@@ -49,7 +50,8 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
 @click.option("--no-apply", is_flag=True, help="Only write the receipt; apply nothing.")
 @click.option("--dry-run", is_flag=True, help="Show what ktrial would try; measure nothing.")
-@yes_option
+@yes_to("Do not ask, neither before a long tuning nor before applying what is proven.")
+@when_idle_option
 @dangerous_option
 @json_option
 @click.pass_context
@@ -81,9 +83,10 @@ def command(ctx: click.Context, /, goal: str, **options: Any) -> int:
     question, parts = (question, []) if options["fresh"] else find_unfinished(app, question, title, follow)
     dangerous, as_json = options["yes_dangerous"], options["as_json"]
     course, unchecked = partial(follow, question), lambda _: None
-    receipt = carry_out(app, course, parts, unchecked, allow_dangerous=dangerous, as_json=as_json)
+    most = question.most_visits
+    receipt = carry_out(app, course, parts, unchecked, most_visits=most, allow_dangerous=dangerous, as_json=as_json)
     if receipt is None:
-        return app.end_interrupted("run the same command again to continue")
+        return app.end_interrupted("all finished runs are stored; run the same command again to continue")
     if receipt.kept and not options["no_apply"]:
         receipt = applied(app, receipt, ask=not (options["yes"] or as_json), allow_dangerous=dangerous)
     show(receipt, as_json=as_json)

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from ktrial.bench.suite import Task
 from ktrial.judge.screening import FIRST_LOOK, MOST_NAMED
 from ktrial.judge.sequential import cap_of, looks
 from ktrial.studies.blame.blame import ROUNDS
@@ -58,24 +57,3 @@ def settle_seconds(question: BlameQuestion, knobs: Mapping[str, Knob]) -> float:
         return question.trial.settle_s
     names = {address.partition("@")[0] for one in question.factors for address in one.set}
     return max((knobs[name].settle_s for name in names if name in knobs), default=0.0)
-
-
-def last_run_seconds(
-    documents: Sequence[Mapping[str, Any]], tasks: Sequence[Task], command: Sequence[str]
-) -> float | None:
-    """Return how long the newest runs of these tasks took together; None if one has no run with its parameters.
-
-    `documents` are records of good runs, the newest first. `command` is the user's own, or empty.
-    """
-    total_s = 0.0
-    for task in tasks:
-        took = [
-            one["resources"]["wall_ns"]
-            for one in documents
-            if (one["benchmark"], one["parameters"]) == (task.label, task.parameters)
-            and (not command or list(one["argv"])[1:] == list(command)[1:])  # the path of the program is resolved
-        ]
-        if not took or took[0] is None:
-            return None
-        total_s += took[0] / 1e9
-    return total_s

@@ -34,6 +34,12 @@ class TuneQuestion(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[TuneGroup, ...]
     seed: int
 
+    @property
+    def most_visits(self) -> int:
+        """The most visits of all trials together: of each group, and of its better settings together."""
+        arms = sum(group.trial.budget * (1 + len(group.arms)) for group in self.groups)
+        return arms + sum(2 * group.trial.budget for group in self.groups if len(group.arms) > 1)
+
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one candidate; `reason` says why it is kept or not, `trial` is null if it was not tried."""

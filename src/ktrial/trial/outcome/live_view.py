@@ -74,11 +74,12 @@ def view(moment: ShownMoment, *, width: int) -> list[str]:
     return [shorten(line, width) for line in lines if line]
 
 
-def profile_line(done: int, of: int, *, width: int) -> str:
+def profile_line(done: int, of: int, left_s: float | None = None, *, width: int) -> str:
     cells = min(of, 20)
     full = round(cells * done / of) if of else 0
     bar = "\N{FULL BLOCK}" * full + "\N{LIGHT SHADE}" * (cells - full)
-    return shorten(f"noise profile  {bar}  {done} of {of} blocks", width)
+    left = "" if left_s is None or done >= of else f", about {duration(left_s)} left"
+    return shorten(f"noise profile  {bar}  {done} of {of} blocks{left}", width)
 
 
 def interval_picture(effect: Effect | None, margin: float, reach: float, cells: int) -> str:

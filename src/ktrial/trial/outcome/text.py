@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from ktrial.bench.text import duration
 from ktrial.judge.model.judgement import Judgement, OutcomeJudgement, Screened
 from ktrial.judge.model.log import OutcomeRule, Protocol
+from ktrial.judge.model.noise_profile import OLDEST_DAYS
 from ktrial.kit.tables import clean, labelled, paragraph
 from ktrial.machine.gates import gates_text
 from ktrial.trial.arms.manual import Due
 from ktrial.trial.outcome.live_view import effect_figures
 from ktrial.trial.protocol.forecast import TrialForecast
 from ktrial.trial.record import ArmSettings, TrialSummary
+from ktrial.trial.run.events import NoiseBegan
 
 #: What makes a block void: never a measurement.
 EXCLUDED = (
@@ -30,13 +32,14 @@ def announcement(  # noqa: PLR0913 (each is a line of it)
     settle_s: float,
     forecast: TrialForecast | None = None,
     *,
+    cap_s: float | None = None,
     unread: Sequence[str] = (),
     rules: bool = False,
     width: int,
 ) -> str:
     """Return what the trial will do; with `rules` also its cost, what it can detect, and what voids a block.
 
-    `unread` has gates that find nothing to read here.
+    `unread` has gates that find nothing to read here. `cap_s` is how long the trial takes at most, if known.
     """
     rule = protocol.outcomes[protocol.primary]
     if protocol.screen is not None:
@@ -58,14 +61,29 @@ def announcement(  # noqa: PLR0913 (each is a line of it)
     )
     if rules:
         lines += [
-            labelled(label, text, width=width, label_columns=9) for label, text in _rules(protocol, forecast, unread)
+            labelled(label, text, width=width, label_columns=9)
+            for label, text in _rules(protocol, forecast, cap_s, unread)
         ]
     return "\n".join(lines) + "\n"
 
 
-def _rules(protocol: Protocol, forecast: TrialForecast | None, unread: Sequence[str]) -> Iterator[tuple[str, str]]:
+def noise_text(event: NoiseBegan, *, width: int) -> str:
+    """Return what the measurement of a noise profile is, how long it takes and whom it serves."""
+    blocks = f"{event.blocks} blocks in which nothing changes"
+    stored = f" ({event.done} are stored)" if event.done else ""
+    time_ = "" if event.expected_s is None else f", about {duration(event.expected_s)}"
+    told = f"noise profile: {blocks}{stored}{time_}; it serves all trials of this benchmark for {OLDEST_DAYS} days"
+    return paragraph(told, width=width) + "\n"
+
+
+def _rules(
+    protocol: Protocol, forecast: TrialForecast | None, cap_s: float | None, unread: Sequence[str]
+) -> Iterator[tuple[str, str]]:
     if forecast is None:
-        yield "costs", "unknown until the noise of this outcome has been measured"
+        known = "unknown until the first run" if cap_s is None else f"about {duration(cap_s)} at most"
+        yield "costs", f"{known}; ktrial stops as soon as it knows"
+        if protocol.replicate == "run":
+            yield "sees", "unknown without a noise profile, which `ktrial noise` measures; no end after 4 blocks"
     else:
         yield "costs", cost_text(forecast)
         yield "sees", sight_text(forecast)
@@ -116,13 +134,15 @@ def more_text(forecast: TrialForecast) -> str:
     return f"{more}; or try longer runs, pinned CPUs, a quieter machine, another outcome"
 
 
-def block_line(protocol: Protocol, judgement: Judgement) -> str:
+def block_line(protocol: Protocol, judgement: Judgement, left_s: float | None = None) -> str:
+    """Return the state of a trial after a block; `left_s` is the time to the cap, if known."""
+    left = "" if left_s is None or judgement.next.action == "stop" else f"; at most {duration(left_s)} left"
     if judgement.screened:
-        return f"{screening_line(judgement.blocks, judgement.cap, judgement.screened)}\n"
+        return f"{screening_line(judgement.blocks, judgement.cap, judgement.screened)}{left}\n"
     cap = judgement.cap or f"at most {protocol.budget}"
     rule = protocol.outcomes[protocol.primary]
     parts = [_arm(one, rule, protocol.control) for one in judgement.judged if one.role == "primary"]
-    return clean(f"block {judgement.blocks}/{cap}: {'; '.join(parts)}") + "\n"
+    return clean(f"block {judgement.blocks}/{cap}: {'; '.join(parts)}{left}") + "\n"
 
 
 def _arm(one: OutcomeJudgement, rule: OutcomeRule, control: str) -> str:

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimates what a trial will cost and can detect, from its noise profile before its first run."""
+"""Estimates what a trial will cost and can detect, before its first run."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import msgspec
 
+from ktrial.bench.suite import Task
 from ktrial.judge.model.log import Protocol
 from ktrial.judge.model.noise_profile import NoiseProfile
+from ktrial.machine.facts import FactBook
 
 
 class TrialForecast(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,10 +72,7 @@ def forecast_of(protocol: Protocol, profile: NoiseProfile, settle_s: float) -> T
     expected = expected_blocks(sd, protocol.detect, protocol.cap)
 
     def seconds(blocks: int | None) -> float | None:
-        if blocks is None or profile.run_s is None:
-            return None
-        visit_s = settle_s + protocol.runs_per_visit * profile.run_s
-        return _WARM_UPS * (settle_s + profile.run_s) + blocks * len(protocol.arms) * visit_s
+        return None if blocks is None else trial_seconds(protocol, profile.run_s, settle_s, blocks)
 
     return TrialForecast(
         wanted=protocol.detect,
@@ -83,3 +85,48 @@ def forecast_of(protocol: Protocol, profile: NoiseProfile, settle_s: float) -> T
         expected_s=seconds(expected),
         affordable_s=seconds(affordable),
     )
+
+
+def trial_seconds(protocol: Protocol, run_s: float | None, settle_s: float, blocks: int | None = None) -> float | None:
+    """Return how long this many blocks take with the warm-up, by default all to the cap; None if unknown."""
+    blocks = protocol.cap if blocks is None else blocks
+    if run_s is None or blocks is None:
+        return None
+    visit_s = settle_s + protocol.runs_per_visit * run_s
+    return _WARM_UPS * (settle_s + run_s) + blocks * len(protocol.arms) * visit_s
+
+
+def expected_run_seconds(
+    documents: Sequence[Mapping[str, Any]], tasks: Sequence[Task], command: Sequence[str], facts: FactBook
+) -> float | None:
+    """Return how long a run of these tasks takes: as the newest run of each did, otherwise as its benchmark expects."""
+    total_s = 0.0
+    for task in tasks:
+        took_s = last_run_seconds(documents, (task,), command)
+        if took_s is None:
+            took_s = task.benchmark.invocation(task.parameters, facts).expected_s
+        if took_s is None:
+            return None
+        total_s += took_s
+    return total_s
+
+
+def last_run_seconds(
+    documents: Sequence[Mapping[str, Any]], tasks: Sequence[Task], command: Sequence[str]
+) -> float | None:
+    """Return how long the newest runs of these tasks took together; None if one has no run with its parameters.
+
+    `documents` are records of good runs, the newest first. `command` is the user's own, or empty.
+    """
+    total_s = 0.0
+    for task in tasks:
+        took = [
+            one["resources"]["wall_ns"]
+            for one in documents
+            if (one["benchmark"], one["parameters"]) == (task.label, task.parameters)
+            and (not command or list(one["argv"])[1:] == list(command)[1:])  # the path of the program is resolved
+        ]
+        if not took or took[0] is None:
+            return None
+        total_s += took[0] / 1e9
+    return total_s

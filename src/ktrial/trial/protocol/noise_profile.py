@@ -3,19 +3,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ktrial.judge.model.log import BlockVoided, Event, Protocol, RunEnded, TrialArm, TrialLog
+from ktrial.bench.record import RunRecord
+from ktrial.judge.model.log import (
+    BlockDrawn,
+    BlockVoided,
+    Event,
+    Looked,
+    Protocol,
+    RunEnded,
+    TrialArm,
+    TrialLog,
+    block_order,
+)
 from ktrial.judge.model.noise_profile import NoiseProfile, ProfileKey
 from ktrial.kit.errors import KtrialError
 from ktrial.machine.facts import FactBook
+from ktrial.trial.run.records import untold
 
-#: Blocks of a profile, with two runs each.
+#: Blocks of a profile, with two visits each.
 BLOCKS = 10
+VISITS = 2 * BLOCKS
+#: ktrial measures a profile for a trial only if that costs at most this share of the trial's visits to its cap.
+_WORTH_SHARE = 0.25
 _FIRST, _SECOND = "first", "second"
 #: Cap and error rate of a pilot: its first look is after its last block, so that no verdict ends it early.
 _CAP, _ALPHA = 12, 0.0025
@@ -38,6 +54,41 @@ def profile_key(
 def usable(profiles: Sequence[NoiseProfile], key: ProfileKey, now_unix_ms: int) -> NoiseProfile | None:
     """Return the newest profile that is valid under these conditions now."""
     return next((one for one in profiles if not one.why_stale(key, now_unix_ms)), None)
+
+
+def is_worth(trial: Protocol) -> bool:
+    """Return whether a trial that has no noise profile should begin with one; otherwise beginning without is cheaper.
+
+    A profile can lower the cap and lets a huge effect end the trial after four blocks, but costs twenty runs.
+    """
+    cap = trial.budget if trial.cap is None else trial.cap
+    return _WORTH_SHARE * cap * len(trial.arms) >= VISITS
+
+
+def plan_of(key: ProfileKey, primary: str, boot: str | None) -> str:
+    """Return a hash of what a profile measures; only an interrupted one with the same hash can be continued."""
+    return hashlib.sha256(msgspec.json.encode(("noise", key, primary, boot), order="sorted")).hexdigest()
+
+
+def earlier_log(pilot: Protocol, records: Sequence[RunRecord], benchmarks: Sequence[str]) -> list[Event]:
+    """Return the log of an interrupted pilot from its records. The protocol's seed gives the order of each block.
+
+    A block that was left incomplete before another one began is void.
+    """
+    log: list[Event] = [pilot]
+    arms = [arm.name for arm in pilot.arms]
+    blocks = sorted({place.block for one in records if (place := one.trial) is not None and place.block is not None})
+    for block in blocks:
+        log.append(BlockDrawn(block=block, order=block_order(pilot.seed, block, arms)))
+        made = untold(log, [one for one in records if one.trial is not None and one.trial.block == block], benchmarks)
+        log += made
+        if any(isinstance(one, BlockVoided) for one in made):
+            continue
+        if len([one for one in made if isinstance(one, RunEnded)]) == len(arms):
+            log.append(Looked(blocks=sum(isinstance(one, Looked) for one in log) + 1, verdicts={}))
+        elif block != blocks[-1]:
+            log.append(BlockVoided(block=block, arm=pilot.control, cause="knob", reason="a setting changed"))
+    return log
 
 
 def pilot_protocol(trial: Protocol) -> Protocol:

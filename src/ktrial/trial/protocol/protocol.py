@@ -127,14 +127,19 @@ def refuse_few_events(protocol: Protocol, events: int | None) -> None:
 
 
 def _with_cap(protocol: Protocol) -> Protocol:
-    """Return the protocol with a cap: planned from the noise profile. For a counter the cap is the whole budget."""
-    differences = protocol.profile.get(protocol.primary)
-    if protocol.cap is None and protocol.outcomes[protocol.primary].scale == "count":
-        return msgspec.structs.replace(protocol, cap=protocol.budget)
-    if protocol.cap is not None or differences is None:
+    """Return the protocol with a cap: planned from the noise profile, otherwise the whole budget."""
+    if protocol.cap is not None:
         return protocol
-    from ktrial.judge.planning import forecast
+    if protocol.outcomes[protocol.primary].scale == "count":
+        return msgspec.structs.replace(protocol, cap=protocol.budget)
+    from ktrial.judge.judge import largest_row, refuse_unanswerable
+    from ktrial.judge.planning import forecast, largest_cap
     from ktrial.judge.primary_verdict import table_row
+
+    differences = protocol.profile.get(protocol.primary)
+    if differences is None:
+        refuse_unanswerable(protocol)
+        return msgspec.structs.replace(protocol, cap=largest_cap(protocol.budget, largest_row(protocol)))
 
     planned = forecast(
         differences,

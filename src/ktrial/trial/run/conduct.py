@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from ktrial.bench.record import Session
+from ktrial.bench.record import Earlier, Session
 from ktrial.judge.model.judgement import Judgement
-from ktrial.judge.model.log import Protocol
-from ktrial.judge.model.noise_profile import NoiseProfile
+from ktrial.judge.model.log import Event, Looked, Protocol
+from ktrial.judge.model.noise_profile import NoiseProfile, ProfileKey
 from ktrial.kit.errors import AgentError, KtrialError
 from ktrial.machine.facts import FactBook, machine_of
 from ktrial.trial.arms.commands import Beside, BuildSite, CommandedArms
@@ -20,7 +20,7 @@ from ktrial.trial.arms.plan_arms import found_values
 from ktrial.trial.arms.scheduler import SchedulerSeat
 from ktrial.trial.outcome.scope import refuse_elsewhere
 from ktrial.trial.protocol import noise_profile as noise
-from ktrial.trial.protocol.forecast import TrialForecast, forecast_of, planned_runs
+from ktrial.trial.protocol.forecast import TrialForecast, forecast_of, planned_runs, trial_seconds
 from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
 from ktrial.trial.record import StoredTrial, protocol_sha256
 from ktrial.trial.run.boots import cut_off
@@ -44,50 +44,81 @@ class CarriedOut(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """The protocol for the judge. With a noise profile, also what the trial will cost and can detect."""
+    """The protocol for the judge, and how long the trial takes to its cap; null if unknown.
+
+    With a noise profile, also what the trial can detect.
+    """
 
     protocol: Protocol
     forecast: TrialForecast | None
+    cap_s: float | None
 
 
-def planned(world: TrialWorld, ready: Prepared, rig: Rig, listen: TrialListener, *, profile: bool = False) -> Planned:
-    """Fix the protocol. With `profile`, plan it from this machine's noise, which is measured first."""
+def planned(
+    world: TrialWorld,
+    ready: Prepared,
+    rig: Rig,
+    listen: TrialListener,
+    *,
+    profile: bool = False,
+    run_s: float | None = None,
+) -> Planned:
+    """Fix the protocol. With `profile`, plan it from this machine's noise, which is measured first if that is cheaper.
+
+    Otherwise the cap is the budget. `run_s` is about how long a run takes, if known.
+    """
     gates = order_of(ready).gates
     fixed = ready.file.design.runs_per_visit
     around = outcomes_around(ready.suite, rig.around.counters)
     protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, None, fixed or 1, around)
-    if not profile or protocol.outcomes[protocol.primary].scale != "log":
-        return Planned(protocol, None)
-    made = noise_profile(world, ready, rig, protocol, listen)
+    made = None
+    if profile and protocol.outcomes[protocol.primary].scale == "log":
+        made = _stored_profile(world, profile_key_of(ready, rig, protocol), protocol)
+        if made is None and noise.is_worth(protocol):
+            made = measure_noise(world, ready, rig, protocol, listen, run_s=run_s)
+    if made is None:
+        return Planned(protocol, None, trial_seconds(protocol, run_s, ready.settle_s))
     switch_s = ready.settle_s + (made.build_s or 0.0)
     runs = fixed or planned_runs(made, protocol.primary, switch_s)
     protocol = protocol_of(ready.file, ready.tasks, gates, ready.seed, made, runs, around)
-    return Planned(protocol, forecast_of(protocol, made, switch_s))
+    return Planned(protocol, forecast_of(protocol, made, switch_s), trial_seconds(protocol, made.run_s, switch_s))
 
 
-def noise_profile(
-    world: TrialWorld, ready: Prepared, rig: Rig, protocol: Protocol, listen: TrialListener
-) -> NoiseProfile:
-    """Return the noise profile that is valid here now: from the store, or measured now."""
-    machine, versions = machine_of(ready.facts), rig.benchmarked.versions
-    key = noise.profile_key(workload_of(ready), machine, versions, ready.facts, protocol.replicate)
+def profile_key_of(ready: Prepared, rig: Rig, protocol: Protocol) -> ProfileKey:
+    """Return the conditions for which a noise profile of this trial's benchmark is valid now."""
+    versions = rig.benchmarked.versions
+    return noise.profile_key(workload_of(ready), machine_of(ready.facts), versions, ready.facts, protocol.replicate)
+
+
+def _stored_profile(world: TrialWorld, key: ProfileKey, protocol: Protocol) -> NoiseProfile | None:
     found = noise.usable(world.trials.profiles(key.suite, key.machine), key, world.clock.unix_ms())
-    if found is not None and protocol.primary in found.differences:
-        return found
-    pilot = noise.pilot_protocol(protocol)
-    listen(NoiseBegan(blocks=noise.BLOCKS))
+    return found if found is not None and protocol.primary in found.differences else None
+
+
+def measure_noise(  # noqa: PLR0913 (what it needs of the world)
+    world: TrialWorld,
+    ready: Prepared,
+    rig: Rig,
+    protocol: Protocol,
+    listen: TrialListener,
+    *,
+    run_s: float | None = None,
+    fresh: bool = False,
+    is_alone: bool = False,
+) -> NoiseProfile:
+    """Measure and store the noise of the control; continue an interrupted measurement unless it must be `fresh`.
+
+    Unless it `is_alone`, the trial of `protocol` follows.
+    """
+    key = profile_key_of(ready, rig, protocol)
+    plan = noise.plan_of(key, protocol.primary, ready.facts.value("boot.id"))
     control = ready.file.control
-    session = session_for(world, ready)
-    world.run_store.begin(session, "")
-    standing = Standing(
-        trial=pilot.name,
-        protocol_sha256="",
-        session=session,
-        log=[pilot],
-        records=[],
-        next_run=1,
-        logs=noise.NoLog(),
-    )
+    standing = _noise_standing(world, ready, noise.pilot_protocol(protocol), plan, fresh=fresh)
+    pilot = standing.protocol
+    done = sum(isinstance(event, Looked) for event in standing.log)
+    left = trial_seconds(pilot, run_s, ready.settle_s, noise.BLOCKS - done)
+    then = 0 if is_alone else len(protocol.arms) * (protocol.cap or protocol.budget)
+    listen(NoiseBegan(blocks=noise.BLOCKS, done=done, expected_s=left, trial_visits=then))
     visits = MachineVisits(
         standing,
         msgspec.structs.replace(rig.benchmarked, tasks=control_tasks(ready), own={}),
@@ -108,6 +139,32 @@ def noise_profile(
     made = noise.profile_of(standing.log, key, world.clock.unix_ms(), visits.pace.run_s, visits.pace.build_s)
     world.trials.keep_profile(made)
     return made
+
+
+def _noise_standing(world: TrialWorld, ready: Prepared, pilot: Protocol, plan: str, *, fresh: bool) -> Standing:
+    """Return the state of an interrupted measurement of the noise, or that of a new one."""
+    earlier = None if fresh else world.run_store.earlier(plan)
+    if earlier is not None:
+        pilot = msgspec.structs.replace(pilot, seed=earlier.session.seed)
+        log = noise.earlier_log(pilot, earlier.records, [task.label for task in control_tasks(ready)])
+        # The runs of a complete one made a profile that is not valid any more.
+        if sum(isinstance(event, Looked) for event in log) < noise.BLOCKS:
+            return _standing(pilot.name, earlier, log)
+    begun = Earlier(session=session_for(world, ready), records=(), next_run=1)
+    world.run_store.begin(begun.session, plan)
+    return _standing(pilot.name, begun, [msgspec.structs.replace(pilot, seed=begun.session.seed)])
+
+
+def _standing(pilot: str, earlier: Earlier, log: list[Event]) -> Standing:
+    return Standing(
+        trial=pilot,
+        protocol_sha256="",
+        session=earlier.session,
+        log=log,
+        records=list(earlier.records),
+        next_run=earlier.next_run,
+        logs=noise.NoLog(),
+    )
 
 
 def _arms(

@@ -16,13 +16,23 @@ from ktrial.trial.record import ArmSettings
 
 
 class NoiseBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="noise-began"):
-    """The noise profile begins: blocks of two equal arms follow."""
+    """The noise profile begins: blocks of two equal arms follow.
+
+    `done` of them are over already. `expected_s` estimates the time of the others; null if there is no estimate yet.
+    A trial of at most `trial_visits` visits comes afterwards.
+    """
 
     blocks: int
+    done: int = 0
+    expected_s: float | None = None
+    trial_visits: int = 0
 
 
 class TrialAnnounced(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="trial-announced"):
-    """What the trial will do, and its rules. `forecast` is null without a noise profile."""
+    """What the trial will do, and its rules. `forecast` is null without a noise profile.
+
+    `cap_s` is how long the trial takes at most; null if there is no estimate yet.
+    """
 
     protocol: Protocol
     arms: Mapping[str, ArmSettings]
@@ -30,19 +40,21 @@ class TrialAnnounced(msgspec.Struct, frozen=True, kw_only=True, tag_field="event
     settle_s: float
     limits: SafetyLimits
     forecast: TrialForecast | None
+    cap_s: float | None = None
 
 
 class VisitBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="visit-began"):
     """A visit begins.
 
-    Its arm stays hidden until the visit is over, so that nobody can act on it. `left_s` estimates the time to the cap;
-    null if there is no estimate yet.
+    Its arm stays hidden until the visit is over, so that nobody can act on it. `left_s` estimates the time to the cap,
+    `visit_s` that of a visit; null if there is no estimate yet.
     """
 
     block: int | None
     visit: int
     visits: int
     left_s: float | None
+    visit_s: float | None = None
 
 
 class VisitWaits(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="visit-waits"):

@@ -36,8 +36,8 @@ class Trials(TrialStore, Protocol):
     def hold(self) -> None:
         """Keep the store open until ktrial ends."""
 
-    def profiles(self, suite: str, machine: str) -> tuple[NoiseProfile, ...]:
-        """Return the noise profiles of a suite on a machine, newest first."""
+    def profiles(self, suite: str | None, machine: str) -> tuple[NoiseProfile, ...]:
+        """Return the noise profiles of a suite, or of all suites, on a machine, newest first."""
 
     def keep_profile(self, profile: NoiseProfile) -> None:
         """Add a profile; older profiles stay, because trials refer to them."""
@@ -61,6 +61,10 @@ class TrialWorld(RunWorld, Protocol):
 
     @property
     def interrupts(self) -> Stopping: ...
+
+    @property
+    def when_idle(self) -> bool:
+        """Whether each run waits until nobody and nothing else uses the machine."""
 
     def best_session(self, purpose: str) -> Machine:
         """Return a root session if one is available without a prompt, otherwise the user's session."""

@@ -192,7 +192,7 @@ def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
     if ready.suite.load is not None:
         background = Background(ready.suite.load, ready.facts.value("cpu.threads") or 1, executor, world.clock)
         background.check()
-    around = surroundings(world, ready.suite, order_of(ready))
+    around = surroundings(world, ready.suite, order_of(ready), when_idle=world.when_idle)
     root = ready.root and PatientMachine(ready.root, world.clock, world.say)
     rehearse(root, ready.plans, world.catalog.knobs)
     maker = RunMaker(executor, world.clock, background, around)

@@ -85,6 +85,9 @@ class TrialProgress:
         self._live = _lines_of_stderr()
         self._protocol: Protocol | None = None
         self._profile_blocks = 0
+        self._left_s: float | None = None
+        #: Whether the user knows how long it takes.
+        self._has_told_time = False
         self._judgement: Judgement | None = None
         self._pace = _Pace(clock)
         self._temperature_c: float | None = None
@@ -104,6 +107,7 @@ class TrialProgress:
         judgement: Judgement | None = None,
         forecast: TrialForecast | None = None,
         *,
+        cap_s: float | None = None,
         unread: Sequence[str] = (),
         rules: bool = False,
     ) -> None:
@@ -120,6 +124,7 @@ class TrialProgress:
                 ready.idle,
                 ready.settle_s,
                 forecast,
+                cap_s=cap_s,
                 unread=unread,
                 rules=rules,
                 width=columns(),
@@ -134,24 +139,35 @@ class TrialProgress:
                     settle_s=ready.settle_s,
                     limits=ready.file.safety,
                     forecast=forecast,
+                    cap_s=cap_s,
                 )
             )
+        self._has_told_time = rules and cap_s is not None
+
+    def scroll_on(self) -> None:
+        """Leave what is drawn where it is, and draw below it from now on: somebody else writes to the terminal."""
+        self._live, self._drawn_s = _lines_of_stderr(), None
 
     def take_up(self, protocol: Protocol, judgement: Judgement | None) -> None:
         """Show this trial from now on, without announcing it."""
         self._protocol, self._judgement, self._pace = protocol, judgement, _Pace(self._clock)
-        self._live, self._drawn_s = _lines_of_stderr(), None
+        self._has_told_time = False
+        self.scroll_on()
         # A screening has about a hundred arms: a line for each block says more than a picture.
         self._is_live = self._is_live and protocol.screen is None
 
     def __call__(self, event: TrialEvent) -> None:
+        from ktrial.kit.tables import columns
+        from ktrial.trial.outcome.text import noise_text
         from ktrial.trial.run import events
 
         if isinstance(event, events.NoiseBegan):
             self._profile_blocks = event.blocks
-            self._say(f"measuring the noise of this machine first: {event.blocks} blocks in which nothing changes\n")
+            self._left_s, self._has_told_time = event.expected_s, event.expected_s is not None
+            self._say(noise_text(event, width=columns()))
         elif isinstance(event, events.VisitBegan):
             self._pace.begins(event)
+            self._tell_time(event)
             if self._drawn_s is None:
                 self._draw()
         elif isinstance(event, events.VisitWaits):
@@ -165,12 +181,26 @@ class TrialProgress:
         elif self._protocol is not None and isinstance(event, events.TrialEnded):
             self._judgement = event.judgement
             self._draw()
+        elif isinstance(event, events.TrialEnded) and event.interrupted:
+            blocks = f"{event.judgement.blocks} of {self._profile_blocks} blocks"
+            self._say(f"noise profile: {blocks} are stored; the same command continues it\n")
         if self._as_json:
             self._write(event)
 
     @staticmethod
     def _write(event: TrialEvent) -> None:
         tell(sys.stdout, plain_json.line(event))
+
+    def _tell_time(self, event: VisitBegan) -> None:
+        """Say how long it takes as soon as the first run shows it; the picture on a terminal has it anyway."""
+        self._left_s = event.left_s
+        if event.left_s is None or self._has_told_time:
+            return
+        self._has_told_time = True
+        from ktrial.bench.text import duration
+
+        if not self._is_live:
+            self._say(f"takes about {duration(event.left_s)} from here, at most\n")
 
     def _waits(self, waiting: str) -> None:
         if not self._is_live:
@@ -189,14 +219,23 @@ class TrialProgress:
             self._draw()
 
     def _block_ended(self, judgement: Judgement) -> None:
+        from ktrial.bench.text import duration
         from ktrial.trial.outcome.text import block_line
 
         if self._is_live:
             self._draw()
         elif self._protocol is None:
-            self._say(f"noise profile: block {judgement.blocks} of {self._profile_blocks}\n")
+            left_s = self._left_of_profile()
+            left = "" if not left_s else f", about {duration(left_s)} left"
+            self._say(f"noise profile: block {judgement.blocks} of {self._profile_blocks}{left}\n")
         else:
-            self._say(block_line(self._protocol, judgement))
+            cap_s = outlook(self._protocol, judgement, self._pace.run_s, 0).cap_s
+            self._say(block_line(self._protocol, judgement, cap_s))
+
+    def _left_of_profile(self) -> float | None:
+        blocks = 0 if self._judgement is None else self._judgement.blocks
+        run_s = self._pace.run_s
+        return self._left_s if run_s is None else (self._profile_blocks - blocks) * 2 * run_s
 
     def _draw(self) -> None:
         """Draw between runs only: that costs the trial time, but never a run."""
@@ -210,7 +249,7 @@ class TrialProgress:
 
         if self._protocol is None:
             blocks = 0 if self._judgement is None else self._judgement.blocks
-            return [profile_line(blocks, self._profile_blocks, width=width)]
+            return [profile_line(blocks, self._profile_blocks, self._left_of_profile(), width=width)]
         pace = self._pace
         left = outlook(self._protocol, self._judgement, pace.run_s, pace.done)
         return view(

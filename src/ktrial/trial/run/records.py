@@ -12,6 +12,8 @@ from ktrial.judge.model.log import BlockDrawn, BlockVoided, Event, ReadingsTaken
 from ktrial.kit.percentile import events_of
 
 Cause = Literal["reading", "knob", "suspend"]
+#: Why a run is void that somebody disturbed although it should wait for an idle machine.
+INPUT = "input during the run"
 
 
 def readings_event(records: Sequence[RunRecord]) -> ReadingsTaken | None:
@@ -64,7 +66,7 @@ def _identity(records: Sequence[RunRecord]) -> dict[str, str]:
 
 def cause_of(record: RunRecord) -> Cause:
     """Return which rule voided a run; no rule looks at a measurement."""
-    if any(one.level == "refuse" for one in record.findings):
+    if any(one.level == "refuse" for one in record.findings) or any(why.startswith(INPUT) for why in record.void):
         return "reading"
     return "suspend" if any("slept" in why for why in record.void) else "knob"
 

@@ -26,7 +26,7 @@ from ktrial.trial.protocol.protocol import refuse_few_events
 from ktrial.trial.run.events import TrialListener, VisitBegan, VisitEnded, VisitWaits
 from ktrial.trial.run.loop import Standing, Visit
 from ktrial.trial.run.manual_visits import VisitTurn
-from ktrial.trial.run.records import Cause, cause_of, measurements_of, readings_event, run_event
+from ktrial.trial.run.records import INPUT, Cause, cause_of, measurements_of, readings_event, run_event
 
 _OUT_OF_TIME = "no time is left for another block"
 
@@ -306,7 +306,8 @@ class MachineVisits:
         self, block: int | None, arm: str, position: int, visit: int, visits: int
     ) -> tuple[list[RunRecord], str | None, str | None]:
         """Run each benchmark once. Return the records, why one failed, and why the block is void."""
-        self._listen(VisitBegan(block=block, visit=visit, visits=visits, left_s=self._left_s(block)))
+        left_s, visit_s = self._left_s(block), self.pace.visits_s(1)
+        self._listen(VisitBegan(block=block, visit=visit, visits=visits, left_s=left_s, visit_s=visit_s))
         began_ns = self._clock.monotonic_ns()
         records: list[RunRecord] = []
         failure = void = None
@@ -337,6 +338,7 @@ class MachineVisits:
         invocation = self.invocation_of(task, arm)
         place = RunPlace(task.label, block or 0, position)
         wanted = RunRequest(number, place, task, invocation, self._benchmarked.versions[task.label], settled)
+        began_ns = self._clock.monotonic_ns()
         try:
             record, parts = self._maker.make(wanted, standing.session)
         except BaseException:
@@ -353,6 +355,20 @@ class MachineVisits:
         record = msgspec.structs.replace(record, trial=where)
         if record.failure is None and (lost := self._arms.failed()) is not None:
             record = msgspec.structs.replace(record, failure=lost, measurements=())
+        used, interrupted = self._input_since(began_ns, record)
+        if used is not None:
+            record = msgspec.structs.replace(record, void=(*record.void, f"{INPUT}: {used}"))
         name = self._runs.save(record, parts)
         standing.records.append(record)
+        if interrupted:
+            raise KeyboardInterrupt
         return record, name
+
+    def _input_since(self, began_ns: int, record: RunRecord) -> tuple[str | None, bool]:
+        """Return what was used during a run that should have the machine for itself, and whether Ctrl-C came since."""
+        if record.exit.interrupted:
+            return None, False
+        try:
+            return self._around.disturbed(began_ns), False
+        except KeyboardInterrupt:
+            return None, True

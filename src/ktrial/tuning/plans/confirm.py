@@ -65,10 +65,10 @@ def apply_whole(root: AgentSession, apply: Callable[[], dict[str, Any]]) -> tupl
     return applied, answer
 
 
-def must_agree(question: str) -> None:
-    """Ask once and raise Interrupted for any answer but yes."""
+def must_agree(question: str, declined: str = "aborted; nothing was changed") -> None:
+    """Ask once and raise Interrupted with `declined` for any answer but yes."""
     if _answer_to(f"{question} [y/N]: ").lower() not in {"y", "yes"}:
-        raise Interrupted("aborted; nothing was changed")
+        raise Interrupted(declined)
 
 
 def must_type(danger: str, word: str) -> None:

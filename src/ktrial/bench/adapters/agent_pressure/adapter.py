@@ -20,7 +20,7 @@ _BLIND = (
 _WRITTEN_BYTES_PER_S = 1e9
 #: Without a given size, a burst is this part of the available memory beyond the reserve, but not more than the limit.
 _DEFAULT_SHARE = 4
-_MOST_BURST_BYTES = 512 << 20
+_MOST_BURST_BYTES = 256 << 20
 _FRAMES = {
     "frame-p50": ("p50_ns", "A typical frame ends"),
     "frame-p99": ("p99_ns", "The latest 1 % of frames end"),
@@ -101,7 +101,7 @@ BENCHMARK = LoadBenchmark(
         "file_bytes": None,
         "readers": 2,
         "burst_bytes": None,
-        "bursts_per_s": 1,
+        "bursts_per_s": 2,
         "reserve_bytes": 1 << 30,
         "frames_per_s": 120,
         "duration_s": 10.0,
