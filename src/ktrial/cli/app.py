@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ktrial.agent.user_folders import cache_folder, config_folder, state_folder
-from ktrial.cli.app_here import Here
+from ktrial.cli.app_here import Here, say_load
 from ktrial.cli.program_wiring import Closes
 from ktrial.kit.errors import BadInput
 
@@ -443,14 +443,12 @@ class App:
 
         Also report what disturbs the trial: ktrial's kernel builds, load and pressure.
         """
-        from ktrial.cli.shared.long_runs import say_load
-
         machine = self.measuring_place.machine
         if machine.take():
             for builder in machine.others_building():
                 self.say(f"a kernel build is running on this machine: {builder}")
                 self.say("  next: press Ctrl-C and let the build finish first; otherwise the runs are doubtful")
-            say_load(self)
+            say_load(self.user_session, self.say, when_idle=self.when_idle)
         self.lock_runs()
 
     def share_machine(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents on this machine, or on a folder that stands for a machine."""
+"""Agents on this machine or on a folder that stands for a machine, and what disturbs a measurement there."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from ktrial.agent.lent_root import LentRoot
     from ktrial.agent.transport import DetachedTransport, ProcessTransport, Transport
+    from ktrial.machine.ports import Machine
 
 #: A file that lets trials run in the folder of `--machine-root`, under this machine's load: for tests.
 _TEST_MARK = ".ktrial-test-machine"
@@ -84,3 +85,14 @@ class Here:
         if self._state is not None:
             words += ["--state", str(self._state)]
         return [*words, *more]
+
+
+def say_load(machine: Machine, say: Callable[[str], None], *, when_idle: bool) -> None:
+    """Report load and pressure that disturb a measurement started now, and what waits for their end."""
+    from ktrial.tuning.doctor.confounders import load_now
+
+    found = load_now(machine)
+    for disturbance in found:
+        say(f"disturbs: {disturbance.found}; {disturbance.advice}")
+    if found and not when_idle:
+        say("  next: with --when-idle, runs wait until the machine is idle")

@@ -129,13 +129,13 @@ settings_argument = words_argument("PROFILE|FILE|KNOB=VALUE…")
 
 
 def _agree(ctx: click.Context, _: click.Parameter, given: bool) -> bool:
-    if given:
+    if given and ctx.obj is not None:
         ctx.obj.agreed = True
     return given
 
 
 def _wait_for_idle(ctx: click.Context, _: click.Parameter, given: bool) -> bool:
-    if given:
+    if given and ctx.obj is not None:
         ctx.obj.when_idle = True
     return given
 

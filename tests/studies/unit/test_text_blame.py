@@ -12,11 +12,12 @@ from ktrial.judge.model.verdict import Effect
 from ktrial.reports.charts.coefficients import coefficients_chart
 from ktrial.reports.charts.drawing import Style
 from ktrial.reports.charts.svg import svg_bytes
-from ktrial.studies.blame.cost import cost_of, last_run_seconds, settle_seconds
+from ktrial.studies.blame.cost import cost_of, settle_seconds
 from ktrial.studies.blame.model import Blame, Culprit, Factor, Recovery
 from ktrial.studies.blame.text import blame_text, dry_run_text, question_text, screening_text
 from ktrial.trial.outcome.text import screening_line
 from ktrial.trial.protocol.file import DesignFile
+from ktrial.trial.protocol.forecast import last_run_seconds
 from tests.support.blame import TASKS, question
 from tests.support.knobs import catalog
 

@@ -19,6 +19,7 @@ from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.streams import tell
 
 if TYPE_CHECKING:
+    from ktrial.bench.around.around_run import Around
     from ktrial.bench.benchmark import Benchmark
     from ktrial.bench.command_benchmark import OwnBenchmark, ShellCommand
     from ktrial.bench.environment import PassedEnvironment
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from ktrial.bench.suite import Suite, SuiteLoad
     from ktrial.cli.app import App
     from ktrial.cli.hosts import Host
-    from ktrial.cli.shared.long_runs import LongRunQuestion
     from ktrial.machine.facts import FactBook
     from ktrial.machine.gates import GateLimits
 
@@ -331,10 +331,12 @@ def list_benchmarks(app: App, tools: str | None, as_json: bool) -> int:
 
 
 class BenchProgress:
-    """Writes one line per run to stderr; with `as_json` also events to stdout. `question` asks before a long time."""
+    """Writes one line per run to stderr; with `as_json` also events to stdout. Asks before a long measurement."""
 
-    def __init__(self, question: LongRunQuestion, *, as_json: bool) -> None:
-        self._question = question
+    def __init__(self, app: App, *, as_json: bool) -> None:
+        from ktrial.cli.shared.long_runs import LongRunQuestion
+
+        self._question = LongRunQuestion(app, ask=not as_json)
         self._as_json = as_json
         self._open = False
 
@@ -383,6 +385,15 @@ class BenchProgress:
 
     def _write(self, text: str) -> None:
         tell(sys.stderr, text)
+
+
+def around_runs(app: App, suite: Suite, order: Order, settle_s: float | None) -> Around:
+    """Return what happens around the runs. Report load that disturbs them."""
+    from ktrial.bench.around.around_run import surroundings
+    from ktrial.cli.app_here import say_load
+
+    say_load(app.user_session, app.say, when_idle=app.when_idle)
+    return surroundings(app, suite, order, when_idle=app.when_idle, settle_s=settle_s)
 
 
 def refuse_around(suite: Suite, given: Mapping[str, bool]) -> None:

@@ -13,7 +13,6 @@ from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.protocol.forecast import expected_run_seconds, trial_seconds
 from ktrial.trial.run.events import NoiseBegan, VisitBegan
 from ktrial.trial.run.prepare import control_tasks
-from ktrial.tuning.doctor.confounders import load_now
 from ktrial.tuning.plans.confirm import must_agree
 
 if TYPE_CHECKING:
@@ -115,15 +114,6 @@ def left_seconds(app: App, ready: Prepared, protocol: Protocol, blocks: int) -> 
     if protocol.cap is None:
         return None
     return trial_seconds(protocol, run_seconds(app, ready), ready.settle_s, max(0, protocol.cap - blocks))
-
-
-def say_load(app: App) -> None:
-    """Report load and pressure that disturb a measurement started now, and what waits for their end."""
-    found = load_now(app.user_session)
-    for disturbance in found:
-        app.say(f"disturbs: {disturbance.found}; {disturbance.advice}")
-    if found and not app.when_idle:
-        app.say("  next: with --when-idle, runs wait until the machine is idle")
 
 
 def refuse_idle(app: App, file: TrialFile, *, unattended: bool = False) -> None:

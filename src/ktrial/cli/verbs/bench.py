@@ -24,6 +24,7 @@ from ktrial.cli.options import (
 from ktrial.cli.shared.bench import (
     BenchProgress,
     TakesSettle,
+    around_runs,
     check_output,
     choose,
     finish_bench,
@@ -121,10 +122,8 @@ def command(
 
     A suite runs in rounds. Each round runs every benchmark once, in a new random order.
     """
-    from ktrial.bench.around.around_run import surroundings
     from ktrial.bench.measure import measure
     from ktrial.bench.suites import with_parameters
-    from ktrial.cli.shared.long_runs import LongRunQuestion, say_load
 
     app: App = ctx.obj
     words = own_words(ctx)
@@ -146,13 +145,10 @@ def command(
     limits_of(chosen, gates)
     settle_s = None if settle is None else seconds(settle, "--settle")
     app.lock_runs()
-    if not exact:
-        say_load(app)
     executor = app.executor_in(tools)
     facts = executor.facts()
     order = order_of(app, chosen, benchmarks, facts, gates=gates, environment=environment, **options)
-    around = None if exact else surroundings(app, chosen, order, when_idle=app.when_idle, settle_s=settle_s)
-    question = LongRunQuestion(app, ask=not as_json)
-    with app.interrupts, BenchProgress(question, as_json=as_json) as listen:
+    around = None if exact else around_runs(app, chosen, order, settle_s)
+    with app.interrupts, BenchProgress(app, as_json=as_json) as listen:
         result, records = measure(order, executor, app.run_store, app.clock, facts, listen, around)
     return finish_bench(app, result, records, output, as_json=as_json)
