@@ -94,7 +94,7 @@ def test_later_looks_are_recomputed(cap: int) -> None:
 
 
 @pytest.mark.xdist_group("null-sums")
-@pytest.mark.parametrize("comparisons", [1, 3, 15, 20])
+@pytest.mark.parametrize("comparisons", [1, 3, 15, 20, 32, 64])
 def test_all_looks_together_keep_the_error(comparisons: int) -> None:
     trials = 50_000
     sums = null_sums(trials, 30, seed=3)
@@ -104,15 +104,16 @@ def test_all_looks_together_keep_the_error(comparisons: int) -> None:
         for look, index in looks(cap, comparisons).items():
             hit |= sums[look] <= index
         limit = SPENT_BY_TABLE / comparisons
-        assert hit.mean() <= limit + 3 * np.sqrt(limit / trials)
-        assert hit.mean() >= 0.8 * limit
+        chance = 3 * np.sqrt(limit / trials)
+        assert hit.mean() <= limit + chance
+        assert hit.mean() >= 0.8 * limit - (chance if comparisons > 20 else 0)
 
 
 def test_a_cap_without_a_look_is_refused() -> None:
     with pytest.raises(BadInput, match="7 blocks cannot decide 3 comparisons"):
         looks(7, 3)
-    with pytest.raises(BadInput, match="cannot decide 21"):
-        looks(60, 21)
+    with pytest.raises(BadInput, match="cannot decide 65"):
+        looks(60, 65)
     with pytest.raises(BadInput, match="cannot decide 0"):
         looks(60, 0)
     with pytest.raises(BadInput, match=r"cap: expected one of .*, got 13"):
@@ -122,7 +123,8 @@ def test_a_cap_without_a_look_is_refused() -> None:
 def test_a_row_that_does_not_exist_is_the_next_stricter_one() -> None:
     assert looks(40, 11) == looks(40, 15) != looks(40, 10)
     assert looks(40, 16) == looks(40, 20) != looks(40, 15)
-    assert MOST_COMPARISONS == 20
+    assert looks(40, 33) == looks(40, 40) != looks(40, 32)
+    assert MOST_COMPARISONS == 64
 
 
 def test_caps_are_rounded_up() -> None:

@@ -5,6 +5,7 @@
 goes from the index-th smallest to the index-th largest Walsh average, from 0; None if nothing can be decided yet.
 The rows spend `0.042 / row * (blocks / cap) ** 0.7` of the error and are nested: a smaller error never decides more.
 They come from a simulation of the joint distribution of signed-rank sums under no difference; tests recompute them.
+`python -m perf.critical_tables` generates the rows beyond 20, which campaigns of many decisions need.
 """
 
 from __future__ import annotations
@@ -14,13 +15,31 @@ from collections.abc import Mapping
 #: Every cap is also a look: a trial looks at all caps up to its own.
 LOOKS = (7, 9, 12, 16, 20, 25, 30, 40, 50, 60)
 #: The error of a row is 0.05/row. A number without its own row uses the next stricter one.
-ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 20)
+ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 20, 25, 32, 40, 50, 64)
 #: The error of the table row for one comparison; together with the fast path it is 0.05.
 SPENT_BY_TABLE = 0.042
 
 _NO = None
 CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
-    7: ((1,), (0,), (_NO,), (_NO,), (_NO,), (_NO,), (_NO,), (_NO,), (_NO,), (_NO,), (_NO,), (_NO,)),
+    7: (
+        (1,),
+        (0,),
+        (_NO,),
+        (_NO,),
+        (_NO,),
+        (_NO,),
+        (_NO,),
+        (_NO,),
+        (_NO,),
+        (_NO,),
+        (_NO,),
+        (_NO,),
+        (_NO,),
+        (_NO,),
+        (_NO,),
+        (_NO,),
+        (_NO,),
+    ),
     9: (
         (1, 3),
         (0, 1),
@@ -32,6 +51,11 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, 0),
         (_NO, 0),
         (_NO, 0),
+        (_NO, _NO),
+        (_NO, _NO),
+        (_NO, _NO),
+        (_NO, _NO),
+        (_NO, _NO),
         (_NO, _NO),
         (_NO, _NO),
     ),
@@ -48,6 +72,11 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, _NO, 2),
         (_NO, _NO, 2),
         (_NO, _NO, 2),
+        (_NO, _NO, 2),
+        (_NO, _NO, 1),
+        (_NO, _NO, 1),
+        (_NO, _NO, 0),
+        (_NO, _NO, 0),
     ),
     16: (
         (0, 2, 9, 23),
@@ -62,6 +91,11 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, _NO, 2, 11),
         (_NO, _NO, 2, 11),
         (_NO, _NO, 2, 8),
+        (_NO, _NO, 1, 8),
+        (_NO, _NO, 1, 6),
+        (_NO, _NO, 0, 6),
+        (_NO, _NO, 0, 6),
+        (_NO, _NO, 0, 4),
     ),
     20: (
         (0, 2, 8, 21, 40),
@@ -76,6 +110,11 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, _NO, 2, 11, 26),
         (_NO, _NO, 2, 9, 22),
         (_NO, _NO, 1, 9, 19),
+        (_NO, _NO, 1, 7, 17),
+        (_NO, _NO, 0, 7, 17),
+        (_NO, _NO, 0, 6, 16),
+        (_NO, _NO, 0, 4, 15),
+        (_NO, _NO, _NO, 4, 15),
     ),
     25: (
         (0, 1, 7, 20, 38, 72),
@@ -90,6 +129,11 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, _NO, 2, 11, 24, 47),
         (_NO, _NO, 2, 8, 20, 42),
         (_NO, _NO, 1, 8, 17, 40),
+        (_NO, _NO, 1, 5, 16, 39),
+        (_NO, _NO, 0, 5, 16, 39),
+        (_NO, _NO, 0, 5, 15, 34),
+        (_NO, _NO, 0, 3, 13, 33),
+        (_NO, _NO, _NO, 3, 13, 33),
     ),
     30: (
         (_NO, 2, 8, 20, 39, 71, 113),
@@ -104,6 +148,11 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, _NO, 2, 10, 23, 46, 78),
         (_NO, _NO, 1, 9, 19, 42, 73),
         (_NO, _NO, 1, 6, 17, 40, 70),
+        (_NO, _NO, 0, 6, 17, 40, 70),
+        (_NO, _NO, 0, 6, 15, 35, 65),
+        (_NO, _NO, 0, 4, 14, 34, 62),
+        (_NO, _NO, _NO, 4, 14, 34, 62),
+        (_NO, _NO, _NO, 4, 14, 34, 62),
     ),
     40: (
         (_NO, 2, 7, 19, 36, 68, 109, 229),
@@ -118,6 +167,11 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, _NO, 2, 9, 20, 44, 77, 174),
         (_NO, _NO, 1, 7, 18, 40, 71, 167),
         (_NO, _NO, 0, 7, 18, 38, 68, 162),
+        (_NO, _NO, 0, 6, 15, 37, 65, 158),
+        (_NO, _NO, 0, 4, 14, 34, 63, 154),
+        (_NO, _NO, _NO, 4, 14, 34, 63, 154),
+        (_NO, _NO, _NO, 4, 14, 34, 63, 149),
+        (_NO, _NO, _NO, 4, 14, 32, 57, 142),
     ),
     50: (
         (_NO, 2, 6, 17, 35, 66, 106, 225, 384),
@@ -132,6 +186,11 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, _NO, 2, 7, 20, 42, 74, 172, 306),
         (_NO, _NO, 1, 5, 17, 39, 69, 164, 294),
         (_NO, _NO, 0, 5, 17, 38, 68, 159, 287),
+        (_NO, _NO, 0, 5, 14, 35, 64, 155, 280),
+        (_NO, _NO, _NO, 5, 14, 35, 64, 155, 280),
+        (_NO, _NO, _NO, 5, 14, 35, 62, 147, 269),
+        (_NO, _NO, _NO, 5, 13, 31, 58, 143, 264),
+        (_NO, _NO, _NO, 4, 13, 29, 55, 139, 259),
     ),
     60: (
         (_NO, 1, 6, 17, 34, 65, 105, 222, 378, 579),
@@ -146,6 +205,11 @@ CRITICAL: Mapping[int, tuple[tuple[int | None, ...], ...]] = {
         (_NO, _NO, 1, 8, 18, 41, 74, 171, 304, 476),
         (_NO, _NO, 0, 7, 18, 38, 68, 162, 291, 461),
         (_NO, _NO, 0, 6, 14, 36, 64, 157, 283, 449),
+        (_NO, _NO, 0, 4, 14, 33, 62, 153, 276, 442),
+        (_NO, _NO, _NO, 4, 14, 33, 62, 153, 276, 442),
+        (_NO, _NO, _NO, 4, 14, 33, 62, 148, 267, 426),
+        (_NO, _NO, _NO, 4, 14, 31, 56, 142, 261, 418),
+        (_NO, _NO, _NO, 4, 12, 27, 54, 137, 255, 410),
     ),
 }
 
