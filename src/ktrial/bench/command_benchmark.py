@@ -44,7 +44,8 @@ _SUFFIXES: tuple[tuple[str, Unit, float, OutcomeKind], ...] = (
     ("_count", "count", 1, "count"),
 )
 _PLENTY = 1e18
-_MOST_WARM_UPS = 1000
+#: Most warm-up runs of a command.
+MOST_WARM_UPS = 1000
 _USAGE = (
     "write NAME:lower=REGEX or NAME:higher=REGEX with one group around the number: 'p99_ms:lower=p99: ([0-9.]+)'; "
     "or a path into a JSON document: 'p99_ms:lower=$.latency.p99'"
@@ -150,6 +151,7 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     ktrial kills a run after `limit_s`. Without `directory`, the command runs in the run's private directory.
     Before each run the commands of `prepare` run in the same way, unmeasured. The first `warm_ups` runs do not count.
+    With `any_status`, a run with a non-zero exit status is good too.
     """
 
     name: str
@@ -160,6 +162,7 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     limit_s: float = 3600.0
     prepare: tuple[tuple[str, ...], ...] = ()
     warm_ups: int = 0
+    any_status: bool = False
     metric: tuple[Metric, ...] = ()
 
     def check(self) -> None:
@@ -193,8 +196,8 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
                     f"{self.name}: a command of prepare is empty", hint='for example  prepare = [["make", "clean"]]'
                 )
                 yield f"$.prepare[{number}]", empty
-        if not 0 <= self.warm_ups <= _MOST_WARM_UPS:
-            most = f"{self.name}: expected warm_ups from 0 to {_MOST_WARM_UPS}, got {self.warm_ups}"
+        if not 0 <= self.warm_ups <= MOST_WARM_UPS:
+            most = f"{self.name}: expected warm_ups from 0 to {MOST_WARM_UPS}, got {self.warm_ups}"
             yield "$.warm_ups", BadInput(most)
         taken = {outcome.name for outcome in _USED}
         for number, metric in enumerate(self.metric):
@@ -260,7 +263,10 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 def check_run(benchmark: Benchmark, raw: RawOutput) -> None:
     """Raise BadRun if a run failed, or if its output is incomplete and has to be parsed."""
     unread = isinstance(benchmark, OwnBenchmark) and not benchmark.metric
-    check_exit(msgspec.structs.replace(raw, cut=False) if unread else raw)
+    raw = msgspec.structs.replace(raw, cut=False) if unread else raw
+    if isinstance(benchmark, OwnBenchmark) and benchmark.any_status and raw.exit_status is not None:
+        raw = msgspec.structs.replace(raw, exit_status=0)
+    check_exit(raw)
 
 
 def _whole(found: re.Match[str]) -> str:

@@ -44,7 +44,7 @@ _GROUPS = {
     ),
     "Make it last": ("keep", "export", "drift", "boot"),
     "Trials": ("trial", "ladder", "blame", "suggest", "power", "retest", "ledger"),
-    "Measure": ("bench", "noise", "frames", "runs", "show", "import", "export-runs", "history", "facts", "state"),
+    "Measure": ("ab", "bench", "noise", "frames", "runs", "show", "import", "export-runs", "history", "facts", "state"),
     "Report and prove": ("report", "publish", "claim", "bundle", "recheck", "reparse"),
     "Watch, and kernels": ("watch", "diagnose", "watermarks", "kernel"),
     "This tool": ("tools", "completion", "man", "install-recovery", "uninstall"),

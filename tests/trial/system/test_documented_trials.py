@@ -15,7 +15,7 @@ from tests.support.terminal import KTRIAL
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine")]
 #: Verbs that would measure, and can look instead.
-VERBS = {"try", "blame", "ladder", "tune"}
+VERBS = {"ab", "try", "blame", "ladder", "tune"}
 #: What makes a kernel, a guest or boots of the example's necessary.
 ELSEWHERE = {"--boot", "--boots", "--kernel", "--tree", "--guest", "--host"}
 LADDER = """name = "mine"
@@ -47,7 +47,7 @@ def test_each_verb_has_examples() -> None:
 
 @pytest.mark.parametrize("one", examples(), ids=lambda one: " ".join(one.words)[:60])
 def test_it_would_begin_here(one: Documented, tmp_path: Path) -> None:
-    for name in ("my-test", "game"):
+    for name in ("my-test", "game", "old", "new", "prog"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     (tmp_path / "mine.toml").write_text(LADDER)

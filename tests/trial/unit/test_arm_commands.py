@@ -82,6 +82,24 @@ def test_commands_come_after_settings_and_are_undone_before_them(tmp_path: Path)
     assert world.journal.left() == ()
 
 
+def test_commands_that_both_arms_have_stay_in_force(tmp_path: Path) -> None:
+    world = World(tmp_path, {"one": commands("a"), "two": commands("a"), "three": commands("b")})
+    arms = world.arms()
+    for arm in ("one", "two", "one", "three", "one"):
+        arms.enter(arm)
+    arms.leave()
+    assert world.flags.log == ["set a", "unset a", "set b", "unset b", "set a", "unset a"]
+    assert world.journal.left() == ()
+
+
+def test_commands_do_not_stay_under_settings_that_change(tmp_path: Path) -> None:
+    world = World(tmp_path, {"control": commands("a"), "case": commands("a")})
+    arms = world.arms()
+    for arm in ("control", "case", "control"):
+        arms.enter(arm)
+    assert world.flags.log == ["set a", "unset a", "set a", "unset a", "set a"]
+
+
 def test_what_a_command_brought_about_must_stay(tmp_path: Path) -> None:
     world = World(tmp_path)
     arms = world.arms()

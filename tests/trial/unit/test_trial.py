@@ -70,7 +70,7 @@ def test_a_trial_that_is_blind_says_so_and_what_would_help() -> None:
 
 def test_a_line_for_each_block() -> None:
     fixed = protocol()
-    assert block_line(fixed, judge(pair_log(fixed, BETTER[:3]))) == "block 3/20: case open (about -4.9 %)\n"
+    assert block_line(fixed, judge(pair_log(fixed, BETTER[:3]))) == "block 3/20: case undecided (about -4.9 %)\n"
     assert block_line(fixed, judge(pair_log(fixed, BETTER))).startswith("block 7/20: case better (")
 
 

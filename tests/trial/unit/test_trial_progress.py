@@ -210,7 +210,7 @@ def test_a_log_file_has_one_line_for_each_block(monkeypatch: pytest.MonkeyPatch)
     assert "\x1b" not in said
     lines = [line for line in said.splitlines() if line.startswith("block ")]
     assert len(lines) == 7
-    assert lines[2].startswith("block 3/20: case open (about -")
+    assert lines[2].startswith("block 3/20: case undecided (about -")
     # Scores of 0.05 to 0.07 more are times of exp(-0.07) to exp(-0.05) of the control's.
     assert lines[6] == "block 7/20: case better (-6.8 % to -4.9 %)"
 

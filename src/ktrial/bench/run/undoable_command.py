@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from ktrial.bench.command_benchmark import OwnBenchmark
+
 #: Beginning of a run's failure if its arm was not in force until its end.
 EJECTED = "the arm was lost"
 
@@ -65,12 +67,13 @@ class ArmBuild(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmExtras(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of an arm besides its plan."""
+    """The parts of an arm besides its plan; `measured` is what it measures, if arms differ in that."""
 
     commands: tuple[ArmCommand, ...] = ()
     checks: tuple[ArmCheck, ...] = ()
     scheduler: ArmScheduler | None = None
     build: ArmBuild | None = None
+    measured: OwnBenchmark | None = None
 
 
 class OpenCommand(msgspec.Struct, frozen=True, kw_only=True):

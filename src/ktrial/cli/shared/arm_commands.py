@@ -7,12 +7,16 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from ktrial.bench.command_benchmark import OwnBenchmark
 from ktrial.bench.environment import basic_variables
 from ktrial.bench.run.undoable_command import ArmBuild, ArmCheck, ArmCommand, ArmExtras, ArmScheduler
-from ktrial.cli.shared.bench import program_of
+from ktrial.cli.shared.bench import choose, program_of
 from ktrial.cli.shared.command_environment import shell_environment
 from ktrial.kit.errors import Busy
 from ktrial.trial.arms.commands import undo_left
+from ktrial.trial.protocol.file import COMPARED
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
@@ -47,6 +51,7 @@ def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
                 if one.check
             ),
             scheduler=scheduler,
+            measured=command_of_arm(app, file, arm) if arm.command else None,
             build=None
             if arm.build is None
             else ArmBuild(
@@ -60,8 +65,18 @@ def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
     return {
         name: of(arm)
         for name, arm in file.full_arms.items()
-        if arm.commands or arm.sched_ext is not None or arm.build is not None
+        if arm.commands or arm.sched_ext is not None or arm.build is not None or arm.command
     }
+
+
+def command_of_arm(app: App, file: TrialFile, arm: ArmFile) -> OwnBenchmark:
+    """Return the command that an arm measures; its name is the same in all arms."""
+    words, steps = arm.command or None, arm.prepare or ()
+    clean, warm_ups = bool(file.clean_environment), max(1, file.warm_ups or 0)
+    _, found = choose(app, None, words, file.metrics, file.limit_s, clean=clean, steps=steps, warm_ups=warm_ups)
+    (own,) = found.values()
+    assert isinstance(own, OwnBenchmark), "a command of the user"
+    return msgspec.structs.replace(own, name=COMPARED, any_status=bool(file.ignore_failure))
 
 
 def undo_left_commands(app: App) -> int:

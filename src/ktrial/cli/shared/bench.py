@@ -410,16 +410,18 @@ def refuse_around(suite: Suite, given: Mapping[str, bool]) -> None:
         )
 
 
-def check_output(path: Path | None, *, force: bool) -> None:
+def check_output(path: Path | None, *, force: bool, option: str = "-o") -> None:
     """Raise BadInput, before any work, if the result cannot be written to `path` or would replace a file."""
     if path is None:
         return
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise BadInput(
-            f"-o {path}: not a file in an existing folder", hint="create the folder first, or name another file"
+            f"{option} {path}: not a file in an existing folder", hint="create the folder first, or name another file"
         )
     if path.exists() and not path.is_file():
-        raise BadInput(f"-o {path}: expected a regular file, got a device, pipe or socket", hint="choose another name")
+        raise BadInput(
+            f"{option} {path}: expected a regular file, got a device, pipe or socket", hint="choose another name"
+        )
     if path.exists() and not force:
         raise BadInput(f"-o {path}: file exists", hint="add --force to overwrite it")
 

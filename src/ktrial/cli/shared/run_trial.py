@@ -13,7 +13,7 @@ from ktrial.cli.shared import guest_trials
 from ktrial.cli.shared.guest_trials import InGuests
 from ktrial.cli.shared.long_runs import TimedTrial, left_seconds, refuse_idle, run_seconds
 from ktrial.cli.shared.manual_trials import begin_by_hand, next_visit
-from ktrial.cli.shared.trial_outcome import finish, kept_trial, load_comparison
+from ktrial.cli.shared.trial_outcome import announce_decision, finish, kept_trial, load_comparison
 from ktrial.cli.shared.trial_start import agree_to_blindness, look_at, prepare
 from ktrial.cli.shared.unattended import finish_running, needs_of, refuse_elsewhere, refuse_plans
 from ktrial.compare.files import write_file
@@ -174,11 +174,12 @@ def run_file(
     anyway: bool = False,
     consent: BootConsent | None = None,
     unattended: bool = False,
+    export: Callable[[StoredTrial], None] | None = None,
 ) -> int:
     """Run a new trial from its protocol to its verdict, or until a person must set up an arm.
 
     With `anyway` it runs even if the noise is too high to detect the effect. `consent` is for trials that boot this
-    machine. With `unattended`, the machine carries out the blocks by itself.
+    machine. With `unattended`, the machine carries out the blocks by itself. `export` gets the trial after its runs.
     """
     if unattended:
         refuse_elsewhere(app, file)
@@ -194,18 +195,24 @@ def run_file(
     if file.guest is None and is_by_hand(file):
         return begin_by_hand(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
     venue = venue_of(app, file, allow_dangerous=allow_dangerous, unattended=unattended)
+    if file.campaign:
+        announce_decision(app, file.campaign)
     listen = TrialProgress(app.clock, as_json=as_json)
     timed = TimedTrial(app, listen, ask=not as_json)
     with app.interrupts, listen:
         protocol, forecast, cap_s = venue.plan(timed, profile=profile)
     unread = venue.unread_gates(protocol)
-    listen.announce(venue.ready, protocol, forecast=forecast, cap_s=cap_s, unread=unread, rules=True)
+    listen.announce(
+        venue.ready, protocol, forecast=forecast, cap_s=cap_s, unread=unread, rules=not file.compares_commands
+    )
     if forecast is not None and not forecast.sees_enough:
         agree_to_blindness(forecast, anyway=anyway or bool(file.design.anyway), ask=not as_json)
     timed.expect(protocol, cap_s)
     with app.interrupts, listen:
         stored = venue.begin(protocol)
         interrupted = _to_its_end(app, venue, stored, timed, as_json=as_json)
+    if export is not None:
+        export(stored)
     return finish(app, stored, interrupted=interrupted, as_json=as_json)
 
 

@@ -19,8 +19,10 @@ from ktrial.kit.tables import columns
 from ktrial.reports.terminal import comparison_text
 from ktrial.studies.blame.text import screening_text
 from ktrial.trial.arms.manual import is_by_hand
+from ktrial.trial.outcome.commands_text import commands_text, decision_line
 from ktrial.trial.outcome.summary import judgement_of, summary_of
 from ktrial.trial.outcome.verdict_text import trial_text
+from ktrial.trial.protocol.campaign import decision_of, fewest_blocks, refuse_beyond
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from ktrial.judge.model.comparison import Comparison
     from ktrial.kit.finding import Finding
     from ktrial.trial.kept_trial import KeptTrial
+    from ktrial.trial.protocol.file import CampaignFile
     from ktrial.trial.record import StoredTrial
 
 
@@ -39,9 +42,11 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
         screening(app, stored, as_json=as_json)
     else:
         found = load_comparison(app, stored)
-        document = {"event": "comparison", "comparison": found}
-        text = plain_json.line(document) if as_json else trial_text(found, width=columns())
-        sys.stdout.write(text)
+        if as_json:
+            sys.stdout.write(plain_json.line({"event": "comparison", "comparison": found}))
+        elif not stored.file.campaign:
+            text = commands_text if stored.file.compares_commands else trial_text
+            sys.stdout.write(text(found, width=columns()))
     if interrupted:
         resume = f"{again(app.host)} trial resume {stored.trial}"
         blocks = judgement_of(app.trials.log(stored.trial)).blocks
@@ -55,7 +60,26 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
         if broken := broken_guards(found):
             raise GuardTripped(f"worse than a guard allows: {broken[0]}")
         refuse(app, found)
-    return 0
+    return 0 if found is None else _decide(app, stored, found, as_json=as_json)
+
+
+def announce_decision(app: App, campaign: CampaignFile) -> None:
+    """Say which decision of its campaign a trial makes. Raise Refused if no decision is left."""
+    number = refuse_beyond(campaign, app.trials.all())
+    app.say(
+        f"campaign {campaign.name}: decision {number} of {campaign.of}; it takes at least {fewest_blocks(campaign)} "
+        "blocks, and it counts even if it fails"
+    )
+
+
+def _decide(app: App, stored: StoredTrial, found: Comparison, *, as_json: bool) -> int:
+    """Print the decision of a campaign and return its exit status; 0 for other trials."""
+    decision = decision_of(stored, found, app.trials.all())
+    if decision is None:
+        return 0
+    document = {"event": "decision", "decision": decision}
+    sys.stdout.write(plain_json.line(document) if as_json else decision_line(decision, found))
+    return 0 if decision.decision == "keep" else GuardTripped.exit_status
 
 
 def say_next(app: App, stored: StoredTrial, found: Comparison) -> None:
@@ -92,7 +116,8 @@ def show_trial(app: App, stored: StoredTrial, *, everything: bool, as_json: bool
     if as_json:
         write_json(found)
     else:
-        text = comparison_text if everything else trial_text
+        brief = commands_text if stored.file.compares_commands else trial_text
+        text = comparison_text if everything else brief
         sys.stdout.write(text(found, width=columns()))
     refuse(app, found)
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ktrial.bench.suite import SuiteEntry
+from ktrial.bench.run.undoable_command import ArmExtras
+from ktrial.bench.suite import Suite, SuiteEntry
 from ktrial.cli.options import is_terminal
-from ktrial.cli.shared.arm_commands import extras_of, undo_left_commands
+from ktrial.cli.shared.arm_commands import command_of_arm, extras_of, undo_left_commands
 from ktrial.cli.shared.bench import choose, cpus_here
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.kit.tables import columns, paragraph
@@ -22,7 +23,7 @@ from ktrial.tuning.plans.confirm import must_agree
 
 if TYPE_CHECKING:
     from ktrial.bench.benchmark import Benchmark
-    from ktrial.bench.suite import Suite, Task
+    from ktrial.bench.suite import Task
     from ktrial.cli.app import App
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.protocol.forecast import TrialForecast
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 def _what_to_measure(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchmark]]:
     """Return what the protocol measures."""
+    if file.compares_commands:
+        own = command_of_arm(app, file, file.full_arms[file.control])
+        return Suite(name=own.name, summary=own.what, benchmark=(SuiteEntry(own.name),)), {own.name: own}
     words, steps = file.command or None, file.prepare or ()
     clean = bool(file.clean_environment)
     suite, benchmarks = choose(app, file.suite, words, file.metrics, file.limit_s, clean=clean, steps=steps)
@@ -52,9 +56,10 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     facts = app.best_session("planning the arms").facts()
     file = msgspec.structs.replace(file, cpus=cpus_here(app, facts, file.cpus))
     extras = extras_of(app, file)
-    if extras and app.host is not None:
+    beside = [name for name, one in extras.items() if msgspec.structs.replace(one, measured=None) != ArmExtras()]
+    if beside and app.host is not None:
         raise BadInput(
-            f"arm {next(iter(extras))} runs programs of this machine, which --host {app.host.word} lacks",
+            f"arm {beside[0]} runs programs of this machine, which --host {app.host.word} lacks",
             hint="leave out --host",
         )
     return trial_ready.prepare(app, file, suite, benchmarks, extras, allow_dangerous=allow_dangerous)
@@ -66,6 +71,8 @@ def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> tuple[Task, 
     For guests, check only what the trial would measure.
     """
     suite, benchmarks = _what_to_measure(app, file)
+    if file.compares_commands:
+        extras_of(app, file)
     if file.guest is None:
         return look_over(app, file, suite, benchmarks, allow_dangerous=allow_dangerous)
     return check_measured(app, file, suite, benchmarks)

@@ -40,7 +40,8 @@ def run(app: App, /, file: Path, **options: Any) -> int:
 
     trial = parse_trial_file(read_file(file, _LIMIT_BYTES), str(file))
     profile, anyway = not options["no_profile"], options["anyway"]
-    return run_file(app, trial, profile=profile, anyway=anyway, consent=boot_consent(options), **_manner(options))
+    consent = boot_consent(options)
+    return run_file(app, trial, profile=profile, anyway=anyway, consent=consent, export=None, **_manner(options))
 
 
 @command.command(short_help="Continue an interrupted trial.")

@@ -81,6 +81,11 @@ def times_words(log_ratio: float, unit: Unit) -> str:
     return f"{_times(log_ratio)} times the {_NOUNS[unit]}"
 
 
+def times_range(low: float, high: float) -> str:
+    """Return an interval of log ratios as factors: `1.48 to 1.6`."""
+    return " to ".join(_times(end) for end in sorted((low, high)))
+
+
 def range_words(low: float, high: float) -> str:
     """Return an interval of log ratios: `30 % to 39 % less`, `2 % less to 4 % more`, `378 to 431 times as much`."""
     if max(low, high) > math.log(_LARGE):

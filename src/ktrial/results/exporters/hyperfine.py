@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 import shlex
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ktrial.judge.model.comparison import ArmValues, Comparison
 from ktrial.kit.errors import BadInput
 from ktrial.results.model import Exported, SessionRuns, StoredRun, counts
 
@@ -41,6 +42,33 @@ def write(sessions: Sequence[SessionRuns]) -> Exported:
     left_out += [f"{bad} runs that failed or do not count"] if bad else []
     left_out.append("the order of runs between commands, and everything about the machine")
     return Exported(data=json.dumps({"results": results}, indent=2).encode() + b"\n", left_out=tuple(left_out))
+
+
+def arms_document(found: Comparison, commands: Mapping[str, str], parameters: Mapping[str, Mapping[str, str]]) -> bytes:
+    """Return the elapsed times of a trial whose arms are commands: one result for each, under its name."""
+    outcomes = {one.outcome: {values.arm: values for values in one.arms} for one in found.outcomes}
+    results = [_arm_result(commands[arm], outcomes, arm, parameters.get(arm, {})) for arm in outcomes.get("wall", {})]
+    return json.dumps({"results": results}, indent=2).encode() + b"\n"
+
+
+def _arm_result(
+    command: str, outcomes: Mapping[str, Mapping[str, ArmValues]], arm: str, parameters: Mapping[str, str]
+) -> Any:
+    wall, memory = outcomes["wall"][arm], outcomes.get(_MEMORY, {}).get(arm)
+    used = {name: outcomes.get(name, {}).get(arm) for name in _BESIDE}
+    result: dict[str, Any] = {
+        "command": command,
+        "mean": wall.mean,
+        "stddev": wall.sd,
+        "median": wall.median,
+        **{name: None if values is None else values.mean for name, values in used.items()},
+        "min": wall.minimum,
+        "max": wall.maximum,
+        "times": [point.value for point in wall.points],
+    }
+    if memory is not None:
+        result["memory_usage_byte"] = [round(point.value) for point in memory.points]
+    return result | ({"parameters": dict(parameters)} if parameters else {})
 
 
 def _result(one: SessionRuns, benchmark: str, outcome: str, runs: Sequence[StoredRun], *, alone: bool) -> Any:

@@ -81,7 +81,7 @@ class Arms:
         """
         if arm == self._present:
             return ()
-        self.leave()
+        self._leave_for(arm)
         plan = self._plans.get(arm)
         if plan is not None:
             try:
@@ -93,6 +93,14 @@ class Arms:
                 return drifts
         self._present = arm
         return ()
+
+    def plan_of(self, arm: str) -> Plan | None:
+        """Return the plan of an arm; None if it changes no setting."""
+        return self._plans.get(arm)
+
+    def _leave_for(self, arm: str) -> None:
+        """Leave the present arm, because this one follows."""
+        self.leave()
 
     def renew(self, arm: str, number: int) -> BuiltFile | None:
         """Build what the next visit of this arm measures, varied by `number`; None if the arm has no build.

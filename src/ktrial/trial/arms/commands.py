@@ -59,7 +59,9 @@ class CommandedArms(Arms):
         self._open: list[tuple[int, ArmCommand]] = []
 
     def enter(self, arm: str) -> Sequence[ArmDrift]:
-        if arm != self._commanded or self.failed() is not None:
+        if self._stays(arm):
+            self._commanded = arm
+        elif arm != self._commanded or self.failed() is not None:
             self._undo()
         drifts = super().enter(arm)
         if not drifts and arm != self._commanded:
@@ -71,6 +73,13 @@ class CommandedArms(Arms):
                 self._seat.start(arm, extras.scheduler)
         return drifts
 
+    def _stays(self, arm: str) -> bool:
+        """Return whether the commands of the present arm stay in force, because this arm has the same."""
+        if self._commanded is None or arm == self._commanded or self.in_force is not None or self.plan_of(arm):
+            return False
+        now, then = (self._beside.extras.get(one, ArmExtras()) for one in (self._commanded, arm))
+        return now.commands == then.commands and now.scheduler is None and then.scheduler is None
+
     def renew(self, arm: str, number: int) -> BuiltFile | None:
         """Leave the present arm, then build what the next visit of this arm will measure."""
         build = self._beside.extras.get(arm, ArmExtras()).build
@@ -78,6 +87,12 @@ class CommandedArms(Arms):
             return None
         self.leave()
         return self._site.make(arm, build, number)
+
+    def _leave_for(self, arm: str) -> None:
+        if arm == self._commanded:
+            super().leave()
+        else:
+            self.leave()
 
     def leave(self) -> None:
         try:

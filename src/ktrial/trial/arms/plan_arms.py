@@ -20,7 +20,7 @@ from ktrial.bench.run.undoable_command import ArmCheck, ArmExtras
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.machine.ports import Machine
 from ktrial.machine.transactions import checked
-from ktrial.trial.protocol.file import ArmFile, ServiceState, TrialFile
+from ktrial.trial.protocol.file import COMPARED, ArmFile, ServiceState, TrialFile
 from ktrial.trial.record import ArmSettings
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.address import is_assignment, parse_address
@@ -125,11 +125,16 @@ def _settings(plan: Plan, arm: ArmFile) -> ArmSettings:
         refused={refusal.address: refusal.reason for refusal in plan.refusals},
         inert={change.address: change.inert for change in plan.changes if change.inert},
         environment=arm.environment,
-        parameters=arm.parameters,
+        parameters={**arm.parameters, **_own_command(arm)},
         manual=arm.manual,
         expect=arm.expect,
         commands=tuple(f"{shlex.join(one.run)}; undone by {shlex.join(one.undo)}" for one in arm.commands),
     )
+
+
+def _own_command(arm: ArmFile) -> dict[str, str]:
+    prepare = {"prepare": "; ".join(map(shlex.join, arm.prepare))} if arm.prepare else {}
+    return {COMPARED: shlex.join(arm.command), **prepare} if arm.command else {}
 
 
 def _service(step: ServiceStep) -> str:
@@ -172,7 +177,8 @@ def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Kn
         return trial.settle_s
     changed = [knobs[change.knob] for plan in plans.values() for change in plan.changes if change.knob in knobs]
     waits = [knob.settle_s for knob in changed]
-    if any(arm.commands or arm.service or arm.sched_ext or arm.build for arm in trial.arms.values()):
+    arms = trial.full_arms.values()
+    if any(arm.service or arm.sched_ext or arm.build for arm in arms) or len({arm.commands for arm in arms}) > 1:
         waits.append(SETTLE_S)
     return max(waits, default=0.0)
 

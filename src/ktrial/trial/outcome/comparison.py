@@ -42,7 +42,15 @@ from ktrial.kit.outcome import Outcome
 from ktrial.kit.own_code import code_sha256
 from ktrial.machine.gates import GATES, idle_gates
 from ktrial.trial.arms.manual import is_by_hand
-from ktrial.trial.outcome.scope import claimed, clock_of_host, guest_findings, guest_scope, scope_of, title_of
+from ktrial.trial.outcome.scope import (
+    claimed,
+    clock_of_host,
+    guest_findings,
+    guest_scope,
+    output_findings,
+    scope_of,
+    title_of,
+)
 from ktrial.trial.protocol.file import trial_text
 from ktrial.trial.protocol.protocol import outcome_around
 from ktrial.trial.record import ArmSettings, StoredTrial
@@ -273,6 +281,7 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
         *told.findings,
         *claimed(log),
         *same_builds(builds),
+        *output_findings(trial, told.records),
         *_idle_gates(log),
         *_end_findings(trial, log),
     )

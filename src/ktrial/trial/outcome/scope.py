@@ -86,6 +86,32 @@ def guest_findings(guest: GuestFile) -> tuple[Finding, ...]:
     return () if sentence is None else (Finding(kind="guest-clock", level="note", sentence=sentence),)
 
 
+def output_findings(trial: StoredTrial, records: Iterable[RunRecord]) -> tuple[Finding, ...]:
+    """Return a finding if commands that are compared print different output: they may do different work.
+
+    Output that differs from run to run says nothing, unless the other command always prints the same.
+    """
+    if not trial.file.compares_commands:
+        return ()
+    printed: dict[str, dict[str, int]] = {}
+    for one in records:
+        if one.trial is not None and one.failure is None:
+            raw = one.raw.get("stdout")
+            printed.setdefault(one.trial.arm, {})["" if raw is None else raw.sha256] = raw.size_bytes if raw else 0
+    first = printed.pop(trial.file.control, {})
+    others = [
+        arm
+        for arm, seen in printed.items()
+        if first and not seen.keys() & first.keys() and 1 in {len(seen), len(first)}
+    ]
+    if not others:
+        return ()
+    shown = {name: ", ".join(f"{size} B" for size in sorted(set(seen.values()))) for name, seen in printed.items()}
+    told = ", ".join(f"{arm} ({shown[arm]})" for arm in others)
+    sentence = f"{told} prints other output than {trial.file.control}: do the commands do the same work?"
+    return (Finding(kind="different-output", level="suspect", sentence=sentence),)
+
+
 def unvouched(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
     """Yield the runs of a manual trial for which nothing shows that their arm was in force."""
     found = {(event.block, event.arm) for event in log if isinstance(event, ArmFound)}

@@ -148,7 +148,7 @@ def block_line(protocol: Protocol, judgement: Judgement, left_s: float | None = 
 def _arm(one: OutcomeJudgement, rule: OutcomeRule, control: str) -> str:
     name = one.arm if one.against == control else f"{one.arm} to {one.against}"
     figures = "" if one.effect is None else f" ({effect_figures(one.effect, rule)})"
-    return f"{name} {one.verdict or 'open'}{figures}"
+    return f"{name} {one.verdict or 'undecided'}{figures}"
 
 
 def trials_text(found: Sequence[TrialSummary], *, width: int) -> str:

@@ -21,6 +21,8 @@ from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
 #: Most blocks of a trial by the name of its budget.
 BUDGETS = {"quick": 9, "default": 20, "thorough": 40}
 CONTROL = "control"
+#: The name of the measured benchmark if arms have commands of their own.
+COMPARED = "command"
 
 Value = bool | int | float | str
 ServiceState = Literal["started", "stopped"]
@@ -88,6 +90,7 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One configuration of a trial.
 
     `set` has settings, `profile` one profile or several. `environment` and `parameters` add to those of the benchmark.
+    `command` and `prepare` replace those of the trial.
     `commands` run when ktrial puts the arm in force, and their undo when it leaves the arm. `service` is the state of a
     systemd unit, `sched_ext` a scheduler that runs meanwhile, `build` builds the measured program for every visit. A
     placebo changes nothing. `manual` tells a person how to set up the arm; `expect` has the facts that identify it
@@ -108,6 +111,9 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     expect: Mapping[str, Value] = {}
     kernel: str | KernelChange | None = None
     boot: tuple[str, ...] = ()
+    # Unset by default, so that earlier protocols keep their hash.
+    command: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    prepare: tuple[tuple[str, ...], ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -118,7 +124,8 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def changes_nothing(self) -> bool:
         changed = (self.words, self.environment, self.parameters, self.commands, self.service, self.sched_ext)
-        return not (any(changed) or self.build or self.manual or self.kernel or self.boot)
+        measured = bool(self.command or self.prepare)
+        return not (any(changed) or measured or self.build or self.manual or self.kernel or self.boot)
 
 
 class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -145,6 +152,13 @@ class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     pool: bool | None = None
 
 
+class CampaignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A campaign: `of` trials of this `name` decide one after the other, and share one error."""
+
+    name: str
+    of: int
+
+
 class GuestFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The guests of a trial whose visits are boots.
 
@@ -166,14 +180,16 @@ class GuestFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A trial as its file says it.
 
-    It measures a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`. ktrial kills a run of the
-    command that takes longer than `limit`; that run has failed. With `clean_environment` the command gets only basic
-    variables of the shell. The commands of `prepare` run before each run of it. All arms have the variables of
-    `environment`; an arm's own override them. `primary`, `secondary` and the keys of `guards` are `benchmark.outcome`,
-    or the outcome alone if that is unique. Margins are relative. `baseline` says what the control is: the machine as
-    found, or a generated profile. `ktrial blame` writes `part`, the question to which this trial belongs. It also
-    writes `screen`, which makes the trial look for the responsible setting. With `guest` the visits are boots of
-    guests, and the arms may be kernels.
+    It measures a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`. ktrial kills a run of
+    the command that takes longer than `limit`; that run has failed. With `clean_environment` the command gets only
+    basic variables of the shell. The commands of `prepare` run before each run of it; before the first block there
+    are `warm_ups` runs of it in each arm. With `ignore_failure` its exit status does not matter. All arms have the
+    variables of `environment`; an arm's own override them. `primary`, `secondary` and the keys of `guards` are
+    `benchmark.outcome`, or the outcome alone if that is unique. Margins are relative. `baseline` says what the
+    control is: the machine as found, or a generated profile. A trial of a `campaign` shares its error with the
+    others. `ktrial blame` writes `part`, the question to which this trial belongs. It also writes `screen`, which
+    makes the trial look for the responsible setting. With `guest` the visits are boots of guests, and the arms may be
+    kernels.
     """
 
     name: str
@@ -203,15 +219,34 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     clean_environment: bool | None = None
     environment: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET
     prepare: tuple[tuple[str, ...], ...] | msgspec.UnsetType = msgspec.UNSET
+    warm_ups: int | msgspec.UnsetType = msgspec.UNSET
+    ignore_failure: bool | msgspec.UnsetType = msgspec.UNSET
+    campaign: CampaignFile | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def full_arms(self) -> dict[str, ArmFile]:
-        """The arms with the trial's environment; a placebo gets the settings of the control."""
+        """The arms with the trial's environment; a placebo gets the settings of the control.
+
+        If the arms measure different commands, each has its own.
+        """
         common = self.environment or {}
         full = {name: self.arms[self.control] if arm.placebo else arm for name, arm in self.arms.items()}
-        return {
+        full = {
             name: msgspec.structs.replace(arm, environment={**common, **arm.environment}) for name, arm in full.items()
         }
+        if not self.compares_commands:
+            return full
+        return {
+            name: msgspec.structs.replace(
+                arm, command=arm.command or self.command, prepare=arm.prepare or self.prepare or ()
+            )
+            for name, arm in full.items()
+        }
+
+    @property
+    def compares_commands(self) -> bool:
+        """Whether the arms measure different commands."""
+        return any(arm.command for arm in self.arms.values())
 
     @property
     def safety(self) -> SafetyLimits:
@@ -348,7 +383,7 @@ def trial_text(trial: TrialFile) -> str:
 
 def _changed_fields(value: Mapping[str, Any], default: msgspec.Struct) -> dict[str, Any]:
     defaults = msgspec.to_builtins(default)
-    return {key: one for key, one in value.items() if one != defaults[key]}
+    return {key: one for key, one in value.items() if one != defaults.get(key)}
 
 
 def _table(name: str, values: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from ktrial.kit.outcome import Outcome
 from ktrial.kit.percentile import events_needed, events_text, longer, margin_of_tail, quantile_of
 from ktrial.machine.gates import GateLimits
 from ktrial.trial.arms.boot_arms import BOOT_TIME, times_boots
-from ktrial.trial.protocol.file import TrialFile, share
+from ktrial.trial.protocol.file import COMPARED, TrialFile, share
 
 
 class OutcomeCandidate(msgspec.Struct, frozen=True):
@@ -243,6 +243,8 @@ def _varies(trial: TrialFile) -> tuple[str, ...]:
     expected = {fact for arm in trial.arms.values() for fact in arm.expect}
     if "cpufreq:scaling_governor" in sets or "cpufreq.governor" in expected:
         varies.append("governor")
+    if trial.compares_commands:
+        varies.append(f"{COMPARED} command")
     if any(arm.manual is not None or arm.kernel is not None for arm in trial.arms.values()):
         varies.append("kernel")
     return tuple(varies)

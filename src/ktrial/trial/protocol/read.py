@@ -7,6 +7,7 @@ import re
 
 import msgspec
 
+from ktrial.bench.command_benchmark import MOST_WARM_UPS
 from ktrial.kit.errors import BadInput, Contradiction, UnknownName
 from ktrial.kit.toml import parse_bytes
 from ktrial.machine.gates import parse_gates
@@ -14,7 +15,8 @@ from ktrial.trial.arms.boot_arms import boots_this_machine, check_boot_arms
 from ktrial.trial.arms.builds import check_builds
 from ktrial.trial.arms.manual import check_manual
 from ktrial.trial.guests.model import check_guest_trial
-from ktrial.trial.protocol.file import BUDGETS, TrialFile, check_arm_changes, parse_limits, share
+from ktrial.trial.protocol.campaign import check_campaign
+from ktrial.trial.protocol.file import BUDGETS, ArmFile, TrialFile, check_arm_changes, parse_limits, share
 from ktrial.tuning.knobs.address import parse_address
 
 #: Names of arms and trials, which become file names.
@@ -58,6 +60,11 @@ def check_trial_file(trial: TrialFile) -> None:
         raise BadInput("a command of prepare is empty", hint='for example  prepare = [["make", "clean"]]')
     if trial.limit_s is not None and trial.limit_s <= 0:
         raise BadInput(f"limit = {trial.limit} leaves no time for a run", hint='for example  limit = "5min"')
+    if trial.warm_ups and not (trial.command and 0 <= trial.warm_ups <= MOST_WARM_UPS):
+        raise BadInput(
+            f"warm_ups: expected 0 to {MOST_WARM_UPS} runs of a command, got {trial.warm_ups}", hint="remove it"
+        )
+    check_campaign(trial)
     _check_numbers(trial)
     _check_arms(trial)
     parse_gates(trial.gates)
@@ -108,6 +115,7 @@ def _check_arms(trial: TrialFile) -> None:
             if not _VARIABLE.fullmatch(variable):
                 raise BadInput(f"arm {name}: {variable!r} is not a variable name", hint="for example MALLOC_ARENA_MAX")
         check_arm_changes(name, arm.commands, arm.service, arm.sched_ext)
+        _check_own_command(trial, name, arm)
         # ktrial itself has written `manual` into each arm of a trial that booted this machine.
         changed = msgspec.structs.replace(arm, manual=None) if boots else arm
         if arm.placebo and not changed.changes_nothing:
@@ -119,6 +127,18 @@ def _check_arms(trial: TrialFile) -> None:
         check_manual(trial)
     check_builds(trial)
     _check_different(trial)
+
+
+def _check_own_command(trial: TrialFile, name: str, arm: ArmFile) -> None:
+    if (arm.command or arm.prepare) and not trial.command:
+        raise BadInput(
+            f"arm {name} has its own command, but this trial measures a suite", hint="give the trial a command too"
+        )
+    if arm.command and (trial.guest is not None or arm.build is not None):
+        what = "guests" if trial.guest is not None else "a build"
+        raise BadInput(f"arm {name}: cannot combine its own command with {what}", hint="remove one of them")
+    if not all(step and step[0] for step in ((arm.command,) if arm.command else ()) + (arm.prepare or ())):
+        raise BadInput(f"arm {name}: a command is empty", hint='for example  command = ["make", "-j4"]')
 
 
 def _check_different(trial: TrialFile) -> None:

@@ -56,7 +56,7 @@ class Prepared(NamedTuple):
     file: TrialFile
     suite: Suite
     tasks: tuple[Task, ...]
-    #: Tasks of the arms that set parameters.
+    #: Tasks of the arms that set parameters or measure a command of their own.
     own_tasks: Mapping[str, tuple[Task, ...]]
     facts: FactBook
     plans: Mapping[str, Plan]
@@ -104,7 +104,7 @@ def prepare(
         file=file,
         suite=suite,
         tasks=tasks,
-        own_tasks=arm_tasks(file, suite, benchmarks, facts, file.cpus),
+        own_tasks=arm_tasks(file, suite, benchmarks, facts, file.cpus, extras),
         facts=facts,
         plans=plans,
         arms=arms,
@@ -149,13 +149,21 @@ def needed_suite(trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchm
 
 
 def arm_tasks(
-    trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark], facts: FactBook, cpus: str | None
+    trial: TrialFile,
+    suite: Suite,
+    benchmarks: Mapping[str, Benchmark],
+    facts: FactBook,
+    cpus: str | None,
+    extras: Mapping[str, ArmExtras] = {},
 ) -> dict[str, tuple[Task, ...]]:
-    return {
-        name: tasks_of(with_parameters(suite, benchmarks, parameter_words(arm.parameters)), benchmarks, facts, cpus)
-        for name, arm in trial.full_arms.items()
-        if arm.parameters
-    }
+    """Return the tasks of the arms that set parameters or measure a command of their own."""
+    found: dict[str, tuple[Task, ...]] = {}
+    for name, arm in trial.full_arms.items():
+        own = extras[name].measured if name in extras else None
+        if arm.parameters or own is not None:
+            known = benchmarks if own is None else {**benchmarks, own.name: own}
+            found[name] = tasks_of(with_parameters(suite, known, parameter_words(arm.parameters)), known, facts, cpus)
+    return found
 
 
 def parameter_words(parameters: Mapping[str, object]) -> list[str]:

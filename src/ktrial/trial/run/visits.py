@@ -126,6 +126,7 @@ class MachineVisits:
         self._blocks_left = blocks_left
         self._around.begin(None)
         self._warm_up()
+        self._warm_up_commands()
 
     def can_make(self, visit: Visit) -> bool:
         """Return whether the visit's arm is in force; True unless a person sets up the arms."""
@@ -197,21 +198,9 @@ class MachineVisits:
         void: str | None = None
         self._renew(None, arm)
         for number in range(1, WARM_MOST + 1):
-            self._enter_to_warm_up(arm)
-            self._settle()
-            records, failure, void = self._runs_of(None, arm, 1, number, WARM_WITHOUT_PROFILE)
-            if void is not None:
+            told, void = self._warm_up_run(arm, number, WARM_WITHOUT_PROFILE)
+            if told is None:
                 continue
-            event = run_event(None, arm, records, failure)
-            self._standing.append(event)
-            if not self._standing.drawn:
-                refuse_few_events(protocol, event.events.get(protocol.primary))
-            told = measurements_of(records).get(protocol.primary)
-            if told is None or failure is not None:
-                raise BadRun(
-                    f"the benchmark failed in a warm-up run of {arm}: {failure or f'it gave no {protocol.primary}'}",
-                    hint="run it with `ktrial bench` to see its output",
-                )
             scores.append(score(told, rule))
             if len(scores) < WARM_WITHOUT_PROFILE:
                 continue
@@ -223,6 +212,38 @@ class MachineVisits:
                 f"all {WARM_MOST} warm-up runs are void; the last one: {void}",
                 hint="wait for a quieter machine, or set another limit in [gates]",
             )
+
+    def _warm_up_commands(self) -> None:
+        """Make the further warm-up runs that commands of arms ask for."""
+        from ktrial.judge.planning import WARM_WITHOUT_PROFILE
+
+        for arm in self._benchmarked.own if self._turn is None else ():
+            made = WARM_WITHOUT_PROFILE if arm == self._protocol.control else 0
+            wanted = max(self.invocation_of(task, arm).warm_ups for task in self.tasks_of(arm))
+            for number in range(made + 1, wanted + 1):
+                self._warm_up_run(arm, number, wanted)
+
+    def _warm_up_run(self, arm: str, number: int, most: int) -> tuple[float | None, str | None]:
+        """Return the primary outcome of a warm-up run, and why the run is void. Raise BadRun if it failed."""
+        protocol = self._protocol
+        self._enter_to_warm_up(arm)
+        self._settle()
+        records, failure, void = self._runs_of(None, arm, 1, number, most)
+        if void is not None:
+            return None, void
+        event = run_event(None, arm, records, failure)
+        self._standing.append(event)
+        if not self._standing.drawn:
+            refuse_few_events(protocol, event.events.get(protocol.primary))
+        told = measurements_of(records).get(protocol.primary)
+        if told is None or failure is not None:
+            raise BadRun(
+                f"the benchmark failed in a warm-up run of {arm}: {failure or f'it gave no {protocol.primary}'}",
+                hint="run it with `ktrial bench` to see its output"
+                if arm not in self._benchmarked.own
+                else "run it by itself to see why",
+            )
+        return told, None
 
     def _enter_to_warm_up(self, arm: str) -> None:
         drifts = (*self._arms.enter(arm), *self._arms.drifted())
