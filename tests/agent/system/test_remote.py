@@ -150,6 +150,12 @@ def test_a_trial_compares_settings_there(web1: RemoteMachine) -> None:
     stored(web1, "trial", "recheck", trial["trial"])
 
 
+def test_commands_are_compared_there(web1: RemoteMachine) -> None:
+    metric = ("--metric", "value:lower=^([0-9]+)$")
+    shown = " ".join(printed(web1, "ab", *metric, "--budget", "7", f"cat {FILE}", "echo 5000").split())
+    assert f"`echo 5000` is worse than `cat {FILE}`: 25 % higher score" in shown
+
+
 @pytest.mark.parametrize("verb", ["demo", "kernel", "with"])
 def test_what_works_only_here_is_refused(web1: RemoteMachine, verb: str) -> None:
     done = web1.ktrial(verb, "--", "true")

@@ -50,6 +50,11 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
         raise Refused("trials run on this machine only", hint="leave out --machine-root")
     if app.host is not None:
         app.host.check_trial()
+        if file.compares_commands and app.host.guest_tools is not None:
+            raise BadInput(
+                f"--host {app.host.word} cannot compare commands: a guest gets its programs when it boots",
+                hint="leave out --host, or name another machine with ssh:NAME",
+            )
     undo_left_commands(app)
     suite, benchmarks = _what_to_measure(app, file)
     # Do not ask the executor, because programs that it starts now would not get the right OOM score.
