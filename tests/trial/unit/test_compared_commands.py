@@ -142,6 +142,17 @@ def test_the_protocol_is_kept_as_a_file() -> None:
     [
         ({"suite": "quick", "command": ()}, "arm a has its own command, but this trial measures a suite"),
         ({"warm_ups": 1001}, "warm_ups: expected 0 to 1000"),
+        (
+            {"warm_ups": 1, "arms": {"a": ArmFile(), "b": ArmFile(environment={"X": "1"})}},
+            "warm_ups and ignore_failure apply to commands of arms",
+        ),
+        (
+            {
+                "campaign": CampaignFile(name="t", of=1),
+                "arms": {"a": ArmFile(), "b": ArmFile(manual="boot b", expect={"kernel.release": "b"})},
+            },
+            "a decision needs no boots and nobody who sets up its arms",
+        ),
         ({"arms": {"a": ArmFile(), "b": ArmFile(prepare=((),))}}, "arm b: a command is empty"),
         ({"campaign": CampaignFile(name="t", of=65)}, "expected 1 to 64 decisions, got 65"),
         ({"campaign": CampaignFile(name="t", of=2)}, "alpha = 0.05 is more than a decision may spend"),
@@ -162,6 +173,14 @@ def test_bad_protocols_are_refused(fields: dict[str, Any], said: str) -> None:
     usual: dict[str, Any] = {"name": "x", "command": ("a",), "control": "a", "arms": arms("a", "b")}
     with pytest.raises(BadInput, match=said):
         check_trial_file(TrialFile(**{**usual, **fields}))
+
+
+def test_an_arm_may_differ_in_what_runs_before_it_alone() -> None:
+    file = trial({"a": ArmFile(command=("a",)), "b": ArmFile(prepare=(("sync",),))})
+    assert {name: (arm.command, arm.prepare) for name, arm in file.full_arms.items()} == {
+        "a": (("a",), ()),
+        "b": (("a",), (("sync",),)),
+    }
 
 
 def test_arms_differ_in_their_command_and_wait_only_for_changes() -> None:

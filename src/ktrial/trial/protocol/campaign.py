@@ -51,12 +51,17 @@ def check_campaign(trial: TrialFile) -> None:
     if not 1 <= campaign.of <= MOST_DECISIONS:
         raise BadInput(
             f"campaign {campaign.name}: expected 1 to {MOST_DECISIONS} decisions, got {campaign.of}",
-            hint=f"for example  --of {ROWS[-4]}",
+            hint="for example  --of 32",
         )
     if len(trial.arms) != 2 or trial.design.extend:
         raise BadInput(
             f"campaign {campaign.name}: a decision compares two arms, once",
             hint="compare the version that you have with one candidate",
+        )
+    if trial.guest is not None or any(arm.manual or arm.kernel or arm.boot for arm in trial.arms.values()):
+        raise BadInput(
+            f"campaign {campaign.name}: a decision needs no boots and nobody who sets up its arms",
+            hint="remove the campaign",
         )
     if trial.design.alpha > alpha_of(campaign) * (1 + 1e-9):
         raise Contradiction(

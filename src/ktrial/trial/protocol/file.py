@@ -227,7 +227,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def full_arms(self) -> dict[str, ArmFile]:
         """The arms with the trial's environment; a placebo gets the settings of the control.
 
-        If the arms measure different commands, each has its own.
+        If some arm measures a command of its own, each has one.
         """
         common = self.environment or {}
         full = {name: self.arms[self.control] if arm.placebo else arm for name, arm in self.arms.items()}
@@ -245,8 +245,8 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def compares_commands(self) -> bool:
-        """Whether the arms measure different commands."""
-        return any(arm.command for arm in self.arms.values())
+        """Whether the arms measure commands of their own."""
+        return any(arm.command or arm.prepare for arm in self.arms.values())
 
     @property
     def safety(self) -> SafetyLimits:

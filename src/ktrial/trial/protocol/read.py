@@ -60,10 +60,7 @@ def check_trial_file(trial: TrialFile) -> None:
         raise BadInput("a command of prepare is empty", hint='for example  prepare = [["make", "clean"]]')
     if trial.limit_s is not None and trial.limit_s <= 0:
         raise BadInput(f"limit = {trial.limit} leaves no time for a run", hint='for example  limit = "5min"')
-    if trial.warm_ups and not (trial.command and 0 <= trial.warm_ups <= MOST_WARM_UPS):
-        raise BadInput(
-            f"warm_ups: expected 0 to {MOST_WARM_UPS} runs of a command, got {trial.warm_ups}", hint="remove it"
-        )
+    _check_own_runs(trial)
     check_campaign(trial)
     _check_numbers(trial)
     _check_arms(trial)
@@ -127,6 +124,16 @@ def _check_arms(trial: TrialFile) -> None:
         check_manual(trial)
     check_builds(trial)
     _check_different(trial)
+
+
+def _check_own_runs(trial: TrialFile) -> None:
+    if trial.warm_ups and not 0 <= trial.warm_ups <= MOST_WARM_UPS:
+        raise BadInput(f"warm_ups: expected 0 to {MOST_WARM_UPS}, got {trial.warm_ups}", hint="remove it")
+    if (trial.warm_ups or trial.ignore_failure) and not trial.compares_commands:
+        raise BadInput(
+            "warm_ups and ignore_failure apply to commands of arms, and no arm has its own",
+            hint="remove them, or give an arm a `command`",
+        )
 
 
 def _check_own_command(trial: TrialFile, name: str, arm: ArmFile) -> None:
