@@ -11,6 +11,8 @@ import pytest
 
 from ktrial.bench.command_benchmark import OwnBenchmark
 from ktrial.bench.record import Artefact, RunRecord
+from ktrial.cli.hosts import Host
+from ktrial.cli.shared.trial_start import refuse_in_guests
 from ktrial.judge.judge import judge
 from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.log import OutcomeRule, TrialArm, TrialEnd
@@ -308,3 +310,14 @@ def test_commands_that_print_differently_are_doubted(old: Sequence[str], new: Se
             records.append(run_record(len(records) + 1, arm, 1, {"wall": 1.0}, raw=raw))
     found = output_findings(stored(1), records)
     assert [one.kind for one in found] == (["different-output"] if doubted else [])
+
+
+@pytest.mark.parametrize("is_exact", [False, True])
+def test_a_guest_is_refused_because_it_would_measure_one_command_in_all_arms(is_exact: bool) -> None:
+    host = Host("exact:6.1" if is_exact else "guest:6.1")
+    host.is_exact = is_exact
+    host.guest_tools = None if is_exact else lambda: pytest.fail("nobody asks a guest")
+    with pytest.raises(BadInput, match=r"--host \w+:6.1 cannot compare commands"):
+        refuse_in_guests(host, trial(arms("a", "b")))
+    refuse_in_guests(host, TrialFile(name="x", command=("a",), arms={"control": ArmFile(), "b": ArmFile(boot=("x",))}))
+    refuse_in_guests(Host("ssh:web1"), trial(arms("a", "b")))

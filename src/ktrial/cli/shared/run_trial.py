@@ -14,7 +14,7 @@ from ktrial.cli.shared.guest_trials import InGuests
 from ktrial.cli.shared.long_runs import TimedTrial, left_seconds, refuse_idle, run_seconds
 from ktrial.cli.shared.manual_trials import begin_by_hand, next_visit
 from ktrial.cli.shared.trial_outcome import announce_decision, finish, kept_trial, load_comparison
-from ktrial.cli.shared.trial_start import agree_to_blindness, look_at, prepare
+from ktrial.cli.shared.trial_start import agree_to_blindness, look_at, prepare, refuse_in_guests
 from ktrial.cli.shared.unattended import finish_running, needs_of, refuse_elsewhere, refuse_plans
 from ktrial.compare.files import write_file
 from ktrial.evidence.recheck_trial import trial_differences
@@ -245,6 +245,8 @@ def _refusal(arm: str, stored: StoredTrial, hint: str) -> Refused:
 
 def _in_boots(app: App, file: TrialFile) -> TrialFile:
     """Return the trial; on an exact guest as host, with a boot for each visit, which replaces the host."""
+    if app.host is not None:
+        refuse_in_guests(app.host, file)
     booted = app.host.in_boots(file) if app.host is not None and file.guest is None else None
     if booted is None:
         return file

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ktrial.bench.benchmark import Benchmark
     from ktrial.bench.suite import Task
     from ktrial.cli.app import App
+    from ktrial.cli.hosts import Host
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.protocol.forecast import TrialForecast
     from ktrial.trial.run.prepare import Prepared
@@ -44,17 +45,22 @@ def _what_to_measure(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchm
     return suite, {**benchmarks, BOOT_TIME: app.benchmarks[BOOT_TIME]}
 
 
+def refuse_in_guests(host: Host, file: TrialFile) -> None:
+    """Raise BadInput if a guest would have to run a command for each arm: it gets its programs when it boots."""
+    if file.compares_commands and (host.is_exact or host.guest_tools is not None):
+        raise BadInput(
+            f"--host {host.word} cannot compare commands: a guest gets its programs when it boots",
+            hint="leave out --host, or name another machine with ssh:NAME",
+        )
+
+
 def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     """Find everything that the protocol names on this machine; raise for what is missing."""
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave out --machine-root")
     if app.host is not None:
         app.host.check_trial()
-        if file.compares_commands and app.host.guest_tools is not None:
-            raise BadInput(
-                f"--host {app.host.word} cannot compare commands: a guest gets its programs when it boots",
-                hint="leave out --host, or name another machine with ssh:NAME",
-            )
+        refuse_in_guests(app.host, file)
     undo_left_commands(app)
     suite, benchmarks = _what_to_measure(app, file)
     # Do not ask the executor, because programs that it starts now would not get the right OOM score.
