@@ -201,18 +201,10 @@ class RemoteMachine:
     def boot(self) -> None:
         """Start the machine with what its disk holds."""
         (self.folder / "socket").unlink(missing_ok=True)
-        script = _BOOT.format(
-            folder=self.folder,
-            name=self.name,
-            more=self._more,
-            python=self._python,
-            here=Path(__file__).resolve(),
-            sshd=_SSHD,
-        )
         spaces = ["--mount", "--uts", "--net", "--time", "--pid", "--fork", "--mount-proc", "--kill-child"]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                ["unshare", *spaces, "--boottime", "100000", "/bin/sh", "-c", script],
+                ["unshare", *spaces, "--boottime", "100000", "/bin/sh", "-c", self.boot_script()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -223,6 +215,17 @@ class RemoteMachine:
             is_up = self._process.poll() is None and time.monotonic() < end_s
             assert is_up, (self.folder / "log").read_text()
             time.sleep(0.02)
+
+    def boot_script(self) -> str:
+        """Return what the machine's first process runs."""
+        return _BOOT.format(
+            folder=self.folder,
+            name=self.name,
+            more=self._more,
+            python=self._python,
+            here=Path(__file__).resolve(),
+            sshd=_SSHD,
+        )
 
     def off(self) -> None:
         """Take the power away: every process of the machine ends at once."""

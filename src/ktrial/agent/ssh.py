@@ -1,389 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents on another machine, reached through the user's own `ssh` program and its configuration.
-
-One connection carries all sessions. The agent is copied to a private folder there, named by its digest. It starts as a
-relay, and removes itself at the end. Between runs the head sends a sign of life; during a run neither side sends
-anything. If the connection breaks, the relay hears nothing, ends all sessions, and the agents restore what they changed.
-"""
+"""The way to another machine through the user's own `ssh` program and its configuration."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
-import secrets
 import shutil
-import signal
-import subprocess
-import sys
-import threading
-import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import IO, NamedTuple
 
-import msgspec
+from ktrial.kit.errors import BadInput, KtrialError
 
-from ktrial.agent import line_frames
-from ktrial.agent.carrier import Ends
-from ktrial.agent.clock import unix_ms
-from ktrial.agent.line_frames import LineFrames
-from ktrial.agent.session_line import SessionLine, Window
-from ktrial.kit.errors import AgentError, BadInput, KtrialError
-from ktrial.kit.plain_text import plain
-
-#: What may be under way on the connection: enough for a fast link with a long way.
-_WINDOW = Window(total_bytes=1 << 20, piece_bytes=1 << 15)
-_CHUNK_BYTES = 1 << 16
-#: A login that prints more than this before the marker never comes to it.
-_MOST_NOISE_BYTES = 1 << 20
-#: Seconds between two signs of life, and how long each side waits for one before it gives up.
-_SIGN_EACH_S, SILENCE_S = 15.0, 60
-_LAST_LINES = 8
-_CLOSE_LIMIT_S = 70.0
-_SLOW_S = 8.0
-#: How often the agent is started if its copy is removed meanwhile, and how long the last lines of ssh may take.
-_STARTS, _LAST_WORDS_S = 3, 1.0
 #: The status with which ssh itself fails; others are those of the command.
 _SSH_FAILED = 255
-#: Starts the agent in a private folder there. It has no single quotes, backslashes, newlines or exclamation marks, so
-#: that every login shell passes it to /bin/sh unchanged. It says what it does line by line; the head answers once.
-_SCRIPT = " ".join(
-    """
-umask 077; echo; echo {marker} $(uname -m); read -r want size skip options || exit 90; n=0;
-drop() {{ rm -rf "$t" "$f.$$"; rmdir "$d"; p=$d; i=0; while [ $i -lt $((m+2)) ];
-do p=${{p%/*}}; rmdir "$p"; i=$((i+1)); done; }} 2>/dev/null;
-for base in "${{XDG_CACHE_HOME:-$HOME/.cache}}/ktrial" "${{XDG_STATE_HOME:-$HOME/.local/state}}/ktrial"
-"${{XDG_RUNTIME_DIR:-/run/user/$(id -u)}}/ktrial"; do
-n=$((n+1)); [ $n -gt $skip ] || continue; d=$base/agents/$want; f=$d/ktrial-agent; t=$d/try.$$;
-m=0; p=${{base%/*}}; until [ -e "$p" ] || [ $m -ge 3 ]; do p=${{p%/*}}; m=$((m+1)); done;
-why=$( {{ mkdir -p "$d" && : > "$t" && chmod 700 "$t" && "$t"; }} 2>&1 ) ||
-{{ echo no $base: ${{why:-programs cannot be started there}}; drop; continue; }};
-has=; [ -x "$f" ] && has=$(sha256sum < "$f" 2>/dev/null | cut -c1-64);
-if [ "$has" = "$want" ]; then echo have $base; else echo send $base; [ -z "$has" ] || rm -f "$f";
-why=$( {{ head -c $size > "$f.$$" && [ $(wc -c < "$f.$$") -eq $size ] && chmod 700 "$f.$$" &&
-{{ ln "$f.$$" "$f" || [ -x "$f" ] || mv "$f.$$" "$f"; }} 2>/dev/null && rm -f "$f.$$"; }} 2>&1 ) ||
-{{ echo full $n $base: $why; drop; exit 91; }};
-fi;
-rm -f "$t"; [ -x "$f" ] || exit 93; echo go; exec "$f" relay --made $m $options; done; echo none; exit 92
-""".split()
-)
 
 
-class RelayDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """The relay's description of itself, sent when it starts."""
+class SshWay:
+    """A machine that `ssh NAME` reaches; implements `agent.remote.Way`."""
 
-    agent: str
-    program: str
-    uid: int
-    home: str | None = None
-    user: str | None = None
-    host: str = ""
-    unix_ms: int = 0
+    program = "ssh"
+    bases = (
+        '"${XDG_CACHE_HOME:-$HOME/.cache}/ktrial" "${XDG_STATE_HOME:-$HOME/.local/state}/ktrial" '
+        '"${XDG_RUNTIME_DIR:-/run/user/$(id -u)}/ktrial"'
+    )
+    place_hint = "make one of these writable, with 10 MB free and without noexec, or set XDG_CACHE_HOME there"
+    login_hint = "the login shell of that user must run commands that ssh sends, and /bin/sh must exist there"
+    #: ssh has a limit of its own, and may wait for a person who types a password.
+    answer_limit_s: float | None = None
 
-
-class _AgentPlace(NamedTuple):
-    """The agent's place there, and what the connection has sent after the last line of the script."""
-
-    base: str
-    rest: bytes
-
-
-class _AgentGone(KtrialError):
-    """The agent there ended before it said anything; most often another head has just removed its copy."""
-
-
-class SshMachine:
-    """One connection to another machine; implements `agent.carrier.Carrier`.
-
-    `agent_for` returns the agent for an architecture, `say` tells the user what takes long. With `keeps`, the agent's
-    copy stays there.
-    """
-
-    def __init__(
-        self, name: str, agent_for: Callable[[str], Path], say: Callable[[str], None], *, keeps: bool = False
-    ) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self._agent_for = agent_for
-        self._say = say
-        self._options = " ".join([f"--silence-s {SILENCE_S}", *(["--keep"] if keeps else [])])
-        self._said: deque[str] = deque(maxlen=_LAST_LINES)
-        self._quiet_until_s: float | None = None
-        self._ended = threading.Event()
-        self._gone: str | None = None
-        frames, place, described = self._start_relay()
-        #: The relay's description of itself, and the folder of its private files.
-        self.machine, self.base = described, place.base
-        #: How far its clock is ahead of this machine's, give or take the time of a packet.
-        self.ahead_ms = self.machine.unix_ms - unix_ms()
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._line = SessionLine(self._process.stdin, self._process.stdout, frames, _WINDOW)
-        threading.Thread(target=self._stay, daemon=True).start()
 
-    def open(self, arguments: list[str], *, root: bool, asker: tuple[str, ...] = ()) -> Ends:
-        if (gone := self.why_gone()) is not None:
-            raise AgentError("lost", gone)
-        return self._line.open(arguments, root=root, asker=list(asker))
-
-    def kill(self, session: int) -> None:
-        self._line.kill(session)
-
-    def why_gone(self) -> str | None:
-        """Return why the connection is gone; None while it is there."""
-        if not self._line.closed and self._gone is None:
-            return None
-        why = self._gone or self._line.broken or ", ".join(self._said)
-        return f"lost the connection to {self.name}{f': {why}' if why else ''}"
-
-    @contextlib.contextmanager
-    def quiet(self, limit_s: float) -> Iterator[None]:
-        """Send no signs of life during a run that takes at most `limit_s`."""
-        self._quiet_until_s = time.monotonic() + limit_s + SILENCE_S
-        self._line.bear_silence(int(limit_s) + 2 * SILENCE_S, _SIGN_EACH_S)
-        try:
-            yield
-        finally:
-            self._quiet_until_s = None
-            self._line.bear_silence(SILENCE_S, _SIGN_EACH_S)
-
-    def close(self) -> None:
-        """End the sessions and the connection; the agent restores what it changed and removes its copy."""
-        self._ended.set()
-        self._line.end()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_CLOSE_LIMIT_S)
-        self._end()
-
-    def break_off(self, why: str) -> None:
-        """End a connection that does not answer."""
-        self._gone = self._gone or why
-        self._process.kill()
-
-    def _end(self) -> None:
-        self._ended.set()
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-
-    def _stay(self) -> None:
-        """Send signs of life, and end a connection whose other end is silent for too long."""
-        while not self._ended.wait(_SIGN_EACH_S) and not self._line.closed:
-            now_s = time.monotonic()
-            until_s = self._quiet_until_s
-            if until_s is not None:
-                if now_s > until_s:
-                    self.break_off(f"{self.name} did not answer in time")
-                continue
-            if self._line.is_unanswered and now_s - self._line.heard_s > SILENCE_S:
-                self.break_off(f"{self.name} has not answered for {SILENCE_S} s")
-            else:
-                self._line.bear_silence(SILENCE_S, _SIGN_EACH_S)
-
-    def _start_relay(self) -> tuple[LineFrames, _AgentPlace, RelayDescription]:
-        """Start the relay, again if another head removes the agent's copy at that moment."""
-        for left in reversed(range(_STARTS)):
-            frames = LineFrames(hint=f"check that nothing on {self.name} writes to the connection after the login")
-            try:
-                place = self._start()
-                return frames, place, self._description(frames, place.rest)
-            except _AgentGone:
-                if not left:
-                    raise
-                self._ended.clear()
-                self._said.clear()
-        raise AssertionError("not reached")
-
-    def _start(self) -> _AgentPlace:
-        """Connect and start the relay, in the first folder there that can hold the agent."""
-        skip, tried = 0, list[str]()
-        while True:
-            marker = f"ktrial-{secrets.token_hex(8)}"
-            self._process = _ssh(self.name, f"exec /bin/sh -c '{_SCRIPT.format(marker=marker)}'")
-            assert self._process.stderr is not None
-            self._passing = threading.Thread(target=self._pass_on, args=(self._process.stderr,), daemon=True)
-            self._passing.start()
-            try:
-                found = self._arrange(marker, skip, tried)
-            except BaseException:
-                self._end()
-                raise
-            if isinstance(found, _AgentPlace):
-                return found
-            self._end()
-            skip = found
-            self._ended.clear()
-
-    def _arrange(self, marker: str, skip: int, tried: list[str]) -> _AgentPlace | int:
-        """Talk with the script. Return the place of the agent, or how many places are full."""
-        lines = _ScriptLines(self._process)
-        with self._telling():
-            words = lines.after(marker.encode())
-        if words is None:
-            raise self._refused(lines)
-        architecture = words.split()[-1] if words.split() else ""
-        agent = self._agent_for(architecture).read_bytes()
-        digest = hashlib.sha256(agent).hexdigest()
-        lines.write(f"{digest} {len(agent)} {skip} {self._options}\n".encode())
-        base = ""
-        while (line := lines.next()) is not None:
-            what, _, rest = line.partition(" ")
-            if what == "go":
-                return _AgentPlace(base, lines.rest)
-            if what == "no":
-                tried.append(rest)
-            elif what in {"have", "send"}:
-                base = rest
-                if what == "send":
-                    lines.write(agent)
-            elif what == "full":
-                number, _, why = rest.partition(" ")
-                tried.append(f"{why} ({len(agent):,} bytes)")
-                return int(number)
-            elif what == "none":
-                break
-        else:
-            raise self._ended_early()
-        listed = "".join(f"\n  {one}" for one in tried)
-        raise KtrialError(
-            f"cannot start the agent on {self.name}: no folder there can hold and run it{listed}",
-            hint="make one of these writable, with 10 MB free and without noexec, or set XDG_CACHE_HOME there",
-        )
-
-    @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
-        """Tell the user if the connection takes long."""
-        slow = threading.Timer(_SLOW_S, lambda: self._say(f"still connecting to {self.name}; Ctrl-C stops"))
-        slow.daemon = True
-        slow.start()
-        try:
-            yield
-        finally:
-            slow.cancel()
-
-    def _refused(self, lines: _ScriptLines) -> KtrialError:
-        """Return the error for a connection that ended, or lasted too long, before the script said anything."""
-        if len(lines.noise) > _MOST_NOISE_BYTES:
-            self._process.kill()
-            return KtrialError(
-                f"cannot run commands on {self.name}: its login never stops printing",
-                hint="change that user's shell profile so that it prints nothing without a terminal",
+    def argv(self, script: str) -> list[str]:
+        found = shutil.which("ssh")
+        if found is None:
+            raise KtrialError(
+                "cannot find ssh", hint="install OpenSSH's client; Debian: sudo apt install openssh-client"
             )
-        status, why = self._end_of_ssh()
-        if status == _SSH_FAILED:
-            return KtrialError(
-                f"cannot connect to {self.name}: {why or 'ssh ended without a reason'}",
-                hint=f"`ssh {self.name} true` must work first",
-            )
-        why = why or plain(" ".join(lines.noise.decode(errors="replace").split()))[-300:]
-        return KtrialError(
-            f"cannot run commands on {self.name}: its login ended with status {status}{f': {why}' if why else ''}",
-            hint="the login shell of that user must run commands that ssh sends, and /bin/sh must exist there",
-        )
+        options = ("-T", "-x", "-o", "RemoteCommand=none", "-o", "ClearAllForwardings=yes")
+        return [found, *options, "--", self.name, f"exec /bin/sh -c '{script}'"]
 
-    def _end_of_ssh(self) -> tuple[int, str]:
-        """Return the exit status of ssh and the last line on its stderr, which it prints here before any error."""
-        status = self._process.wait()
-        # A shared connection of ssh keeps its stderr open.
-        self._passing.join(_LAST_WORDS_S)
-        return status, self._said[-1] if self._said else ""
+    def has_failed(self, status: int, why: str) -> bool:
+        del why
+        return status == _SSH_FAILED
 
-    def _ended_early(self) -> KtrialError:
-        """Return the error for a connection that ended before the relay described itself."""
-        status, why = self._end_of_ssh()
-        self._end()
-        if status == _SSH_FAILED:
-            return KtrialError(f"lost the connection to {self.name}{f': {why}' if why else ''}", hint="run the command again")
-        return _AgentGone(
-            f"the agent on {self.name} ended at once, with status {status}{f': {why}' if why else ''}",
-            hint="run the command again",
-        )
+    def cannot_connect(self, why: str) -> KtrialError:
+        return KtrialError(f"cannot connect to {self.name}: {why}", hint=f"`ssh {self.name} true` must work first")
 
-    def _description(self, frames: LineFrames, rest: bytes) -> RelayDescription:
-        assert self._process.stdout is not None
-        piece, found = rest, frames.feed(rest)
-        while not found:
-            piece = os.read(self._process.stdout.fileno(), _CHUNK_BYTES)
-            if not piece:
-                raise self._ended_early()
-            found = frames.feed(piece)
-        if found[0].kind != line_frames.BEGUN:
-            raise KtrialError(f"the agent on {self.name} did not describe itself", hint="run the command again")
-        return msgspec.json.decode(found[0].content, type=RelayDescription)
-
-    def _pass_on(self, errors: IO[bytes]) -> None:
-        """Pass on what ssh and the programs there write to stderr, and remember the last lines."""
-        with errors:
-            for line in errors:
-                text = plain(line.decode(errors="replace").strip("\r\n"))
-                if text.strip():
-                    self._said.append(text.strip().removesuffix("."))
-                    with contextlib.suppress(OSError, ValueError):  # the terminal may be gone, or ktrial at its end
-                        sys.stderr.write(f"{text}\n")
-                        sys.stderr.flush()
-
-
-class _ScriptLines:
-    """Lines of the script, one at a time, and what follows them."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        #: What was read and is not yet used; and what a login printed before the marker.
-        self.rest, self.noise = b"", b""
-
-    def after(self, marker: bytes) -> str | None:
-        """Return the words after the marker; None if the connection ends before it. Whatever comes first is skipped."""
-        while marker not in self.rest or b"\n" not in self.rest.partition(marker)[2]:
-            if not self._more() or len(self.rest) > _MOST_NOISE_BYTES:
-                self.noise = self.rest
-                return None
-        self.noise, _, self.rest = self.rest.partition(marker)
-        return self.next()
-
-    def next(self) -> str | None:
-        while b"\n" not in self.rest:
-            if not self._more():
-                return None
-        line, _, self.rest = self.rest.partition(b"\n")
-        return line.decode(errors="replace").strip()
-
-    def write(self, data: bytes) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # the script says why it ended
-            self._process.stdin.write(data)
-            self._process.stdin.flush()
-
-    def _more(self) -> bool:
-        assert self._process.stdout is not None
-        piece = os.read(self._process.stdout.fileno(), _CHUNK_BYTES)
-        self.rest += piece
-        return bool(piece)
-
-
-def _ssh(name: str, command: str) -> subprocess.Popen[bytes]:
-    """Start ssh so that Ctrl-C does not reach it: ktrial ends the sessions in order. It may still ask on the terminal."""
-    program = shutil.which("ssh")
-    if program is None:
-        raise KtrialError("cannot find ssh", hint="install OpenSSH's client; Debian: sudo apt install openssh-client")
-    argv = [program, "-T", "-x", "-o", "RemoteCommand=none", "-o", "ClearAllForwardings=yes", "--", name, command]
-    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)}
-    in_main = threading.current_thread() is threading.main_thread()
-    for one in before if in_main else ():
-        signal.signal(one, signal.SIG_IGN)
-    try:
-        return subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/", bufsize=0
-        )
-    except OSError as error:
-        raise KtrialError(f"cannot start {program}: {error.strerror}") from None
-    finally:
-        for one, handler in before.items() if in_main else ():
-            signal.signal(one, handler)
+    def architecture(self, machine: str) -> str:
+        return machine
 
 
 def check_name(word: str, name: str) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ktrial.bench.suite_files import Faulty
     from ktrial.cli.app_guest import GuestHost
     from ktrial.cli.app_kernels import Kernels
-    from ktrial.cli.app_ssh import SshHost
+    from ktrial.cli.app_remote import RemoteHost
     from ktrial.cli.program_wiring import Tools
     from ktrial.evidence.file import BundleFolder
     from ktrial.judge.model.verdict import Verdict
@@ -82,7 +82,7 @@ class App:
         self._here = Here(machine_root, machine_state, may_ask=may_ask, say=self.say)
         self._machine_root = machine_root
         self._sessions: list[Closes] = []
-        self.host: GuestHost | SshHost | None = None  # None for this machine
+        self.host: GuestHost | RemoteHost | None = None  # None for this machine
         if host is not None:
             from ktrial.cli.exact_host import host_of
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ktrial.agent.replay_transport import ReplayedTransport
     from ktrial.bench.guest_tools import GuestPlace, GuestRun, Shape
     from ktrial.cli.app_kernels import Kernels, Role
-    from ktrial.cli.app_ssh import SshHost
+    from ktrial.cli.app_remote import RemoteHost
     from ktrial.guests.lab import Lab
     from ktrial.guests.replay import Replay
     from ktrial.trial.protocol.file import TrialFile
@@ -142,23 +142,27 @@ def host_of(
     *,
     may_ask: bool = True,
     keeps_agent: bool = False,
-) -> GuestHost | SshHost:
+) -> GuestHost | RemoteHost:
     """Return the host that the argument of --host names. Raise BadInput."""
+    from ktrial.cli.app_adb import ADB, AdbHost
     from ktrial.cli.app_ssh import SSH, SshHost
 
     if word.startswith(SSH):
         return SshHost(word, say, may_ask=may_ask, keeps_agent=keeps_agent)
+    if word == ADB or word.startswith(f"{ADB}:"):
+        return AdbHost(word, say, may_ask=may_ask, keeps_agent=keeps_agent)
     if keeps_agent:
         raise BadInput(
-            "--host-keep-agent requires --host ssh:NAME", hint="add --host ssh:NAME, or leave out --host-keep-agent"
+            "--host-keep-agent requires --host ssh:NAME or adb",
+            hint="add --host ssh:NAME, or leave out --host-keep-agent",
         )
     for kind in (GuestHost, ExactHost):
         if word.startswith(kind.prefix) and word != kind.prefix:
             return kind(word, kernels, say)
     raise BadInput(
         f"--host {word}: not supported",
-        hint="use ssh:NAME for another machine, guest:KERNEL for a guest, exact:KERNEL for a deterministic one, or "
-        "guest:NAME for one that `ktrial kernel boot --keep` started",
+        hint="use ssh:NAME for another machine, adb for a phone, guest:KERNEL for a guest, exact:KERNEL for a "
+        "deterministic one, or guest:NAME for one that `ktrial kernel boot --keep` started",
     )
 
 

@@ -102,8 +102,8 @@ class Verbs(FolderGroup):
 )
 @click.option(
     "--host",
-    metavar="ssh:NAME|guest:KERNEL|exact:KERNEL",
-    help="Work on another machine, or in a VM with this kernel; exact:KERNEL makes its time deterministic.",
+    metavar="ssh:NAME|adb[:SERIAL]|guest:KERNEL|exact:KERNEL",
+    help="Work on another machine, a phone, or in a VM with this kernel; exact:KERNEL makes its time deterministic.",
 )
 @click.option("--host-keep-agent", "keeps_agent", is_flag=True, help="Leave the agent's copy on the other machine.")
 @click.option("--machine-root", hidden=True, type=click.Path(file_okay=False, path_type=Path))
@@ -124,7 +124,8 @@ def cli(
 
     if keeps_agent and host is None:
         raise BadInput(
-            "--host-keep-agent requires --host ssh:NAME", hint="add --host ssh:NAME, or leave out --host-keep-agent"
+            "--host-keep-agent requires --host ssh:NAME or adb",
+            hint="add --host ssh:NAME, or leave out --host-keep-agent",
         )
     ctx.obj = App(
         may_ask=not no_sudo,

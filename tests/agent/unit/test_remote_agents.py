@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from ktrial.agent import ssh
 from ktrial.agent.binary import find_agent
 from ktrial.agent.carrier import CarriedTransport
+from ktrial.agent.remote import OtherMachine, start_script
 from ktrial.agent.session import AgentSession
-from ktrial.agent.ssh import SshMachine, check_name
+from ktrial.agent.ssh import SshWay, check_name
 from ktrial.kit.errors import AgentError, BadInput, KtrialError
 
 Stand = Callable[[str], None]
@@ -33,24 +33,24 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
 
     def put(script: str) -> None:
         program = tmp_path / "ssh"
-        program.write_text(f'#!/bin/sh\nfor command; do :; done\n{script}\n')
+        program.write_text(f"#!/bin/sh\nfor command; do :; done\n{script}\n")
         program.chmod(0o755)
 
     put('exec /bin/sh -c "$command"')
     return put
 
 
-def machine(**more: Any) -> SshMachine:
-    return SshMachine("web1", lambda _: find_agent(), lambda _: None, **more)
+def machine(**more: Any) -> OtherMachine:
+    return OtherMachine(SshWay("web1"), lambda _: find_agent(), lambda _: None, **more)
 
 
-def session(there: SshMachine) -> AgentSession:
+def session(there: OtherMachine) -> AgentSession:
     ends = there.open(["serve", "--role", "user", "--work", f"{there.base}/work"], root=False)
     return AgentSession(CarriedTransport(ends.to_agent, ends.from_agent, lambda: None, there.why_gone))
 
 
 def test_every_login_shell_passes_the_script_on_unchanged() -> None:
-    assert not set("'\\\n!") & set(ssh._SCRIPT.format(marker="x"))
+    assert not set("'\\\n!") & set(start_script("x", SshWay.bases))
 
 
 def test_sessions_go_over_one_connection_and_nothing_stays(stand_in: Stand, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_an_architecture_without_an_agent_is_said(stand_in: Stand) -> None:
         raise KtrialError(f"no agent for {architecture}")
 
     with pytest.raises(KtrialError, match=f"no agent for {os.uname().machine}"):
-        SshMachine("web1", none, lambda _: None)
+        OtherMachine(SshWay("web1"), none, lambda _: None)
 
 
 def test_a_connection_that_ends_is_told_with_the_last_words(stand_in: Stand) -> None:

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way to a phone through the user's own `adb` program and its server."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from typing import NamedTuple
+
+from ktrial.kit.errors import BadInput, KtrialError
+
+#: The folder of the phone that the shell's user may write and start programs in.
+TEMPORARY = "/data/local/tmp"
+#: How long adb may take to answer about devices: it starts its server first.
+_ASK_LIMIT_S = 30.0
+#: A phone that was just plugged in is `offline` or `unauthorized` for a moment.
+_SETTLE_S, _LOOK_S = 3.0, 0.2
+#: What the kernel of a phone is called by a 64-bit shell, and by a 32-bit one.
+_ARCHITECTURES = {"aarch64": "aarch64", "arm64": "aarch64", "armv8l": "aarch64", "x86_64": "x86_64"}
+_STATES = {
+    "unauthorized": (
+        "the phone has not allowed this computer",
+        "unlock the phone and accept the question about USB debugging, then run the command again",
+    ),
+    "authorizing": ("the phone has not answered yet", "run the command again"),
+    "connecting": ("the phone has not answered yet", "run the command again"),
+    "offline": (
+        "the phone does not answer (offline)",
+        "unlock it, pull the cable and put it in again, or run `adb reconnect offline`",
+    ),
+    "no permissions": (
+        "this user may not open the phone's USB device",
+        "install the udev rules for Android (Debian: sudo apt install android-sdk-platform-tools-common), "
+        "then put the cable in again",
+    ),
+    "recovery": ("the phone is in recovery mode", "start Android, then run the command again"),
+    "sideload": ("the phone waits for a sideload", "start Android, then run the command again"),
+    "bootloader": ("the phone is in its boot loader", "start Android, then run the command again"),
+}
+
+
+class ListedDevice(NamedTuple):
+    """A line of `adb devices`."""
+
+    serial: str
+    state: str
+
+
+def devices_in(text: str) -> list[ListedDevice]:
+    """Return the devices in the output of `adb devices`."""
+    found = (re.match(r"(\S+)\s+(\S.*)", line) for line in text.splitlines() if not line.startswith(("List of", "*")))
+    return [
+        ListedDevice(one[1], next((state for state in _STATES if one[2].startswith(state)), one[2].split()[0]))
+        for one in found
+        if one is not None
+    ]
+
+
+class AdbWay:
+    """A phone that adb reaches; implements `agent.remote.Way`. Without a serial number it is the only one there."""
+
+    program = "adb"
+    bases = f"{TEMPORARY}/ktrial /data/adb/ktrial-agents"
+    place_hint = f"make {TEMPORARY} writable for the shell, with 10 MB free and without noexec"
+    login_hint = "`adb shell` must give a shell on the phone"
+    answer_limit_s: float | None = 30.0
+
+    def __init__(self, serial: str) -> None:
+        self.name = serial
+
+    def argv(self, script: str) -> list[str]:
+        check_is_there(self.name)
+        return [_program(), "-s", self.name, "shell", "-T", "-e", "none", script]
+
+    def has_failed(self, status: int, why: str) -> bool:
+        # If the cable is pulled, adb ends with status 0 and says nothing.
+        return status == 0 or why.startswith(("error: ", "adb: "))
+
+    def cannot_connect(self, why: str) -> KtrialError:
+        hint = f"`adb -s {self.name} shell true` must work first"
+        if "only supports allocating a pty" in why or "does not support" in why:
+            return KtrialError(
+                f"cannot use {self.name}: its adbd is too old", hint="update the phone to Android 7 or newer"
+            )
+        return KtrialError(f"cannot connect to {self.name}: {why.removeprefix('error: ')}", hint=hint)
+
+    def architecture(self, machine: str) -> str:
+        if machine not in _ARCHITECTURES:
+            raise KtrialError(
+                f"cannot use {self.name}: there is no agent for its kernel ({machine or 'unknown architecture'})",
+                hint="use a phone with a 64-bit kernel",
+            )
+        return _ARCHITECTURES[machine]
+
+
+def _program() -> str:
+    found = shutil.which("adb")
+    if found is None:
+        raise KtrialError("cannot find adb", hint="install Android's platform tools; Debian: sudo apt install adb")
+    return found
+
+
+def _ask(*words: str) -> str:
+    """Run adb and return what it prints. Raise KtrialError if it fails."""
+    try:
+        done = subprocess.run(
+            [_program(), *words], stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise KtrialError(
+            f"adb does not answer: `adb {' '.join(words)}` ran for {_ASK_LIMIT_S:.0f} s", hint="run `adb kill-server`"
+        ) from None
+    except OSError as error:
+        raise KtrialError(f"cannot start adb: {error.strerror}", hint="`adb devices` must work first") from None
+    errors = done.stderr.decode(errors="replace").strip().splitlines()
+    if done.returncode != 0:
+        why = errors[-1] if errors else f"status {done.returncode}"
+        raise KtrialError(f"cannot run `adb {' '.join(words)}`: {why}", hint="`adb devices` must work first")
+    return done.stdout.decode(errors="replace")
+
+
+def _devices() -> list[ListedDevice]:
+    """Return the devices that adb sees, once none is about to change its state."""
+    deadline_s = time.monotonic() + _SETTLE_S
+    while True:
+        found = devices_in(_ask("devices"))
+        is_settled = found and all(
+            one.state not in {"offline", "unauthorized", "authorizing", "connecting"} for one in found
+        )
+        if is_settled or not found or time.monotonic() > deadline_s:
+            return found
+        time.sleep(_LOOK_S)
+
+
+def find_serial() -> str:
+    """Return the serial number of the only phone. Raise KtrialError if there is none, or BadInput if there are several."""
+    found = _devices()
+    if not found:
+        raise KtrialError(
+            "cannot find a phone: adb lists no device",
+            hint="enable USB debugging on the phone, put the cable in, and accept the question on its screen",
+        )
+    if len(found) > 1:
+        named = ", ".join(one.serial for one in found)
+        raise BadInput(
+            f"--host adb: adb lists several devices: {named}", hint=f"name one of them: --host adb:{found[0].serial}"
+        )
+    return found[0].serial
+
+
+def check_is_there(serial: str) -> None:
+    """Raise KtrialError if adb cannot reach this phone. A phone on the network (HOST:PORT) is connected first."""
+    told = ""
+    if re.fullmatch(r"\S+:\d+", serial) and all(one.serial != serial for one in devices_in(_ask("devices"))):
+        told = _ask("connect", serial).strip()
+    found = next((one for one in _devices() if one.serial == serial), None)
+    if found is None:
+        raise KtrialError(
+            f"cannot find {serial}: {told or 'adb does not list it'}",
+            hint="check the cable and USB debugging; `adb devices` must list the phone",
+        )
+    if found.state in _STATES:
+        why, hint = _STATES[found.state]
+        raise KtrialError(f"cannot connect to {serial}: {why}", hint=hint)
+
+
+def check_serial(word: str, serial: str) -> None:
+    """Raise BadInput if this cannot be a serial number: adb would read it as an option, or as several words."""
+    if serial.startswith("-") or any(not one.isprintable() or one.isspace() for one in serial):
+        raise BadInput(f"--host {word}: not a serial number", hint="use adb, or adb:SERIAL as `adb devices` lists it")

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`--host adb`: a phone on a cable as the host of a command."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ktrial.cli.app_remote import RemoteHost
+from ktrial.kit.errors import PrivilegeMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ktrial.agent.adb import AdbWay
+
+ADB = "adb"
+#: How root is asked for: Magisk's, KernelSU's and APatch's way, and that of Android's own `su` in debug builds.
+_FORMS = (("-c",), ("0",))
+#: The journals, on the partition that stays and in a folder that only root can enter.
+STATE = "/data/adb/ktrial"
+_MODULE = "export the settings as a module that the phone applies when it starts: ktrial export … --to magisk"
+#: Verbs that do not work on a phone, and what to do instead.
+_HERE_ONLY = {
+    "demo": "leave out --host",
+    "kernel": "leave out --host: guests run on this machine",
+    "install-recovery": "nothing is needed: a phone starts with its own values",
+    "uninstall": "nothing is needed: ktrial leaves no program on the phone",
+    "with": "use `apply` and `revert`",
+    "keep": _MODULE,
+    "boot": "write the kernel command line with the tools of the phone's boot image",
+}
+
+
+class AdbHost(RemoteHost):
+    """A phone that adb reaches."""
+
+    folders = ("/system/bin", "/system/xbin", "/vendor/bin", "/sbin", "/debug_ramdisk", "/data/adb/ksu/bin")
+    program_folders = ("/data/local/tmp", "/system/bin", "/system/xbin", "/vendor/bin", "/product/bin")
+    askers = ("su",)
+    here_only = _HERE_ONLY
+    agent_arguments = ("--state", STATE)
+
+    def __init__(self, word: str, say: Callable[[str], None], *, may_ask: bool, keeps_agent: bool = False) -> None:
+        from ktrial.agent.adb import check_serial
+
+        super().__init__(word, say, may_ask=may_ask, keeps_agent=keeps_agent)
+        self._serial = word.removeprefix(ADB).removeprefix(":")
+        check_serial(word, self._serial)
+
+    @cached_property
+    def way(self) -> AdbWay:
+        from ktrial.agent.adb import AdbWay, find_serial
+
+        return AdbWay(self._serial or find_serial())
+
+    @property
+    def home(self) -> str:
+        from ktrial.agent.adb import TEMPORARY
+
+        return TEMPORARY
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {
+            "PATH": ":".join(self.program_folders[1:]),
+            "HOME": self.home,
+            "TMPDIR": self.home,
+            "ANDROID_DATA": "/data",
+            "ANDROID_ROOT": "/system",
+        }
+
+    def find_asker(self, purpose: str) -> tuple[tuple[str, ...], str | None]:
+        """Return the words that start a program as root on the phone; `su` asks on its screen."""
+        if not self.asking_programs:
+            raise PrivilegeMissing(
+                f"{purpose} needs root on {self.name}, which has no su",
+                hint="root the phone with Magisk, KernelSU or APatch, or run `adb root` if its build allows that; "
+                "doctor, facts, plan and bench work without root",
+            )
+        self._say(f"{purpose} needs root on {self.name}: asking su there; look at the phone's screen")
+        for program in self.asking_programs:
+            for form in _FORMS:
+                if self.gives_root((program, *form)):
+                    return (program, *form), None
+        raise PrivilegeMissing(
+            f"{purpose} needs root on {self.name}, and su there refused it",
+            hint="allow root for `shell` (com.android.shell) in the app of Magisk, KernelSU or APatch, "
+            "then run the command again",
+        )

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Another machine as the host of a command: what all ways to one have in common."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ktrial.cli.hosts import Host
+from ktrial.kit.errors import BadInput, Busy, KtrialError, PrivilegeMissing
+from ktrial.machine.transactions import status
+from ktrial.tuning.state.lock import MachineLock
+from ktrial.tuning.state.lock_holder import Process, told_process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from ktrial.agent.carrier import CarriedTransport
+    from ktrial.agent.remote import OtherMachine, Way
+    from ktrial.agent.session import AgentSession
+    from ktrial.bench.run.place import MeasuringPlace
+    from ktrial.cli.app_kernels import Role
+
+#: How long the sessions of a broken connection may take to end: the relay's silence, and the end of what runs.
+_OUTLAST_S, _LOOK_S = 180.0, 2.0
+_LIMIT_S = 120.0
+#: Verbs that work with this machine's own files, programs or windows, and what to do instead.
+_HERE_ONLY = {
+    "demo": "leave out --host",
+    "kernel": "leave out --host: guests run on this machine",
+    "install-recovery": "log in there and run ktrial",
+    "uninstall": "log in there and run ktrial",
+    "with": "log in there and run ktrial",
+}
+
+
+def _waits_s() -> Iterator[float]:
+    """Yield how long to wait before each attempt to connect: soon at first, then once a minute."""
+    wait_s = 1.0
+    while True:
+        yield wait_s
+        wait_s = min(60.0, 2 * wait_s)
+
+
+def _has_session_lease(root: AgentSession) -> bool:
+    """Return whether a transaction of a broken connection is still in force; it ends with its session."""
+    found = status(root).transactions
+    return any(one.state == "applied" and one.lease.kind == "while-session" for one in found)
+
+
+class RemoteLock(MachineLock):
+    """The locks on trials and measurements of another machine; a session of the user there holds them."""
+
+    def __init__(self, name: str, session: Callable[[], AgentSession]) -> None:
+        super().__init__()
+        self._name = name
+        self._session = session
+        self._has_taken = False
+
+    def take(self) -> bool:
+        if self._has_taken:
+            return False
+        self._sit("trial", "another trial")
+        self._has_taken = True
+        return True
+
+    def share(self) -> None:
+        self.take()
+
+    def measure(self) -> None:
+        self._sit("measurement", "another measurement")
+
+    def others_building(self) -> tuple[str, ...]:
+        return ()
+
+    def _sit(self, seat: str, what: str) -> None:
+        answer = self._session().request("seat", of=seat)
+        if not answer["taken"]:
+            held = [told_process(Process(pid=one["pid"], words=tuple(one["words"]))) for one in answer["holders"]]
+            by = held[0] if held else "a process that /proc/locks does not show"
+            raise Busy("busy", f"{what} runs on {self._name}: {by}", hint="wait for it, or end it there")
+
+
+class RemoteHost(Host):
+    """Another machine. Everything that is measured or changed is there; results are stored here."""
+
+    #: Folders of programs there: those of the system, which root's helpers come from, and those that the user may name.
+    folders: tuple[str, ...]
+    program_folders: tuple[str, ...]
+    #: Programs there that give root.
+    askers: tuple[str, ...]
+    #: Verbs that do not work there, and what to do instead.
+    here_only: Mapping[str, str] = _HERE_ONLY
+    #: More arguments of all sessions.
+    agent_arguments: tuple[str, ...] = ()
+
+    def __init__(self, word: str, say: Callable[[str], None], *, may_ask: bool, keeps_agent: bool = False) -> None:
+        super().__init__(word)
+        self._say = say
+        self._may_ask = may_ask
+        self._keeps_agent = keeps_agent
+        self._connection: OtherMachine | None = None
+        #: What root sessions are started with there, and the password that the user gave, if one is needed.
+        self._asker: tuple[tuple[str, ...], str | None] | None = None
+        self.quiet = self._keep_quiet
+
+    @property
+    def way(self) -> Way:
+        """How the machine is reached."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """The machine's name in messages."""
+        return self.way.name
+
+    def find_asker(self, purpose: str) -> tuple[tuple[str, ...], str | None]:
+        """Return the words that start a program as root there, and the password for them. Raise PrivilegeMissing."""
+        raise NotImplementedError
+
+    def check_verb(self, verb: str | None) -> None:
+        if verb in self.here_only:
+            raise BadInput(f"--host {self.word}: `{verb}` works on this machine only", hint=self.here_only[verb])
+
+    @property
+    def machine(self) -> OtherMachine:
+        if self._connection is None:
+            self._connection = self._connected()
+        return self._connection
+
+    def _connected(self) -> OtherMachine:
+        from ktrial.agent.foreign_agent import agent_for
+        from ktrial.agent.identity import remember
+        from ktrial.agent.remote import OtherMachine
+
+        machine = OtherMachine(self.way, agent_for, self._say, keeps=self._keeps_agent)
+        there = machine.machine
+        remember(self._folder, {self.name.rpartition("@")[2], there.host}, {there.user} if there.user else set())
+        return machine
+
+    @property
+    def _folder(self) -> Path:
+        """The folder here for what belongs to that machine."""
+        import re
+
+        from ktrial.agent.user_folders import state_folder
+
+        return state_folder() / "hosts" / re.sub(r"[^A-Za-z0-9.@-]", "_", self.name)
+
+    def connect(self, role: Role, purpose: str = "this command", arguments: tuple[str, ...] = ()) -> CarriedTransport:
+        from functools import partial
+
+        from ktrial.agent.carrier import CarriedTransport
+
+        machine = self.machine
+        words = ["serve", "--role", role, "--work", f"{machine.base}/work", *self.agent_arguments, *arguments]
+        asker, password = self._root_asker(purpose) if role == "root" else ((), None)
+        ends = machine.open(words, root=role == "root", asker=asker)
+        transport = CarriedTransport(
+            ends.to_agent,
+            ends.from_agent,
+            partial(machine.kill, ends.session),
+            machine.why_gone,
+            hint=f"the agent there restores what it changed: `ktrial --host {self.word} status` shows it",
+            asker=asker[0] if asker else None,
+        )
+        if password is not None:
+            transport.send(f"{password}\n".encode())
+        return transport
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def measuring_place(self, machine_root: Path | None) -> MeasuringPlace:
+        """Return the locks on trials and measurements there, and a folder here for runs on that machine."""
+        from ktrial.bench.run.place import MeasuringPlace
+
+        del machine_root
+        return MeasuringPlace(self._folder, RemoteLock(self.name, lambda: self._session))
+
+    def _keep_quiet(self, limit_s: float) -> AbstractContextManager[None]:
+        return self.machine.quiet(limit_s)
+
+    @property
+    def can_come_back(self) -> bool:
+        return True
+
+    def come_back(self, sleep: Callable[[float], None]) -> None:
+        self.close()
+        self.__dict__.pop("_session", None)
+        told = ""
+        for wait_s in _waits_s():
+            sleep(wait_s)
+            try:
+                self._connection = self._connected()
+            except KtrialError as error:
+                if error.message != told:
+                    told = error.message
+                    self._say(f"{self.name} is not back yet: {told}")
+                continue
+            self._say(f"{self.name} is back")
+            return
+
+    def outlast(self, lock: MachineLock, root: AgentSession | None, sleep: Callable[[float], None]) -> None:
+        """Take the lock on trials once the sessions of a broken connection have ended and restored their settings.
+
+        They hear nothing any more and end by themselves. Raise Busy if they do not.
+        """
+        from ktrial.trial.unattended.carrier import plan_states
+
+        left_s = _OUTLAST_S
+        while True:
+            try:
+                lock.take()
+            except Busy:
+                if left_s <= 0:
+                    raise
+            else:
+                if root is None or plan_states(root).running is not None or not _has_session_lease(root):
+                    return
+            sleep(_LOOK_S)
+            left_s -= _LOOK_S
+
+    @property
+    def called(self) -> str:
+        return self.name
+
+    @property
+    def ahead_ms(self) -> int:
+        return self.machine.ahead_ms
+
+    @property
+    def home(self) -> str:
+        return self.machine.machine.home or "/"
+
+    @property
+    def agent(self) -> str:
+        return self.machine.machine.program
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {"PATH": ":".join(self.folders), "HOME": self.home}
+
+    def program_of(self, word: str) -> Path:
+        """Return the path of a program there; a relative path starts in the home of the user there."""
+        from pathlib import Path
+
+        name = Path(word)
+        places = [f"{folder}/{word}" for folder in self.program_folders]
+        if "/" in word:
+            places = [str(name if name.is_absolute() else Path(self.home) / name)]
+        listed = self._session.list(places)
+        found = next((place for place in places if listed.get(place)), None)
+        if found is None:
+            raise BadInput(f"{word}: no such program on {self.name}", hint="give its path there, or install it there")
+        return Path(found)
+
+    @property
+    def is_root(self) -> bool:
+        """Whether a root session needs no question."""
+        return self._asker is not None or self.machine.machine.uid == 0
+
+    @property
+    def can_be_root(self) -> bool:
+        """Whether a root session is possible, by asking the user if that is allowed."""
+        return self.is_root or (self._may_ask and bool(self.asking_programs))
+
+    @cached_property
+    def asking_programs(self) -> tuple[str, ...]:
+        """The programs there that give root."""
+        places = [f"{folder}/{name}" for name in self.askers for folder in self.folders]
+        listed = self._session.list(places)
+        return tuple(place for place in places if listed.get(place))
+
+    @cached_property
+    def _session(self) -> AgentSession:
+        from ktrial.agent.session import AgentSession
+
+        return AgentSession(self.connect("user"))
+
+    def _root_asker(self, purpose: str) -> tuple[tuple[str, ...], str | None]:
+        """Return the words that start a program as root there, and the password for them. Asks the user once."""
+        if self.machine.machine.uid == 0:
+            return (), None
+        if self._asker is None:
+            if not self._may_ask:
+                raise PrivilegeMissing(
+                    f"{purpose} needs root on {self.name}, and --no-sudo forbids asking for it",
+                    hint="omit --no-sudo; plan, explain, why and doctor work without root",
+                )
+            self._asker = self.find_asker(purpose)
+        return self._asker
+
+    def gives_root(self, asker: tuple[str, ...], password: str | None = None) -> bool:
+        """Return whether a program starts as root after these words."""
+        answer = self._session.request(
+            "exec",
+            argv=[*asker, self.machine.machine.program, "--version"],
+            environment={"PATH": ":".join(self.folders)},
+            directory="/",
+            limit_s=_LIMIT_S,
+            capture_bytes=1 << 16,
+            **({"stdin": f"{password}\n"} if password is not None else {}),
+        )
+        return bool(answer["exit"].get("status") == 0)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every verb once on a phone, through the real adb: values of the phone's own network, and nothing stays there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.kept import raw, records
+from tests.support.phone import Phone, phone
+from tests.support.terminal import eventually
+
+KNOB, FILE = "net.core.somaxconn", "/proc/sys/net/core/somaxconn"
+#: The value of the phone's network; this machine has another one.
+THERE = "4000"
+
+
+@pytest.fixture(scope="module")
+def pixel() -> Iterator[Phone]:
+    with phone(more=f"echo {THERE} > {FILE}") as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays(pixel: Phone) -> Iterator[None]:
+    """The phone is as it was: its values, its files, and no process."""
+    before = pixel.left()
+    yield
+    assert eventually(lambda: not pixel.processes(), 10), pixel.processes()
+    assert pixel.read(FILE) == THERE
+    assert pixel.left() == before
+
+
+def printed(pixel: Phone, *words: str, status: int = 0) -> str:
+    done = pixel.ktrial(*words)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout
+
+
+def document(pixel: Phone, *words: str, status: int = 0) -> Any:
+    at = words.index("--") if "--" in words else len(words)
+    # Documents of one line come before the result.
+    out = printed(pixel, *words[:at], "--json", *words[at:], status=status)
+    return json.loads(out[out.index("{\n") :] if "{\n" in out else out.splitlines()[-1])
+
+
+def stored(pixel: Phone, *words: str) -> str:
+    """What a command without --host prints: it reads the results that are stored here."""
+    argv = [word for word in pixel.command(*words) if word not in {"--host", "adb"}]
+    return subprocess.run(argv, env=pixel.environment(), capture_output=True, text=True, check=True).stdout
+
+
+def test_facts_and_the_doctor_are_those_of_the_phone(pixel: Phone) -> None:
+    facts = document(pixel, "facts")["facts"]
+    assert (facts["os.android"]["value"], facts["os.name"]["value"]) == (True, "Android 14")
+    assert "Android 14" in printed(pixel, "doctor")
+
+
+def test_what_is_applied_is_in_force_there_until_it_is_reverted(pixel: Phone) -> None:
+    (step,) = document(pixel, "plan", f"{KNOB}=512")["plan"]["steps"]
+    assert step["expect"].strip() == THERE
+    assert document(pixel, "apply", f"{KNOB}=512")["state"] == "applied"
+    try:
+        assert pixel.read(FILE) == "512"
+        (applied,) = document(pixel, "status")["transactions"]
+        assert (applied["state"], applied["steps"][0]["old"].strip()) == ("applied", THERE)
+        ((step,),) = [one["steps"] for one in document(pixel, "verify")["transactions"]]
+        assert (step["outcome"], step["now"].strip()) == ("in-force", "512")
+    finally:
+        (reverted,) = document(pixel, "revert")["transactions"]
+    assert reverted["steps"][0]["outcome"] == "restored"
+
+
+def test_a_deadline_there_does_not_need_the_cable(pixel: Phone) -> None:
+    said = pixel.ktrial("apply", f"{KNOB}=512", "--for", "2s")
+    assert said.returncode == 0, said.stderr
+    pixel.way.cut()
+    assert eventually(lambda: pixel.read(FILE) == THERE, 10)
+    assert pixel.plug_in() == "device"
+
+
+def test_a_command_is_measured_there_and_stored_here(pixel: Phone) -> None:
+    script = f"pwd && cat {FILE} && hostname && echo $HOME $MODE && id -un"
+    bench = document(pixel, "bench", "-n", "2", "--env", "MODE=fast", "--", "sh", "-c", script)
+    assert (bench["complete"], bench["interrupted"]) == (1, False)
+    runs = records(pixel.folder / "here", "state")
+    outputs = [raw(pixel.folder / "here", one["raw"]["stdout"], "state").decode() for one in runs[-2:]]
+    home = "/data/local/tmp"
+    assert outputs == [f"{home}\n{THERE}\nphone\n{home} fast\nshell\n"] * 2
+
+
+def test_the_agents_own_load_is_measured_there(pixel: Phone) -> None:
+    bench = document(pixel, "bench", "agent-lock", "-n", "1")
+    assert {one["outcome"] for one in bench["summaries"]} >= {"event-rate", "event-p99"}
+
+
+def test_a_program_is_watched_there_and_its_recording_is_here(pixel: Phone, tmp_path: Path) -> None:
+    watched = document(pixel, "watch", "-o", str(tmp_path / "seen"), "--", "sleep", "0.5")
+    assert watched["findings"] is not None
+    assert stored(pixel, "diagnose", str(tmp_path / "seen"))
+
+
+def test_a_trial_compares_settings_there(pixel: Phone) -> None:
+    words = ("--no-profile", "--settle", "0s", "--budget", "7", "--", "sleep", "0.05")
+    trial = document(pixel, "try", f"{KNOB}=512", *words)["comparison"]["trial"]
+    assert trial["blocks"] == 7
+    stored(pixel, "trial", "recheck", trial["trial"])
+
+
+def test_what_a_phone_cannot_do_is_refused_with_another_way(pixel: Phone) -> None:
+    done = pixel.ktrial("keep", f"{KNOB}=512", "-y")
+    assert done.returncode == 2
+    assert "--to magisk" in done.stderr
+
+
+def test_androids_own_su_gives_root_too(pixel: Phone) -> None:
+    (pixel.root / "su").write_text("aosp")
+    try:
+        assert document(pixel, "status")["transactions"] is not None
+    finally:
+        (pixel.root / "su").write_text("magisk")
