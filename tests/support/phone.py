@@ -123,11 +123,17 @@ class Phone(RemoteMachine):
 
     def plug_in(self) -> str:
         """Put the cable in; returns what adb says of the phone."""
+        self.way.is_out = False
         self.adb("connect", self.serial)
         end_s = time.monotonic() + 5
         while (state := self.adb("-s", self.serial, "get-state")).returncode and time.monotonic() < end_s:
             time.sleep(0.05)
         return (state.stdout or state.stderr).strip()
+
+    def pull(self) -> None:
+        """Pull the cable."""
+        self.way.is_out = True
+        self.way.cut()
 
     def adb(self, *words: str, timeout_s: float = 30) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -83,6 +83,8 @@ class Way:
         self.loss = 0.0
         #: Bytes that came to the machine and from it, and how often something came.
         self.to_bytes = self.from_bytes = self.pieces = 0
+        #: Whether new connections are refused.
+        self.is_out = False
         self._frozen = threading.Event()
         self._random = random.Random(1)
         self._open: list[socket.socket] = []
@@ -117,6 +119,8 @@ class Way:
                 near, _ = self._listening.accept()
                 far = socket.socket(socket.AF_UNIX)
                 try:
+                    if self.is_out:
+                        raise OSError
                     far.connect(str(self._there))
                 except OSError:
                     near.close()

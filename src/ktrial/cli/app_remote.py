@@ -121,7 +121,7 @@ class RemoteHost(Host):
         raise NotImplementedError
 
     def check_verb(self, verb: str | None) -> None:
-        if verb in self.here_only:
+        if verb is not None and verb in self.here_only:
             raise BadInput(f"--host {self.word}: `{verb}` works on this machine only", hint=self.here_only[verb])
 
     @property

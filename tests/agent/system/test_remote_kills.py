@@ -124,7 +124,7 @@ def check(web1: RemoteMachine, command: str, victim: str, seed: int, said: Path)
         _check_apply(web1, victim, status, text)
     assert values(web1) == VALUES, (status, text)
     assert kept_files(web1) == files, text
-    _check_store(web1, before, text)
+    check_store(web1, before, text)
     if command == "trial" and len(trials_in(here(web1))) > trials:
         if status != 0:
             assert victim in {"head", "agents", "root agents", "machine"} or "lost" in text, text
@@ -156,7 +156,7 @@ def stored(web1: RemoteMachine) -> list[tuple[str, str]]:
     return [(one["session"]["session"], one["run"]) for one in records(here(web1)) if not one["exit"]["interrupted"]]
 
 
-def _check_store(web1: RemoteMachine, before: list[tuple[str, str]], text: str) -> None:
+def check_store(web1: RemoteMachine, before: list[tuple[str, str]], text: str) -> None:
     """No run is stored twice, none that was stored is gone, and every run that was shown is stored."""
     found = stored(web1)
     assert len(found) == len(set(found))
