@@ -61,7 +61,7 @@ pub fn main(options: &Options) -> Result<ExitCode> {
     let output = io::stdout().as_fd().try_clone_to_owned().map_err(broken)?;
     let input = io::stdin().as_fd().try_clone_to_owned().map_err(broken)?;
     let line = Line::new(File::from(output));
-    line.say(
+    let begun = line.say(
         frames::BEGUN,
         &json!({
             "agent": env!("CARGO_PKG_VERSION"),
@@ -72,7 +72,12 @@ pub fn main(options: &Options) -> Result<ExitCode> {
             "home": std::env::var_os("HOME").map(PathBuf::from),
             "unix_ms": unix_ms(),
         }),
-    )?;
+    );
+    if let Err(error) = begun {
+        // The connection broke meanwhile.
+        copy.leave();
+        return Err(error);
+    }
     let silence = Arc::new(Silence::new(options.silence_s).map_err(broken)?);
     let heard = Patient {
         input: File::from(input),

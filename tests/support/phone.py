@@ -53,6 +53,51 @@ _DUMPSYS = """#!/system/bin/sh
 [ -f "/system/dumpsys/$1" ] || { echo "Can't find service: $1"; exit 0; }
 cat "/system/dumpsys/$1"
 """
+_SETTINGS = """#!/system/bin/sh
+[ "$1 $2 $3" = "get global low_power" ] && cat /system/low_power
+"""
+#: What services print, cut down to what matters.
+DUMPS = {
+    "battery": """Current Battery Service state:
+  AC powered: false
+  USB powered: true
+  Wireless powered: false
+  Max charging current: 500000
+  status: 2
+  health: 2
+  present: true
+  level: 85
+  scale: 100
+  voltage: 4231
+  temperature: 281
+  technology: Li-ion
+""",
+    "power": """POWER MANAGER (dumpsys power)
+
+Power Manager State:
+  mDirty=0x0
+  mWakefulness=Awake
+  mWakefulnessChanging=false
+  mIsPowered=true
+  mPlugType=2
+""",
+    "thermalservice": """IsStatusOverride: false
+ThermalEventListeners:
+\tcallbacks: 3
+Thermal Status: 0
+Cached temperatures:
+\tTemperature{mValue=30.1, mType=3, mName=VIRTUAL-SKIN, mStatus=0}
+HAL Ready: true
+HAL connection:
+\tThermalHAL 2.0 connected: yes
+Current temperatures from HAL:
+\tTemperature{mValue=44.0, mType=0, mName=BIG, mStatus=0}
+\tTemperature{mValue=31.4, mType=3, mName=VIRTUAL-SKIN, mStatus=0}
+\tTemperature{mValue=29.0, mType=2, mName=battery, mStatus=0}
+Current cooling devices from HAL:
+\tCoolingDevice{mValue=0, mType=2, mName=thermal-cpufreq-0}
+""",
+}
 _GETENFORCE = "#!/system/bin/sh\necho Enforcing\n"
 
 #: The first process of the phone.
@@ -222,10 +267,18 @@ class Phone(RemoteMachine):
         _copy_program("/bin/toybox", root)
         for tool in _TOOLS.split():
             (root / "system/bin" / tool).symlink_to("toybox")
-        for name, text in {"getprop": _GETPROP, "dumpsys": _DUMPSYS, "getenforce": _GETENFORCE}.items():
+        for name, text in {
+            "getprop": _GETPROP,
+            "dumpsys": _DUMPSYS,
+            "getenforce": _GETENFORCE,
+            "settings": _SETTINGS,
+        }.items():
             (root / "system/bin" / name).write_text(text)
             (root / "system/bin" / name).chmod(0o755)
         (root / "system/build.prop").write_text("".join(f"{name}={value}\n" for name, value in _PROPERTIES.items()))
+        (root / "system/low_power").write_text("0\n")
+        for service, text in DUMPS.items():
+            (root / "system/dumpsys" / service).write_text(text)
         for name, minor in {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}.items():
             os.mknod(root / "dev" / name, 0o20666, os.makedev(1, minor))
             (root / "dev" / name).chmod(0o666)

@@ -45,10 +45,11 @@ _SLOW_S = 8.0
 #: How often the agent is started if its copy is removed meanwhile, and how long the last lines of the connecting program may take.
 _STARTS, _LAST_WORDS_S = 3, 1.0
 #: Starts the agent in a private folder there. It has no single quotes, backslashes, newlines or exclamation marks, so
-#: that every login shell passes it to /bin/sh unchanged. It says what it does line by line; the head answers once.
+#: that every login shell passes it to /bin/sh unchanged. It says what it does line by line; the head answers once. If
+#: the connection breaks, it goes on until it has removed what it made.
 _SCRIPT = " ".join(
     """
-umask 077; echo; echo {marker} $(uname -m); read -r want size skip options || exit 90; n=0;
+umask 077; trap "" PIPE; echo; echo {marker} $(uname -m); read -r want size skip options || exit 90; n=0;
 drop() {{ rm -rf "$t" "$f.$$"; rmdir "$d"; p=$d; i=0; while [ $i -lt $((m+2)) ];
 do p=${{p%/*}}; rmdir "$p"; i=$((i+1)); done; }} 2>/dev/null;
 for base in {bases}; do
@@ -60,7 +61,7 @@ has=; [ -x "$f" ] && has=$(sha256sum < "$f" 2>/dev/null | cut -c1-64);
 if [ "$has" = "$want" ]; then echo have $base; else echo send $base; [ -z "$has" ] || rm -f "$f";
 why=$( {{ head -c $size > "$f.$$" && [ $(wc -c < "$f.$$") -eq $size ] && chmod 700 "$f.$$" &&
 {{ ln "$f.$$" "$f" || [ -x "$f" ] || mv "$f.$$" "$f"; }} 2>/dev/null && rm -f "$f.$$"; }} 2>&1 ) ||
-{{ echo full $n $base: $why; drop; exit 91; }};
+{{ drop; echo full $n $base: $why; exit 91; }};
 fi;
 rm -f "$t"; [ -x "$f" ] || exit 93; echo go; exec "$f" relay --made $m $options; done; echo none; exit 92
 """.split()

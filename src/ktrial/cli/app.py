@@ -184,11 +184,11 @@ class App:
 
     @cached_property
     def user_session(self) -> AgentSession:
-        from ktrial.agent.session import AgentSession
+        from ktrial.cli.hosts import session_over
 
         host = self.host
         transport = self._here.user(self._exposed_as_before()) if host is None else host.connect("user")
-        return self.close_at_end(AgentSession(transport))
+        return self.close_at_end(session_over(host, transport))
 
     def root_session(self, purpose: str) -> AgentSession:
         """Return the root session of this command; it asks the user at most once, and names the purpose."""
@@ -197,10 +197,10 @@ class App:
         return self._root
 
     def _new_root(self, purpose: str) -> AgentSession:
-        from ktrial.agent.session import AgentSession
+        from ktrial.cli.hosts import session_over
 
         transport = self._here.root(purpose) if self.host is None else self.host.connect("root", purpose)
-        return self.close_at_end(AgentSession(transport))
+        return self.close_at_end(session_over(self.host, transport))
 
     @cached_property
     def run_recorder(self) -> AgentRunRecorder:
@@ -389,9 +389,9 @@ class App:
         """Observes the machine during runs, as root if that needs no prompt; Ctrl-C does not reach it."""
         if self._is_root or self._root is not None:
             return self.root_session("looking at the machine")
-        from ktrial.agent.session import AgentSession
+        from ktrial.cli.hosts import session_over
 
-        return self.close_at_end(AgentSession(self._detached()))
+        return self.close_at_end(session_over(self.host, self._detached()))
 
     @cached_property
     def sampling(self) -> AgentSampling:

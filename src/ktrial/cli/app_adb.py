@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ktrial.agent.adb import AdbWay
+    from ktrial.agent.session import AgentSession
+    from ktrial.agent.transport import Transport
 
 ADB = "adb"
 #: How root is asked for: Magisk's, KernelSU's and APatch's way, and that of Android's own `su` in debug builds.
@@ -69,6 +71,11 @@ class AdbHost(RemoteHost):
             "ANDROID_DATA": "/data",
             "ANDROID_ROOT": "/system",
         }
+
+    def session(self, transport: Transport) -> AgentSession:
+        from ktrial.agent.phone_session import PhoneSession, ask_phone
+
+        return PhoneSession(transport, lambda names: ask_phone(self.own_session, names, self.environment))
 
     def find_asker(self, purpose: str) -> tuple[tuple[str, ...], str | None]:
         """Return the words that start a program as root on the phone; `su` asks on its screen."""

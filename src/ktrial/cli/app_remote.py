@@ -56,7 +56,7 @@ class RemoteLock(MachineLock):
     def __init__(self, name: str, session: Callable[[], AgentSession]) -> None:
         super().__init__()
         self._name = name
-        self._session = session
+        self.own_session = session
         self._has_taken = False
 
     def take(self) -> bool:
@@ -76,7 +76,7 @@ class RemoteLock(MachineLock):
         return ()
 
     def _sit(self, seat: str, what: str) -> None:
-        answer = self._session().request("seat", of=seat)
+        answer = self.own_session().request("seat", of=seat)
         if not answer["taken"]:
             held = [told_process(Process(pid=one["pid"], words=tuple(one["words"]))) for one in answer["holders"]]
             by = held[0] if held else "a process that /proc/locks does not show"
@@ -180,7 +180,7 @@ class RemoteHost(Host):
         from ktrial.bench.run.place import MeasuringPlace
 
         del machine_root
-        return MeasuringPlace(self._folder, RemoteLock(self.name, lambda: self._session))
+        return MeasuringPlace(self._folder, RemoteLock(self.name, lambda: self.own_session))
 
     def _keep_quiet(self, limit_s: float) -> AbstractContextManager[None]:
         return self.machine.quiet(limit_s)
@@ -191,7 +191,7 @@ class RemoteHost(Host):
 
     def come_back(self, sleep: Callable[[float], None]) -> None:
         self.close()
-        self.__dict__.pop("_session", None)
+        self.__dict__.pop("own_session", None)
         told = ""
         for wait_s in _waits_s():
             sleep(wait_s)
@@ -253,7 +253,7 @@ class RemoteHost(Host):
         places = [f"{folder}/{word}" for folder in self.program_folders]
         if "/" in word:
             places = [str(name if name.is_absolute() else Path(self.home) / name)]
-        listed = self._session.list(places)
+        listed = self.own_session.list(places)
         found = next((place for place in places if listed.get(place)), None)
         if found is None:
             raise BadInput(f"{word}: no such program on {self.name}", hint="give its path there, or install it there")
@@ -273,11 +273,12 @@ class RemoteHost(Host):
     def asking_programs(self) -> tuple[str, ...]:
         """The programs there that give root."""
         places = [f"{folder}/{name}" for name in self.askers for folder in self.folders]
-        listed = self._session.list(places)
+        listed = self.own_session.list(places)
         return tuple(place for place in places if listed.get(place))
 
     @cached_property
-    def _session(self) -> AgentSession:
+    def own_session(self) -> AgentSession:
+        """A session of the user that asks for what the host itself needs."""
         from ktrial.agent.session import AgentSession
 
         return AgentSession(self.connect("user"))
@@ -297,7 +298,7 @@ class RemoteHost(Host):
 
     def gives_root(self, asker: tuple[str, ...], password: str | None = None) -> bool:
         """Return whether a program starts as root after these words."""
-        answer = self._session.request(
+        answer = self.own_session.request(
             "exec",
             argv=[*asker, self.machine.machine.program, "--version"],
             environment={"PATH": ":".join(self.folders)},

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ktrial.agent.session import AgentSession
-    from ktrial.agent.transport import Detached
+    from ktrial.agent.transport import Detached, Transport
     from ktrial.bench.guest_tools import GuestTools
     from ktrial.bench.run.place import MeasuringPlace
     from ktrial.cli.app_kernels import Role
@@ -95,6 +95,12 @@ class Host:
         """Start an agent there; `purpose` says what root is needed for, if a person must be asked."""
         raise NotImplementedError
 
+    def session(self, transport: Transport) -> AgentSession:
+        """Return a session with an agent there."""
+        from ktrial.agent.session import AgentSession
+
+        return AgentSession(transport)
+
     def measuring_place(self, machine_root: Path | None) -> MeasuringPlace:
         """Return the locks on trials and measurements, and the folder here for runs. A guest disturbs this machine."""
         from ktrial.agent.user_folders import state_folder
@@ -118,6 +124,11 @@ class Host:
 
     def close(self) -> None:
         """Release the host at the end of the command."""
+
+
+def session_over(host: Host | None, transport: Transport) -> AgentSession:
+    """Return a session with an agent of this host, or of this machine."""
+    return (host or Host("")).session(transport)
 
 
 def again(host: Host | None) -> str:

@@ -20,6 +20,13 @@ from ktrial.machine.sensors import Samples, Summary
 
 #: Facts that samples do not contain.
 FACTS = ("battery.level", "cpufreq.governor", "filesystems", "power.source")
+#: The names of what only phones have, by the facts that samples do not contain either.
+PHONE_FACTS = {
+    "screen": "phone.screen",
+    "battery_saver": "phone.low_power",
+    "skin_c": "phone.skin_temperature",
+    "thermal_status": "phone.thermal_status",
+}
 #: The first order that the kernel considers costly to allocate (above PAGE_ALLOC_COSTLY_ORDER, which is 3).
 HIGH_ORDER = 4
 _BLOCKS = "fragmentation.free_blocks_order_"
@@ -57,6 +64,7 @@ def readings_at(
         "governor": _fact(facts, "cpufreq.governor"),
         "disk_full": _fullness(facts, folder),
         "others_share": others,
+        **{name: _fact(facts, fact) for name, fact in PHONE_FACTS.items() if fact in facts},
     }
 
 
@@ -196,6 +204,8 @@ def _fact(facts: FactBook, name: str) -> Reading:
         return None
     if fact.absent is not None:
         return ABSENT
+    if isinstance(fact.value, bool):
+        return "on" if fact.value else "off"
     return fact.value if isinstance(fact.value, str) else float(fact.value)
 
 

@@ -108,6 +108,10 @@ GATES: Mapping[str, Gate] = {
         Gate("steal", "steal_share", "above", "percent", "CPU time taken by the hypervisor", GateLimits(2)),
         Gate("throttling", "throttled_share", "share", "percent", "thermally limited", GateLimits(0)),
         Gate("kernel_log", "kernel_warnings", "share", "number", "warnings of the kernel", GateLimits(0)),
+        Gate("screen", "screen", "same", "", "screen", GateLimits(same="refuse")),
+        Gate("battery_saver", "battery_saver", "same", "", "battery saver", GateLimits(same="refuse")),
+        Gate("skin", "skin_c", "distance", "celsius", "temperature of the surface", GateLimits(1.5, 3)),
+        Gate("thermal_status", "thermal_status", "above", "number", "Android's thermal status", GateLimits(0)),
     )
 }
 """All gates with their defaults. Free high-order pages differ by a factor of 4 if memory is fragmented in one group
@@ -116,16 +120,21 @@ and not in the other; an idle desktop has up to 16 MiB of swap in use after boot
 #: Example limits by rule, or by dimension.
 _EXAMPLES = {"same": SAME, "ratio": "4x", "share": "10%", "celsius": "8C", "bytes": "16MiB"}
 #: Readings that older records lack, because ktrial did not take them yet.
-_LATER = frozenset(("others_share",))
+_LATER = frozenset(("others_share", "screen", "battery_saver", "skin_c", "thermal_status"))
+#: Gates that only phones have.
+OF_PHONES = ("screen", "battery_saver", "skin", "thermal_status")
 #: Gates whose readings are only known after a run.
 OF_THE_RUN = frozenset(("steal", "throttling", "kernel_log"))
 
 DEFAULTS: Mapping[str, GateLimits] = {name: gate.default for name, gate in GATES.items()}
 
 
-def parse_gates(table: Mapping[str, Any]) -> dict[str, GateLimits]:
-    """Return the limits of all gates: those of a `[gates]` table, and defaults for the others. Raise BadInput."""
-    limits = dict(DEFAULTS)
+def parse_gates(table: Mapping[str, Any], *, phone: bool = False) -> dict[str, GateLimits]:
+    """Return the limits of all gates: those of a `[gates]` table, and defaults for the others. Raise BadInput.
+
+    Gates of phones are among them if the machine is a `phone`, or if the table has them.
+    """
+    limits = {name: limit for name, limit in DEFAULTS.items() if phone or name not in OF_PHONES}
     for name, value in table.items():
         if name not in GATES:
             raise UnknownName("gate", name, GATES, hint=f"use one of: {', '.join(GATES)}")
@@ -192,7 +201,10 @@ def judge_groups(groups: Groups, limits: Mapping[str, GateLimits] = DEFAULTS) ->
     found: list[GateFinding] = []
     for gate in GATES.values():
         limit = limits.get(gate.name, gate.default)
-        if not limit.is_off:
+        is_elsewhere = gate.name in OF_PHONES and not any(
+            gate.reading in run for runs in ordered.values() for run in runs
+        )
+        if not limit.is_off and not is_elsewhere:
             unknown = ABSENT if gate.reading in _LATER else None
             columns = {name: [run.get(gate.reading, unknown) for run in runs] for name, runs in ordered.items()}
             for column in columns.values():

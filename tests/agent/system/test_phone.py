@@ -58,7 +58,9 @@ def stored(pixel: Phone, *words: str) -> str:
 def test_facts_and_the_doctor_are_those_of_the_phone(pixel: Phone) -> None:
     facts = document(pixel, "facts")["facts"]
     assert (facts["os.android"]["value"], facts["os.name"]["value"]) == (True, "Android 14")
-    assert "Android 14" in printed(pixel, "doctor")
+    assert (facts["phone.root"]["value"], facts["phone.screen"]["value"]) == ("magisk", "on")
+    assert (facts["battery.level"]["value"], facts["phone.skin_temperature"]["value"]) == (85, 31.4)
+    assert "Pixel 6, Google GS101" in printed(pixel, "doctor")
 
 
 def test_what_is_applied_is_in_force_there_until_it_is_reverted(pixel: Phone) -> None:
@@ -92,6 +94,22 @@ def test_a_command_is_measured_there_and_stored_here(pixel: Phone) -> None:
     outputs = [raw(pixel.folder / "here", one["raw"]["stdout"], "state").decode() for one in runs[-2:]]
     home = "/data/local/tmp"
     assert outputs == [f"{home}\n{THERE}\nphone\n{home} fast\nshell\n"] * 2
+
+
+def test_a_run_that_begins_with_the_screen_off_is_refused(pixel: Phone) -> None:
+    power = pixel.root / "system/dumpsys/power"
+    before = power.read_text()
+    off = "echo mWakefulness=Asleep > /data/local/tmp/power"
+    pixel.run("ln", "-sfn", "/data/local/tmp/power", str(power))
+    (pixel.home / "power").write_text(before)
+    (pixel.home / "power").chmod(0o666)
+    try:
+        done = pixel.ktrial("bench", "-n", "2", "--", "sh", "-c", off)
+    finally:
+        (pixel.home / "power").unlink()
+        power.unlink()
+        power.write_text(before)
+    assert "screen differs: on in first run, off in this run" in done.stderr, done.stderr
 
 
 def test_the_agents_own_load_is_measured_there(pixel: Phone) -> None:

@@ -13,6 +13,7 @@ from ktrial.machine.gates import (
     ABSENT,
     DEFAULTS,
     GATES,
+    OF_PHONES,
     GateFinding,
     GateLimits,
     Readings,
@@ -102,6 +103,11 @@ def test_good_conditions_pass() -> None:
         ("steal", "steal_share", 0.0, 0.021, "suspect"),
         ("throttling", "throttled_share", 0.0, 0.01, "suspect"),
         ("kernel_log", "kernel_warnings", 1.0, 0.0, "suspect"),
+        ("screen", "screen", "on", "off", "refuse"),
+        ("battery_saver", "battery_saver", "on", "off", "refuse"),
+        ("skin", "skin_c", 30.0, 31.6, "suspect"),
+        ("skin", "skin_c", 30.0, 33.1, "refuse"),
+        ("thermal_status", "thermal_status", 0.0, 1.0, "suspect"),
     ],
 )
 def test_default_limits(gate: str, reading: str, left: object, right: object, wanted: str | None) -> None:
@@ -212,7 +218,8 @@ def test_what_is_missing_is_told_and_never_zero(gate: Any) -> None:
         assert found.level == "could-not-tell"
         assert gate.what in found.sentence
     empty = judge_groups({"a": [{}]})
-    assert {one.gate for one in empty} == set(GATES) - {"others"}, "records of before others were looked at"
+    later = {"others", *OF_PHONES}
+    assert {one.gate for one in empty} == set(GATES) - later, "records of before these were looked at"
     assert {one.level for one in empty} == {"could-not-tell"}
     assert {one.level for one in judge_groups({"a": []})} == {"could-not-tell"}
 
@@ -275,7 +282,9 @@ def test_a_stricter_limit_never_lowers_the_level(one: float, other: float, left:
 
 def test_limits_of_a_protocol() -> None:
     limits = parse_gates({"start_temperature": "8C", "on_ac": "same", "governor": "same", "steal": "2%"})
-    assert limits == DEFAULTS
+    assert limits == {name: limit for name, limit in DEFAULTS.items() if name not in OF_PHONES}
+    assert parse_gates({}, phone=True) == DEFAULTS
+    assert parse_gates({"screen": "same"})["screen"] == GateLimits(same="refuse")
     assert parse_gates({"start_temperature": "3C"})["start_temperature"] == GateLimits(3, 3)
     assert parse_gates({"start_temperature": 12})["start_temperature"] == GateLimits(5, 12)
     assert parse_gates({"steal": {"suspect": "1%", "refuse": "5%"}})["steal"] == GateLimits(1, 5)

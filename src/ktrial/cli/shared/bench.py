@@ -264,7 +264,7 @@ def order_of(
         fresh=fresh,
         label=label,
         load=suite.load,
-        gates=limits_of(suite, gates),
+        gates=limits_of(suite, gates, phone=facts.value("os.android") is True),
         sample_period_s=suite.sample_period_s,
         environment=environment,
     )
@@ -283,7 +283,7 @@ def cpus_left(facts: FactBook) -> str | None:
     return ",".join(map(str, sorted(left & online))) if online and not online <= left else None
 
 
-def limits_of(suite: Suite, gates: Sequence[str]) -> dict[str, GateLimits]:
+def limits_of(suite: Suite, gates: Sequence[str], *, phone: bool = False) -> dict[str, GateLimits]:
     """Return the suite's limits, overridden by the limits on the command line."""
     from ktrial.machine.gates import parse_gates
 
@@ -295,7 +295,7 @@ def limits_of(suite: Suite, gates: Sequence[str]) -> dict[str, GateLimits]:
                 f"cannot read --gate {text!r}", hint="use NAME=LIMIT, such as start_temperature=8C or swap=off"
             )
         given[name.strip()] = _limit(name.strip(), limit.strip())
-    return parse_gates({**suite.gates, **given})
+    return parse_gates({**suite.gates, **given}, phone=phone)
 
 
 def _limit(gate: str, text: str) -> Any:

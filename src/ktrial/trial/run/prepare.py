@@ -228,7 +228,7 @@ def order_of(ready: Prepared, label: str | None = None) -> Order:
         seed=ready.seed,
         label=label,
         load=ready.suite.load,
-        gates=parse_gates({**ready.suite.gates, **ready.file.gates}),
+        gates=parse_gates({**ready.suite.gates, **ready.file.gates}, phone=ready.facts.value("os.android") is True),
         sample_period_s=ready.suite.sample_period_s,
     )
 

@@ -12,7 +12,7 @@ from ktrial.bench.around.start_gate import COOL_S
 from ktrial.bench.benchmark import Invocation
 from ktrial.kit.errors import Refused
 from ktrial.machine.gate_readings import FACTS, Thermometers
-from ktrial.machine.gates import DEFAULTS, GATES, OF_THE_RUN, GateLimits, Readings
+from ktrial.machine.gates import DEFAULTS, GATES, OF_PHONES, OF_THE_RUN, GateLimits, Readings
 from ktrial.trial.protocol.file import SafetyLimits
 
 #: Suspension that voids a run, in seconds; shorter ones cannot be told from the clocks' steps.
@@ -104,7 +104,7 @@ def planned_gates(
     """Return the gates that can void a run, with the readings of the trial's first run. Raises Refused."""
     found = []
     for name, gate in GATES.items():
-        limit = limits.get(name, DEFAULTS[name])
+        limit = limits.get(name, GateLimits() if name in OF_PHONES else DEFAULTS[name])
         if name in OF_THE_RUN or (limit.refuse is None and limit.same != "refuse"):
             continue
         reading: Mapping[str, str | Columns]

@@ -28,7 +28,7 @@ _STEADY_CLOCKS = frozenset(("tsc", "arch_sys_counter", "kvm-clock"))
 
 def confounders(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
     """Yield all confounders that are present; unknown values yield none."""
-    for look in (_power, _heat, _clock, _steal, _load, _memory, _others, _uptime):
+    for look in (_power, _heat, _clock, _steal, _load, _memory, _others, _phone, _uptime):
         yield from look(facts, readings)
 
 
@@ -79,6 +79,27 @@ def _clock(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
             "clocksource",
             f"clocksource {clocksource}: reading the time is slow",
             "find out why the kernel gave up tsc: dmesg | grep -i tsc",
+        )
+
+
+def _phone(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
+    if facts.value("phone.low_power") is True:
+        yield _disturbs("battery saver", "battery saver is on: it lowers clocks", "turn it off in the settings")
+    status = facts.value("phone.thermal_status")
+    if isinstance(status, int) and status > 0:
+        yield _disturbs(
+            "heat", f"Android limits clocks because of heat (status {status} of 6)", "let the phone cool down"
+        )
+    if facts.value("phone.screen") == "off":
+        yield _may_disturb(
+            "screen", "the screen is off: the phone may sleep", "turn it on, and let it stay awake in developer options"
+        )
+    services = facts.value("phone.services")
+    if services:
+        yield _may_disturb(
+            "services",
+            f"{', '.join(services)}: may change clocks, governors and limits during a run",
+            "a trial reads its settings back after each run; stop a service as root if it writes them",
         )
 
 

@@ -72,6 +72,14 @@ def _read_only(look: _LimitLook) -> Iterator[Limit]:
 def _root(look: _LimitLook) -> Iterator[Limit]:
     if look.is_root:
         return
+    if look.facts.value("os.android") is True:
+        has_su = look.facts.value("phone.root") is not None
+        yield Limit(
+            what="applying settings; debugfs, tracing, modules and files that only root can read",
+            why="this session is not root",
+            lift="`apply`, `try` and `watch` ask su" if has_su else "root the phone with Magisk, KernelSU or APatch",
+        )
+        return
     yield Limit(
         what="knobs in debugfs and files that only root can read",
         why="this session is not root",
@@ -227,6 +235,13 @@ def _summary(facts: FactBook) -> tuple[tuple[str, str], ...]:
             text("os.name"),
             f"in a {virtual} guest" if virtual not in (None, "none") else None,
             f"in a {container} container" if container not in (None, "none") else None,
+        ),
+        "phone": joined(
+            text("phone.model"),
+            text("phone.soc"),
+            text("phone.kernel", "{} kernel"),
+            text("phone.root", "root by {}"),
+            text("phone.selinux", "SELinux {}"),
         ),
         "disks": joined(*(f"{disk.get('name')} ({disk.get('scheduler') or 'no scheduler'})" for disk in disks)),
     }

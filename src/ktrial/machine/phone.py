@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts of a phone that its kernel's files do not have: Android's own programs print them.
+
+`script` returns the commands, `phone_facts` reads what they print. A fact whose program is missing, refuses or prints
+something else is unknown, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ktrial.machine.facts import Fact
+
+#: The commands by the name of their section.
+_COMMANDS = {
+    "properties": "getprop",
+    "battery": "dumpsys battery",
+    "power": "dumpsys power | grep -e mWakefulness=",
+    "saver": "settings get global low_power",
+    "thermal": "dumpsys thermalservice",
+    "selinux": "getenforce",
+    "release": "uname -r",
+    "user": "id -u",
+    "su": "su -v",
+    "processes": "ps -A -o NAME",
+    "modules": "[ -r /data/adb/modules ] && cd /data/adb/modules && for m in *; do "
+    '[ ! -f "$m/module.prop" ] || [ -e "$m/disable" ] || echo "$m"; done',
+}
+_MARK = "=ktrial"
+#: Services that change clocks, governors and limits by themselves, as their processes are called.
+_SERVICES = re.compile(
+    r"(?:.*[./@-])?(thermal-engine[\w-]*|mi_thermald|thermald|thermal_core|perfd|perf-hal-service|perfservice"
+    r"|mpdecision|power-service[\w.-]*|android\.hardware\.power[\w@.-]*|android\.hardware\.thermal[\w@.-]*"
+    r"|vendor\.qti\.hardware\.perf[\w@.-]*|vendor\.mediatek\.hardware\.mtkpower[\w@.-]*|uperf|scene-daemon)"
+)
+#: What su calls itself in the answer to `su -v`.
+_SU = {"magisk": "magisk", "kernelsu": "kernelsu", "ksu": "kernelsu", "apatch": "apatch"}
+#: Makers of systems on chip, by how properties begin.
+_MAKERS = {
+    "qualcomm": r"qti|qcom|qualcomm|msm|sdm|sm\d",
+    "mediatek": r"mediatek|mt\d",
+    "exynos": r"samsung|exynos|universal\d|s5e",
+    "tensor": r"google|gs\d|zuma",
+}
+#: The charging state in `dumpsys battery`.
+_CHARGING = {"2": "charging", "3": "discharging", "4": "not charging", "5": "full"}
+#: The type of the temperature of a phone's surface.
+_SKIN = 3
+
+Sections = Mapping[str, str]
+Read = Callable[[Sections], Any]
+
+
+def names_in(only: Sequence[str]) -> tuple[str, ...]:
+    """Return the facts of a phone that a request names, with those below a name; all if the request names none."""
+    return tuple(name for name in _FACTS if not only or any(f"{name}.".startswith(f"{one}.") for one in only))
+
+
+def script(names: Iterable[str]) -> str:
+    """Return the shell commands that print what these facts need."""
+    needed = {section for name in names for section in _FACTS[name][0]}
+    return "\n".join(
+        f"echo; echo {_MARK} {section}; {_COMMANDS[section]}" for section in _COMMANDS if section in needed
+    )
+
+
+def phone_facts(text: str, names: Iterable[str]) -> dict[str, Fact]:
+    """Return the facts from what the commands printed."""
+    sections: dict[str, str] = {}
+    for part in re.split(rf"^{_MARK} ", text, flags=re.MULTILINE)[1:]:
+        name, _, content = part.partition("\n")
+        sections[name.strip()] = content
+    return {name: _fact(name, sections) for name in names}
+
+
+def _fact(name: str, sections: Sections) -> Fact:
+    needed, read = _FACTS[name]
+    try:
+        value = read(sections)
+    except KeyError as error:
+        return Fact(unknown=f"the phone did not run `{_COMMANDS[error.args[0]]}`")
+    if isinstance(value, Fact):
+        return value
+    if value is None:
+        return Fact(unknown=f"`{_COMMANDS[needed[0]]}` does not print it")
+    return Fact(value=value)
+
+
+def _properties(sections: Sections) -> dict[str, str]:
+    return dict(re.findall(r"^\[([^\]]+)\]: \[(.*)\]\s*$", sections["properties"], re.MULTILINE))
+
+
+def _property(*names: str) -> Read:
+    def read(sections: Sections) -> str | None:
+        found = _properties(sections)
+        return next((found[name] for name in names if found.get(name)), None)
+
+    return read
+
+
+def _soc(sections: Sections) -> str | None:
+    found = _properties(sections)
+    words = [found.get(name) for name in ("ro.soc.manufacturer", "ro.soc.model")]
+    return " ".join(word for word in words if word) or found.get("ro.board.platform") or found.get("ro.hardware")
+
+
+def _maker(sections: Sections) -> str | None:
+    found = _properties(sections)
+    for name in ("ro.soc.manufacturer", "ro.soc.model", "ro.board.platform", "ro.hardware"):
+        for maker, pattern in _MAKERS.items():
+            if re.match(pattern, found.get(name, ""), re.IGNORECASE):
+                return maker
+    return None
+
+
+def _field(text: str, name: str) -> str | None:
+    found = re.search(rf"^\s*{name}: *(\S.*?)\s*$", text, re.MULTILINE | re.IGNORECASE)
+    return found[1] if found else None
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and re.fullmatch(r"-?\d{1,12}", text, re.ASCII) else None
+
+
+def _battery_level(sections: Sections) -> int | None:
+    level, scale = (_number(_field(sections["battery"], name)) for name in ("level", "scale"))
+    if level is None or not scale or not 0 <= level <= scale:
+        return None
+    return round(100 * level / scale)
+
+
+def _battery_temperature(sections: Sections) -> float | None:
+    tenths = _number(_field(sections["battery"], "temperature"))
+    return tenths / 10 if tenths is not None and -400 <= tenths <= 1500 and tenths != 0 else None
+
+
+def _source(sections: Sections) -> str | None:
+    powered = re.findall(r"^\s*(?:AC|USB|Wireless|Dock) powered: *(true|false)\s*$", sections["battery"], re.MULTILINE)
+    return None if not powered else "mains" if "true" in powered else "battery"
+
+
+def _screen(sections: Sections) -> str | None:
+    found = re.search(r"^\s*mWakefulness=(Awake|Dreaming|Dozing|Asleep)\b", sections["power"], re.MULTILINE)
+    return None if found is None else "on" if found[1] in {"Awake", "Dreaming"} else "off"
+
+
+def _low_power(sections: Sections) -> bool | None:
+    return {"1": True, "0": False, "null": False}.get(sections["saver"].strip())
+
+
+def _skin(sections: Sections) -> float | None:
+    """Return the highest temperature of the surface that the hardware reports now; else the last one it reported."""
+    text = sections["thermal"]
+    parts = text.partition("Current temperatures from HAL")[2], text
+    pattern = rf"Temperature\{{mValue=(-?\d{{1,3}}(?:\.\d+)?), mType={_SKIN}, "
+    found = next((values for part in parts if (values := re.findall(pattern, part, re.ASCII))), [])
+    return max((float(value) for value in found), default=None)
+
+
+def _thermal_status(sections: Sections) -> int | None:
+    status = _number(_field(sections["thermal"], "Thermal Status"))
+    return status if status is not None and 0 <= status <= 6 else None
+
+
+def _selinux(sections: Sections) -> str | None:
+    word = sections["selinux"].strip().lower()
+    return word if word in {"enforcing", "permissive", "disabled"} else None
+
+
+def _kernel(sections: Sections) -> str | None:
+    """Return `gki` for Google's generic kernel image, `vendor` for another kernel."""
+    release = sections["release"].strip()
+    return None if not release else "gki" if re.search(r"-android\d+-\d", release) else "vendor"
+
+
+def _root(sections: Sections) -> str | Fact:
+    if sections["user"].strip() == "0":
+        return "adbd"
+    told = sections["su"].strip().lower()
+    if not told:
+        return Fact(absent="no su")
+    return next((kind for word, kind in _SU.items() if word in told), "su")
+
+
+def _services(sections: Sections) -> list[str] | None:
+    found = [line.strip() for line in sections["processes"].splitlines() if line.strip()]
+    return sorted({one for one in found if _SERVICES.fullmatch(one)}) if len(found) > 1 else None
+
+
+def _modules(sections: Sections) -> list[str] | Fact:
+    if not sections["modules"].strip() and sections["user"].strip() != "0":
+        return Fact(unknown="only root can read /data/adb/modules")
+    return sorted(sections["modules"].split())
+
+
+_FACTS: Mapping[str, tuple[tuple[str, ...], Read]] = {
+    "battery.level": (("battery",), _battery_level),
+    "power.source": (("battery",), _source),
+    "phone.android": (("properties",), _property("ro.build.version.release")),
+    "phone.battery_temperature": (("battery",), _battery_temperature),
+    "phone.charging": (("battery",), lambda all_: _CHARGING.get(_field(all_["battery"], "status") or "")),
+    "phone.kernel": (("release",), _kernel),
+    "phone.low_power": (("saver",), _low_power),
+    "phone.maker": (("properties",), _property("ro.product.manufacturer", "ro.product.brand")),
+    "phone.model": (("properties",), _property("ro.product.model")),
+    "phone.modules": (("modules", "user"), _modules),
+    "phone.root": (("su", "user"), _root),
+    "phone.screen": (("power",), _screen),
+    "phone.selinux": (("selinux",), _selinux),
+    "phone.services": (("processes",), _services),
+    "phone.skin_temperature": (("thermal",), _skin),
+    "phone.soc": (("properties",), _soc),
+    "phone.soc_maker": (("properties",), _maker),
+    "phone.thermal_status": (("thermal",), _thermal_status),
+}
+"""The facts, with the sections that they need. Android's battery service knows more than the files that its rules
+hide from programs, so its two facts take the place of the agent's."""
