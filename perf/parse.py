@@ -41,7 +41,7 @@ from ktrial.kit import json_strict
 from ktrial.kit.formats import kernel_config
 from ktrial.recordings import ktrial as ktrial_recording
 from ktrial.recordings.blocks import block
-from ktrial.recordings.frames import mangohud
+from ktrial.recordings.frames import android, mangohud
 from perf.arguments import argument, how_many
 
 Reader = Callable[..., Any]
@@ -117,6 +117,11 @@ def mangohud_rows(size: int) -> bytes:
     data = (Path(__file__).parents[1] / "tests/golden/frames/0.8.4-capped/input").read_bytes()
     head, row = data[: data.index(b"\n59.9")], b"59.9543,16.6794,100,0,0,0,0,0,0,0,0,2.52071,0,0,0,%d\n"
     return head + b"\n" + b"".join(row % (16_679_400 * number) for number in range(1, size // 60))
+
+
+def framestats_rows(size: int) -> bytes:
+    data = recorded("gfxinfo/cases/14-made/stdout").removesuffix(b"=ktrial end\n")
+    return data * (1 + size // len(data))
 
 
 def iperf3_intervals(size: int) -> bytes:
@@ -237,6 +242,7 @@ INPUTS: dict[str, tuple[Reader, Callable[[int], bytes], bool]] = {
     ),
     "kernel's .config": (kernel_config.read_kernel_config, kernel_configuration, False),
     "mangohud": (mangohud.read_mangohud, mangohud_rows, False),
+    "gfxinfo": (android.read_framestats, framestats_rows, False),
     "glmark2": (
         glmark2.read_glmark2,
         lambda size: before("glmark2/cases/2023.01-software/stdout", b"** a warning of a library\n", size),

@@ -21,6 +21,7 @@ from tests.support.samples import document
 
 #: Parameters without which a benchmark cannot be invoked: what only the user knows.
 REQUIRED: dict[str, dict[str, Any]] = {
+    "gfxinfo": {"package": "com.android.settings"},
     "mangohud": {"program": "vkcube --c 3000"},
     "kernel-compile": {"tree": "/usr/src/linux"},
     "kernel-compile-llvm": {"tree": "/usr/src/linux"},

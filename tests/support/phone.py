@@ -50,6 +50,7 @@ else
 fi
 """
 _DUMPSYS = """#!/system/bin/sh
+[ "$1 $3" != "gfxinfo reset" ] || exit 0
 [ -f "/system/dumpsys/$1" ] || { echo "Can't find service: $1"; exit 0; }
 cat "/system/dumpsys/$1"
 """

@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
-from itertools import accumulate
+from collections.abc import Callable, Iterable
+from itertools import accumulate, pairwise
 
 import msgspec
 
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.recordings import atop, ktrial_frames, micro_stutter, sadf, traces, vmstat
 from ktrial.recordings import ktrial as ktrial_recording
-from ktrial.recordings.frames import mangohud
+from ktrial.recordings.frames import android, mangohud
 from ktrial.recordings.model import Frames, Recording, Source
 
 _HEAD_BYTES = 65_536
@@ -30,14 +30,31 @@ class Kind(msgspec.Struct, frozen=True):
 def _frames(data: bytes, name: str) -> Recording:
     """Read a log of MangoHud, whose clock begins with the first frame at an unknown time."""
     log = mangohud.read_mangohud(data, name)
-    ends_s = array("d", accumulate(log.frame_times_s))
-    frames = Frames(kind="frame", source="frames", ends_s=ends_s, durations_s=array("d", log.frame_times_s))
+    return _of_frames(name, 0.0, accumulate(log.frame_times_s), log.frame_times_s, is_cut=log.cut_off)
+
+
+def _drawn(data: bytes, name: str) -> Recording:
+    """Read the frames of an Android app; a frame lasts from the moment at which it was due to begin."""
+    log = android.read_framestats(data, name)
+    return _of_frames(name, log.ends_s[0] - log.times_s[0], log.ends_s, log.times_s)
+
+
+def _shown(data: bytes, name: str) -> Recording:
+    """Read when Android showed the frames of a layer; a frame lasts from the one before it."""
+    log = android.read_latency(data, name)
+    return _of_frames(name, log.shown_s[0], log.shown_s[1:], [after - at for at, after in pairwise(log.shown_s)])
+
+
+def _of_frames(
+    name: str, begin_s: float, ends_s: Iterable[float], durations_s: Iterable[float], *, is_cut: bool = False
+) -> Recording:
+    frames = Frames(kind="frame", source="frames", ends_s=array("d", ends_s), durations_s=array("d", durations_s))
     return Recording(
         name=name,
-        begin_s=0.0,
-        end_s=ends_s[-1] if ends_s else 0.0,
-        ended="cut-off" if log.cut_off else "whole",
-        sources=(Source(name="frames", state="active", seen=len(ends_s)),),
+        begin_s=begin_s,
+        end_s=frames.ends_s[-1] if frames.ends_s else begin_s,
+        ended="cut-off" if is_cut else "whole",
+        sources=(Source(name="frames", state="active", seen=len(frames.ends_s)),),
         frames=frames,
     )
 
@@ -62,6 +79,8 @@ KINDS: dict[str, Kind] = {
     ),
     "vmstat": Kind("output of vmstat", lambda head, name: vmstat.is_vmstat(head), vmstat.read_vmstat),
     "mangohud": _by_content("frame log of MangoHud", mangohud.is_mangohud, _frames),
+    "gfxinfo": _by_content("dumpsys gfxinfo PACKAGE framestats", android.is_framestats, _drawn),
+    "surfaceflinger": _by_content("dumpsys SurfaceFlinger --latency LAYER", android.is_latency, _shown),
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import ktrial.bench.adapters
 from tests.support.kept import raw, records
 from tests.support.phone import Phone, phone
 from tests.support.terminal import eventually
@@ -110,6 +111,17 @@ def test_a_run_that_begins_with_the_screen_off_is_refused(pixel: Phone) -> None:
         power.unlink()
         power.write_text(before)
     assert "screen differs: on in first run, off in this run" in done.stderr, done.stderr
+
+
+def test_frames_of_an_app_are_measured_there(pixel: Phone) -> None:
+    cases = Path(ktrial.bench.adapters.__file__).parent / "gfxinfo/cases"
+    printed_there = (cases / "14-made/stdout").read_bytes().removesuffix(b"=ktrial end\n")
+    (pixel.root / "system/dumpsys/gfxinfo").write_bytes(printed_there)
+    words = ("-p", "package=com.android.settings", "-p", "seconds=1")
+    bench = document(pixel, "bench", "gfxinfo", "-n", "1", *words)
+    found = {one["outcome"]: one["median"] for one in bench["summaries"]}
+    wanted = json.loads((cases / "14-made/expected.json").read_text())["measurements"]
+    assert found == pytest.approx(wanted)
 
 
 def test_the_agents_own_load_is_measured_there(pixel: Phone) -> None:
