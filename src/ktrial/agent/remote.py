@@ -138,6 +138,8 @@ class OtherMachine:
         self._quiet_until_s: float | None = None
         self._ended = threading.Event()
         self._gone: str | None = None
+        #: The architecture of the agent there.
+        self.architecture = ""
         frames, place, described = self._start_relay()
         #: The relay's description of itself, and the folder of its private files.
         self.machine, self.base = described, place.base
@@ -230,7 +232,7 @@ class OtherMachine:
         skip, tried = 0, list[str]()
         while True:
             marker = f"ktrial-{secrets.token_hex(8)}"
-            self._process = _start(self._way.argv(start_script(marker, self._way.bases)))
+            self._process = start_program(self._way.argv(start_script(marker, self._way.bases)))
             assert self._process.stderr is not None
             self._passing = threading.Thread(target=self._pass_on, args=(self._process.stderr,), daemon=True)
             self._passing.start()
@@ -252,8 +254,8 @@ class OtherMachine:
             words = lines.after(marker.encode())
         if words is None:
             raise self._refused(lines)
-        architecture = self._way.architecture(words.split()[-1] if words.split() else "")
-        agent = self._agent_for(architecture).read_bytes()
+        self.architecture = self._way.architecture(words.split()[-1] if words.split() else "")
+        agent = self._agent_for(self.architecture).read_bytes()
         digest = hashlib.sha256(agent).hexdigest()
         lines.write(f"{digest} {len(agent)} {skip} {self._options}\n".encode())
         base = ""
@@ -401,7 +403,7 @@ def start_script(marker: str, bases: str) -> str:
     return _SCRIPT.format(marker=marker, bases=bases)
 
 
-def _start(argv: list[str]) -> subprocess.Popen[bytes]:
+def start_program(argv: list[str]) -> subprocess.Popen[bytes]:
     """Start the program so that Ctrl-C does not reach it: ktrial ends the sessions in order. It may still ask on the
     terminal."""
     before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)}

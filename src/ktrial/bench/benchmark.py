@@ -16,8 +16,9 @@ from ktrial.machine.facts import FactBook
 
 Parameters = Mapping[str, Any]
 
-#: Folders in which a benchmark's bare program name is looked up, in this order; PATH is never used.
-PROGRAM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
+#: Folders in which a benchmark's bare program name is looked up, in this order; PATH is never used. The last two are
+#: those of Android's own programs, and of those that a person copied to a phone.
+PROGRAM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin", "/system/bin", "/data/local/tmp")
 #: Environment of every run; a benchmark adds its own variables.
 PINNED = {"PATH": ":".join(PROGRAM_FOLDERS), "LC_ALL": "C", "TZ": "UTC"}
 #: How many lines of stderr a failed run quotes: the last of those that tell most.

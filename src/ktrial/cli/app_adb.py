@@ -7,12 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ktrial.cli.app_remote import RemoteHost
-from ktrial.kit.errors import PrivilegeMissing
+from ktrial.kit.errors import BadInput, PrivilegeMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from ktrial.agent.adb import AdbWay
+    from ktrial.agent.adb_copy import ProgramThere
     from ktrial.agent.session import AgentSession
     from ktrial.agent.transport import Transport
 
@@ -49,6 +51,8 @@ class AdbHost(RemoteHost):
         super().__init__(word, say, may_ask=may_ask, keeps_agent=keeps_agent)
         self._serial = word.removeprefix(ADB).removeprefix(":")
         check_serial(word, self._serial)
+        #: Programs of this machine that are there for this command.
+        self._copies: dict[Path, ProgramThere] = {}
 
     @cached_property
     def way(self) -> AdbWay:
@@ -71,6 +75,40 @@ class AdbHost(RemoteHost):
             "ANDROID_DATA": "/data",
             "ANDROID_ROOT": "/system",
         }
+
+    def program_of(self, word: str) -> Path:
+        """Return the path of a program there. A path that exists only here is copied there for this command."""
+        from pathlib import Path
+
+        try:
+            return super().program_of(word)
+        except BadInput:
+            here = Path(word).resolve()
+            if "/" not in word or not here.is_file():
+                raise
+        copy = self._copy(here)
+        self._say(f"copied {here.name} to {self.name}: {copy.size:,} bytes, sha256 {copy.digest[:16]}")
+        return Path(copy.path)
+
+    def _copy(self, here: Path) -> ProgramThere:
+        from ktrial.agent.adb_copy import ProgramThere
+
+        machine = self.machine
+        if here not in self._copies:
+            self._copies[here] = ProgramThere(self.way, machine.base, here, machine.architecture)
+        return self._copies[here]
+
+    def close(self) -> None:
+        for copy in self._copies.values():
+            copy.close()
+        super().close()
+
+    def come_back(self, sleep: Callable[[float], None]) -> None:
+        programs = tuple(self._copies)
+        super().come_back(sleep)
+        self._copies.clear()
+        for here in programs:
+            self._copy(here)
 
     def session(self, transport: Transport) -> AgentSession:
         from ktrial.agent.phone_session import PhoneSession, ask_phone

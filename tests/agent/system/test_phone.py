@@ -113,6 +113,16 @@ def test_a_run_that_begins_with_the_screen_off_is_refused(pixel: Phone) -> None:
     assert "screen differs: on in first run, off in this run" in done.stderr, done.stderr
 
 
+def test_a_program_of_this_machine_is_copied_there_while_it_is_measured(pixel: Phone, tmp_path: Path) -> None:
+    script = tmp_path / "own load"
+    script.write_text("#!/system/bin/sh\necho $(cat /proc/sys/net/core/somaxconn) $1\n")
+    bench = document(pixel, "bench", "-n", "1", "--", str(script), "x")
+    assert bench["complete"] == 1
+    (last,) = records(pixel.folder / "here", "state")[-1:]
+    assert raw(pixel.folder / "here", last["raw"]["stdout"], "state").decode() == f"{THERE} x\n"
+    assert "which phones lack" in pixel.ktrial("bench", "-n", "1", "--", "/usr/bin/env").stderr
+
+
 def test_frames_of_an_app_are_measured_there(pixel: Phone) -> None:
     cases = Path(ktrial.bench.adapters.__file__).parent / "gfxinfo/cases"
     printed_there = (cases / "14-made/stdout").read_bytes().removesuffix(b"=ktrial end\n")
