@@ -1,31 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session on a phone: its facts include those that Android's own programs print."""
+"""A session on a phone: its facts include those of Android's own programs, and it says what SELinux denied."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ktrial.agent.session import AgentSession
 from ktrial.agent.transport import Transport
 from ktrial.kit.json_bytes import read_bytes
 from ktrial.machine.facts import Fact, FactBook
+from ktrial.machine.kernel_log import KernelLog
 from ktrial.machine.phone import names_in, phone_facts, script
+from ktrial.machine.watch_kernel_log import look
 
 _LIMIT_S, _MOST_BYTES = 30.0, 1 << 20
+#: What SELinux writes to the kernel's log, and how many of these are shown.
+_DENIAL = re.compile(r"avc: +denied +\{ ([^}]*) \}(.*?) scontext=(\S+) tcontext=(\S+)")
+_NAME = re.compile(r" name=\"([^\"]*)\"")
+_MOST_DENIALS = 3
 
 
 class PhoneSession(AgentSession):
-    """Adds the facts that `ask` returns for names to those of the agent; they win where both have a value."""
+    """Adds the facts that `ask` returns for names to those of the agent; they win where both have a value.
 
-    def __init__(self, transport: Transport, ask: Callable[[Sequence[str]], Mapping[str, Fact]]) -> None:
+    If a setting is refused, `say` tells the user which rule of SELinux refused it, as far as the kernel's log shows.
+    """
+
+    def __init__(
+        self, transport: Transport, ask: Callable[[Sequence[str]], Mapping[str, Fact]], say: Callable[[str], None]
+    ) -> None:
         super().__init__(transport)
         self._ask = ask
+        self._say = say
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
         found = super().facts(only)
         asked = self._ask(names) if (names := names_in(only)) else {}
         wins = {name: fact for name, fact in asked.items() if fact.known or name not in found}
         return FactBook({**found, **wins})
+
+    def request(self, do: str, **fields: Any) -> dict[str, Any]:
+        if do != "apply":
+            return super().request(do, **fields)
+        before = look(self)
+        answer = super().request(do, **fields)
+        if any(step.get("outcome") == "refused" for step in answer.get("steps", ())):
+            after = look(self, 0 if before.newest is None else before.newest + 1)
+            for line in denials(after):
+                self._say(line)
+        return answer
+
+
+def denials(log: KernelLog) -> tuple[str, ...]:
+    """Return a line for each thing that SELinux denied, or why that is unknown."""
+    if log.unreadable is not None:
+        return (f"SELinux may have refused it; the kernel's log does not tell: {log.unreadable}",)
+    found = dict.fromkeys(
+        f"SELinux denied {what.strip()}{f' of {name[1]}' if (name := _NAME.search(more)) else ''} ({source} on {target})"
+        for record in log.records
+        for what, more, source, target in (one.groups() for one in _DENIAL.finditer(record.text))
+    )
+    return tuple(found)[:_MOST_DENIALS]
 
 
 def ask_phone(session: AgentSession, names: Sequence[str], environment: Mapping[str, str]) -> Mapping[str, Fact]:

@@ -113,7 +113,7 @@ class AdbHost(RemoteHost):
     def session(self, transport: Transport) -> AgentSession:
         from ktrial.agent.phone_session import PhoneSession, ask_phone
 
-        return PhoneSession(transport, lambda names: ask_phone(self.own_session, names, self.environment))
+        return PhoneSession(transport, lambda names: ask_phone(self.own_session, names, self.environment), self._say)
 
     def find_asker(self, purpose: str) -> tuple[tuple[str, ...], str | None]:
         """Return the words that start a program as root on the phone; `su` asks on its screen."""
