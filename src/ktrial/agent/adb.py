@@ -121,15 +121,13 @@ def _ask(*words: str) -> str:
     return done.stdout.decode(errors="replace")
 
 
-def _devices() -> list[ListedDevice]:
-    """Return the devices that adb sees, once none is about to change its state."""
+def _devices(serial: str | None = None) -> list[ListedDevice]:
+    """Return the devices that adb lists, once this one, or any one, is ready or has had the time to be."""
     deadline_s = time.monotonic() + _SETTLE_S
     while True:
         found = devices_in(_ask("devices"))
-        is_settled = found and all(
-            one.state not in {"offline", "unauthorized", "authorizing", "connecting"} for one in found
-        )
-        if is_settled or not found or time.monotonic() > deadline_s:
+        ours = [one for one in found if serial in (None, one.serial)]
+        if not ours or any(one.state not in _STATES for one in ours) or time.monotonic() > deadline_s:
             return found
         time.sleep(_LOOK_S)
 
@@ -142,6 +140,7 @@ def find_serial() -> str:
             "cannot find a phone: adb lists no device",
             hint="enable USB debugging on the phone, put the cable in, and accept the question on its screen",
         )
+    found = [one for one in found if one.state not in _STATES] or found
     if len(found) > 1:
         named = ", ".join(one.serial for one in found)
         raise BadInput(
@@ -152,13 +151,13 @@ def find_serial() -> str:
 
 def check_is_there(serial: str) -> None:
     """Raise KtrialError if adb cannot reach this phone. A phone on the network (HOST:PORT) is connected first."""
-    told = ""
+    said = ""
     if re.fullmatch(r"\S+:\d+", serial) and all(one.serial != serial for one in devices_in(_ask("devices"))):
-        told = _ask("connect", serial).strip()
-    found = next((one for one in _devices() if one.serial == serial), None)
+        said = _ask("connect", serial).strip()
+    found = next((one for one in _devices(serial) if one.serial == serial), None)
     if found is None:
         raise KtrialError(
-            f"cannot find {serial}: {told or 'adb does not list it'}",
+            f"cannot find {serial}: {said or 'adb does not list it'}",
             hint="check the cable and USB debugging; `adb devices` must list the phone",
         )
     if found.state in _STATES:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ktrial.agent.adb import AdbWay
     from ktrial.agent.adb_copy import ProgramThere
+    from ktrial.agent.remote import RelayDescription
     from ktrial.agent.session import AgentSession
     from ktrial.agent.transport import Transport
 
@@ -31,6 +32,7 @@ _HERE_ONLY = {
     "install-recovery": "nothing is needed: a phone starts with its own values",
     "uninstall": "nothing is needed: ktrial leaves no program on the phone",
     "with": "use `apply` and `revert`",
+    "frames": "measure frames with `ktrial --host adb bench gfxinfo`",
     "keep": _MODULE,
     "boot": "write the kernel command line with the tools of the phone's boot image",
 }
@@ -59,6 +61,11 @@ class AdbHost(RemoteHost):
         from ktrial.agent.adb import AdbWay, find_serial
 
         return AdbWay(self._serial or find_serial())
+
+    def private_names(self, there: RelayDescription) -> tuple[set[str], set[str]]:
+        # All phones are called `localhost`, and their user `shell`.
+        del there
+        return {self.name}, set()
 
     @property
     def home(self) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ktrial.agent.carrier import CarriedTransport
-    from ktrial.agent.remote import OtherMachine, Way
+    from ktrial.agent.remote import OtherMachine, RelayDescription, Way
     from ktrial.agent.session import AgentSession
     from ktrial.bench.run.place import MeasuringPlace
     from ktrial.cli.app_kernels import Role
@@ -136,9 +136,12 @@ class RemoteHost(Host):
         from ktrial.agent.remote import OtherMachine
 
         machine = OtherMachine(self.way, agent_for, self._say, keeps=self._keeps_agent)
-        there = machine.machine
-        remember(self._folder, {self.name.rpartition("@")[2], there.host}, {there.user} if there.user else set())
+        remember(self._folder, *self.private_names(machine.machine))
         return machine
+
+    def private_names(self, there: RelayDescription) -> tuple[set[str], set[str]]:
+        """Return the names of the machine and of its users, which bundles replace."""
+        return {self.name.rpartition("@")[2], there.host}, {there.user} if there.user else set()
 
     @property
     def _folder(self) -> Path:

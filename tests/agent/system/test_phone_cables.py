@@ -97,6 +97,23 @@ def test_a_pulled_cable_leaves_nothing_behind(pixel: Phone, tmp_path: Path, comm
     pull(pixel, command, 4, tmp_path / "said")
 
 
+def test_a_program_that_was_copied_there_is_gone_with_the_cable(pixel: Phone, tmp_path: Path) -> None:
+    script = tmp_path / "own-load"
+    script.write_text(f"#!/system/bin/sh\n{' '.join(LONG)}\n")
+    state(pixel).mkdir(parents=True, exist_ok=True)
+    files = pixel.left()
+    head = start(pixel, tmp_path / "said", "bench", "-n", "1", "--", str(script))
+    try:
+        assert eventually(lambda: bool(pixel.processes(" ".join(LONG))), 60), (tmp_path / "said").read_text()
+        assert "programs" in pixel.left()
+        pixel.pull()
+        assert eventually(lambda: pixel.left() == files, 10), pixel.left()
+        assert eventually(lambda: not pixel.processes(" ".join(LONG)), 5)
+    finally:
+        assert pixel.plug_in() == "device"
+        head.wait(WAIT_S)
+
+
 def test_a_trial_goes_on_when_the_cable_is_in_again(pixel: Phone, tmp_path: Path) -> None:
     said = tmp_path / "said"
     state(pixel).mkdir(parents=True, exist_ok=True)

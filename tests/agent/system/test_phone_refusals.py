@@ -96,6 +96,20 @@ def test_no_phone(pixel: Phone) -> None:
         assert "cannot find 3A04: adb does not list it" in refusal(pixel, host="adb:3A04")
 
 
+def test_another_phone_that_is_not_ready_is_passed_over(pixel: Phone) -> None:
+    before = (pixel.folder / "adb_keys").read_text()
+    pixel.set(auth="refuse")
+    (pixel.folder / "adb_keys").unlink()
+    try:
+        pixel.adb("connect", pixel.serial.replace("127.0.0.1", "localhost"))
+        assert "unauthorized" in pixel.adb("devices").stdout
+        assert pixel.ktrial("facts").returncode == 0
+    finally:
+        pixel.set(auth="accept")
+        (pixel.folder / "adb_keys").write_text(before)
+        pixel.adb("disconnect", pixel.serial.replace("127.0.0.1", "localhost"))
+
+
 def test_several_phones(pixel: Phone) -> None:
     other = pixel.serial.replace("127.0.0.1", "localhost")
     pixel.adb("connect", other)
@@ -173,6 +187,17 @@ def test_a_phone_without_root_says_what_root_would_add(pixel: Phone) -> None:
         assert pixel.ktrial("plan", "net.core.somaxconn=512").returncode == 0
     finally:
         (pixel.root / "no-su").rename(su)
+
+
+def test_an_adbd_that_is_root_needs_no_su(pixel: Phone) -> None:
+    pixel.set(uid=0)
+    try:
+        done = pixel.ktrial("facts", "--json", "phone")
+        facts = json.loads(done.stdout)["facts"]
+        assert (facts["phone.root"]["value"], facts["phone.modules"]["value"]) == ("adbd", [])
+        assert "asking su" not in pixel.ktrial("status").stderr
+    finally:
+        pixel.set(uid=SHELL_UID)
 
 
 def test_root_that_is_refused(pixel: Phone) -> None:
