@@ -45,6 +45,8 @@ class AdbHost(RemoteHost):
     program_folders = ("/data/local/tmp", "/system/bin", "/system/xbin", "/vendor/bin", "/product/bin")
     askers = ("su",)
     here_only = _HERE_ONLY
+    #: A plan's gates read files, and Android tells the screen and the battery to its own programs only.
+    carries_plans = False
     agent_arguments = ("--state", STATE)
 
     def __init__(self, word: str, say: Callable[[str], None], *, may_ask: bool, keeps_agent: bool = False) -> None:

@@ -24,6 +24,8 @@ class Host:
 
     #: Whether its clock counts instructions.
     is_exact = False
+    #: Whether it can make a trial's blocks by itself.
+    carries_plans = True
 
     def __init__(self, word: str) -> None:
         #: The argument of --host.

@@ -156,6 +156,9 @@ def test_what_a_phone_cannot_do_is_refused_with_another_way(pixel: Phone) -> Non
     done = pixel.ktrial("keep", f"{KNOB}=512", "-y")
     assert done.returncode == 2
     assert "--to magisk" in done.stderr
+    done = pixel.ktrial("try", f"{KNOB}=512", "--unattended", "--no-profile", "--", "true")
+    assert done.returncode == 4
+    assert "trials on phones" in done.stderr
 
 
 def test_androids_own_su_gives_root_too(pixel: Phone) -> None:

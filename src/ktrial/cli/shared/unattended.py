@@ -30,6 +30,7 @@ def refuse_elsewhere(app: App, file: TrialFile) -> None:
     """Raise Refused for a trial that this machine cannot carry out by itself, before anything else is done."""
     refuse_shape(
         [
+            ("trials on phones", app.host is not None and not app.host.carries_plans),
             ("trials in guests", file.guest is not None or (app.host is not None and app.host.quiet is None)),
             ("arms that boot this machine", boots_this_machine(file)),
             ("arms that a person sets up", is_by_hand(file)),
