@@ -45,6 +45,7 @@ CHART = Contract(kind="chart", has={"PLACE": int}, one_of={"of_comparison": 2, "
 TARGET = Contract(
     kind="target",
     has={"NAME": str, "WHAT": str, "FORMS": frozenset, "NEXT": str, "refusal": 1, "write": 1},
+    may={"ON_PHONE": bool},
 )
 BENCHMARK = Contract(kind="benchmark", one_of={"BENCHMARK": object, "BENCHMARKS": tuple})
 

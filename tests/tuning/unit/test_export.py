@@ -207,6 +207,9 @@ def test_reasons_never_leave_their_comment(setting: LastingSetting) -> None:
             without = files_of(target, msgspec.structs.replace(setting, reasons=()))
             for path, text in with_reason.items():
                 added = set(text.split("\n")) - set(without[path].split("\n"))
+                if path.endswith(".html"):
+                    assert text.count("<") == without[path].count("<") + 2, path  # one more element, <dd>
+                    continue
                 assert all(line.lstrip().startswith("#") and not line.endswith("\\") for line in added), path
 
 

@@ -39,9 +39,9 @@ def _targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 @click.option(
     "-o",
     "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="FOLDER",
-    help="Write the files below DIR instead of to stdout.",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER|ZIP",
+    help="Write the files below FOLDER instead of to stdout; a module for phones also as ZIP.",
 )
 @click.option("--name", metavar="NAME", help="Name to use in file names.  [derived from the settings]")
 @click.option("--force", is_flag=True, help="Overwrite files that have other content.")
@@ -69,8 +69,9 @@ def command(
     ktrial export vm.swappiness=10 --to sysctl.d
     ktrial export micro-stutter-nvme-queue --to udev -o .
     ktrial export swappiness-3fa9c1 --to sysctl.d --to udev --to tmpfiles.d -o /tmp/image
+    ktrial export ktweak --to magisk -o module.zip
     """
-    from ktrial.cli.shared.exports import lasting_profile
+    from ktrial.cli.shared.exports import is_for_phone, lasting_profile, write_archive, write_folder
     from ktrial.tuning.exporters import export, targets
 
     known = targets(app.say)
@@ -83,13 +84,16 @@ def command(
         raise BadInput("no target given", hint="add --to TARGET; `ktrial export --list` lists them")
     if name is not None and _unfit(name):
         raise BadInput(f"--name {name}: not a name for files", hint="use lower case letters, digits and -")
-    lasting = lasting_profile(app, words, name)
-    made = export(lasting.profile, [known[one] for one in dict.fromkeys(chosen)], known.values())
+    wanted = [known[one] for one in dict.fromkeys(chosen)]
+    on_phone = is_for_phone(wanted, output)
+    lasting = lasting_profile(app, words, name, on_phone=on_phone)
+    made = export(lasting.profile, wanted, known.values())
     files = {path: text for one in made.values() for path, text in one.items()}
     for left in lasting.left_out:
         app.say(f"left out {left.address}: {left.reason}")
     if output is not None:
-        _write(output, files, force=force)
+        write = write_archive if on_phone and output.suffix == ".zip" else write_folder
+        write(output, files, force=force)
         app.say(f"{output}: {len(files)} file{'s'[: len(files) != 1]}")
     if as_json:
         _write_document(lasting, made)
@@ -123,21 +127,6 @@ def _print(files: Mapping[str, str]) -> None:
         sys.stdout.write(*files.values())
     else:
         sys.stdout.write("\n".join(f"==> {path} <==\n{text}" for path, text in files.items()))
-
-
-def _write(folder: Path, files: Mapping[str, str], *, force: bool) -> None:
-    from ktrial.compare.files import write_file
-
-    for path, text in files.items():
-        place = folder / path
-        if place.exists() and not force and (not place.is_file() or place.read_bytes() != text.encode()):
-            raise BadInput(f"{place}: file exists with other content", hint="choose another folder, or add --force")
-    for path, text in files.items():
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_file(place, text.encode())
-        if text.startswith("#!"):
-            place.chmod(0o755)
 
 
 def _write_document(lasting: Lasting, made: Mapping[ExportTarget, Mapping[str, str]]) -> None:

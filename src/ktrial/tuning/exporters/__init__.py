@@ -3,6 +3,7 @@
 
 A module defines NAME, WHAT (one sentence), FORMS (the forms of settings that it can express), NEXT (what to do with the
 files), `refusal(setting)` (why it cannot express this one, or None) and `write(profile)` (files by relative path).
+If it defines ON_PHONE = True, its files are one archive, which computes the values of devices on the phone.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class ExportTarget(msgspec.Struct, frozen=True):
     next: str
     refusal: Callable[[LastingSetting], str | None]
     write: Callable[[LastingProfile], Mapping[str, str]]
+    on_phone: bool = False
 
     def objection(self, setting: LastingSetting) -> str | None:
         """Return why this target cannot express the setting."""
@@ -74,7 +76,7 @@ def targets(warn: Callable[[str], None] = lambda _: None) -> dict[str, ExportTar
 
 def _target(module: object) -> ExportTarget:
     names = ("NAME", "WHAT", "FORMS", "NEXT", "refusal", "write")
-    return ExportTarget(*(getattr(module, name) for name in names))
+    return ExportTarget(*(getattr(module, name) for name in names), getattr(module, "ON_PHONE", False))
 
 
 def export(

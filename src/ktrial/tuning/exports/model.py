@@ -13,6 +13,7 @@ from ktrial.tuning.knobs.knob import PLACEHOLDERS, Knob
 
 #: Beginning of the reason for a setting without a verdict.
 UNTESTED = "not tested on this machine"
+UNTESTED_ON_PHONE = "not tested on this phone"
 Form = Literal["sysctl", "sysfs", "device", "cgroup", "debugfs", "module", "zram", "boot", "kconfig", "build", "patch"]
 """What decides where a setting can be written: `device` is a file of a device that udev knows, `sysfs` any other."""
 
@@ -41,10 +42,22 @@ _WITH_VALUE = frozenset({"boot:psi"})
 _PARTS_OF_THE_KERNEL = frozenset({"zswap", "damon_reclaim", "damon_lru_sort", "workqueue", "pcie_aspm"})
 
 
+class PhoneValue(msgspec.Struct, frozen=True):
+    """A value that a module computes on the phone: a recipe of its functions.sh, with its argument.
+
+    `beside` is the name of the file that lists the offered words, if it is another one.
+    """
+
+    recipe: str
+    argument: str
+    beside: str = ""
+
+
 class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
     """One setting. `place` is a place of the knob; `pattern` selects instances by name; None selects all.
 
-    `rotational` restricts it to disks that rotate, or to those that do not. `reasons` are lines of text.
+    `rotational` restricts it to disks that rotate, or to those that do not. `reasons` are lines of text. `on_phone`
+    replaces the value, and `couples` are knobs that the kernel changes with this one: both are for modules of phones.
     """
 
     knob: Knob
@@ -53,6 +66,8 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
     pattern: str | None = None
     rotational: bool | None = None
     reasons: tuple[str, ...] = ()
+    on_phone: PhoneValue | None = None
+    couples: tuple[Knob, ...] = ()
 
     @property
     def address(self) -> str:

@@ -39,20 +39,26 @@ class WantedSetting(msgspec.Struct, frozen=True):
 
 
 Reasons = Callable[[LastingSetting], tuple[str, ...]]
+Resolver = Callable[[Setting, Context, list[Omission]], list[LastingSetting]]
 
 
 def lasting_settings(
-    wanted: Iterable[WantedSetting], context: Context, more: Reasons = lambda _: ()
+    wanted: Iterable[WantedSetting],
+    context: Context,
+    more: Reasons = lambda _: (),
+    resolver: Resolver | None = None,
 ) -> tuple[tuple[LastingSetting, ...], tuple[Omission, ...]]:
     """Return the settings in the order in which to write them, and those that are impossible on this machine.
 
-    `more` returns further reasons for a setting without a verdict. Raise Contradiction if a knob has two values.
+    `more` returns further reasons for a setting without a verdict. `resolver` replaces the one for this machine.
+    Raise Contradiction if a knob has two values.
     """
+    resolve = resolver or _settings
     found: dict[str, LastingSetting] = {}
     origins: dict[str, str] = {}
     left: list[Omission] = []
     for one in wanted:
-        for setting in _settings(one.setting, context, left):
+        for setting in resolve(one.setting, context, left):
             before = found.get(setting.address)
             is_same = before is None or before.text == setting.text or origins[setting.address] == one.origin
             if before is not None and not is_same:
@@ -82,7 +88,7 @@ def _settings(setting: Setting, context: Context, left: list[Omission]) -> list[
         per_device = False
     pattern = selector
     if selector is not None and selector.startswith("["):
-        pattern = _pattern_of(knob, selector)
+        pattern = pattern_of(knob, selector)
         if rotational is not None:
             pattern = None
         elif pattern is None:
@@ -168,7 +174,8 @@ def _names_device(condition: object) -> bool:
     return False
 
 
-def _pattern_of(knob: Knob, selector: str) -> str | None:
+def pattern_of(knob: Knob, selector: str) -> str | None:
+    """Return the name pattern that means the same as a `[field=value]` selector, if there is one."""
     fields = selector_conditions(selector)
     if len(fields) != 1:
         return None

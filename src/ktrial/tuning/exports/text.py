@@ -20,16 +20,16 @@ _PLAIN_PATH = re.compile(r"[A-Za-z0-9_.,:@+=%~/*?\[\]!^-]+")
 
 def heading(profile: LastingProfile, *lines: str, mark: str = "#") -> list[str]:
     """Return the comment at the head of a file."""
-    return [f"{mark} {_one_line(line)}" for line in (f"Written by ktrial export: {profile.title}.", *lines)] + [""]
+    return [f"{mark} {one_line(line)}" for line in (f"Written by ktrial export: {profile.title}.", *lines)] + [""]
 
 
 def comment(setting: LastingSetting, *, mark: str = "#", indent: str = "") -> list[str]:
     """Return the reasons of a setting as comment lines."""
     first = f"{setting.address} = {setting.text}"
-    return [f"{indent}{mark} {_one_line(line)}" for line in (first, *(f"  {reason}" for reason in setting.reasons))]
+    return [f"{indent}{mark} {one_line(line)}" for line in (first, *(f"  {reason}" for reason in setting.reasons))]
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Return text without control characters; a trailing backslash would continue the comment in some formats."""
     plain = "".join(" " if not character.isprintable() else character for character in clean(text))
     return plain.rstrip().rstrip("\\").encode("utf-8", "replace").decode()
