@@ -8,7 +8,7 @@ LC_ALL=C
 export LC_ALL
 umask 022
 set -f
-. "$MODDIR/settings.sh"
+. "$MODDIR/settings.sh" || exit 1
 STATE=/data/adb/ktrial/$ID
 LOG=$STATE/log
 TAB=$(printf '\t')
@@ -61,7 +61,8 @@ plain_mask() {
     done
 }
 
-# Set SHOWN to the part of TEXT that counts: the word in brackets, the switch of a scheduler feature, a plain number.
+# Set SHOWN to the part of TEXT that counts: the word in brackets, the switch of a scheduler feature (empty if the
+# kernel has no such feature), a plain number.
 active() { # RULE WANTED
     SHOWN=$TEXT
     case $1 in
@@ -174,11 +175,8 @@ boost_pair() { # kHz
 first_offered() { # FILE "WORDS" [FILE-BESIDE]
     read_text "${3:+${1%/*}/}${3:-$1}" || return 1
     for candidate in $2; do
-        for word in $TEXT; do
-            word=${word#[[(]}
-            WANTED=$candidate
-            [ "${word%[])]}" != "$candidate" ] || return 0
-        done
+        WANTED=$candidate
+        case " $TEXT " in *" $candidate "* | *" [$candidate] "*) return 0 ;; esac
     done
     return 1
 }
@@ -190,6 +188,16 @@ repeated() { # FILE NUMBER
     for _ in $TEXT; do WANTED="$WANTED $2"; done
     WANTED=${WANTED# }
     [ -n "$WANTED" ]
+}
+
+# Set WISH to the words for a value that is not known yet.
+wish_for() { # RECIPE ARGUMENT
+    case $1 in
+    first) WISH="the first of $2" ;;
+    closest) WISH="the clock closest to $2 kHz" ;;
+    boost) WISH="the clock of the little cluster closest to $2 kHz" ;;
+    *) WISH=$2 ;;
+    esac
 }
 
 value_for() { # FILE RECIPE ARGUMENT [FILE-BESIDE]
@@ -255,6 +263,10 @@ keep_setting() { # KNOB RULE RECIPE ARGUMENT BESIDE PATTERN…
     found=
     for file in "$@"; do
         [ -e "$file" ] || continue
+        if [ "$rule" = feature ] && read_text "$file"; then
+            active feature "${FEATURE#@}"
+            [ -n "$SHOWN" ] || continue
+        fi
         found=1
         keep "$file" "$rule" "$knob" "$FEATURE" || unkept="$unkept $file"
     done
@@ -270,14 +282,19 @@ write_value() { # FILE VALUE
 # Write a value, read it back, and log what came of it.
 set_file() { # FILE KNOB RULE RECIPE ARGUMENT BESIDE
     feature_of "$3" "$5"
+    wish_for "$4" "$5"
     if ! read_text "$1"; then
-        log refused "$2" "$1" "wanted $5" "it cannot be read, so its value cannot be kept"
+        log refused "$2" "$1" "wanted $WISH" "it cannot be read, so its value cannot be kept"
         return
     fi
     active "$3" "$5"
     was=$SHOWN
+    if [ "$3$SHOWN" = feature ]; then
+        log absent "$2" "$1" "wanted $WISH" "the kernel has no such feature"
+        return
+    fi
     if ! value_for "$1" "$4" "$5" "$6"; then
-        log absent "$2" "$1" "wanted $5" "was $was" "the phone does not offer it"
+        log absent "$2" "$1" "wanted $WISH" "was $was" "the phone does not offer it"
         return
     fi
     read_text "$1" && active "$3" "$5"
@@ -322,7 +339,7 @@ apply_setting() { # KNOB RULE RECIPE ARGUMENT BESIDE PATTERN…
         found=1
         set_file "$file" "$knob" "$rule" "$recipe" "$argument" "$beside"
     done
-    [ -n "$found" ] || log absent "$knob" "$patterns" "wanted $argument"
+    [ -n "$found" ] || { wish_for "$recipe" "$argument" && log absent "$knob" "$patterns" "wanted $WISH"; }
 }
 
 # Remember what this module leaves in each file, to know later whether somebody else wrote to it.

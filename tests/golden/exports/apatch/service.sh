@@ -7,19 +7,22 @@ if grep -q -e "$(printf '\r')" "$MODDIR/settings.sh" "$MODDIR/functions.sh"; the
         >> "/data/adb/ktrial/${MODDIR##*/}/log"
     exit 1
 fi
-. "$MODDIR/functions.sh"
+. "$MODDIR/functions.sh" || exit 1
 [ ! -e "$MODDIR/disable" ] || exit 0
 
 until [ "$(getprop sys.boot_completed)" = 1 ]; do sleep 1; done
 DELAY=90
 bad_delay=
 if read_text "$STATE/delay"; then
-    case $TEXT in '' | *[!0-9]* | ??????*) bad_delay=$TEXT ;; *) DELAY=$TEXT ;; esac
+    case $TEXT in
+    '' | *[!0-9]* | ??????*) bad_delay="$STATE/delay: expected whole seconds, got '$TEXT': waited $DELAY" ;;
+    *) DELAY=$TEXT ;;
+    esac
 fi
 sleep "$DELAY"
 
 begin_log
-[ -z "$bad_delay" ] || log note "$STATE/delay: expected whole seconds, got '$bad_delay': waited 90"
+[ -z "$bad_delay" ] || log note "$bad_delay"
 read_text /proc/sys/kernel/random/boot_id
 boot_id=$TEXT
 if ! read_text "$STATE/boot" || [ "${TEXT#* }" != "$boot_id" ]; then

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Restores what the files held before the first write. The manager runs it; to do it at once: su -c sh THIS-FILE
 MODDIR=${0%/*}
-. "$MODDIR/functions.sh"
+. "$MODDIR/functions.sh" || exit 1
 
 [ -d "$STATE" ] || exit 0
 if restore_all; then

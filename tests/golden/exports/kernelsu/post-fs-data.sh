@@ -3,7 +3,7 @@
 # The guard. It counts each boot before anything else happens; service.sh takes the count back when the boot is complete.
 # After two boots in a row that were not completed, it disables this module.
 MODDIR=${0%/*}
-. "$MODDIR/functions.sh"
+. "$MODDIR/functions.sh" || exit 1
 
 mkdir -p "$STATE" || exit 1
 count=0

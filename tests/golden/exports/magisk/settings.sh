@@ -1,7 +1,7 @@
 # Written by ktrial export: sample.
 
 ID='ktrial-sample'
-VERSION='0.1.0-403dbaf9'
+VERSION='0.1.0-b66cc138'
 NAMES='vm/swappiness
 vm.swappiness
 tcp_rmem
@@ -17,8 +17,6 @@ power/control
 link_power_management_policy
 energy_perf_bias
 scaling_governor
-{state}/disable
-{slice}/cpu.weight
 sched/features
 sched_features
 base_slice_ns

@@ -113,10 +113,13 @@ def _names(settings: Iterable[LastingSetting]) -> list[str]:
     for setting in settings:
         for place in setting.knob.files:
             folder, _, name = place.rpartition("/")
-            is_telling = "_" in name or "-" in name
-            found[name if is_telling else f"{folder.rpartition('/')[2]}/{name}"] = None
-            if place.startswith("/proc/sys/") and not is_telling:
-                found[setting.sysctl_key] = None
+            parent = folder.rpartition("/")[2]
+            if "_" in name or "-" in name:
+                found[name] = None
+            elif "{" not in parent:
+                found[f"{parent}/{name}"] = None
+                if place.startswith("/proc/sys/"):
+                    found[f"{parent}.{name}"] = None
     return ["NAMES='" + "\n".join(name.replace("'", "") for name in found) + "'"]
 
 
