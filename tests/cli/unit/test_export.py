@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,80 @@ def test_json_has_settings_files_and_what_was_left_out(machine: FakeRoot) -> Non
     assert ran.json["left_out"] == []
     listed = machine.run("export", "--list", "--json").json["targets"]
     assert next(one for one in listed if one["target"] == "udev")["forms"]["device"] is True
+
+
+def test_a_module_for_phones_is_one_zip(machine: FakeRoot, tmp_path: Path) -> None:
+    place = tmp_path / "module.zip"
+    words = ("export", "ktweak", "--to", "magisk", "-o", str(place))
+    ran = machine.run(*words)
+    assert (ran.status, ran.out) == (0, "")
+    assert ran.err.splitlines()[0] == f"ktrial: {place}: 10 files"
+    with zipfile.ZipFile(place) as archive:
+        assert archive.testzip() is None
+        modes = {one.filename: one.external_attr >> 16 & 0o777 for one in archive.infolist()}
+        settings = archive.read("settings.sh").decode()
+    assert modes["service.sh"] == modes["META-INF/com/google/android/update-binary"] == 0o755
+    assert modes["module.prop"] == 0o644
+    assert settings.count("    setting ") == 42
+    assert settings.count("#   not tested on this phone\n") == 42
+    assert "#   profile ktweak: Keeps tasks on the fast cluster" in settings
+    assert "#   ktweak, claimed: 80 80: tasks move up only above 80 %\n" in settings
+    first = place.read_bytes()
+    assert machine.run(*words).status == 0
+    assert place.read_bytes() == first
+    place.write_bytes(b"mine")
+    ran = machine.run(*words)
+    assert (ran.status, place.read_bytes()) == (2, b"mine")
+    assert "file exists with other content" in ran.err
+    assert machine.run(*words, "--force").status == 0
+
+
+def test_a_verdict_of_this_machine_is_not_one_of_the_phone(tried: FakeRoot) -> None:
+    text = tried.run("export", "swappiness/sw10", "--to", "kernelsu").out
+    assert "#   better: tool.rate" in text
+    assert "#   not tested on this phone\n" in text
+    assert "worse:" not in tried.run("export", "vm.swappiness=180", "--to", "kernelsu").out
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (("vm.swappiness=1", "--to", "magisk", "--to", "sysctl.d"), "cannot be combined with other targets"),
+        (("stock", "--to", "apatch"), "its values are those of this machine"),
+        (("vm.swappiness=1", "--to", "sysctl.d", "-o", "x.zip"), "sysctl.d writes files, not a zip"),
+        (("vm.swappiness=1,5", "--to", "magisk"), "vm.swappiness=1,5: not a whole number"),
+        (("zram:disksize=1GiB", "--to", "magisk"), "magisk cannot set zram devices"),
+    ],
+)
+def test_what_makes_no_module(machine: FakeRoot, words: tuple[str, ...], message: str) -> None:
+    ran = machine.run("export", *words)
+    assert (ran.status, ran.out) == (2, "")
+    assert message in ran.err
+    assert "  next: " in ran.err
+
+
+def test_a_profile_that_was_edited_on_windows_makes_a_module_with_unix_line_ends(
+    machine: FakeRoot, tmp_path: Path
+) -> None:
+    text = 'name = "mine"\nsummary = "mine"\n\n[[setting]]\nknob = "vm.swappiness"\nvalue = 100\nwhy = "faster"\n'
+    (tmp_path / "mine.toml").write_bytes(text.replace("\n", "\r\n").encode())
+    ran = machine.run("export", str(tmp_path / "mine.toml"), "--to", "kernelsu", "-o", str(tmp_path / "out"))
+    assert ran.status == 0, ran.err
+    for path in (tmp_path / "out").rglob("*"):
+        assert path.is_dir() or b"\r" not in path.read_bytes()
+    assert "'vm.swappiness' 'same' 'value' '100'" in (tmp_path / "out/settings.sh").read_text()
+
+
+def test_the_log_of_a_phone_is_verified(machine: FakeRoot, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    line = "accepted\tvm.swappiness\t/proc/sys/vm/swappiness\twanted 100\twas 60\tis 100\n"
+    log.write_text(f"ktrial-module-log/1\tktrial-a\t0.1.0-12\n{line}end\tlate\n")
+    assert machine.run("verify", str(log)).status == 0
+    log.write_text(log.read_text().replace("accepted", "ignored"))
+    ran = machine.run("verify", str(log), "--json")
+    assert (ran.status, ran.json["schema"]) == (3, "ktrial.module-log/1")
+    assert ran.json["boots"][0]["settings"][0]["outcome"] == "ignored"
+    log.write_text("something else\n")
+    assert "not a log of a module for phones" in machine.run("verify", str(log)).err
+    ran = machine.run("verify", str(tmp_path / "missing"))
+    assert (ran.status, "neither a transaction nor a file" in ran.err) == (2, True)
