@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import random
 import signal
+import tarfile
 from pathlib import Path
 
 import pytest
 
-from ktrial.tuning.exports.phone.log import PhoneBoot
+from ktrial.tuning.exports.phone.log import PhoneBoot, parse_log
 from tests.support.phones import (
     MODULES,
     PHONES,
@@ -24,6 +25,7 @@ from tests.support.phones import (
 )
 
 pytestmark = pytest.mark.root
+ROOT = Path(__file__).parents[3]
 FEW = ("vm.swappiness=100", "vm.dirty_ratio=30", "queue:scheduler@*=kyber", "queue:nr_requests@*=64")
 EACH = [
     *(("qualcomm_414", shell) for shell in USERLANDS),
@@ -303,3 +305,26 @@ def test_the_installer_refuses_an_id_of_somebody_else_and_windows_line_ends(shel
     status, said = install(phone, "/data/adb/modules_update/ktrial-sample")
     assert status == 7
     assert "Windows line ends" in said
+
+
+@pytest.mark.parametrize("shell", ["busybox", "mksh"])
+def test_the_script_of_the_docs_collects_the_log_and_restores(shell: str, tmp_path: Path) -> None:
+    phone = Phone(tmp_path / "root", PHONES["gki_515"], shell)
+    folder = installed(phone, module_files_of(["ktweak"], name="ktweak"))
+    phone.path("/sdcard").mkdir()
+    phone.path("/sdcard/try.sh").write_bytes((ROOT / "docs/try-a-module.sh").read_bytes())
+    assert "no log of ktrial-ktweak" in phone.sh("/sdcard/try.sh").stderr
+    before = phone.kernel.contents()
+    started(phone, folder)
+    assert ran(phone, "/sdcard/try.sh").splitlines() == [
+        "exit status 0",
+        "restored: every value",
+        "wrote /sdcard/ktrial-phone.tar",
+    ]
+    assert phone.kernel.contents() == before
+    with tarfile.open(phone.path("/sdcard/ktrial-phone.tar")) as archive:
+        names = archive.getnames()
+        log = archive.extractfile("ktrial-phone/state/log")
+        assert log is not None
+        assert parse_log(log.read().decode())[0].finished
+    assert {"ktrial-phone/phone", "ktrial-phone/state/originals/proc/sys/vm/swappiness"} <= set(names)

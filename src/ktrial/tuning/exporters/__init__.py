@@ -106,7 +106,7 @@ def export(
 def _inexpressible(refused: Sequence[tuple[LastingSetting, str]], known: Sequence[ExportTarget]) -> BadInput:
     lines, hints = [], dict[str, None]()
     for setting, reason in refused:
-        able = [target.name for target in known if target.objection(setting) is None]
+        able = [target.name for target in known if not target.on_phone and target.objection(setting) is None]
         able.sort(key=lambda name: (_NATIVE.index(name) if name in _NATIVE else len(_NATIVE), name))
         lines.append(f"{setting.address}={setting.text}: {reason} ({_able_text(setting, able)})")
         if able:
