@@ -155,8 +155,11 @@ class Served:
         self._paths = {1: "/"}
         self._errors: list[BaseException] = []
 
-    def run(self, root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-        """Run a program in the root, whose /proc, /sys and /dev/stune are those of the kernel."""
+    def run(self, root: Path, *argv: str, mount: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a program in the root, whose /proc, /sys and /dev/stune are those of the kernel.
+
+        `mount` are the arguments of one more mount, with {root} for the root.
+        """
         device = os.open("/dev/fuse", os.O_RDWR)
         server = threading.Thread(target=self._serve, args=(device,), daemon=True)
         mounts = [f"mount -i -t fuse -o {self._MOUNT.format(device)} kernel '{root}/mnt'"]
@@ -164,6 +167,8 @@ class Served:
             if self._children(place):
                 mounts.append(f"mkdir -p '{root}{place}' && mount --bind '{root}/mnt{place}' '{root}{place}'")
         mounts.append(f"mount --bind /dev/null '{root}/dev/null'")
+        if mount is not None:
+            mounts.append(f"mount {mount.format(root=root)}")
         enter = "chroot=$(command -v chroot) && export PATH=/system/bin LC_ALL=de_DE.UTF-8"
         script = " && ".join((*mounts, enter, f'exec "$chroot" \'{root}\' "$@"'))
         server.start()

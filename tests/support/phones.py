@@ -278,8 +278,8 @@ class Phone:
     def path(self, name: str) -> Path:
         return self.root / name.lstrip("/")
 
-    def sh(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return Served(self.kernel).run(self.root, "/system/bin/sh", *words)
+    def sh(self, *words: str, mount: str | None = None) -> subprocess.CompletedProcess[str]:
+        return Served(self.kernel).run(self.root, "/system/bin/sh", *words, mount=mount)
 
 
 def _install(root: Path, program: str) -> None:
@@ -329,9 +329,14 @@ def installed(phone: Phone, files: Mapping[str, str]) -> str:
 def ran(phone: Phone, script: str, status: int = 0) -> str:
     """What a script of the module prints."""
     done = phone.sh(script)
-    said = "\n".join(line for line in done.stderr.splitlines() if "setlocale" not in line)  # mksh without a locale
-    assert (done.returncode, said) == (status, ""), (script, done.stdout)
-    return done.stdout
+    out, said = without_locale(done.stdout), without_locale(done.stderr)
+    assert (done.returncode, said) == (status, ""), (script, out)
+    return out
+
+
+def without_locale(text: str) -> str:
+    """Leave out that mksh does not find the German locale, in which all scripts are tried."""
+    return "".join(line for line in text.splitlines(keepends=True) if "setlocale" not in line)
 
 
 def started(phone: Phone, folder: str) -> PhoneBoot:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ktrial.cli.shared.exports import write_archive
 from ktrial.tuning.exports.phone.log import PhoneBoot, parse_log
 from tests.support.phones import (
     MODULES,
@@ -267,6 +268,21 @@ def test_killed_at_any_moment_the_first_values_come_back(phone: Phone) -> None:
     assert phone.kernel.contents() == before
 
 
+@pytest.mark.parametrize("shell", ["busybox", "mksh"])
+@pytest.mark.parametrize("pages", [1, 9, 20, 60])
+def test_on_a_full_disk_only_what_can_be_restored_is_written(pages: int, shell: str, tmp_path: Path) -> None:
+    phone = Phone(tmp_path / "root", PHONES["gki_515"], shell)
+    folder = installed(phone, module_files_of([*FEW, "feature:NEXT_BUDDY=on"]))
+    phone.path(STATES).mkdir()
+    before = phone.kernel.contents()
+    scripts = " ".join(f"{folder}/{name}.sh" for name in ("post-fs-data", "service", "uninstall"))
+    command = f"for script in {scripts}; do sh $script; done"
+    phone.sh("-c", command, mount=f"-t tmpfs -o size={pages * 4096} none '{{root}}{STATES}'")
+    assert phone.kernel.contents() == before
+    assert pages > 1 or phone.kernel.written == []
+    assert pages < 60 or phone.kernel.written != []
+
+
 INSTALLER = """
 MODPATH={folder}
 ui_print() {{ echo "$1"; }}
@@ -328,3 +344,43 @@ def test_the_script_of_the_docs_collects_the_log_and_restores(shell: str, tmp_pa
         assert log is not None
         assert parse_log(log.read().decode())[0].finished
     assert {"ktrial-phone/phone", "ktrial-phone/state/originals/proc/sys/vm/swappiness"} <= set(names)
+
+
+#: What Magisk's own functions do with a zip, by its documentation; the rules for files are those of its guide.
+UTIL_FUNCTIONS = """
+MAGISK_VER_CODE=28000
+ui_print() { echo "$1"; }
+abort() { echo "$1"; exit 1; }
+install_module() {
+    unzip -q -o "$ZIPFILE" module.prop -d /data/tmp
+    MODID=$(sed -n 's/^id=//p' /data/tmp/module.prop)
+    echo "$MODID" | grep -q -E '^[a-zA-Z][a-zA-Z0-9._-]+$' || abort "bad id"
+    MODPATH=/data/adb/modules_update/$MODID
+    mkdir -p "$MODPATH"
+    unzip -q -o "$ZIPFILE" -x 'META-INF/*' -d "$MODPATH"
+    find "$MODPATH" -type f -exec chmod 0644 {} +
+    . "$MODPATH/customize.sh"
+    rm -f "$MODPATH/customize.sh"
+}
+"""
+FLASH = """
+mkdir -p /data/tmp && cd /data/tmp || exit
+unzip -q -o /sdcard/module.zip 'META-INF/com/google/android/*'
+grep -q '#MAGISK' META-INF/com/google/android/updater-script || exit 9
+sh META-INF/com/google/android/update-binary dummy 1 /sdcard/module.zip
+"""
+
+
+def test_magisk_installs_the_zip_and_its_scripts_need_no_mode(tmp_path: Path) -> None:
+    phone = Phone(tmp_path / "root", PHONES["mainline"], "busybox")
+    phone.path("/sdcard").mkdir()
+    write_archive(phone.path("/sdcard/module.zip"), module_files_of(FEW), force=False)
+    assert "Install Magisk 20.4 or newer first" in phone.sh("-c", FLASH).stdout
+    phone.path("/data/adb/magisk").mkdir()
+    phone.path("/data/adb/magisk/util_functions.sh").write_text(UTIL_FUNCTIONS)
+    done = phone.sh("-c", FLASH)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "- Settings are applied 90 s after each boot")
+    fresh = phone.path("/data/adb/modules_update/ktrial-sample")
+    assert "META-INF" not in {path.name for path in fresh.iterdir()}
+    fresh.rename(phone.path(f"{MODULES}/ktrial-sample"))
+    assert started(phone, f"{MODULES}/ktrial-sample").finished

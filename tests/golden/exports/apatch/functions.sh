@@ -37,9 +37,12 @@ publish_log() {
         { cp "$LOG" "$MODDIR/webroot/log.new" && mv -f "$MODDIR/webroot/log.new" "$MODDIR/webroot/log.txt"; }
 }
 
-# Write a line into a file of STATE, under another name first.
-put() {
-    printf '%s\n' "$2" > "$1.new" && mv -f "$1.new" "$1"
+# Write a line into a file of STATE, under another name first. In a shell of its own: what a built-in printf could not
+# write is lost with it.
+put() { # FILE TEXT
+    (printf '%s\n' "$2" > "$1.new") 2> /dev/null && mv -f "$1.new" "$1" && return
+    rm -f "$1.new"
+    return 1
 }
 
 # Set TEXT to the words of a file with a space between them. Fails if the file cannot be read.
@@ -235,7 +238,7 @@ add_line() { # LIST LINE
     else
         : > "$1.new" || return
     fi
-    printf '%s\n' "$2" >> "$1.new" && mv -f "$1.new" "$1"
+    (printf '%s\n' "$2" >> "$1.new") 2> /dev/null && mv -f "$1.new" "$1"
 }
 
 # Keep the value of a file, unless an earlier boot has kept it.
@@ -275,6 +278,7 @@ keep_setting() { # KNOB RULE RECIPE ARGUMENT BESIDE PATTERN…
 
 # --- Writing ---
 
+# Write a value in one piece, as the kernel needs it: toybox's printf writes the line end by itself.
 write_value() { # FILE VALUE
     put "$STATE/value" "$2" && { cat "$STATE/value" > "$1"; } 2> /dev/null
 }
@@ -355,10 +359,10 @@ remember_left() {
 log_overwritten() {
     while IFS=$TAB read -r file rule knob feature; do
         left=$STATE/left$file$feature
-        [ -e "$left" ] && [ -e "$file" ] && copy_value "$file" "$rule" "$feature" "$STATE/now" || continue
-        cmp -s "$STATE/now" "$left" && continue
+        [ -e "$left" ] && [ -e "$file" ] || continue
+        holds "$file" "$rule" "$feature" "$left" && continue
         read_text "$left" && active "$rule" "${feature#@}" && was=$SHOWN
-        read_text "$STATE/now" && active "$rule" "${feature#@}"
+        read_text "$file" && active "$rule" "${feature#@}"
         log overwritten "$knob" "$file" "left $was" "is $SHOWN"
     done < "$STATE/order"
 }
@@ -379,45 +383,62 @@ log_conflicts() {
     set -f
 }
 
-# --- Restoring ---
+# --- Restoring: it needs no space on the disk ---
 
-# Whether a file holds what it held before the first write.
-is_original() { # FILE RULE @FEATURE
-    copy_value "$1" "$2" "$3" "$STATE/now" && cmp -s "$STATE/now" "$STATE/originals$1$3"
+# Whether a file holds the same as a copy of it.
+holds() { # FILE RULE @FEATURE COPY
+    case $2 in
+    feature) read_text "$1" && active feature "${3#@}" && [ "$SHOWN" = "$(cat "$4")" ] ;;
+    *) TEXT=$(cat "$1" 2> /dev/null) && [ "$TEXT" = "$(cat "$4")" ] ;;
+    esac
 }
 
 restore_file() { # FILE RULE @FEATURE
     case $2 in
-    choice | pairs) # the kernel shows more than it takes
-        read_text "$STATE/originals$1$3" && active "$2" && write_value "$1" "$SHOWN"
+    choice | pairs) # the kernel shows more than it takes; words without special characters, which echo writes at once
+        read_text "$STATE/originals$1$3" && active "$2" && (echo "$SHOWN" > "$1") 2> /dev/null
         ;;
     *) { cat "$STATE/originals$1$3" > "$1"; } 2> /dev/null ;;
     esac
 }
 
+# Split a line of the list into file, rule and feature. Fails if there is nothing to restore.
+take_entry() {
+    IFS=$TAB
+    set -- $1
+    unset IFS
+    file=$1 rule=$2 feature=$4
+    [ -n "$file" ] && [ -e "$STATE/originals$file$feature" ] && [ -e "$file" ]
+}
+
 # Restore each value that is still the one that this module left. Fails if a file refuses its old value.
 restore_all() {
     [ -e "$STATE/order" ] || return 0
-    reversed=
+    reversed='' again='' failed=0
     while read -r entry; do reversed=$entry$LINE_FEED$reversed; done < "$STATE/order"
-    : > "$STATE/restored"
-    printf '%s' "$reversed" | while IFS=$TAB read -r file rule knob feature; do
-        [ -e "$STATE/originals$file$feature" ] && [ -e "$file" ] || continue
-        is_original "$file" "$rule" "$feature" && continue
+    IFS=$LINE_FEED
+    set -- $reversed
+    unset IFS
+    for entry in "$@"; do
+        take_entry "$entry" || continue
+        holds "$file" "$rule" "$feature" "$STATE/originals$file$feature" && continue
         left=$STATE/left$file$feature
-        if [ -e "$left" ] && ! cmp -s "$STATE/now" "$left"; then
+        if [ -e "$left" ] && ! holds "$file" "$rule" "$feature" "$left"; then
             echo "left alone, because somebody else has changed it: $file ${feature#@}"
             continue
         fi
         restore_file "$file" "$rule" "$feature"
-        add_line "$STATE/restored" "$file$TAB$rule$TAB$knob$TAB$feature"
+        again=$entry$LINE_FEED$again
     done
     # Writing one file may change another: what was restored first may need it again.
-    failed=0
-    while IFS=$TAB read -r file rule knob feature; do
-        [ -e "$file" ] || continue
-        is_original "$file" "$rule" "$feature" || restore_file "$file" "$rule" "$feature"
-        is_original "$file" "$rule" "$feature" || { echo "cannot restore $file ${feature#@}" && failed=1; }
-    done < "$STATE/restored"
+    IFS=$LINE_FEED
+    set -- $again
+    unset IFS
+    for entry in "$@"; do
+        take_entry "$entry" || continue
+        original=$STATE/originals$file$feature
+        holds "$file" "$rule" "$feature" "$original" || restore_file "$file" "$rule" "$feature"
+        holds "$file" "$rule" "$feature" "$original" || { echo "cannot restore $file ${feature#@}" && failed=1; }
+    done
     return "$failed"
 }
