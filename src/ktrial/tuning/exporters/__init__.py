@@ -76,7 +76,8 @@ def targets(warn: Callable[[str], None] = lambda _: None) -> dict[str, ExportTar
 
 def _target(module: object) -> ExportTarget:
     names = ("NAME", "WHAT", "FORMS", "NEXT", "refusal", "write")
-    return ExportTarget(*(getattr(module, name) for name in names), on_phone=getattr(module, "ON_PHONE", False))
+    target = ExportTarget(*(getattr(module, name) for name in names))
+    return msgspec.structs.replace(target, on_phone=getattr(module, "ON_PHONE", False))
 
 
 def export(
