@@ -6,117 +6,44 @@ Emulated: a boot takes a minute on a quiet machine, three on a busy one. The fir
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.debian_guest import DebianGuest, GuestImages
+from ktrial.judge.model.log import Event, RunEnded
+from ktrial.results.store.database import Database
+from ktrial.trial.store import StoredTrials
+from tests.support.debian_guest import GuestImages
+from tests.support.ssh_guests import SshGuest, SshUser
 
 pytestmark = [pytest.mark.xdist_group("debian-guest"), pytest.mark.timeout(4500)]
 
-_START = """
-set -e
-modprobe virtio_net
-link=$(ls /sys/class/net | grep -v lo | head -n 1)
-ip link set $link up
-ip address add 10.0.2.15/24 dev $link
-id user >/dev/null 2>&1 || useradd --create-home --shell /bin/bash user
-mkdir -p /home/user/.ssh
-echo '{key}' > /home/user/.ssh/authorized_keys
-chown -R user:user /home/user/.ssh
-echo 'user ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/user
-chmod 440 /etc/sudoers.d/user
-systemctl start ssh
-cat /etc/ssh/ssh_host_ed25519_key.pub
-"""
 
-
-class SshGuest(DebianGuest):
-    """A guest whose sshd a port of this machine leads to."""
-
-    def __init__(self, images: GuestImages, folder: Path, name: str) -> None:
-        super().__init__(images, folder, memory_mib=1024)
-        self.name = name
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
-
-    def _loader(self) -> list[str]:
-        network = [
-            "-netdev",
-            f"user,id=net,hostfwd=tcp:127.0.0.1:{self.port}-:22",
-            "-device",
-            "virtio-net-pci,netdev=net",
-        ]
-        return [*super()._loader(), *network]
-
-
-class Pair:
+class Pair(SshUser):
     """Two guests, and a user here whose ssh knows them."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        super().__init__(folder)
         images = GuestImages.make(folder)
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "key"], check=True)
         self.guests: dict[str, SshGuest] = {}
         for name in ("one", "two"):
             (folder / name).mkdir()
-            self.guests[name] = SshGuest(images, folder / name, name)
-        program = folder / "bin/ssh"
-        program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {folder}/config "$@"\n')
-        program.chmod(0o755)
+            self.guests[name] = SshGuest(images, folder / name)
 
-    def boot(self, guest: SshGuest) -> None:
-        """Start a guest and its sshd, and note its host key."""
-        guest.boot()
-        started = guest.run(_START.format(key=(self.folder / "key.pub").read_text().strip()))
-        assert started.status == 0, started.err
-        key = " ".join(started.out.splitlines()[-1].split()[:2])
-        (self.folder / f"known-{guest.name}").write_text(f"{guest.name} {key}\n")
-        hosts = [
-            f"Host {one.name}\n HostName 127.0.0.1\n Port {one.port}\n User user\n HostKeyAlias {one.name}\n"
-            f" UserKnownHostsFile {self.folder}/known-{one.name}\n IdentityFile {self.folder}/key\n"
-            for one in self.guests.values()
-        ]
-        (self.folder / "config").write_text("".join(hosts))
-
-    def start(self, name: str, *words: str) -> subprocess.Popen[str]:
-        home = self.folder / "home"
-        own = {f"XDG_{kind}_HOME": str(home / kind.lower()) for kind in ("STATE", "CACHE", "CONFIG")}
-        return subprocess.Popen(
-            [sys.executable, "-m", "ktrial", "--host", f"ssh:{name}", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **own, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"},
-        )
-
-    def ktrial(self, name: str, *words: str, status: int = 0) -> str:
-        """Run a command on a guest and return what it printed."""
-        started = self.start(name, *words)
-        out, err = started.communicate(timeout=1800)
-        assert started.returncode == status, err
-        return out
-
-    def told(self, name: str, *words: str, status: int = 0) -> Any:
-        return json.loads(self.ktrial(name, *words, "--json", status=status))
+    def boot(self, name: str) -> None:
+        """Start a guest and its sshd."""
+        self.guests[name].boot()
+        self.let_in(name, self.guests[name])
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     made = Pair(tmp_path_factory.mktemp("pair"))
     try:
-        for guest in made.guests.values():
-            made.boot(guest)
+        for name in made.guests:
+            made.boot(name)
         yield made
     finally:
         for guest in made.guests.values():
@@ -144,8 +71,7 @@ def test_what_is_kept_is_there_after_a_boot_and_goes_away_again(pair: Pair) -> N
     pair.ktrial("two", "keep", "vm.swappiness=17", "-y")
     guest.reboot()
     assert swappiness(guest) == "17"
-    started = guest.run(_START.format(key=(pair.folder / "key.pub").read_text().strip()))
-    assert started.status == 0, started.err
+    pair.let_in("two", guest)
     assert pair.told("two", "drift")["settings"][0]["state"] == "live"
     pair.ktrial("two", "keep", "--undo", "-y")
     guest.run("sysctl -w vm.swappiness=60")  # the value of this boot is the administrator's
@@ -161,21 +87,70 @@ def test_trials_run_on_both_at_once(pair: Pair) -> None:
     assert [swappiness(guest) for guest in pair.guests.values()] == ["60", "60"]
 
 
+def wait_for_visit(guest: SshGuest) -> None:
+    """Wait for a visit of the arm, which is also applied for a moment before the trial begins."""
+    deadline = time.monotonic() + 900
+    seen = 0
+    while seen < 4:
+        assert time.monotonic() < deadline
+        time.sleep(1)
+        seen = seen + 1 if swappiness(guest) == "10" else 0
+
+
 def test_a_machine_whose_power_fails_during_a_trial_is_as_before(pair: Pair) -> None:
     guest = pair.guests["one"]
     words = ("try", "vm.swappiness=10", "--no-profile", "--budget", "7", "--", "sleep", "5")
     running = pair.start("one", *words)
-    deadline = time.monotonic() + 900
-    seen = 0
-    while seen < 4:  # a visit; the arm is also applied for a moment before the trial begins
-        assert time.monotonic() < deadline
-        time.sleep(1)
-        seen = seen + 1 if swappiness(guest) == "10" else 0
+    wait_for_visit(guest)
     guest.kill()
     time.sleep(2)
-    pair.boot(guest)
+    pair.boot("one")
     assert swappiness(guest) == "60"
     _, err = running.communicate(timeout=1800)
     assert running.returncode == 0, err
     assert "one is back" in err
     assert swappiness(guest) == "60"
+
+
+@pytest.mark.parametrize("way", ["reboot", "power"])
+def test_a_plan_that_a_boot_ends_leaves_its_log_and_the_values_of_before(pair: Pair, way: str) -> None:
+    """The machine carries out the plan by itself while it is rebooted, or its power fails."""
+    guest = pair.guests["two"]
+    words = (
+        "try",
+        "vm.swappiness=10",
+        "--unattended",
+        "--no-profile",
+        "--budget",
+        "7",
+        "--name",
+        way,
+        "--",
+        "sleep",
+        "5",
+    )
+    running = pair.start("two", *words)
+    wait_for_visit(guest)
+    if way == "reboot":
+        guest.halt()
+    else:
+        guest.kill()
+    time.sleep(2)
+    pair.boot("two")
+    assert swappiness(guest) == "60"
+    _, err = running.communicate(timeout=1800)
+    assert running.returncode == 0, err
+    assert "two is back" in err
+    made = [(event.block, event.arm) for event in log_of(pair, way) if isinstance(event, RunEnded) and event.block]
+    assert len(made) == len(set(made)) == 14
+    assert swappiness(guest) == "60"
+
+
+def log_of(pair: Pair, name: str) -> tuple[Event, ...]:
+    """Return the log of a trial, from the store here."""
+    database = Database.open(f"{pair.folder}/home/state/ktrial/results.db")
+    try:
+        trials = StoredTrials(lambda: database)
+        return trials.log(trials.find(name).trial)
+    finally:
+        database.close()
