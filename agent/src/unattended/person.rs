@@ -33,6 +33,9 @@ pub struct Session {
 pub fn become_user(uid: Option<u32>) -> Result<()> {
     oom::expose(MEASURED_SCORE)?;
     let Some(uid) = uid else { return Ok(()) };
+    // Before Linux 6.4 these come from /proc/self/auxv, which this process cannot read once it has dropped root.
+    rustix::param::page_size();
+    rustix::param::clock_ticks_per_second();
     launch::become_user_for_good(uid)
 }
 

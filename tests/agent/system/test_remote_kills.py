@@ -219,6 +219,7 @@ def test_a_line_that_freezes_ends_what_runs_within_a_minute(web1: RemoteMachine,
     check_nothing_is_lost(here(web1))
 
 
+@pytest.mark.timeout(7200)
 def test_two_hundred_kills_lose_nothing(web1: RemoteMachine, tmp_path: Path) -> None:
     for seed in range(1000, 1200):
         command, victim = draw(seed, ALL)

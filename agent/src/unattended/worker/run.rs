@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One run: wait until the machine is ready, read, run the command, read again.
 
-use super::{fields, nanoseconds, no_fields, By, End, Step, Worker, SAMPLE_LIMIT_S};
+use super::{fields, nanoseconds, no_fields, over, By, End, Step, Worker, SAMPLE_LIMIT_S};
 use crate::load::clock::now_ns;
 use crate::transact::context::{boot_ms, unix_ms};
 use crate::unattended::gates::Reading;
@@ -165,7 +165,11 @@ impl Worker<'_> {
             ("tell_begun", json!(true)),
         ];
         self.sessions.sampler.send("sample", &fields(request))?;
-        self.answer(By::Sampler).map(|_| ())
+        let begun = self.answer(By::Sampler)?;
+        match begun["error"]["message"].as_str() {
+            None => Ok(()),
+            Some(why) => Err(over("failed", format!("cannot sample the machine: {why}"))),
+        }
     }
 
     fn end_sampling(&mut self) -> Step<()> {
