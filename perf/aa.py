@@ -198,7 +198,7 @@ class Bench:
         rig = rig_of(app, ready)
         listen = TrialProgress(app.clock, as_json=False)
         with app.interrupts, listen:
-            protocol, foreseen = planned(app, ready, rig, listen, profile=True)
+            protocol, foreseen, _ = planned(app, ready, rig, listen, profile=True)
             judgement, interrupted = carry_on(app, begin(app, ready, protocol), ready, rig, listen)
         if interrupted:
             raise KeyboardInterrupt

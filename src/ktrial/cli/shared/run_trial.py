@@ -224,6 +224,7 @@ def part_of_question(
     timed: TimedTrial,
     *,
     allow_dangerous: bool,
+    profile: bool = False,
 ) -> tuple[StoredTrial, CarriedOut]:
     """Start or continue one of the trials that together answer a question; `check` may refuse it."""
     refuse_idle(app, file)
@@ -231,7 +232,7 @@ def part_of_question(
     check(venue.ready)
     if stored is not None and (changed := venue.changed(stored)) is not None:
         raise _refusal(changed, stored, hint="--fresh starts over")
-    protocol, _, cap_s = venue.plan(timed, profile=False)
+    protocol, _, cap_s = venue.plan(timed, profile=profile)
     timed.progress.announce(venue.ready, protocol)
     timed.expect(protocol, cap_s)
     stored = venue.begin(protocol) if stored is None else stored

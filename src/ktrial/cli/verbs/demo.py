@@ -54,6 +54,7 @@ def command(app: App, output: Path | None, seed: int | None, run_s: float, cap: 
 
 def _run(app: App, demo: Demo, machine: Machine, output: Path | None, *, as_json: bool) -> DemoResult:
     from ktrial.agent.user_folders import reports_folder
+    from ktrial.cli.shared.long_runs import TimedTrial
     from ktrial.cli.shared.run_trial import part_of_question, write_report
     from ktrial.cli.shared.trial_outcome import load_comparison
     from ktrial.studies.demo.demo import found_in
@@ -63,9 +64,10 @@ def _run(app: App, demo: Demo, machine: Machine, output: Path | None, *, as_json
 
     before = _values(machine, demo.paths)
     listen = TrialProgress(app.clock, as_json=as_json)
+    timed = TimedTrial(app, listen, ask=not as_json)
     with app.interrupts, listen:
         stored, carried = part_of_question(
-            app, demo.file, None, lambda _: None, listen, allow_dangerous=False, profile=True
+            app, demo.file, None, lambda _: None, timed, allow_dangerous=False, profile=True
         )
     report = None
     if not carried.interrupted:
