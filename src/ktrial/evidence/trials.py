@@ -97,6 +97,6 @@ def check_same_verdicts(before: KeptTrial, after: KeptTrial) -> None:
     was, now = (judge(one.log) for one in (before, after))
     if [(one.verdict, one.effect) for one in was.judged] != [(one.verdict, one.effect) for one in now.judged]:
         raise KtrialError(
-            f"cannot scrub {before.stored.trial}: removing the names would change its verdicts",
+            f"cannot remove names from {before.stored.trial}: that would change its verdicts",
             hint="use --keep-identity to pack it unchanged with all names",
         )

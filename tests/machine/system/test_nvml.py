@@ -130,5 +130,5 @@ def test_rates_that_make_no_sense() -> None:
 
     assert nvidia(0) is None
     assert nvidia(None) is not None
-    with pytest.raises(BadInput, match="expected 0 or 1 to 100 Hz"):
+    with pytest.raises(BadInput, match="expected 0, or 1 to 100 Hz"):
         nvidia(200)

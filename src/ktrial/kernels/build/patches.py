@@ -157,7 +157,11 @@ def _series(series: Path, word: PatchWord) -> list[Patch]:
     for member in members:
         path = series.parent / member.path
         if not path.resolve().is_relative_to(series.parent.resolve()):
-            raise BadInput(f"{member.path} points outside its folder", file=str(series), hint="do not use this series")
+            raise BadInput(
+                f"{member.path} points outside the folder of the series",
+                file=str(series),
+                hint="do not use this series",
+            )
         found.append(_patch(_bytes(path), str(path), None, member.strip))
     return found
 

@@ -276,7 +276,8 @@ class Store:
     def _begin(self, connection: sa.Connection, session: StoredSession, plan: str | None, writer: str | None) -> None:
         taken = sa.select(sessions.c.key).where(sessions.c.session == session.session)
         if connection.execute(taken).scalar() is not None:
-            raise KtrialError(f"session {session.session} is already in the store")
+            name = session.session
+            raise KtrialError(f"cannot store session {name}: it exists", hint=f"run `ktrial show {name}` to see it")
         inserted = connection.execute(
             sa.insert(sessions).values(
                 session=session.session,
