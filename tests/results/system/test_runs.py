@@ -94,7 +94,7 @@ def test_no_run_is_there_twice(store: Store) -> None:
     with pytest.raises(KtrialError, match="cannot write"):
         store.save(a_run(1, 9.0), {})
     assert [run.measurements[0].value for run in store.runs("s1")] == [1.5]
-    with pytest.raises(KtrialError, match="already in the store"):
+    with pytest.raises(KtrialError, match="it exists"):
         store.begin(a_session())
 
 
