@@ -287,7 +287,9 @@ def check_measurements(outcomes: tuple[Outcome, ...], parsed: ParsedRun) -> None
     for measurement in parsed.measurements:
         outcome = declared.get(measurement.outcome)
         if outcome is None:
-            raise BadRun(f"measured {measurement.outcome}, which this benchmark does not declare")
+            raise BadRun(
+                f"measured {measurement.outcome}, which this benchmark does not declare", hint="add it to its outcomes"
+            )
         if measurement.outcome in seen:
             raise BadRun(f"{measurement.outcome} was measured twice in one run")
         seen.add(measurement.outcome)

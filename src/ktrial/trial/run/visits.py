@@ -173,7 +173,7 @@ class MachineVisits:
         return self._benchmarked.own.get(arm, self._benchmarked.tasks)
 
     def invocation_of(self, task: Task, arm: str) -> Invocation:
-        """Return how a task runs in an arm."""
+        """Return the command that runs a task in an arm, with the arm's environment and the task's CPUs."""
         invocation = task.benchmark.invocation(task.parameters, self._facts)
         return pinned(with_environment(invocation, self._environments.get(arm, {})), task.cpus)
 

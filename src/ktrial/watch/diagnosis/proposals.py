@@ -170,8 +170,8 @@ def _from_what_is_in_force(remedy: Remedy, knob: Knob, recording: Recording, mac
     reading = state.instances[0].reading if state.instances else None
     text = "" if reading is None or reading.data is None else reading.data.decode("ascii", "replace").strip()
     if not text.isdigit():
-        why = "this machine has none" if reading is None else reading.unreadable or f"{text!r} is not a number"
-        raise BadInput(f"cannot compute a value from the current one: {why}")
+        lacking = "this machine lacks the knob" if reading is None else reading.unreadable
+        raise BadInput(f"cannot compute a value: {lacking or f'the current one, {text!r}, is not a number'}")
     number = int(text)
     value = {"double": max(number * 2, 1), "half": number // 2, "zero": 0}[remedy.compute or "zero"]
     most = knob.value.max
