@@ -49,6 +49,8 @@ _GROUPS = {
     "Watch, and kernels": ("watch", "diagnose", "watermarks", "kernel"),
     "This tool": ("tools", "completion", "man", "install-recovery", "uninstall"),
 }
+#: What `ktrial` without a command does on a terminal.
+_BARE = ("--no-sudo", "status", "--glance")
 
 
 class Verbs(FolderGroup):
@@ -144,6 +146,7 @@ def cli(
 def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     """Run one command; report every error as one message with a documented exit status."""
     status = 0
+    argv = argv or _BARE if out.isatty() else argv
     out, err = plain_stream(out), plain_stream(err)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:

@@ -62,7 +62,13 @@ class StoredTrials:
 
     def _select(self, chosen: sa.Select[Any]) -> tuple[StoredTrial, ...]:
         with self._open_database().reading() as connection:
-            return tuple(msgspec.json.decode(row.document, type=StoredTrial) for row in connection.execute(chosen))
+            try:
+                return tuple(msgspec.json.decode(row.document, type=StoredTrial) for row in connection.execute(chosen))
+            except msgspec.ValidationError as error:
+                raise KtrialError(
+                    f"cannot read the stored trials: another version of ktrial wrote one of them ({error})",
+                    hint="use the newest version, or give another store with --store",
+                ) from None
 
     def find(self, name: str | None) -> StoredTrial:
         """Return the trial with this name or unique beginning; without a name the newest."""

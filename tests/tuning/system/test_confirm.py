@@ -90,7 +90,7 @@ def test_ctrl_c_before_the_apply_writes_nothing(root: FakeRoot, open_terminal: O
     terminal.type("\x03")
     assert terminal.end() == 130
     assert root.read(KNOB) == "60\n"
-    assert root.run("status").out == "Nothing is applied.\n"
+    assert root.run("status").out.startswith("Nothing is applied.\n\nnext  ")
 
 
 def test_a_closed_window_puts_back(root: FakeRoot, open_terminal: Open) -> None:

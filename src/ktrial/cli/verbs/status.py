@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial status`: list what ktrial has changed on this machine, or check settings for a script."""
+"""`ktrial status`: an overview of what ktrial changed and tried on this machine, or a check for scripts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@click.command(short_help="List what ktrial changed here, with state and lease.")
+@click.command(short_help="Show what is applied and kept, trials, what to do next.")
 @settings_argument
 @click.option("--check", is_flag=True, help="Compare what is kept, or these settings, with the live values.")
+@click.option("--glance", is_flag=True, hidden=True)
 @json_option
 @click.pass_obj
-def command(app: App, words: tuple[str, ...], check: bool, as_json: bool) -> int:
-    """List the transactions in force, their time limits, unfinished ones and why, and damaged journals.
+def command(app: App, words: tuple[str, ...], check: bool, glance: bool, as_json: bool) -> int:
+    """Show what is applied and kept, which trials are not over, the last verdicts, and what to do next.
+
+    It lists the transactions in force, their time limits, unfinished ones and why, and damaged journals.
 
     `kept` settings last across boots (`ktrial keep`); `applied` ones end with the next boot.
 
@@ -32,17 +35,23 @@ def command(app: App, words: tuple[str, ...], check: bool, as_json: bool) -> int
         return _check(app, words, as_json=as_json)
     if words:
         raise BadInput(f"cannot list {words[0]}: status takes settings only to check them", hint="add --check")
-    from ktrial.machine.transactions import Status, decode_reply
+    from ktrial.cli.shared.overview import gather_overview
+    from ktrial.studies.overview_text import overview_json, overview_text
     from ktrial.tuning.lasting.kept_files import kept_transactions
     from ktrial.tuning.plans.transaction_text import status_text
 
-    answer = app.root_session("reading the journal").request("status")
-    found = decode_reply("status", answer, Status)
-    kept = [one.transaction for one in kept_transactions(found)]
+    answer, found, overview = gather_overview(app, may_ask=not glance)
+    kept = [one.transaction for one in kept_transactions(found)] if found is not None else []
+
+    def text(width: int) -> str:
+        head = f"{status_text(found, width=width)}\n" if found is not None else ""
+        tail = "\n`ktrial --help` lists all commands.\n" if glance else ""
+        return f"{head}{overview_text(overview, width=width)}{tail}"
+
     write_answer(
         as_json,
-        lambda: {"schema": "ktrial.status/1", **answer, "kept": kept},
-        lambda width: status_text(found, width=width),
+        lambda: {"schema": "ktrial.status/1", **(answer or {}), "kept": kept, **overview_json(overview)},
+        text,
     )
     return 0
 

@@ -96,6 +96,11 @@ def _effect_words(change: str, interval: str) -> str:
     return "no estimate" if change == "-" else f"{change} ({interval})" if interval != "-" else change
 
 
+def effect_words(entry: LedgerEntry) -> str:
+    """Return the change of the value with its interval, or `no estimate`."""
+    return _effect_words(*_change(entry))
+
+
 def verdict_sentence(entry: LedgerEntry) -> str:
     """Return one line that says why to keep a setting: its verdict, effect, scope, kernel, trial and date."""
     others = len(entry.changes) + len(entry.environment) - 1
