@@ -67,7 +67,9 @@ def test_what_cannot_be_read_of_a_folder_is_named(flight: Path, root: FakeRoot) 
     (flight / "dmesg.log").write_text("[    0.000000] Linux version 6.1\n")
     (flight / "older").mkdir()
     (flight / "gone.csv").symlink_to("nowhere")
-    ran = root.run("diagnose", str(flight), "--frames-began", str(BEGIN))
+    words = ("diagnose", str(flight), "--frames-began", str(BEGIN))
+    assert "and 8 notes on the files" in " ".join(root.run(*words).out.split())
+    ran = root.run(*words, "--all")
     assert ran.status == 0, ran.err
     lines = ran.out.splitlines()
     assert "note: skipped: dmesg.log: unknown format of recordings" in lines

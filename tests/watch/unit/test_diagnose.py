@@ -15,7 +15,7 @@ from ktrial.watch.diagnosis.diagnose import diagnose
 from ktrial.watch.diagnosis.model import Diagnosis
 from ktrial.watch.diagnosis.proposals import with_proposals
 from ktrial.watch.diagnosis.symptoms import Sign, Symptom, load_symptoms
-from ktrial.watch.diagnosis.text import diagnosis_text
+from ktrial.watch.diagnosis.text import diagnoses_text, diagnosis_text, screen_text
 from tests.support.machine import FakeMachine
 from tests.support.recordings import recording
 
@@ -66,6 +66,29 @@ def test_what_is_told_of_a_cause() -> None:
     assert found.proposals[1].try_line[:3] == ("ktrial", "try", "vm.min_free_kbytes=135168")
     text = diagnosis_text(found, width=80)
     assert max(len(line) for line in text.splitlines() if "ktrial try" not in line) <= 80
+
+
+def test_one_screen_says_what_how_sure_an_example_and_what_to_try() -> None:
+    made, diagnosis = planted("direct-reclaim")
+    found, left_out = with_proposals(diagnosis, SYMPTOMS, made, FakeMachine(FILES, FACTS), CATALOG)
+    text = screen_text(found, left_out, width=80)
+    lines = text.splitlines()
+    assert len(lines) <= 24
+    assert max(len(line) for line in lines if "ktrial try" not in line) <= 80
+    assert any(line.startswith("direct reclaim: 30 of 30 stutters, ") for line in lines)
+    assert "(p <" in text or "(p 0" in text
+    assert "Worst of direct reclaim: " in text
+    assert [line.split()[1].rstrip(":") for line in lines if line.startswith("try ")] == [
+        one.knob for one in found.proposals
+    ]
+    assert "could not be read" not in text
+    unknown = msgspec.structs.replace(found, proposals=(msgspec.structs.replace(found.proposals[0], now=None),))
+    assert "? could not be read: `sudo ktrial diagnose …` reads it." in screen_text(unknown, width=80)
+    both = [(found, left_out)]
+    assert "`--all` shows phases" in " ".join(diagnoses_text(both, width=80, everything=False).split())
+    assert diagnoses_text(both, width=80) == diagnosis_text(found, left_out, width=80)
+    nothing = planted("direct-reclaim", shuffled=True)[1]
+    assert "No cause found" in screen_text(nothing, width=80)
 
 
 def test_what_was_watched_is_measured_by_what_counts_its_cause() -> None:

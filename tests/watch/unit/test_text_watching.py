@@ -43,7 +43,8 @@ def test_a_stretch_has_its_pressures_and_the_longest_events_in_80_columns() -> N
 def test_the_sum_tells_cost_size_counts_and_doubts() -> None:
     checks = [{"what": "direct-reclaim", "counter": "vmstat.allocstall", "seen": 0, "counted": 300}]
     ended = msgspec.convert({**TAIL, "trace": {**TRACE, "checks": checks}}, WatchEnded)
-    text = summary(ended, "a.ktr", doubts(ended, {}), 0.02, 80)
+    text = summary(ended, "my flight/a.ktr", doubts(ended, {}), 0.02, 80)
+    assert text.endswith("\n\nnext: ktrial diagnose 'my flight'\n")
     assert "the agent took 0.50% of one CPU, ktrial itself 1.00%" in text
     assert "the agent took 0.50% of one CPU\n" in summary(ended, "a.ktr", (), None, 80)
     assert "1.72 MiB an hour" in text

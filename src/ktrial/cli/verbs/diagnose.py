@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import sys
 from math import isnan
 from pathlib import Path
 
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import below_fps_option, json_option, output_option, seconds, write_json
+from ktrial.cli.options import below_fps_option, json_option, output_option, seconds, write_answer
 from ktrial.kit.errors import BadInput
 
 
@@ -36,6 +35,7 @@ from ktrial.kit.errors import BadInput
     help="Also write the figures of each recording to CSV, for `ktrial compare`.",
 )
 @below_fps_option
+@click.option("--all", "everything", is_flag=True, help="Show everything, not only one screen.")
 @click.option("--label", metavar="NAME", help="Label for --runs.  [file name]")
 @click.option("--force", is_flag=True, help="Overwrite FILE and CSV.")
 @json_option
@@ -51,11 +51,14 @@ def command(
     output: Path | None,
     runs: Path | None,
     below_fps: float | None,
+    everything: bool,
     label: str | None,
     force: bool,
     as_json: bool,
 ) -> None:
     """Find what the kernel did during stutters more often than by chance, and propose settings to try.
+
+    One screen shows the causes, how sure they are, the worst example and what to try; --all shows the rest.
 
     \b
     ktrial diagnose flight/            # all files of a folder are one recording
@@ -63,12 +66,11 @@ def command(
     ktrial diagnose vmstat.log         # of `vmstat -t 1`; without -t, add --interval 1s
     ktrial diagnose --runs stock.csv monday/ tuesday/      # then: ktrial compare stock.csv tuned.csv
 
-    Make a recording with `ktrial watch -o DIR`. ktrial also reads logs of vmstat -t, sadf -j, atop and MangoHud, and
+    Make a recording with `ktrial watch -o FOLDER`. ktrial also reads logs of vmstat -t, sadf -j, atop and MangoHud, and
     the tables and reclaim lines of the micro-stutter suite.
     """
     from ktrial.cli.shared.diagnose import check, offset, recording, report
     from ktrial.compare.files import write_file
-    from ktrial.kit.tables import columns
     from ktrial.watch.diagnosis.diagnose import diagnose
     from ktrial.watch.diagnosis.proposals import with_proposals
     from ktrial.watch.diagnosis.symptoms import load_symptoms
@@ -87,15 +89,14 @@ def command(
         from ktrial.watch.diagnosis.diagnose_runs import RunLimits, write_runs
 
         write_runs(runs, read, label or runs.stem, RunLimits(limit_s, below_fps), app.say)
-    found = []
-    for one in read:
-        diagnosis = diagnose(one, symptoms, limit_s)
-        found.append(with_proposals(diagnosis, symptoms, one, app.user_session, app.catalog))
+    pairs = [(one, diagnose(one, symptoms, limit_s)) for one in read]
+    found = [with_proposals(diagnosis, symptoms, one, app.user_session, app.catalog) for one, diagnosis in pairs]
     if output is not None:
         write_file(output, report(found, output.suffix.lower()))
         app.say(f"wrote {output}")
-    if as_json:
-        documents = [{"diagnosis": one, "not_proposed": left_out} for one, left_out in found]
-        write_json({"schema": "ktrial.diagnosis/1", "recordings": documents})
-        return
-    sys.stdout.write(diagnoses_text(found, width=columns()))
+    documents = [{"diagnosis": one, "not_proposed": left_out} for one, left_out in found]
+    write_answer(
+        as_json,
+        lambda: {"schema": "ktrial.diagnosis/1", "recordings": documents},
+        lambda width: diagnoses_text(found, width=width, everything=everything),
+    )

@@ -28,6 +28,10 @@ from ktrial.watch.diagnosis.tables import (
 _STRIP = 60
 #: Most episodes that are listed.
 SHOWN_EPISODES = 10
+#: What one screen holds at most.
+_SCREEN_CAUSES, _SCREEN_PROPOSALS, _SCREEN_ACTIVE = 3, 3, 6
+#: Headers of the table of a recording without frames.
+_ACTIVE = (CAUSES[0], CAUSES[5])
 #: Headers of the table of aggressors.
 AGGRESSORS = ("grew before stutters", "", "in the 10 s before", "on average")
 
@@ -36,6 +40,46 @@ CAUTION = (
     "Intervals come from blocks of time within each recording. Each is a single session, so the session itself may be "
     "the difference. Run a trial to find out whether a setting is the cause."
 )
+
+
+def screen_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int) -> str:
+    """Return what matters first, on one screen: what, how sure, the worst example, what to try, what is missing."""
+    lines = [paragraph(f"{found.name}: {_length(found.length_s)}, {_frames(found)}", width=width), ""]
+    sentences = verdict_sentences(found)
+    lines += [paragraph(line, width=width) for line in sentences[: 1 + _SCREEN_CAUSES]]
+    more = len(sentences) - 1 - _SCREEN_CAUSES
+    lines += [f"and {more} more"] if more > 0 else []
+    if not found.frame_kind:
+        lines.append(table(_ACTIVE, [[row[0], row[5]] for row in cause_rows(found)[:_SCREEN_ACTIVE]], width=width))
+    lines += _example_lines(found, width)
+    lines += _to_try_lines(found, left_out, width)
+    unseen = [cause.name for cause in found.causes if cause.standing == "unseen"]
+    doubts = [paragraph(f"finding: {finding}", width=width) for finding in found.findings[:_SCREEN_CAUSES]]
+    if unseen:
+        why = f"This recording cannot show {', '.join(unseen)}; `ktrial watch` as root records more."
+        doubts.append(paragraph(why, width=width))
+    return "\n".join([*lines, "", *doubts]).rstrip("\n") + "\n"
+
+
+def _example_lines(found: Diagnosis, width: int) -> list[str]:
+    cause = next((one for one in found.named if one.worst is not None), None)
+    if cause is None or cause.worst is None:
+        return []
+    return ["", paragraph(clean(cause_sentences(cause)[0]), width=width), *worst_strip(cause.worst)]
+
+
+def _to_try_lines(found: Diagnosis, left_out: Sequence[str], width: int) -> list[str]:
+    lines = [""] if found.proposals or left_out else []
+    for one in found.proposals[:_SCREEN_PROPOSALS]:
+        lines.append(paragraph(f"try {one.knob}: {one.now or '?'} to {one.value} (against {one.cause})", width=width))
+        lines.append(f"  {clean(shlex.join(one.try_line))}")
+    more = len(found.proposals) - _SCREEN_PROPOSALS
+    lines += [f"and {more} more"] if more > 0 else []
+    if any(one.now is None for one in found.proposals):
+        lines.append(paragraph("? could not be read: `sudo ktrial diagnose …` reads it.", width=width))
+    if left_out and not found.proposals:
+        lines.append(paragraph(f"not proposed: {left_out[0]}", width=width))
+    return lines
 
 
 def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int) -> str:
@@ -54,12 +98,19 @@ def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def diagnoses_text(found: Sequence[tuple[Diagnosis, Sequence[str]]], *, width: int) -> str:
-    texts = [diagnosis_text(one, left_out, width=width) for one, left_out in found]
+def diagnoses_text(found: Sequence[tuple[Diagnosis, Sequence[str]]], *, width: int, everything: bool = True) -> str:
+    """Return all recordings, each whole or as one screen; several are also put side by side."""
+    show = diagnosis_text if everything else screen_text
+    texts = [show(one, left_out, width=width) for one, left_out in found]
     if len(found) > 1:
         headers, rows = beside_rows([one for one, _ in found])
         beside = table([clean(name) for name in headers], differing(rows), width=width)
         texts.append("\n".join(["side by side", "", beside, "", paragraph(CAUTION, width=width), ""]))
+    if not everything:
+        notes = sum(len(one.notes) for one, _ in found)
+        hidden = f", and {notes} note{'s'[: notes != 1]} on the files" if notes else ""
+        told = f"`--all` shows phases, all causes, events, episodes and devices{hidden}; `-o FILE.html` draws them."
+        texts.append(f"{paragraph(told, width=width)}\n")
     return "\n".join(texts)
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import posixpath
+import shlex
 from collections.abc import Sequence
 
 from ktrial.kit.finding import Finding
@@ -56,7 +58,8 @@ def event_text(event: TracedEvent, started_ns: int) -> str:
 def summary(ended: WatchEnded, file: str, findings: Sequence[Finding], head_cpu_s: float | None, width: int) -> str:
     """Return the duration, cost and size of a watch, its events by kind, and its findings.
 
-    `head_cpu_s` is None if the head did not run on the watched machine.
+    `head_cpu_s` is None if the head did not run on the watched machine. The last line is the command that evaluates
+    the recording.
     """
     wall_s = ended.wall_ns / 1e9
     beside = "" if head_cpu_s is None else f", ktrial itself {head_cpu_s / max(1e-9, wall_s):.2%}"
@@ -79,4 +82,5 @@ def summary(ended: WatchEnded, file: str, findings: Sequence[Finding], head_cpu_
     for finding in findings:
         mark = "**!** " if finding.level != "note" else "note: "
         lines.append(paragraph(f"{mark}{finding.sentence}", width=width))
+    lines += ["", f"next: {shlex.join(('ktrial', 'diagnose', posixpath.dirname(file) or '.'))}"]
     return "\n".join(lines) + "\n"
