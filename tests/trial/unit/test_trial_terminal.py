@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
+from ktrial.judge.model.verdict import Verdict
 from ktrial.kit.finding import Finding
 from ktrial.trial.outcome.verdict_text import trial_text
 from tests.support.told_trials import a_trial, hostile_trial
@@ -36,9 +39,29 @@ def test_it_says_what_else_a_person_wants_to_know() -> None:
         "1 block does not count",
         "on this boot",
         "ktrial trial recheck swappiness-abcdef",
+        "ktrial keep swappiness-abcdef",
+        "ktrial retest swappiness-abcdef",
+        "ktrial publish swappiness-abcdef -o FOLDER",
     ]
     places = [said.replace("\n", " ").index(words) for words in order]
     assert places == sorted(places)
+
+
+def test_only_what_can_be_kept_is_offered_to_keep() -> None:
+    told = a_trial().told()
+    assert told.trial is not None
+    primary = next(one for one in told.outcomes if one.role == "primary")
+
+    def offered(verdict: Verdict, **changes: Any) -> list[str]:
+        contrasts = tuple(replace(one, verdict=verdict) for one in primary.contrasts)
+        outcomes = tuple(replace(one, contrasts=contrasts) if one is primary else one for one in told.outcomes)
+        shown = trial_text(replace(told, outcomes=outcomes, trial=replace(told.trial, **changes)), width=80)
+        return [line.split()[-1] for line in shown.splitlines() if line.startswith("keep ")]
+
+    assert offered("better") == ["swappiness-abcdef/sw10"]
+    assert offered("worse") == []
+    assert offered("better", ended=None) == []
+    assert offered("better", text=f"{told.trial.text}\n[guest]\n") == []
 
 
 def test_outcomes_that_were_not_asked_have_no_verdict() -> None:

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.judge.model.trial_summary import ToldArm, ToldTrial
 from ktrial.judge.model.words import effect_text
-from ktrial.kit.tables import labelled, paragraph, table
+from ktrial.kit.tables import clean, labelled, paragraph, table
 from ktrial.reports.ladder import full_picture
 from ktrial.reports.order import asked_only, by_level, by_weight, explored
 from ktrial.reports.sentences import blocks_words, count_words, ended_words, notices
@@ -155,9 +155,24 @@ def _rest(found: Comparison, trial: ToldTrial, width: int) -> str:
             )
         )
     lines.append(labelled("scope", found.scope, width=width, label_columns=_LABEL))
-    lines.append(labelled("page", f"ktrial trial report {trial.trial}", width=width, label_columns=_LABEL))
-    lines.append(labelled("check", f"ktrial trial recheck {trial.trial}", width=width, label_columns=_LABEL))
+    lines += [f"{label.ljust(_LABEL)}{clean(command)}" for label, command in _next_commands(found, trial)]
     return "\n".join(lines)
+
+
+def _next_commands(found: Comparison, trial: ToldTrial) -> Iterator[tuple[str, str]]:
+    """Yield what a person may do with the result, by a label."""
+    yield "page", f"ktrial trial report {trial.trial}"
+    yield "check", f"ktrial trial recheck {trial.trial}"
+    if trial.ended is None:
+        return
+    settable = {arm.arm for arm in trial.arms if arm.changes and arm.manual is None}
+    judged = [one for outcome in found.outcomes if outcome.role == "primary" for one in outcome.contrasts]
+    better = [one.arm for one in judged if one.verdict == "better" and one.arm in settable]
+    if better and "[guest]" not in trial.text.splitlines():
+        named = trial.trial if len(better) == 1 else f"{trial.trial}/{better[0]}"
+        yield "keep", f"ktrial keep {named}"
+    yield "again", f"ktrial retest {trial.trial}"
+    yield "share", f"ktrial publish {trial.trial} -o FOLDER"
 
 
 def arm_words(arm: ToldArm) -> str:
