@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import json
+import tarfile
 from pathlib import Path
 
 import pytest
 
+from ktrial import __version__
 from tests.support.tree import FakeRoot
 
 
@@ -83,3 +86,27 @@ def test_nothing_to_import_says_what_to_do(root: FakeRoot, tmp_path: Path, text:
 def test_a_missing_file_is_said(root: FakeRoot, tmp_path: Path) -> None:
     ran = root.run("profile", "import", str(tmp_path / "nowhere"))
     assert (ran.status, "no such file" in ran.err) == (2, True)
+
+
+def test_a_bundle_for_a_bug_report_names_nobody(root: FakeRoot, tmp_path: Path) -> None:
+    root.write("/proc/cmdline", "root=UUID=1234abcd-12ab-34cd-56ef-1234567890ab hostname=zaphods-box quiet\n")
+    root.write("/usr/lib/sysctl.d/50-vendor.conf", "# of zaphods-box, for /home/zaphod/games\nvm.swappiness = 10\n")
+    root.write("/proc/sys/vm/swappiness", "10\n")
+    assert root.run("apply", "vm.page-cluster=0", "--yes").status == 0
+    file = tmp_path / "report.tar.gz"
+    ran = root.run("doctor", "--bundle", str(file), "--json")
+    assert ran.status == 0, ran.err
+    assert f"look through it before you send it: `tar -xzOf {file} | less`" in ran.err
+    with tarfile.open(file) as archive:
+        members = {one.name.rpartition("/")[2]: archive.extractfile(one) for one in archive.getmembers()}
+        texts = {name: stream.read().decode() for name, stream in members.items() if stream is not None}
+    assert list(texts) == ran.json["members"]
+    assert sum(ran.json["replaced"].values()) >= 2
+    assert [name for name, text in texts.items() if "1234abcd" in text or "zaphod" in text] == []
+    assert "root=UUID=serial-" in texts["facts.json"]
+    assert json.loads(texts["versions.json"])["ktrial"] == __version__
+    assert [one["title"] for one in json.loads(texts["journal.json"])["transactions"]] == ["vm.page-cluster=0"]
+    assert "vm.swappiness" in texts["doctor.txt"]
+    refused = root.run("doctor", "--bundle", str(file))
+    assert (refused.status, "file exists" in refused.err) == (2, True)
+    assert root.run("doctor", "--bundle", str(file), "--force").status == 0

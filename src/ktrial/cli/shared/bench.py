@@ -423,7 +423,7 @@ def check_output(path: Path | None, *, force: bool, option: str = "-o") -> None:
             f"{option} {path}: expected a regular file, got a device, pipe or socket", hint="choose another name"
         )
     if path.exists() and not force:
-        raise BadInput(f"-o {path}: file exists", hint="add --force to overwrite it")
+        raise BadInput(f"{option} {path}: file exists", hint="add --force to overwrite it")
 
 
 def check_picture(path: Path | None, *, force: bool) -> None:
