@@ -72,6 +72,14 @@ def test_a_value_is_read_and_planned_there(web1: RemoteMachine) -> None:
     assert (step["knob"], step["expect"].strip()) == (KNOB, THERE)
 
 
+def test_a_list_is_reviewed_against_the_values_there(web1: RemoteMachine, tmp_path: Path) -> None:
+    (tmp_path / "list.md").write_text(f"- `{KNOB}={THERE}`\n- `{KNOB}=512` is better\n")
+    lines = document(web1, "review", str(tmp_path / "list.md"))["lines"]
+    assert [one["state"] for one in lines] == ["set again", "would change"]
+    assert lines[1]["now"] == THERE
+    assert lines[1]["next"].startswith(f"ktrial --host ssh:web1 try {KNOB}=512")
+
+
 def test_what_is_applied_is_in_force_there_until_it_is_reverted(web1: RemoteMachine) -> None:
     assert document(web1, "apply", f"{KNOB}=512")["state"] == "applied"
     try:

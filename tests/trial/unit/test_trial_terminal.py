@@ -49,19 +49,20 @@ def test_it_says_what_else_a_person_wants_to_know() -> None:
 
 def test_only_what_can_be_kept_is_offered_to_keep() -> None:
     told = a_trial().told()
-    assert told.trial is not None
+    trial = told.trial
+    assert trial is not None
     primary = next(one for one in told.outcomes if one.role == "primary")
 
     def offered(verdict: Verdict, **changes: Any) -> list[str]:
         contrasts = tuple(replace(one, verdict=verdict) for one in primary.contrasts)
         outcomes = tuple(replace(one, contrasts=contrasts) if one is primary else one for one in told.outcomes)
-        shown = trial_text(replace(told, outcomes=outcomes, trial=replace(told.trial, **changes)), width=80)
+        shown = trial_text(replace(told, outcomes=outcomes, trial=replace(trial, **changes)), width=80)
         return [line.split()[-1] for line in shown.splitlines() if line.startswith("keep ")]
 
     assert offered("better") == ["swappiness-abcdef/sw10"]
     assert offered("worse") == []
     assert offered("better", ended=None) == []
-    assert offered("better", text=f"{told.trial.text}\n[guest]\n") == []
+    assert offered("better", text=f"{trial.text}\n[guest]\n") == []
 
 
 def test_outcomes_that_were_not_asked_have_no_verdict() -> None:

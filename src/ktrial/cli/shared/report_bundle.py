@@ -69,7 +69,9 @@ def report_bundle(app: App, session: AgentSession, examination: Examination) -> 
     for data in plain.values():
         scrubber.learn(data)
     members = {"README": _READ_ME.encode(), **{name: scrubber.raw(data) for name, data in sorted(plain.items())}}
-    return ReportBundle(_archive(members), tuple(members), dict(scrubber.replaced))
+    return ReportBundle(
+        _archive(members), tuple(members), {str(kind): count for kind, count in scrubber.replaced.items()}
+    )
 
 
 def _versions(session: AgentSession) -> dict[str, Any]:
