@@ -109,6 +109,7 @@ def test_many_settings_are_cut_and_a_placebo_is_said() -> None:
     assert entry(changes={f"k{n}": "1" for n in range(9)}).what == "k0=1, k1=1, k2=1, and 6 more"
     assert entry(changes={f"k{n}": "1" for n in range(4)}).what.count("k") == 4
     assert entry(changes={}, placebo=True).what == "nothing (a placebo)"
+    assert entry(changes={}).what == "case"
 
 
 def test_the_file_reads_back_as_it_was() -> None:

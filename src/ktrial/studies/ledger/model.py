@@ -49,12 +49,12 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def what(self) -> str:
-        """The first changes of the arm, as text: `vm.swappiness=10, …`."""
+        """The first changes of the arm, as text: `vm.swappiness=10, …`; of an arm without settings its name."""
         parts = [] if self.manual is None else [self.manual]
         parts += [f"{name}={value}" for name, value in {**self.changes, **self.environment}.items()]
         if len(parts) > _SHOWN + 1:
             parts[_SHOWN:] = [f"and {len(parts) - _SHOWN} more"]
-        return ", ".join(parts) or ("nothing (a placebo)" if self.placebo else "nothing")
+        return ", ".join(parts) or ("nothing (a placebo)" if self.placebo else self.arm)
 
     def is_about(self, knob: str) -> bool:
         """Return whether the arm changed the knob; `knob` may also be the address of one instance."""
