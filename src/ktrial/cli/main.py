@@ -156,17 +156,20 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
             _discard(out)
             return status
         except OSError as error:
+            parts = (error.filename, error.strerror or error)
+            failure = KtrialError(": ".join(str(part) for part in parts if part))
+            if error.filename is not None:  # otherwise it may be the output that fails
+                _answer_in_json(argv, failure, KtrialError.exit_status, out)
             _discard(out)
             if error.errno == errno.EIO and error.filename is None:  # the terminal is gone
                 return _interrupted(KeyboardInterrupt(signal.SIGHUP), err)[1]
-            parts = (error.filename, error.strerror or error)
-            report(KtrialError(": ".join(str(part) for part in parts if part)), err)
+            report(failure, err)
             return KtrialError.exit_status
     return status
 
 
 def _run(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
-    """Run one command and return its exit status. With --json, an error is a document too, unless one was written."""
+    """Run one command; report an error and return the exit status."""
     try:
         result = cli.main(args=list(argv), prog_name="ktrial", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -183,12 +186,7 @@ def _run(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
         if sys.stdout is out:
             raise
         raise BrokenPipeError from None  # click replaced the stream and exited by itself
-    if "--json" in itertools.takewhile(lambda word: word != "--", argv) and not has_text(out):
-        try:
-            _write_error(error, status, out)
-            out.flush()
-        except BrokenPipeError:
-            _discard(out)
+    _answer_in_json(argv, error, status, out)
     return status
 
 
@@ -218,12 +216,19 @@ def _interrupted(stop: BaseException, err: TextIO) -> tuple[KtrialError, int]:
     return Interrupted(words), interruption.status(number)
 
 
-def _write_error(error: KtrialError, status: int, out: TextIO) -> None:
-    """Write an error as `ktrial.error/1`."""
+def _answer_in_json(argv: Sequence[str], error: KtrialError, status: int, out: TextIO) -> None:
+    """Write the error as `ktrial.error/1` if the command line asks for JSON and no document was written."""
+    if "--json" not in itertools.takewhile(lambda word: word != "--", argv) or has_text(out):
+        return
     from ktrial.kit import plain_json
 
     fields = {"schema": "ktrial.error/1", "error": plain(error.message), "status": status}
-    out.write(plain_json.document({**fields, "next": plain(error.hint) if error.hint else None}, indent=2).decode())
+    document = plain_json.document({**fields, "next": plain(error.hint) if error.hint else None}, indent=2)
+    try:
+        out.write(document.decode())
+        out.flush()
+    except OSError:  # the reader is gone, or the disk is full: the exit status still tells
+        _discard(out)
 
 
 def _discard(out: TextIO) -> None:

@@ -40,6 +40,16 @@ def test_an_error_is_json_where_the_answer_would_be(
     assert run(*(word for word in argv if word != "--json"))[1] == ""
 
 
+def test_an_error_of_the_system_is_json_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "/var/lib/x")
+
+    monkeypatch.setattr("ktrial.cli.main.cli.main", fail)
+    ended, out, err = run("runs", "--json")
+    assert (ended, json.loads(out)["error"]) == (1, "/var/lib/x: Permission denied")
+    assert err == "ktrial: /var/lib/x: Permission denied\n"
+
+
 def test_a_word_after_two_hyphens_asks_for_no_json(tmp_path: Path) -> None:
     assert run("with", "vm.swapiness=1", "--", "true", "--json")[:2] == (2, "")
 
