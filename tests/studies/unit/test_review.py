@@ -110,6 +110,28 @@ def test_the_commands_can_be_typed(machine: FakeRoot, tmp_path: Path) -> None:
         assert (program, ran.status) == ("ktrial", 0), f"{words}: {ran.err}"
 
 
+def test_of_two_that_exclude_each_other_the_later_one_remains(machine: FakeRoot, tmp_path: Path) -> None:
+    output = tmp_path / "rest.toml"
+    text = "vm.dirty_bytes=268435456\nvm.dirty_ratio=10\nvm.dirty_background_bytes=0\nvm.dirty_background_ratio=5\n"
+    found = reviewed(machine, text, tmp_path, "-o", str(output))
+    states = {line["setting"]: line["state"] for line in found["lines"]}
+    assert states == {
+        "vm.dirty_bytes=268435456": "set again",
+        "vm.dirty_ratio=10": "would change",
+        "vm.dirty_background_bytes=0": "already set",
+        "vm.dirty_background_ratio=5": "would change",
+    }
+    assert "line 2 sets vm.dirty_ratio" in found["lines"][0]["why"]
+    assert machine.run("plan", str(output)).status == 0
+
+
+def test_rules_for_different_devices_are_not_the_same_setting(machine: FakeRoot, tmp_path: Path) -> None:
+    rule = 'ACTION=="add|change", KERNEL=="sd[a-z]", ATTR{{queue/rotational}}=="{}", ATTR{{queue/scheduler}}="{}"'
+    text = f"{rule.format(0, 'mq-deadline')}\n{rule.format(1, 'bfq')}\n"
+    found = reviewed(machine, text, tmp_path, name="60-disk.rules")
+    assert [line["state"] for line in found["lines"]] == ["already set", "not here"]
+
+
 def test_an_existing_file_and_an_empty_rest_are_refused(machine: FakeRoot, tmp_path: Path) -> None:
     (tmp_path / "list").write_text("vm.swappiness=60\n")
     output = tmp_path / "rest.toml"

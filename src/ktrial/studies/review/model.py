@@ -24,9 +24,9 @@ LineState = Literal[
     "unknown",
     "not understood",
 ]
-"""What a setting would do here. `set again`: a later line of the list sets the same knob. `gone`: the kernel has
-dropped it. `not here`: this machine, or this build of the kernel, lacks it. `no effect`: the kernel accepts it, but it
-cannot matter here. `unknown`: the catalog lacks it.
+"""What a setting would do here. `set again`: a later line of the list sets the same knob, or clears it. `gone`: the
+kernel has dropped it. `not here`: this machine, or this build of the kernel, lacks it. `no effect`: the kernel accepts
+it, but it cannot matter here. `unknown`: the catalog lacks it.
 """
 
 #: States of settings that a trial on this machine can decide.

@@ -15,7 +15,7 @@ from ktrial.kit.errors import BadInput
 from ktrial.studies.review.model import OPEN_STATES, LineState, Review, ReviewedLine
 from ktrial.studies.review.uncatalogued_lines import uncatalogued_lines
 from ktrial.trial.protocol.from_words import default_suite
-from ktrial.tuning.knobs.knob import Knob
+from ktrial.tuning.knobs.knob import Knob, clear_each_other
 from ktrial.tuning.knobs.profile import Profile, Setting
 from ktrial.tuning.knobs.relevance import inert_here
 from ktrial.tuning.knobs.value import kernel_text, show_value
@@ -88,7 +88,7 @@ def review(
     context = context_for(machine, catalog, [Request("the list", settings)], facts)
     knobs = frozenset(setting.knob.partition("@")[0] for setting in settings)
     place = _Ground(catalog, context, knobs, program)
-    last = {found.knob: index for index, (_, found) in enumerate(pairs) if isinstance(found, Setting)}
+    overridden = _overridden(pairs, catalog.knobs)
     lines = _not_understood(reading.unread)
     rejected = [(item, found) for item, found in pairs if isinstance(found, UnknownSetting)]
     lines += uncatalogued_lines(user, rejected, context, program)
@@ -97,8 +97,9 @@ def review(
     for index, (item, found) in enumerate(pairs):
         if isinstance(found, UnknownSetting):
             continue
-        later = pairs[last[found.knob]][0] if last[found.knob] != index else None
-        line = _line(item, found, _find(found, place, later), place)
+        why = overridden.get(index)
+        finding = _find(found, place) if why is None else _Finding("set again", why=why)
+        line = _line(item, found, finding, place)
         line = replace(line, measured=_verdicts(entries_of(line.knob or ""), line.setting))
         lines.append(line)
         if line.state in OPEN_STATES:
@@ -142,12 +143,33 @@ def _not_understood(unread: Iterable[Unread]) -> list[ReviewedLine]:
     ]
 
 
-def _find(setting: Setting, place: _Ground, later: Assignment | None) -> _Finding:
-    """Return what a setting would do here; `later` is the line that sets the same knob again."""
+def _overridden(
+    pairs: Sequence[tuple[Assignment, Setting | UnknownSetting]], knobs: Mapping[str, Knob]
+) -> dict[int, str]:
+    """Return the settings, by place in the list, that a later line sets again or makes the kernel clear; and why."""
+    later: dict[str, int] = {}
+    numbers: dict[str, int] = {}
+    overridden: dict[int, str] = {}
+    for index, (item, found) in reversed(list(enumerate(pairs))):
+        if not isinstance(found, Setting):
+            continue
+        key = f"{found.knob} {found.when}"
+        knob = knobs[found.knob.partition("@")[0]]
+        clears = [other for other in knob.couples if other in numbers and clear_each_other(knob, knobs[other])]
+        if key in later:
+            overridden[index] = f"line {later[key]} sets it again, and the later line wins"
+        elif clears and found.value != 0:
+            overridden[index] = f"line {numbers[clears[0]]} sets {clears[0]}, and the kernel then clears this one"
+        later.setdefault(key, item.line_number)
+        if found.value != 0 and index not in overridden:
+            numbers.setdefault(knob.id, item.line_number)
+    return overridden
+
+
+def _find(setting: Setting, place: _Ground) -> _Finding:
+    """Return what a setting would do here."""
     context = place.context
     knob = context.knobs[setting.knob.partition("@")[0]]
-    if later is not None:
-        return _Finding("set again", why=f"line {later.line_number} sets it again, and the later line wins")
     if knob.kind == "boot":
         return _at_boot(knob, setting, context)
     try:
