@@ -76,6 +76,7 @@ def test_a_campaign_prints_a_line_and_ends_with_its_last_decision(home: Path) ->
     assert kept.out.startswith("keep: `echo 60` ran 1.33 times as fast as `echo 80` (97.5 % interval")
     assert kept.out.endswith("; decision 1 of 2 in campaign tune\n")
     assert kept.out.count("\n") == 1
+    assert "doubt: echo-60 (3 B) prints other output than echo-80" in kept.err
     reverted = run(*words, "echo 60", "echo 80", "--json")
     assert reverted.status == 3, reverted.err
     last = json.loads(reverted.out.splitlines()[-1])

@@ -19,7 +19,7 @@ from ktrial.kit.tables import columns
 from ktrial.reports.terminal import comparison_text
 from ktrial.studies.blame.text import screening_text
 from ktrial.trial.arms.manual import is_by_hand
-from ktrial.trial.outcome.commands_text import commands_text, decision_line
+from ktrial.trial.outcome.commands_text import commands_text, decision_line, doubts_of
 from ktrial.trial.outcome.summary import judgement_of, summary_of
 from ktrial.trial.outcome.verdict_text import trial_text
 from ktrial.trial.protocol.campaign import decision_of, fewest_blocks, refuse_beyond
@@ -56,11 +56,13 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
         say_next(app, stored, found)
     left = "" if is_by_hand(stored.file) or stored.file.guest is not None else f"; {as_before(app.host)}"
     app.say(f"saved as {stored.trial}{left}")
+    status = 0
     if found is not None:
+        status = _decide(app, stored, found, as_json=as_json)
         if broken := broken_guards(found):
             raise GuardTripped(f"worse than a guard allows: {broken[0]}")
         refuse(app, found)
-    return 0 if found is None else _decide(app, stored, found, as_json=as_json)
+    return status
 
 
 def announce_decision(app: App, campaign: CampaignFile) -> None:
@@ -77,6 +79,8 @@ def _decide(app: App, stored: StoredTrial, found: Comparison, *, as_json: bool) 
     decision = decision_of(stored, found, app.trials.all())
     if decision is None:
         return 0
+    for doubt in doubts_of(found):
+        app.say(f"doubt: {doubt}")
     document = {"event": "decision", "decision": decision}
     sys.stdout.write(plain_json.line(document) if as_json else decision_line(decision, found))
     return 0 if decision.decision == "keep" else GuardTripped.exit_status

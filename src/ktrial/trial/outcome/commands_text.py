@@ -10,13 +10,14 @@ import msgspec
 
 from ktrial.judge.model.comparison import ArmValues, Comparison, Contrast, OutcomeComparison
 from ktrial.judge.model.words import effect_phrase, interval_phrase, times_range, times_words, value_log_ratio
+from ktrial.kit.finding import Finding
 from ktrial.kit.tables import clean, labelled, paragraph
 from ktrial.kit.units import show_bytes, show_seconds, three_digits
 from ktrial.reports.order import by_level
 from ktrial.trial.protocol.campaign import CampaignDecision
 from ktrial.trial.protocol.from_commands import command_line, shown_name
 
-_LEVELS = {"refuse": "refused", "suspect": "doubt", "note": "note"}
+_LEVELS = {"refuse": "refused", "suspect": "doubt"}
 _LABEL = 10
 
 
@@ -35,7 +36,7 @@ def commands_text(found: Comparison, *, width: int) -> str:
     parts = [_times_of(found, primary, values, called, width) for values in (primary.arms if primary else ())]
     summary = summary_lines(found) or ["no block is complete yet"]
     parts.append("\n".join(["Summary", *(paragraph(line, width=width, indent="  ") for line in summary)]))
-    parts.append("\n".join(_rest(found, primary, width)))
+    parts.append("\n".join(_rest(found, width)))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -94,11 +95,23 @@ def _sentence(one: Contrast, outcome: OutcomeComparison, called: Mapping[str, st
     return f"`{faster}` ran {times_words(-change, 's')} as `{slower}` ({times}, {blocks})"
 
 
-def _rest(found: Comparison, primary: OutcomeComparison | None, width: int) -> Iterator[str]:
-    findings = [*found.findings, *(finding for one in primary.judged for finding in one.findings)] if primary else []
-    for one in by_level({one.sentence: one for one in findings or found.findings}.values()):
+def _doubts(found: Comparison) -> Iterator[Finding]:
+    """Yield the findings on the trial and its primary outcome, the gravest first, without notes."""
+    judged = [one for outcome in found.outcomes if outcome.role == "primary" for one in outcome.judged]
+    findings = [*found.findings, *(finding for one in judged for finding in one.findings)]
+    for one in by_level({one.sentence: one for one in findings}.values()):
         if one.level != "note":
-            yield labelled(_LEVELS[one.level], one.sentence, width=width, label_columns=_LABEL)
+            yield one
+
+
+def doubts_of(found: Comparison) -> list[str]:
+    """Return what casts doubt on the result."""
+    return [one.sentence for one in _doubts(found)]
+
+
+def _rest(found: Comparison, width: int) -> Iterator[str]:
+    for one in _doubts(found):
+        yield labelled(_LEVELS[one.level], one.sentence, width=width, label_columns=_LABEL)
     if found.trial is not None:
         yield labelled("scope", found.scope, width=width, label_columns=_LABEL)
         yield labelled("page", f"ktrial trial report {found.trial.trial}", width=width, label_columns=_LABEL)
