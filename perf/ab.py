@@ -123,8 +123,8 @@ def verdict_of(protocol: Protocol, noise: Array) -> str | None:
 
 
 def protocol_at(seed: int, alpha: float = 0.05) -> Protocol:
-    """Return the protocol of `ktrial ab`, which plans its cap from the first blocks."""
-    return msgspec.structs.replace(protocol_of(MOST_BLOCKS, seed), cap=None, budget=MOST_BLOCKS, alpha=alpha)
+    """Return the protocol of `ktrial ab`, which has no noise profile and its budget as cap."""
+    return msgspec.structs.replace(protocol_of(MOST_BLOCKS, seed), alpha=alpha)
 
 
 def false_claims(noise: Noise, trials: int, generator: Generator) -> tuple[float, float]:

@@ -16,6 +16,7 @@ from ktrial.cli.shared.trial_start import refuse_in_guests
 from ktrial.judge.judge import judge
 from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.log import OutcomeRule, TrialArm, TrialEnd
+from ktrial.judge.planning import largest_cap
 from ktrial.judge.sequential import looks
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.results.exporters.hyperfine import arms_document
@@ -24,7 +25,7 @@ from ktrial.trial.arms.plan_arms import arm_plans, arm_settings, settle_s, with_
 from ktrial.trial.outcome.commands_text import commands_of, commands_text, decision_line, summary_lines
 from ktrial.trial.outcome.comparison import TrialFacts, comparison_of
 from ktrial.trial.outcome.scope import output_findings
-from ktrial.trial.protocol.campaign import alpha_of, decision_of, fewest_blocks, refuse_beyond
+from ktrial.trial.protocol.campaign import alpha_of, decision_of, fewest_blocks, first_look, refuse_beyond
 from ktrial.trial.protocol.file import ArmFile, CampaignFile, CommandFile, DesignFile, TrialFile, trial_text
 from ktrial.trial.protocol.from_commands import CommandLines, arms_of_commands, parameter_lists, words_of
 from ktrial.trial.protocol.read import check_trial_file, parse_trial_file
@@ -202,6 +203,14 @@ def test_the_smallest_number_of_blocks_can_decide(of: int, fewest: int) -> None:
     assert fewest_blocks(campaign) == fewest
     assert alpha_of(campaign) == pytest.approx(0.05 / of)
     assert looks(fewest, of)
+
+
+@pytest.mark.parametrize(
+    "of, most, first", [(1, 20, 7), (32, 12, 12), (32, 20, 12), (64, 20, 16), (64, 25, 16), (9, 10, 9)]
+)
+def test_it_is_told_when_a_decision_may_fall_first(of: int, most: int, first: int) -> None:
+    campaign = CampaignFile(name="t", of=of)
+    assert first_look(campaign, most) == first == next(iter(looks(largest_cap(most, of), of)))
 
 
 def stored(number: int, of: int = 2, name: str = "tune") -> StoredTrial:

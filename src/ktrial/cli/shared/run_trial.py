@@ -196,7 +196,7 @@ def run_file(
         return begin_by_hand(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
     venue = venue_of(app, file, allow_dangerous=allow_dangerous, unattended=unattended)
     if file.campaign:
-        announce_decision(app, file.campaign)
+        announce_decision(app, file.campaign, file.design.cap or file.budget)
     listen = TrialProgress(app.clock, as_json=as_json)
     timed = TimedTrial(app, listen, ask=not as_json)
     with app.interrupts, listen:

@@ -22,7 +22,7 @@ from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.outcome.commands_text import commands_text, decision_line, doubts_of
 from ktrial.trial.outcome.summary import judgement_of, summary_of
 from ktrial.trial.outcome.verdict_text import trial_text
-from ktrial.trial.protocol.campaign import decision_of, fewest_blocks, refuse_beyond
+from ktrial.trial.protocol.campaign import decision_of, first_look, refuse_beyond
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,12 +65,12 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
     return status
 
 
-def announce_decision(app: App, campaign: CampaignFile) -> None:
+def announce_decision(app: App, campaign: CampaignFile, most_blocks: int) -> None:
     """Say which decision of its campaign a trial makes. Raise Refused if no decision is left."""
     number = refuse_beyond(campaign, app.trials.all())
     app.say(
-        f"campaign {campaign.name}: decision {number} of {campaign.of}; it takes at least {fewest_blocks(campaign)} "
-        "blocks, and it counts even if it fails"
+        f"campaign {campaign.name}: decision {number} of {campaign.of}; it takes at least "
+        f"{first_look(campaign, most_blocks)} blocks, and it counts even if it fails"
     )
 
 

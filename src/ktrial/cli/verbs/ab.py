@@ -9,7 +9,16 @@ from typing import Any
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import budget_option, json_option, limit_option, metric_option, seed_option, with_options
+from ktrial.cli.options import (
+    budget_option,
+    json_option,
+    limit_option,
+    long_option,
+    metric_option,
+    seed_option,
+    when_idle_option,
+    with_options,
+)
 from ktrial.cli.shared.command_environment import clean_env_option, env_option
 from ktrial.cli.shared.fail_on import fail_on_option
 
@@ -83,6 +92,8 @@ _design_options = with_options(
 @env_option
 @clean_env_option
 @_design_options
+@when_idle_option
+@long_option
 @fail_on_option
 @json_option
 @click.pass_obj

@@ -40,7 +40,17 @@ def alpha_of(campaign: CampaignFile) -> float:
 
 def fewest_blocks(campaign: CampaignFile) -> int:
     """Return the smallest number of blocks that can decide at the error of this campaign."""
-    return next(cap for cap in LOOKS if any(index is not None for index in indices(cap, campaign.of)))
+    return next(cap for cap in LOOKS if _looks_of(cap, campaign))
+
+
+def first_look(campaign: CampaignFile, most: int) -> int:
+    """Return after how many blocks a decision may fall first, in a trial of at most so many blocks."""
+    cap = max(cap for cap in LOOKS if cap <= max(most, fewest_blocks(campaign)))
+    return _looks_of(cap, campaign)[0]
+
+
+def _looks_of(cap: int, campaign: CampaignFile) -> list[int]:
+    return [look for look, index in zip(LOOKS, indices(cap, campaign.of), strict=False) if index is not None]
 
 
 def check_campaign(trial: TrialFile) -> None:
