@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -81,6 +81,10 @@ def _answer(probe: Probe, parameters: Parameters, executor: Executor) -> str | N
     return probe.why_not(raw)
 
 
+#: How the paths of Android's own programs begin.
+_ANDROID = "/system/"
+
+
 def _examine(
     benchmark: Benchmark,
     parameters: Parameters,
@@ -122,6 +126,16 @@ def _lacking(benchmark: Benchmark, guest: GuestTools, programs: Mapping[str, str
     return f"{names} {verb} not installed on this machine, and guests copy it from here", step or "install it by hand"
 
 
+def _elsewhere(absent: Sequence[str]) -> tuple[str, str] | None:
+    """Return why only other machines have what is absent, and the next step."""
+    if any(name.startswith(_ANDROID) for name in absent):
+        return "only Android has its programs", "measure a phone: `ktrial --host adb bench …`"
+    unseen = [name for name in absent if name.startswith(KERNEL_FILES)]
+    if not unseen:
+        return None
+    return f"{unseen[0]} does not exist here", "run it on hardware that has it; guests and containers rarely do"
+
+
 def _why_not(
     benchmark: Benchmark,
     parameters: Parameters,
@@ -132,12 +146,9 @@ def _why_not(
     why: str | None = None
     step: str | None = None
     absent = [name for name in benchmark.needs if programs.get(name) is None]
-    unseen = [name for name in absent if name.startswith(KERNEL_FILES)]
-    if unseen:
-        why, step = (
-            f"{unseen[0]} does not exist here",
-            "run it on hardware that has it; guests and containers rarely do",
-        )
+    elsewhere = _elsewhere(absent)
+    if elsewhere is not None:
+        why, step = elsewhere
     elif absent:
         why = f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed"
         step = install_command(benchmark.packages, tool) or "install it by hand"

@@ -33,13 +33,13 @@ def _frames(data: bytes, name: str) -> Recording:
     return _of_frames(name, 0.0, accumulate(log.frame_times_s), log.frame_times_s, is_cut=log.cut_off)
 
 
-def _drawn(data: bytes, name: str) -> Recording:
+def _app_frames(data: bytes, name: str) -> Recording:
     """Read the frames of an Android app; a frame lasts from the moment at which it was due to begin."""
     log = android.read_framestats(data, name)
     return _of_frames(name, log.ends_s[0] - log.times_s[0], log.ends_s, log.times_s)
 
 
-def _shown(data: bytes, name: str) -> Recording:
+def _layer_frames(data: bytes, name: str) -> Recording:
     """Read when Android showed the frames of a layer; a frame lasts from the one before it."""
     log = android.read_latency(data, name)
     return _of_frames(name, log.shown_s[0], log.shown_s[1:], [after - at for at, after in pairwise(log.shown_s)])
@@ -79,8 +79,8 @@ KINDS: dict[str, Kind] = {
     ),
     "vmstat": Kind("output of vmstat", lambda head, name: vmstat.is_vmstat(head), vmstat.read_vmstat),
     "mangohud": _by_content("frame log of MangoHud", mangohud.is_mangohud, _frames),
-    "gfxinfo": _by_content("dumpsys gfxinfo PACKAGE framestats", android.is_framestats, _drawn),
-    "surfaceflinger": _by_content("dumpsys SurfaceFlinger --latency LAYER", android.is_latency, _shown),
+    "gfxinfo": _by_content("dumpsys gfxinfo PACKAGE framestats", android.is_framestats, _app_frames),
+    "surfaceflinger": _by_content("dumpsys SurfaceFlinger --latency LAYER", android.is_latency, _layer_frames),
 }
 
 

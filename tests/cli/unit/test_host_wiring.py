@@ -50,7 +50,7 @@ def test_a_word_that_is_neither_a_guest_nor_a_kernel() -> None:
     keeper.close()
 
 
-@pytest.mark.parametrize("word", ["guest:", "exact:", "adb:x", "guest", "ssh"])
+@pytest.mark.parametrize("word", ["guest:", "exact:", "usb:x", "guest", "ssh"])
 def test_what_is_no_host(word: str) -> None:
     kernels: Any = NoKernel()
     with pytest.raises(BadInput, match="not supported"):

@@ -112,7 +112,7 @@ def test_exact_guests_refuse_kernels_of_two_compilers_before_the_trial(kernels: 
         ),
         (["kernel", "trial", "a.toml", "b"], "cannot combine b with a protocol file"),
         (["kernel", "trial", "--guest", "/no/such", "/no/other", "--suite", "wakeups-busy"], "/no/such: "),
-        (["--host", "adb:x", "facts"], "--host adb:x: not supported"),
+        (["--host", "usb:x", "facts"], "--host usb:x: not supported"),
         (["--host", "guest:", "facts"], "--host guest:: not supported"),
     ],
 )

@@ -54,7 +54,7 @@ def is_framestats(head: bytes) -> bool:
 
 def read_framestats(data: bytes, source: str = "framestats") -> DrawnFrames:
     """Return the frames of all tables. Raise BadRun if none was drawn, UnreadableOutput for what is no such table."""
-    table = _Table(source)
+    table = _FrameTable(source)
     columns: tuple[str, ...] | None = None
     inside = False
     rendered: int | None = None
@@ -86,7 +86,7 @@ def read_framestats(data: bytes, source: str = "framestats") -> DrawnFrames:
     )
 
 
-class _Table:
+class _FrameTable:
     """The frames of all tables so far: when each was due to begin, and when it was complete."""
 
     def __init__(self, source: str) -> None:

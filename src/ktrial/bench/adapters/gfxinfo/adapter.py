@@ -13,6 +13,7 @@ from ktrial.kit.outcome import Measurement
 from ktrial.recordings.frames.android import DrawnFrames, read_framestats
 from ktrial.recordings.frames.statistics import nearest
 
+_SHELL = "/system/bin/sh"
 _END = b"=ktrial end\n"
 #: Android keeps 120 frames of a window, so they are fetched before a fast screen has drawn as many.
 _SCRIPT = """\
@@ -71,7 +72,7 @@ def _command(parameters: Parameters) -> Invocation:
     seconds = whole(parameters, "seconds", 1, 3600)
     return Invocation(
         argv=(
-            "sh",
+            _SHELL,
             "-c",
             _SCRIPT,
             "frames",
@@ -137,7 +138,7 @@ def _interval(frames: DrawnFrames, parameters: Parameters) -> float:
 BENCHMARK = ToolBenchmark(
     name="gfxinfo",
     what="Frame times of an app on an Android phone, while a gesture repeats; use --host adb.",
-    program=Program(needs=("sh", "dumpsys")),
+    program=Program(needs=(_SHELL, "/system/bin/dumpsys")),
     outcomes=_OUTCOMES,
     parameters={"package": "", "activity": "", "seconds": 10, "touch": "", "refresh_hz": 0},
     command=_command,
