@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -253,7 +254,8 @@ class RemoteMachine:
     def processes(self, word: str = "ktrial-agent") -> list[str]:
         """Return the command lines of the machine's processes that contain `word`."""
         listed = self.run("ps", "-e", "-o", "args=")
-        return [line for line in listed.splitlines() if word in line and " ps " not in line]
+        # What has ended and is not yet waited for holds nothing any more.
+        return [line for line in listed.splitlines() if word in line and not re.search(r" ps |<defunct>", line)]
 
     def kill(self, pattern: str) -> None:
         """Kill the machine's processes whose command line matches; the machine has its own process numbers."""
