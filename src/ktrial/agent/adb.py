@@ -59,7 +59,7 @@ def devices_in(text: str) -> list[ListedDevice]:
 
 
 class AdbWay:
-    """A phone that adb reaches; implements `agent.remote.Way`. Without a serial number it is the only one there."""
+    """A phone that adb reaches, by its serial number; implements `agent.remote.Way`."""
 
     program = "adb"
     bases = f"{TEMPORARY}/ktrial /data/adb/ktrial-agents"

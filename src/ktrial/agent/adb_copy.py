@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import subprocess
+import threading
 from pathlib import Path
 
 from ktrial.agent.remote import Way, start_program
@@ -39,11 +40,16 @@ class ProgramThere:
         self.path, self.size = f"{folder}/{name}", len(data)
         script = _SCRIPT.format(folder=folder, name=name, base=base, size=len(data), digest=self.digest)
         self._process = start_program(way.argv(script))
+        late = threading.Timer(_COPY_LIMIT_S, self._process.kill)
+        late.daemon = True
+        late.start()
         try:
             self._send(data)
-        except KtrialError:
+        except BaseException:
             self.close()
             raise
+        finally:
+            late.cancel()
 
     def _send(self, data: bytes) -> None:
         assert self._process.stdin is not None
