@@ -124,7 +124,8 @@ def test_a_module_for_phones_is_one_zip(machine: FakeRoot, tmp_path: Path) -> No
     assert settings.count("    setting ") == 42
     assert settings.count("#   not tested on this phone\n") == 42
     assert "#   profile ktweak: Keeps tasks on the fast cluster" in settings
-    assert "#   ktweak, claimed: 80 80: tasks move up only above 80 %\n" in settings
+    assert "#   ktweak, claimed: 80 80: tasks move up only above 80 % (The script at the time" in settings
+    assert "#   ktweak, refuted: 35, which the source treats as percent (The unit is 1/1024" in settings
     first = place.read_bytes()
     assert machine.run(*words).status == 0
     assert place.read_bytes() == first
@@ -133,6 +134,9 @@ def test_a_module_for_phones_is_one_zip(machine: FakeRoot, tmp_path: Path) -> No
     assert (ran.status, place.read_bytes()) == (2, b"mine")
     assert "file exists with other content" in ran.err
     assert machine.run(*words, "--force").status == 0
+    place.unlink()
+    place.mkdir()
+    assert "module.zip: is a folder" in machine.run(*words, "--force").err
 
 
 def test_a_verdict_of_this_machine_is_not_one_of_the_phone(tried: FakeRoot) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.tuning.catalog.model import Catalog
     from ktrial.tuning.exporters import ExportTarget
+    from ktrial.tuning.knobs.knob import Evidence
 
 #: Time of every file in an archive: the same settings give the same bytes.
 _ZIP_TIME = (2020, 1, 1, 0, 0, 0)
@@ -107,11 +108,14 @@ def _wanted_settings(named: NamedSettings, catalog: Catalog, *, on_phone: bool, 
             reasons = (f"{origin}: {one.why}" if one.why else origin,)
         if on_phone:
             evidence = find_knob(one.knob, catalog.knobs).evidence
-            reasons += tuple(
-                f"{each.source}, {each.status}: {each.claim}" for each in evidence if each.source == source
-            )
+            reasons += tuple(_claim_line(each) for each in evidence if each.source == source)
         wanted.append(WantedSetting(one, origin, reasons, judged=is_trial))
     return wanted
+
+
+def _claim_line(evidence: Evidence) -> str:
+    note = f" ({evidence.note})" if evidence.note else ""
+    return f"{evidence.source}, {evidence.status}: {evidence.claim}{note}"
 
 
 def _slug(names: Sequence[str]) -> str:
@@ -149,7 +153,9 @@ def write_archive(place: Path, files: Mapping[str, str], *, force: bool) -> None
 
 
 def _refuse_other_content(place: Path, data: bytes, *, force: bool) -> None:
-    if place.exists() and not force and (not place.is_file() or place.read_bytes() != data):
+    if place.is_dir():
+        raise BadInput(f"{place}: is a folder", hint="choose another name")
+    if place.exists() and not force and place.read_bytes() != data:
         raise BadInput(f"{place}: file exists with other content", hint="choose another name, or add --force")
 
 

@@ -1,6 +1,6 @@
 #!/system/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Restores what the files held before the first write. The manager runs it; to do it at once: su -c sh THIS-FILE
+# Restores what the files held before the first write. The manager runs it; to do it at once: su -c 'sh THIS-FILE'
 MODDIR=${0%/*}
 . "$MODDIR/functions.sh" || exit 1
 
