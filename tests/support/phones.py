@@ -199,6 +199,7 @@ def gki_515() -> FakeKernel:
         _governor(kernel, cpu, "performance schedutil", {"schedutil": schedutil})
     for disk in ("sda", "sdb"):
         _disk(kernel, disk, "none [mq-deadline] kyber bfq")
+        kernel.files[f"/sys/block/{disk}/queue/wbt_lat_usec"] = KernelFile("", ANY, unreadable=True)
     return kernel
 
 

@@ -28,6 +28,7 @@ from tests.support.phones import (
 pytestmark = pytest.mark.root
 ROOT = Path(__file__).parents[3]
 FEW = ("vm.swappiness=100", "vm.dirty_ratio=30", "queue:scheduler@*=kyber", "queue:nr_requests@*=64")
+NOTES = {"qualcomm_414": ("cannot keep the value of: /proc/sys/vm/extfrag_threshold",)}
 EACH = [
     *(("qualcomm_414", shell) for shell in USERLANDS),
     *(("qualcomm_walt", "mksh"), ("gki_515", "busybox"), ("mainline", "mksh")),
@@ -90,6 +91,7 @@ def test_a_phone_boots_twice_and_gets_its_values_back(name: str, shell: str, tmp
     first = started(phone, folder)
     assert phone.path("/data/slept").read_text().split() == ["90", "60"]
     assert first.finished is not None
+    assert first.notes == NOTES.get(name, ())
     assert {where: outcome(first, *where) for where in SEEN[name]} == SEEN[name]
     for one in first.settings:
         assert one.outcome == "absent" or one.now is None or one.now in shown(phone, one.path), one

@@ -34,8 +34,13 @@ log_conflicts
 unkept=
 # shellcheck disable=SC2317  # settings calls it
 setting() { keep_setting "$@"; }
+# What the kernel changes by itself is kept if it can be read: nobody writes to it.
 # shellcheck disable=SC2317
-also() { keep_setting "$@"; }
+also() {
+    before=$unkept
+    keep_setting "$@"
+    unkept=$before
+}
 settings
 sync
 [ -z "$unkept" ] || log note "cannot keep the value of:$unkept"
