@@ -41,7 +41,7 @@ from ktrial.studies.demo.demo import ALPHA, CAP, MARGIN
 from ktrial.studies.demo.model import COPIUM, HELP, HURT, PLACEBO
 from ktrial.trial.protocol.file import CONTROL, ArmFile, DesignFile, TrialFile, share
 from ktrial.trial.protocol.noise_profile import shortened
-from ktrial.trial.run.conduct import begin, carry_on, planned
+from ktrial.trial.run.conduct import begin, carry_on, measure_noise, planned
 from ktrial.trial.run.prepare import rig_of
 from ktrial.trial.run.progress import TrialProgress
 from perf.decide import SIZES, profiles
@@ -199,6 +199,9 @@ class Bench:
         listen = TrialProgress(app.clock, as_json=False)
         with app.interrupts, listen:
             protocol, foreseen, _ = planned(app, ready, rig, listen, profile=True)
+            if foreseen is None:
+                measure_noise(app, ready, rig, protocol, listen)
+                protocol, foreseen, _ = planned(app, ready, rig, listen, profile=True)
             judgement, interrupted = carry_on(app, begin(app, ready, protocol), ready, rig, listen)
         if interrupted:
             raise KeyboardInterrupt

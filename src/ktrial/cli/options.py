@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import click
 from ktrial.cli.app import App
 from ktrial.cli.completion import setting_words
 from ktrial.kit.errors import BadInput
+from ktrial.kit.plain_text import plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -203,7 +205,28 @@ def write_answer(as_json: bool, document: Callable[[], Any], text: Callable[[int
     if as_json:
         write_json(document())
     else:
-        sys.stdout.write(text(columns()))
+        write_text(text(columns()), pages=True)
+
+
+def write_text(text: str, *, pages: bool = False) -> None:
+    """Print a text for people, on a terminal with colours. With `pages`, a text longer than the screen gets a pager."""
+    from ktrial.kit.console import coloured, is_live
+    from ktrial.kit.streams import draw
+
+    can_control = is_live(sys.stdout, os.environ)
+    if pages and is_long(text):
+        click.echo_via_pager(coloured(text) if can_control else plain(text), color=can_control)
+    elif can_control:
+        draw(sys.stdout, coloured(text))
+    else:
+        sys.stdout.write(text)
+
+
+def is_long(text: str) -> bool:
+    """Return whether somebody at a terminal cannot see the whole text at once, and wants a pager (PAGER is not cat)."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("PAGER") in {"", "cat"}:
+        return False
+    return text.count("\n") >= os.get_terminal_size(sys.stdout.fileno()).lines
 
 
 def seconds(text: str, option: str) -> float:

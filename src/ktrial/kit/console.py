@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines at the bottom of a terminal that are redrawn in place, and text that scrolls above them."""
+"""Text for a terminal: lines that are redrawn in place at the bottom, and colours of words that judge."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
@@ -16,8 +17,22 @@ _CLEAR_BELOW = "\x1b[J"
 
 
 def is_live(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Return whether lines can be redrawn in place: on a terminal that is not dumb, unless NO_COLOR is set."""
+    """Return whether codes may control a stream: on a terminal that is not dumb, unless NO_COLOR is set."""
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM", "dumb") != "dumb"
+
+
+#: Colours of words that judge: verdicts where a column or a list has them, and the labels of doubts. Each word says the
+#: same without its colour.
+_GREEN, _RED, _YELLOW, _AS_BEFORE = "\x1b[32m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
+_COLOURS = {"better": _GREEN, "worse": _RED, "not comparable": _RED, "refused": _RED, "doubt": _YELLOW}
+_JUDGING = re.compile(
+    r"(?m)(?:(?<=  )(?P<verdict>better|worse|not comparable)(?=  |: |$)|^(?P<label>doubt|refused)(?=  ))"
+)
+
+
+def coloured(text: str) -> str:
+    """Return a text with colours for verdicts and doubts, and everything else that controls a terminal escaped."""
+    return _JUDGING.sub(lambda found: f"{_COLOURS[found[0]]}{found[0]}{_AS_BEFORE}", plain(text))
 
 
 class LiveLines:

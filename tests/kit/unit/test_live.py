@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from ktrial.kit.console import LiveLines, is_live
+from ktrial.kit.console import LiveLines, coloured, is_live
 from tests.support.screen import Screen
 
 
@@ -83,3 +83,22 @@ def test_no_line_reaches_the_last_column() -> None:
     assert live.columns == 19
     live.draw(["x" * 50, "y"])
     assert screen.lines == ["x" * 19, "y"]
+
+
+def test_words_that_judge_have_a_colour_and_nothing_else_reaches_the_terminal() -> None:
+    text = (
+        "arm      verdict         change\n"
+        "better   worse           -3 %\n"
+        "b        not comparable  -\n"
+        "  a better idea: \x1b[2J\n"
+        "doubt     too few events\n"
+    )
+    green, red, yellow, end = "\x1b[32m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
+    assert coloured(text) == (
+        "arm      verdict         change\n"
+        f"better   {red}worse{end}           -3 %\n"
+        f"b        {red}not comparable{end}  -\n"
+        "  a better idea: \\x1b[2J\n"
+        f"{yellow}doubt{end}     too few events\n"
+    )
+    assert coloured("              better: swappiness-10\n") == f"              {green}better{end}: swappiness-10\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ktrial.cli.hosts import again, as_before
-from ktrial.cli.options import write_json
+from ktrial.cli.options import write_answer, write_text
 from ktrial.cli.shared.fail_on import refuse
 from ktrial.cli.shared.ledger import note
 from ktrial.compare.files import read_comparison
@@ -46,7 +46,7 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
             sys.stdout.write(plain_json.line({"event": "comparison", "comparison": found}))
         elif not stored.file.campaign:
             text = commands_text if stored.file.compares_commands else trial_text
-            sys.stdout.write(text(found, width=columns()))
+            write_text(text(found, width=columns()))
     if interrupted:
         resume = f"{again(app.host)} trial resume {stored.trial}"
         blocks = judgement_of(app.trials.log(stored.trial)).blocks
@@ -117,12 +117,9 @@ def show_trial(app: App, stored: StoredTrial, *, everything: bool, as_json: bool
         screening(app, stored, as_json=as_json)
         return
     found = load_comparison(app, stored)
-    if as_json:
-        write_json(found)
-    else:
-        brief = commands_text if stored.file.compares_commands else trial_text
-        text = comparison_text if everything else brief
-        sys.stdout.write(text(found, width=columns()))
+    brief = commands_text if stored.file.compares_commands else trial_text
+    text = comparison_text if everything else brief
+    write_answer(as_json, lambda: found, lambda width: text(found, width=width))
     refuse(app, found)
 
 
