@@ -34,7 +34,8 @@ from ktrial.reports.order import asked_only, by_weight
 from ktrial.reports.page.script import SCRIPT
 from ktrial.reports.page.style import STYLE
 from ktrial.reports.page.tables import table, twin
-from ktrial.reports.sections import PLACED, anchors, report_sections
+from ktrial.reports.sections import FINDINGS, PLACED, anchors, report_sections
+from ktrial.reports.sentences import count_words, doubts_of, headline
 
 _HELP = "Point at a mark, or step through a chart with the arrow keys, to see its row; headings of tables sort them."
 _WIDE = 900
@@ -108,12 +109,20 @@ def _header(comparison: Comparison, body: _Body, sections: list[tuple[ReportSect
     return tag(
         "header",
         tag("p", comparison.title, class_="title"),
-        tag("h1", Markup(render(comparison.answer).replace(" %", "&nbsp;%")), class_="answer"),
-        tag("p", f"Scope: {comparison.scope}.", class_="scope"),
+        tag("h1", Markup(render(headline(comparison)).replace(" %", "&nbsp;%")), class_="answer"),
+        tag("p", f"Scope: {comparison.scope}.", _doubts(comparison), class_="scope"),
         tag("p", tag("span", "Compared although refused", class_="refuse"), f": {accepted}") if accepted else None,
         body.headline(),
         tag("nav", tag("ul", links), aria_label="Contents"),
     )
+
+
+def _doubts(comparison: Comparison) -> Part:
+    """Return how many doubts there are, linked to them; nothing if there is none."""
+    number = len(doubts_of(comparison))
+    if not number:
+        return None
+    return [" ", tag("a", count_words(number, "doubt", "doubts"), href=f"#{FINDINGS}", class_="doubt"), "."]
 
 
 def _arms(cast: Cast) -> Markup:
@@ -143,6 +152,8 @@ class _Body:
         with_runs = (name for name, charts in self._charts.items() if any(chart.name == "runs" for chart in charts))
         self._runs = {name: f"{places[name]}-runs" for name in with_runs}
         self._targets = {*places.values(), *self._runs.values()}
+        if any(section.name == FINDINGS for section in self._sections):
+            self._targets.add(FINDINGS)
 
     def headline(self) -> list[Part]:
         """Return the charts of all effects, shown beside the answer, for wide and for narrow screens."""

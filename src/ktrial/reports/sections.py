@@ -42,6 +42,8 @@ from ktrial.reports.sentences import (
     placebo_sentences,
 )
 
+#: Section with all doubts.
+FINDINGS = "findings"
 #: Charts of the whole comparison that have their own section or appear at the top.
 PLACED = ("forest", "differences", "course", "visits", "response", "machines")
 _MOST_CHANGES = 20
@@ -68,7 +70,7 @@ def report_sections(comparison: Comparison, *, charted: int | None = None) -> li
         ReportSection("outcomes", "Outcomes one by one", _outcomes(comparison, charted)),
         ReportSection("explored", "Other outcomes (exploratory)", _explored(others)),
         ReportSection("state", "Changes of the tunable state", _state_changes(comparison.state_changes)),
-        ReportSection("findings", "Findings", findings(comparison)),
+        ReportSection(FINDINGS, "Findings", findings(comparison)),
         ReportSection("exclusions", "Left out afterwards", _exclusions(comparison)),
         ReportSection("sources", "Where it comes from", _sources(comparison)),
     ]
@@ -104,7 +106,7 @@ def verdict_grid(comparison: Comparison) -> Grid:
             if contrast.worth is not None:
                 why.append(f"; matters: {contrast.worth}")
             if doubts:
-                why += ["; ", Styled(f"{doubts} doubt{'s' if doubts > 1 else ''}", "doubt")]
+                why += ["; ", Styled(f"{doubts} doubt{'s' if doubts > 1 else ''}", "doubt", to=FINDINGS)]
             n = f"{contrast.n_arm} / {contrast.n_control}"
             rows.append(
                 (
@@ -376,23 +378,32 @@ def _state_changes(changes: Iterable[StateChange]) -> list[Block]:
 
 
 def findings(comparison: Comparison) -> list[Block]:
-    """Return the findings on the whole comparison, then those on outcomes; the gravest first."""
-    blocks: list[Block] = [_findings_list(comparison.findings)] if comparison.findings else []
+    """Return the findings on the whole comparison, then those on outcomes, each once; the gravest first."""
+    blocks: list[Block] = [_findings_list(comparison.findings, {})] if comparison.findings else []
     for outcome in by_weight(comparison.outcomes):
+        where: dict[str, list[str]] = {}
+        for contrast in outcome.judged:
+            for one in contrast.findings:
+                where.setdefault(one.sentence, []).append(pair_name(contrast, outcome))
         own = [*outcome.findings, *(one for contrast in outcome.judged for one in contrast.findings)]
         if own:
             once = {finding.sentence: finding for finding in own}
-            blocks += [Heading(outcome.name), _findings_list(once.values())]
+            arms = where if len(outcome.judged) > 1 else {}
+            blocks += [Heading(outcome.name), _findings_list(once.values(), arms)]
     return blocks
 
 
-def _findings_list(every: Iterable[Finding]) -> Items:
+def _findings_list(every: Iterable[Finding], where: Mapping[str, Sequence[str]]) -> Items:
+    """Return a line for each finding; `where` has the arms of those that do not apply to all."""
     lines = []
     for finding in by_level(every):
         figures = {arm: one if isinstance(one, str) else f"{one:.4g}" for arm, one in finding.values.items()}
-        values = ", ".join(f"{arm} {figure}" for arm, figure in figures.items())
+        is_said = any(arm in finding.sentence for arm in figures)
+        values = "" if is_said else ", ".join(f"{arm} {figure}" for arm, figure in figures.items())
         aside = (Styled(f" ({values})", "note"),) if values else ()
-        lines.append((Styled(*_LEVELS[finding.level]), f": {finding.sentence}", *aside))
+        arms = ", ".join(where.get(finding.sentence, ()))
+        place = (Styled(arms, "strong"), ": ") if arms else ()
+        lines.append((Styled(*_LEVELS[finding.level]), ": ", *place, finding.sentence, *aside))
     return Items(lines)
 
 

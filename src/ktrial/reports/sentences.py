@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.judge.model.trial_summary import ToldTrial
+from ktrial.judge.model.verdict import Verdict
 from ktrial.judge.model.words import effect_phrase, effect_text
+from ktrial.kit.tables import clean, shorten
 from ktrial.reports.order import by_weight, short_names
 
 
@@ -58,6 +60,82 @@ def _change(names: Mapping[str, str], outcome: OutcomeComparison, contrast: Cont
 def _sentence(names: Mapping[str, str], outcome: OutcomeComparison, contrast: Contrast) -> str:
     meaning = outcome.better if contrast.verdict == "better" else outcome.worse
     return f"{_change(names, outcome, contrast)}. {meaning}".rstrip()
+
+
+#: Characters of the headline: two lines of the page on a desk. A name in it has fewer.
+_HEADLINE, _NAME = 130, 34
+#: Names that the headline lists; of more it gives the number.
+_MOST_NAMED = 2
+
+
+def headline(comparison: Comparison) -> str:
+    """Return what a reader should take away: what helps, hurts or changes nothing, in one short sentence."""
+    every = [(outcome, contrast) for outcome in comparison.outcomes for contrast in outcome.contrasts]
+    pairs = [pair for pair in every if pair[0].role == "primary"] or every
+    if not pairs:
+        return "There is nothing to compare"
+    refused = [one for one in comparison.findings if one.level == "refuse"]
+    if refused and all(contrast.verdict == "not comparable" for _, contrast in pairs):
+        return shorten(f"The arms cannot be compared: {clean(refused[0].sentence)}", _HEADLINE)
+    if len(pairs) == 1:
+        return shorten(_one_headline(comparison, *pairs[0]), _HEADLINE)
+    arms = len({contrast.arm for _, contrast in pairs}) > 1
+    names = short_names(comparison.outcomes)
+    said: dict[str, list[str]] = {}
+    for outcome, contrast in pairs:
+        name = contrast.arm if arms else names[outcome.name]
+        said.setdefault(_GIST[contrast.verdict], []).append(_cut(name))
+    parts = [f"{gist}: {_first_names(said[gist])}" for gist in dict.fromkeys(_GIST.values()) if gist in said]
+    return shorten("; ".join(parts), _HEADLINE)
+
+
+_GIST: Mapping[Verdict, str] = {
+    "better": "better",
+    "worse": "worse",
+    "different": "different, cause unknown",
+    "equivalent": "no difference that matters",
+    "no difference seen": "no difference seen",
+    "inconclusive": "undecided",
+    "not comparable": "not comparable",
+}
+
+
+def _first_names(names: Sequence[str]) -> str:
+    names = list(dict.fromkeys(names))
+    return ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} ({names[0]}, …)"
+
+
+def _cut(name: str) -> str:
+    return shorten(clean(name), _NAME)
+
+
+def _one_headline(comparison: Comparison, outcome: OutcomeComparison, contrast: Contrast) -> str:
+    arm, what = _cut(contrast.arm), _cut(short_names(comparison.outcomes)[outcome.name])
+    change, interval = effect_text(contrast.effect, outcome.unit, outcome.direction)
+    price = any(one.verdict == "worse" for other in comparison.outcomes for one in other.contrasts)
+    match contrast.verdict:
+        case "better":
+            but = ", at a price" if price else ", maybe too little to matter" if contrast.worth == "unclear" else ""
+            return f"{arm} helps{but}: {what} {change}"
+        case "worse":
+            return f"{arm} hurts: {what} {change}"
+        case "equivalent":
+            return f"{arm} makes no difference that matters: {what} changes by less than {100 * outcome.margin:g} %"
+        case "different":
+            return f"{arm} and {_cut(contrast.control)} differ, cause unknown: {what} {change}"
+        case "no difference seen":
+            return f"No difference seen between {arm} and {_cut(contrast.control)} in {what}"
+        case "inconclusive":
+            range_ = "" if interval in ("", "-") else f": {what} {interval}"
+            return f"Undecided whether {arm} helps or hurts{range_}"
+    return f"{arm} and {_cut(contrast.control)} cannot be compared in {what}"
+
+
+def doubts_of(comparison: Comparison) -> frozenset[str]:
+    """Return the doubts about a comparison, each once."""
+    own = (one for outcome in comparison.outcomes for one in outcome.findings)
+    of_pairs = (one for outcome in comparison.outcomes for each in outcome.judged for one in each.findings)
+    return frozenset(one.sentence for one in (*comparison.findings, *own, *of_pairs) if one.level != "note")
 
 
 class KnownFacts(msgspec.Struct, frozen=True):

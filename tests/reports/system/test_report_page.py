@@ -104,10 +104,20 @@ def test_text_can_be_read(browser: Chromium, pages: dict[str, Path], dark: bool)
         assert contrast(browser, selector) >= 4.5, selector
 
 
+@pytest.mark.parametrize("name", ["two", "four", "trial"])
+def test_the_headline_has_two_lines_at_most(browser: Chromium, pages: dict[str, Path], name: str) -> None:
+    browser.open(pages[name], width=DESK)
+    of = "document.querySelector('.answer')"
+    lines = browser.value(f"{of}.getBoundingClientRect().height / parseFloat(getComputedStyle({of}).lineHeight)")
+    assert round(lines) <= 2
+
+
 def test_the_keyboard_reaches_marks_and_hears_them(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.open(pages["two"], width=DESK)
     browser.key("Tab", TAB)
     assert browser.value("document.activeElement.className") == "skip"
+    browser.key("Tab", TAB)
+    assert browser.value("document.activeElement.className") == "doubt", "it leads to the doubts"
     browser.key("Tab", TAB)
     assert browser.value("document.activeElement.className") == "plot wide"
     browser.key("ArrowRight", ARROW_RIGHT)

@@ -20,6 +20,7 @@ from ktrial.kit.html_tags import Markup, render, tag
 from ktrial.reports.blocks import Text
 from ktrial.reports.html import html_page
 from ktrial.reports.sections import report_sections
+from ktrial.reports.sentences import headline
 from tests.support.comparisons import HOSTILE, four_arms, hostile, two_arms
 from tests.support.told_trials import a_trial, hostile_trial
 
@@ -131,7 +132,7 @@ def test_what_it_tells() -> None:
     text = Page(page_text("two")).text.replace("\xa0", " ")
     comparison = two_arms(6)
     order = [
-        comparison.answer,
+        headline(comparison),
         "trade-off",
         "Each arm against stock",
         "Differences between arms",

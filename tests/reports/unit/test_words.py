@@ -9,10 +9,13 @@ import msgspec
 import pytest
 
 from ktrial.bench.numbers import column
-from ktrial.judge.model.verdict import Effect
+from ktrial.judge.model.comparison import Comparison
+from ktrial.judge.model.verdict import Effect, Verdict, WorthIt
 from ktrial.judge.model.words import p_text
+from ktrial.kit.finding import Finding
+from ktrial.reports.html import html_page
 from ktrial.reports.order import by_weight, short_names
-from ktrial.reports.sentences import adjusted_words, known_of, notices
+from ktrial.reports.sentences import adjusted_words, doubts_of, headline, known_of, notices
 from tests.support.comparisons import four_arms, two_arms
 
 
@@ -88,3 +91,68 @@ def test_numbers_of_a_column_share_unit_and_decimals() -> None:
     assert (counts.unit, counts.show(5.0)) == ("count", "5")
     assert column([0.0, 0.0, 0.25], "s").show(0.25) == "250"
     assert column([], "s").show(0.5) == "0"
+
+
+def alone(verdict: Verdict, worth: WorthIt | None = None, arm: str = "wsf500") -> Comparison:
+    """Two arms with one outcome, judged like this."""
+    made = two_arms()
+    first = made.outcomes[0]
+    effect = Effect(estimate=math.log(1 / 0.8), low=math.log(1 / 0.9), high=math.log(1 / 0.7), method="by hand")
+    judged = msgspec.structs.replace(first.contrasts[0], arm=arm, verdict=verdict, worth=worth, effect=effect)
+    return msgspec.structs.replace(
+        made, findings=(), outcomes=(msgspec.structs.replace(first, contrasts=(judged,), steps=()),)
+    )
+
+
+@pytest.mark.parametrize(
+    "comparison, said",
+    [
+        (alone("better", "yes"), "wsf500 helps: latency.p50 -20 %"),
+        (alone("better", "unclear"), "wsf500 helps, maybe too little to matter: latency.p50 -20 %"),
+        (two_arms(), "wsf500 helps, at a price: latency.p50 -12 %"),
+        (alone("worse"), "wsf500 hurts: latency.p50 -20 %"),
+        (alone("equivalent"), "wsf500 makes no difference that matters: latency.p50 changes by less than 2 %"),
+        (alone("inconclusive"), "Undecided whether wsf500 helps or hurts: latency.p50 -30 % to -10 %"),
+        (alone("different"), "wsf500 and stock differ, cause unknown: latency.p50 -20 %"),
+        (alone("no difference seen"), "No difference seen between wsf500 and stock in latency.p50"),
+        (alone("not comparable"), "wsf500 and stock cannot be compared in latency.p50"),
+        (four_arms(), "better: mglru, micro-stutter; undecided: swappiness10"),
+    ],
+)
+def test_the_headline_is_what_to_take_away(comparison: Comparison, said: str) -> None:
+    assert headline(comparison) == said
+    assert len(headline(alone("inconclusive", arm="a-very-long-name-" * 9))) <= 130
+
+
+def test_what_cannot_be_compared_says_why() -> None:
+    made = alone("not comparable")
+    why = Finding(kind="identity", level="refuse", sentence="the governor differs")
+    assert headline(msgspec.structs.replace(made, findings=(why,))) == (
+        "The arms cannot be compared: the governor differs"
+    )
+
+
+def test_a_doubt_is_told_once_with_the_arms_to_which_it_applies() -> None:
+    made = four_arms()
+    doubt = Finding(kind="carry-over", level="suspect", sentence="an effect lasts into the next visit")
+    outcomes = tuple(
+        msgspec.structs.replace(
+            outcome,
+            contrasts=tuple(
+                msgspec.structs.replace(one, findings=(doubt,) if place < 2 and at == 0 else ())
+                for place, one in enumerate(outcome.contrasts)
+            ),
+        )
+        for at, outcome in enumerate(made.outcomes)
+    )
+    made = msgspec.structs.replace(made, findings=(), outcomes=outcomes)
+    assert doubts_of(made) == {doubt.sentence}
+    page = html_page(made)
+    assert page.count(doubt.sentence) == 1
+    first, second = (one.arm for one in made.outcomes[0].contrasts[:2])
+    assert f"<strong>{first}, {second}</strong>: {doubt.sentence}" in page
+    assert '<a href="#findings" class="doubt">1 doubt</a>' in page
+
+
+def test_no_table_scrolls_in_a_box() -> None:
+    assert 'class="scroll long"' not in html_page(two_arms(40))

@@ -93,7 +93,7 @@ def _body(outcome: OutcomeComparison, blocks: dict[str, dict[int, float]], cast:
         for arm, value in arms.items()
     ]
     present = sorted({value["arm"] for value in values})
-    room = 12 if len(present) <= 2 else max(8, int((style.width - 70) / len(present) / 7))
+    room = max(8, int((style.width - 70) / len(present) / 7))
     names = {str(arm): cast.name(cast.arms[arm], room) for arm in present}
     x: Spec = {
         "field": "arm",

@@ -26,7 +26,6 @@ from ktrial.reports.charts.drawing import (
 PLACE = 12
 #: Arms with at least this many values get a histogram instead of a box.
 HISTOGRAM_FROM = 100
-_LABEL_ROOM = 96
 _MOST_BINS = 40
 
 
@@ -82,7 +81,7 @@ def _boxes(outcome: OutcomeComparison, arms: Sequence[ArmValues], axis: ValueAxi
     y: Spec = {"field": "arm", "type": "ordinal", "axis": None}
     colour = arm_colour(cast, style)
     return {
-        "width": style.width - _LABEL_ROOM - 12,
+        "width": style.width - cast.room - 24,
         "height": {"step": 34},
         "data": {"values": values},
         "layer": [
@@ -159,7 +158,7 @@ def _histogram(name: str, values: list[Spec], x: Spec, cast: Cast, style: Style)
     colour = arm_colour(cast, style)
     share: Spec = {"field": "share", "type": "quantitative", "axis": None}
     return {
-        "width": style.width - _LABEL_ROOM - 12,
+        "width": style.width - cast.room - 24,
         "height": 54,
         "data": {"values": values},
         "layer": [

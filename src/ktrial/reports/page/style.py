@@ -86,8 +86,6 @@ th button::after { content: "\\2195"; margin-left: .25em; opacity: .45; font-siz
 th[aria-sort=ascending] button::after { content: "\\2191"; opacity: 1; }
 th[aria-sort=descending] button::after { content: "\\2193"; opacity: 1; }
 .scroll { overflow-x: auto; max-width: 100%; margin: .5rem 0; }
-.long { max-height: 24rem; overflow-y: auto; }
-.long thead th { position: sticky; top: 0; background: var(--paper); }
 .verdict { font-weight: 600; white-space: nowrap; }
 .better { color: var(--better); } .worse { color: var(--worse); } .equal { color: var(--equal); }
 .open { color: var(--open); }
@@ -142,7 +140,6 @@ footer { color: var(--muted); font-size: .88rem; padding-bottom: 3rem; margin-to
   body > * { max-width: none; padding-inline: 0; }
   nav, .skip, .arms input, summary, .only-heard { display: none; }
   .arms { position: static; }
-  .long { max-height: none; overflow: visible; }
   figure, tr, li { break-inside: avoid; }
   h2, h3, h4 { break-after: avoid; }
   th button::after { content: none; }

@@ -8,9 +8,6 @@ from collections.abc import Sequence
 from ktrial.kit.html_tags import Markup, Part, tag
 from ktrial.reports.charts.drawing import Cast, Chart
 
-#: A table with more rows scrolls within a frame.
-_LONG = 25
-
 
 def table(
     caption: Part,
@@ -42,8 +39,7 @@ def table(
         class_="sort stack" if stack else "sort",
     )
     shown = caption if isinstance(caption, str) else headers[0]
-    kind = "scroll long" if len(rows) > _LONG else "scroll"
-    return tag("div", whole, class_=kind, tabindex=0, role="region", aria_label=f"table: {shown}")
+    return tag("div", whole, class_="scroll", tabindex=0, role="region", aria_label=f"table: {shown}")
 
 
 def twin(chart: Chart, cast: Cast) -> Markup:
