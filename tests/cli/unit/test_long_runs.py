@@ -62,8 +62,10 @@ def test_the_first_run_tells_what_nobody_knew(monkeypatch: pytest.MonkeyPatch) -
     timed.expect(protocol(cap=20), None)
     timed(visit(None, None, block=None))
     assert asking.questions == []
-    with pytest.raises(Interrupted, match="continues"):
+    with pytest.raises(Interrupted, match="`ktrial trial resume` continues"):
         timed(visit(3600.0, 90.0))
+    with pytest.raises(Interrupted, match="the same command continues"):
+        asking.timed(most_visits=100)(visit(3600.0, 90.0))
 
 
 def test_a_noise_profile_counts_with_the_trial_after_it(monkeypatch: pytest.MonkeyPatch) -> None:

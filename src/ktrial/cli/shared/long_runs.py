@@ -62,6 +62,7 @@ class TimedTrial:
         self._app = app
         self._question = LongRunQuestion(app, ask=ask, before=progress.scroll_on)
         self._most_visits = most_visits
+        self._is_of_several = most_visits is not None
         self._then_visits = 0
 
     def __call__(self, event: TrialEvent) -> None:
@@ -73,7 +74,9 @@ class TimedTrial:
                 self._question.expect(self._whole_s(event.expected_s, visit_s))
         elif isinstance(event, VisitBegan) and event.left_s is not None and event.visit_s is not None:
             whole_s = self._whole_s(event.left_s, event.visit_s)
-            self._question.expect(whole_s, "aborted; the same command, or `ktrial trial resume`, continues")
+            is_single = event.block is not None and not self._is_of_several
+            how = "`ktrial trial resume` continues" if is_single else "the same command continues"
+            self._question.expect(whole_s, f"aborted; {how}")
 
     def expect(self, protocol: Protocol, cap_s: float | None) -> None:
         """Ask before the trial begins if it is known to take long; for several trials, also say how long all take."""
