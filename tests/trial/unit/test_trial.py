@@ -54,7 +54,10 @@ def test_the_announcement_has_cost_sight_and_rules() -> None:
     said = announcement(fixed, arms, (), 0, unread=("on_ac", "governor"), rules=True, width=100)
     assert "build = prog by make" in said
     assert "unread   this machine reports no on_ac, governor: these gates have no effect" in said
-    assert "costs    unknown until the noise of this outcome has been measured" in said
+    assert "costs    unknown until the first run; ktrial stops as soon as it knows" in said
+    assert "sees     unknown without a noise profile, which `ktrial noise` measures" in said
+    known = announcement(fixed, arms, (), 0, cap_s=720.0, rules=True, width=100)
+    assert "costs    about 12 min 0 s at most" in known
     assert "refuses  a run beyond: " in said
 
 
@@ -71,6 +74,8 @@ def test_a_trial_that_is_blind_says_so_and_what_would_help() -> None:
 def test_a_line_for_each_block() -> None:
     fixed = protocol()
     assert block_line(fixed, judge(pair_log(fixed, BETTER[:3]))) == "block 3/20: case undecided (about -4.9 %)\n"
+    told = block_line(fixed, judge(pair_log(fixed, BETTER[:3])), 90.0)
+    assert told == "block 3/20: case undecided (about -4.9 %); at most 1 min 30 s left\n"
     assert block_line(fixed, judge(pair_log(fixed, BETTER))).startswith("block 7/20: case better (")
 
 

@@ -107,14 +107,14 @@ def newest_runs(app: App, benchmarks: Set[str]) -> list[Mapping[str, Any]]:
     """Return the records of the newest good runs of these benchmarks, the newest first."""
     found: list[Mapping[str, Any]] = []
     for session in [one for one in app.store.sessions() if one.origin == "bench"][:_NEWEST_SESSIONS]:
-        runs = [run.document for run in app.store.runs(session.session) if run.benchmark in benchmarks]
-        found += [document for document in reversed(runs) if document is not None]
+        good = [run for run in app.store.runs(session.session) if run.state == "ok" and run.benchmark in benchmarks]
+        found += [run.document for run in reversed(good) if run.document is not None]
     return found
 
 
 def left_seconds(app: App, ready: Prepared, protocol: Protocol, blocks: int) -> float | None:
-    """Return how long a trial takes from a block to its cap; None if unknown."""
-    if protocol.cap is None:
+    """Return how long a trial takes from a block to its cap; None if unknown, as in guests, whose boots take longer."""
+    if protocol.cap is None or ready.file.guest is not None:
         return None
     return trial_seconds(protocol, run_seconds(app, ready), ready.settle_s, max(0, protocol.cap - blocks))
 

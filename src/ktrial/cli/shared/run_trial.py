@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from ktrial.bench.text import duration
 from ktrial.cli.hosts import again
 from ktrial.cli.shared import guest_trials
 from ktrial.cli.shared.guest_trials import InGuests
@@ -315,6 +316,8 @@ def resume_trial(
     timed = TimedTrial(app, listen, ask=not as_json)
     left_s = left_seconds(app, venue.ready, protocol, judgement.blocks)
     listen.announce(venue.ready, protocol, judgement, cap_s=left_s)
+    if left_s is not None:
+        app.say(f"{judgement.blocks} blocks are done; about {duration(left_s)} left, at most")
     timed.expect(protocol, left_s)
     with app.interrupts, listen:
         interrupted = _to_its_end(app, venue, stored, timed, as_json=as_json)

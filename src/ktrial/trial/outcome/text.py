@@ -82,7 +82,7 @@ def _rules(
     if forecast is None:
         known = "unknown until the first run" if cap_s is None else f"about {duration(cap_s)} at most"
         yield "costs", f"{known}; ktrial stops as soon as it knows"
-        if protocol.replicate == "run":
+        if protocol.replicate == "run" and protocol.outcomes[protocol.primary].scale == "log":
             yield "sees", "unknown without a noise profile, which `ktrial noise` measures; no end after 4 blocks"
     else:
         yield "costs", cost_text(forecast)
