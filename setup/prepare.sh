@@ -1,12 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# prepare.sh CHECKOUT run|dev: makes everything that a start from the checkout needs; `dev` adds the tools of ./check.
+# prepare.sh CHECKOUT run|agent|dev: makes everything that a start from the checkout needs. `run` leaves out the agent where
+# nothing here can build it; `agent` does not, and `dev` adds the tools of ./check.
 # Each part is made aside, put in place by one rename, and stamped last: an interrupt at any point leaves either the
 # old part or the new one, and the next start goes on from there.
 set -eu
 umask 022
 root=$1
 mode=$2
+with_agent=yes
 # shellcheck source=setup/common.sh
 . "$root/setup/common.sh"
 # shellcheck source=setup/tools.sh
@@ -31,8 +33,28 @@ require_tools() {
         packages_of apt "$@"
         exit 75
     fi
+    if [ "$mode" = run ] && is_for_the_agent "$@"; then
+        with_agent=no
+        [ -f "$root/.setup/stamp-without-agent" ] || tell_without_agent
+        return 0
+    fi
     explain_missing "$@"
     exit 1
+}
+
+# is_for_the_agent WORD…: whether only the agent needs these tools.
+is_for_the_agent() {
+    for word in "$@"; do
+        case $word in
+            rust | cc | libc) ;;
+            *) return 1 ;;
+        esac
+    done
+}
+
+tell_without_agent() {
+    say 'setting up without the agent, which needs a Rust compiler: what reads or changes this machine will not run'
+    printf '  next: to build it, run  sh %s/setup/prepare.sh %s agent\n' "$root" "$root" >&2
 }
 
 # Waits until no other set-up runs in this checkout. Its lock ends with its last process: if somebody ended a start, its
@@ -128,7 +150,14 @@ install_locked() {
     listed=$2
     shift 2
     "$installing" -I -m pip install --quiet --disable-pip-version-check --no-input --require-hashes \
-        --only-binary :all: --no-deps -r "$listed" "$@" >&2 9>&-
+        --only-binary :all: --no-deps -r "$listed" "$@" >&2 9>&- || stop_at_pip
+}
+
+# pip names the file or the host that failed, among much else.
+stop_at_pip() {
+    say "cannot install the Python packages of $listed: pip's messages are above"
+    echo "  next: check the network and that $root has 1 GB of free space, then start again" >&2
+    exit 1
 }
 
 # RUSTFLAGS of the environment would replace those that make the agent static. Who starts from a checkout waits for the
@@ -156,7 +185,7 @@ build_agent() {
 # The two long parts at once. An interrupt reaches both sides of a pipe, which it does not for a job in the background.
 make_environment_beside_agent() {
     {
-        build_agent
+        [ "$with_agent" = no ] || build_agent
         echo built
     } | {
         make_environment
@@ -196,4 +225,9 @@ for _ in 1 2 3; do
     compile_python
     [ -n "$(changed_since .setup/stamp.new)" ] || break
 done
-mv -f .setup/stamp.new .setup/stamp
+if [ "$with_agent" = yes ]; then
+    mv -f .setup/stamp.new .setup/stamp
+    rm -f .setup/stamp-without-agent
+else
+    mv -f .setup/stamp.new .setup/stamp-without-agent
+fi

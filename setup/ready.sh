@@ -17,3 +17,11 @@ is_ready() {
     IFS= read -r place <"$root/.setup/stamp" && [ "$place" = "$root" ] || return 1
     [ -z "$(changed_since .setup/stamp)" ]
 }
+
+# The same for all but the agent, as long as there is no compiler to build it with.
+is_ready_without_agent() {
+    [ -x "$root/.venv/bin/python" ] && [ -f "$root/.setup/stamp-without-agent" ] || return 1
+    ! command -v cargo >/dev/null 2>&1 && [ ! -x "${HOME:-/nonexistent}/.cargo/bin/cargo" ] || return 1
+    IFS= read -r place <"$root/.setup/stamp-without-agent" && [ "$place" = "$root" ] || return 1
+    [ -z "$(changed_since .setup/stamp-without-agent)" ]
+}

@@ -4,6 +4,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest
 from tests.support.fake_checkout import CHECKOUT, FakeCheckout
 
 BASICS = (
-    "sh awk cat chmod cp cut env find flock grep id ln mkdir mktemp mv readlink rm sed sha256sum sort stat tr xargs"
+    "sh awk cat chmod cp cut date env find flock grep id ln mkdir mktemp mv readlink rm sed sha256sum sleep sort stat"
+    " tr xargs"
 )
 ALL = ("python", "rust", "cc", "libc")
 
@@ -76,6 +78,69 @@ def test_a_launcher_on_a_bare_machine_names_all_and_starts_nothing(bare: FakeChe
     assert started.stdout == ""
     assert "  sudo dnf install python3 rust cargo gcc glibc-static\n" in started.stderr
     assert not (bare.root / ".venv").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_without_a_compiler_all_but_the_agent_is_set_up() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        folder = Path(place)
+        checkout = _without_rust(folder)
+        fake = (checkout.tools / "python3").read_text()
+        checkout.add_tool("python3", fake.replace(os.path.realpath(sys.executable), "/usr/bin/python3"))
+        folder.chmod(0o755)
+        subprocess.run(["chown", "--recursive", "65534:65534", folder], check=True)
+        user = ("/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+        start = (*user, checkout.root / "ktrial", "--version")
+        first = checkout.start(*start)
+        assert first.returncode == 0, first.stderr
+        assert "argument:--version" in first.stdout
+        note, step, _ = first.stderr.splitlines()
+        assert note.startswith("ktrial: setting up without the agent, which needs a Rust compiler")
+        again = checkout.start(*start)
+        assert (again.returncode, again.stderr, again.stdout) == (0, "", first.stdout)
+        named = checkout.start(*user, *step.removeprefix("  next: to build it, run").split())
+        assert named.returncode == 1
+        assert "  sudo dnf install rust cargo gcc glibc-static\n" in named.stderr
+        # The next start after the compiler has come builds the agent.
+        for name in ("cargo", "rustc"):
+            shutil.move(folder / "put-away" / name, checkout.tools)
+        checkout.add_tool("cc", "#!/bin/sh\n")
+        built = checkout.start(*start)
+        assert "building the agent" in built.stderr
+        assert os.access(checkout.root / ".setup/bin/ktrial-agent", os.X_OK)
+        assert checkout.start(*start).stderr == ""
+
+
+def test_root_needs_the_agent_and_is_not_set_up_without(tmp_path: Path) -> None:
+    checkout = _without_rust(tmp_path)
+    started = checkout.start("/bin/sh", checkout.root / "setup/prepare.sh", checkout.root, "agent")
+    assert started.returncode == 1
+    assert "a Rust compiler from 1.85 with cargo" in started.stderr
+
+
+def test_packages_that_pip_cannot_install_are_told_with_the_next_step(tmp_path: Path) -> None:
+    """As without a network, or on a disk that is full: pip says which."""
+    checkout = FakeCheckout.make(tmp_path)
+    python = (checkout.tools / "python3").read_text()
+    fails = "echo 'OSError: [Errno 28] No space left on device' >&2; exit 1"
+    checkout.add_tool("python3", python.replace("echo pip ", f"{fails}; echo pip "))
+    started = checkout.start()
+    assert started.returncode == 1
+    told = started.stderr.partition("No space left on device\n")[2]
+    assert "ktrial: cannot install the Python packages of setup/requirements.lock: pip's messages are above\n" in told
+    assert "  next: check the network and that " in told
+    assert not (checkout.root / ".setup/stamp").exists()
+
+
+def _without_rust(folder: Path) -> FakeCheckout:
+    """A checkout of an ordinary user on a machine with Python and without any compiler."""
+    checkout = FakeCheckout.make(folder)
+    (folder / "put-away").mkdir()
+    for name in ("cargo", "rustc"):
+        shutil.move(checkout.tools / name, folder / "put-away" / name)
+    checkout.add_tool("dnf", "#!/bin/sh\n")
+    checkout.environment["PATH"] = f"{checkout.tools}:{_links_without_rust(folder)}"
+    return checkout
 
 
 def test_without_a_known_manager_every_command_is_named(bare: FakeCheckout) -> None:

@@ -41,9 +41,11 @@ def test_the_error_lists_every_place_and_what_to_do(tmp_path: Path) -> None:
         find_agent(tmp_path / "src/ktrial")
     assert str(not_executable) in caught.value.message
     assert str(tmp_path / "src/ktrial/_bin/ktrial-agent") in caught.value.message
-    assert caught.value.hint is not None
-    assert "./ktrial" in caught.value.hint
+    assert caught.value.hint == f"build it: sh {tmp_path}/setup/prepare.sh {tmp_path} agent"
     assert caught.value.exit_status == 1
+    with pytest.raises(AgentNotFound) as of_a_package:
+        find_agent(tmp_path / "site-packages/ktrial")
+    assert of_a_package.value.hint == "reinstall ktrial"
 
 
 def test_the_running_package_finds_its_own() -> None:
