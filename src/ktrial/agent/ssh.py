@@ -33,7 +33,7 @@ class SshWay:
             raise KtrialError(
                 "cannot find ssh", hint="install OpenSSH's client; Debian: sudo apt install openssh-client"
             )
-        options = ("-T", "-x", "-o", "RemoteCommand=none", "-o", "ClearAllForwardings=yes")
+        options = ("-T", "-x", "-a", "-o", "RemoteCommand=none", "-o", "ClearAllForwardings=yes")
         return [found, *options, "--", self.name, f"exec /bin/sh -c '{script}'"]
 
     def has_failed(self, status: int, why: str) -> bool:
