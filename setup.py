@@ -1,22 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the agent into the wheel, as `ktrial/_bin/ktrial-agent`. Everything else is in pyproject.toml."""
+"""Builds the agent into the wheel, as `ktrial/_bin/ktrial-agent`. Everything else is in pyproject.toml.
+
+Where `KTRIAL_AGENTS` names a folder, agents that were built before are taken from it instead, as a release does:
+`ktrial-agent-ARCHITECTURE` for each architecture. `KTRIAL_ARCHITECTURE` says whose wheel it is.
+"""
 
 import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from setuptools import setup
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
 from setuptools_rust import Binding, RustExtension
+
+AGENTS = os.environ.get("KTRIAL_AGENTS")
+ARCHITECTURE = os.environ.get("KTRIAL_ARCHITECTURE", "")
 
 
 class AnyPython(bdist_wheel):
     """A wheel for one kind of machine and every Python 3: it holds a program, not an extension module."""
 
+    def finalize_options(self) -> None:
+        """Have the wheel unpacked where programs of one architecture belong."""
+        super().finalize_options()
+        self.root_is_pure = False
+
     def get_tag(self) -> tuple[str, str, str]:
-        """Python, ABI and platform of the wheel."""
-        return "py3", "none", super().get_tag()[2]
+        """Python, ABI and platform of the wheel. The agent is static: the oldest glibc that pip knows will do."""
+        ours = f"manylinux_2_17_{ARCHITECTURE}.manylinux2014_{ARCHITECTURE}"
+        return "py3", "none", ours if AGENTS else super().get_tag()[2]
+
+
+class WithAgents(build_py):
+    """Python's part, and the agents that were built before: this architecture's under the plain name."""
+
+    def run(self) -> None:
+        """Copy all of it into the folder that becomes the wheel."""
+        super().run()
+        assert AGENTS is not None
+        folder = Path(self.build_lib) / "ktrial" / "_bin"
+        folder.mkdir(parents=True, exist_ok=True)
+        for agent in sorted(Path(AGENTS).glob("ktrial-agent-*")):
+            own = agent.name == f"ktrial-agent-{ARCHITECTURE}"
+            copied = folder / ("ktrial-agent" if own else agent.name)
+            shutil.copyfile(agent, copied)
+            copied.chmod(0o755)
+        if not (folder / "ktrial-agent").exists():
+            raise SystemExit(f"{AGENTS} holds no ktrial-agent-{ARCHITECTURE}")
 
 
 def prepare_environment() -> None:
@@ -37,17 +70,24 @@ def prepare_environment() -> None:
         os.environ.pop(flags, None)
 
 
-prepare_environment()
-setup(
-    cmdclass={"bdist_wheel": AnyPython},
-    rust_extensions=[
-        RustExtension(
-            {"ktrial-agent": "ktrial._bin.ktrial-agent"},
-            path="agent/Cargo.toml",
-            binding=Binding.Exec,
-            args=["--locked", "--config", "agent/.cargo/config.toml"],
-            debug=False,
-            rust_version=">=1.85",
-        )
-    ],
-)
+def agent_extension() -> RustExtension:
+    return RustExtension(
+        {"ktrial-agent": "ktrial._bin.ktrial-agent"},
+        path="agent/Cargo.toml",
+        binding=Binding.Exec,
+        args=["--locked", "--config", "agent/.cargo/config.toml"],
+        debug=False,
+        rust_version=">=1.85",
+    )
+
+
+def main() -> None:
+    commands: dict[str, Any] = {"bdist_wheel": AnyPython}
+    if AGENTS:
+        setup(cmdclass=commands | {"build_py": WithAgents})
+    else:
+        prepare_environment()
+        setup(cmdclass=commands, rust_extensions=[agent_extension()])
+
+
+main()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Debian 12 of its own in a folder: nothing but the essential packages, entered as the root of a mount namespace.
+"""A Debian of its own in a folder: the essential packages only, entered as the root of a mount namespace.
 
 Not through chroot: the kernel gives nobody in one a user namespace.
 """
@@ -57,10 +57,10 @@ class DebianRoot:
     folder: Path
 
     @classmethod
-    def make(cls, folder: Path, *packages: str, architectures: str = "amd64") -> "DebianRoot":
+    def make(cls, folder: Path, *packages: str, architectures: str = "amd64", suite: str = SUITE) -> "DebianRoot":
         """Unpack a minimal Debian and these packages; takes a quarter of a minute and 250 MB for none."""
         include = ("--include=" + ",".join(packages),) if packages else ()
-        sources = _package_sources()
+        sources = _package_sources(suite)
         subprocess.run(
             [
                 "mmdebstrap",
@@ -69,7 +69,7 @@ class DebianRoot:
                 f"--architectures={architectures}",
                 '--aptopt=Acquire::Check-Valid-Until "false"',
                 *include,
-                SUITE,
+                suite,
                 folder,
                 *(("-",) if sources else ()),
             ],
@@ -124,9 +124,9 @@ class DebianRoot:
         )
 
 
-def _package_sources() -> str | None:
+def _package_sources(suite: str) -> str | None:
     """This machine's own sources where it is the same Debian, else none: mmdebstrap knows Debian's mirror."""
-    if f"VERSION_CODENAME={SUITE}" not in Path("/etc/os-release").read_text():
+    if f"VERSION_CODENAME={suite}" not in Path("/etc/os-release").read_text():
         return None
     files = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("debian.*"))]
     return "\n".join(file.read_text() for file in files if file.exists())

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A release is the same bytes each time, and what it holds is installed and runs where there is no compiler."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ktrial import __version__
+from tests.support.alone import the_machine
+from tests.support.cross_agent import cross_agent
+from tests.support.debian import DebianRoot
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+CACHE = CHECKOUT / ".setup" / "release"
+SUITES = {"12": "bookworm", "13": "trixie"}
+PYTHONS = {"12": "3.11", "13": "3.13"}
+
+pytestmark = [pytest.mark.xdist_group("release"), pytest.mark.timeout(4500)]
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The agents of this checkout; those of a release differ in how long they are optimised."""
+    folder = tmp_path_factory.mktemp("agents")
+    shutil.copy(CHECKOUT / ".setup/bin/ktrial-agent", folder / "ktrial-agent-x86_64")
+    shutil.copy(cross_agent(tmp_path_factory.mktemp("cross") / "root"), folder / "ktrial-agent-aarch64")
+    return folder
+
+
+def build(agents: Path, folder: Path, *options: str, **environment: str) -> Path:
+    """Build this machine's part of a release from a clone of what is committed."""
+    clone, output = folder / "clone", folder / "output"
+    subprocess.run(["git", "clone", "--quiet", CHECKOUT, clone], check=True)
+    (clone / ".venv").symlink_to(Path(sys.prefix))
+    command = [clone / "setup/release", __version__, "--agents", agents, "--wheels", CACHE, "--output", output]
+    subprocess.run(
+        [*command, "--architecture", "x86_64", *options], check=True, env=os.environ | environment, cwd=folder
+    )
+    return output
+
+
+@pytest.fixture(scope="module")
+def release(agents: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the files of a release."""
+    assert os.geteuid() == 0, "this test makes and enters systems of its own: run ./check --full as root"
+    return build(agents, tmp_path_factory.mktemp("release"))
+
+
+@pytest.fixture(scope="module", params=sorted(SUITES))
+def debian(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DebianRoot]:
+    """A clean system with Python and its pip, and no compiler."""
+    folder = tmp_path_factory.mktemp("debian") / "root"
+    root = DebianRoot.make(folder, "python3-venv", "procps", suite=SUITES[request.param])
+    yield root
+    subprocess.run(["rm", "--recursive", "--force", "--one-file-system", folder], check=True)
+
+
+def check_it_runs(debian: DebianRoot, command: str) -> None:
+    """Run `doctor` and the demo; the demo has the machine for itself."""
+    version = debian.run(command, "--version")
+    assert (version.returncode, version.stdout) == (0, f"ktrial {__version__}\n"), version.stdout
+    assert debian.run("sh", "-c", "! command -v cc && ! command -v cargo").returncode == 0
+    doctor = debian.run(command, "doctor")
+    assert doctor.returncode == 0, doctor.stdout
+    assert "Debian GNU/Linux 1" in doctor.stdout
+    with the_machine():
+        demo = debian.run(command, "demo")
+    assert demo.returncode == 0, demo.stdout
+    assert "placebo" in demo.stdout
+
+
+def test_built_again_elsewhere_it_is_the_same(release: Path, agents: Path, tmp_path: Path) -> None:
+    again = build(agents, tmp_path, TZ="Asia/Kathmandu", LC_ALL="C", HOME=str(tmp_path))
+    sums = (release / "SHA256SUMS").read_text()
+    assert len(sums.splitlines()) == 7
+    assert (again / "SHA256SUMS").read_text() == sums
+    subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], check=True, cwd=release)
+
+
+def test_the_wheel_is_installed_by_pip_and_runs(release: Path, debian: DebianRoot) -> None:
+    python = debian.run("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").stdout.strip()
+    house = debian.folder / "opt/house"
+    shutil.copytree(CACHE / "x86_64" / python, house)
+    (wheel,) = release.glob("*x86_64.whl")
+    shutil.copy(wheel, house)
+    assert debian.run("python3", "-m", "venv", "/opt/environment").returncode == 0
+    pip = ("/opt/environment/bin/pip", "install", "--no-index", "--find-links", "/opt/house", "ktrial")
+    installed = debian.run(*pip)
+    assert installed.returncode == 0, installed.stdout
+    check_it_runs(debian, "/opt/environment/bin/ktrial")
+
+
+def test_the_package_is_installed_by_apt_runs_and_goes_without_a_trace(release: Path, debian: DebianRoot) -> None:
+    number = next(
+        number for number in SUITES if f'VERSION_ID="{number}"' in debian.run("cat", "/etc/os-release").stdout
+    )
+    (package,) = release.glob(f"*~deb{number}u1_amd64.deb")
+    shutil.copy(package, debian.folder / "opt/ktrial.deb")
+    installed = debian.run("apt-get", "install", "--yes", "--no-install-recommends", "/opt/ktrial.deb")
+    assert installed.returncode == 0, installed.stdout
+    assert list((debian.folder / "usr/lib/ktrial/head").rglob("*.pyc")), "modules are compiled when it is installed"
+    check_it_runs(debian, "ktrial")
+    removed = debian.run("apt-get", "purge", "--yes", "ktrial")
+    assert removed.returncode == 0, removed.stdout
+    assert not (debian.folder / "usr/lib/ktrial").exists(), removed.stdout
+
+
+def test_the_archive_runs_from_any_folder_and_root_runs_only_roots_own(release: Path, debian: DebianRoot) -> None:
+    (archive,) = release.glob("*-linux-x86_64.tar.zst")
+    unpacked = debian.folder / "opt/with a blank"
+    unpacked.mkdir()
+    subprocess.run(["tar", "--zstd", "-xf", archive, "-C", unpacked], check=True)
+    (folder,) = unpacked.iterdir()
+    start = f"/opt/with a blank/{folder.name}/ktrial"
+    check_it_runs(debian, start)
+    user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", "HOME=/tmp")
+    as_user = debian.run(*user, start, "knobs", "vm.swappiness")
+    assert (as_user.returncode, "vm.swappiness" in as_user.stdout) == (0, True), as_user.stdout
+    subprocess.run(["chown", "65534", unpacked], check=True)
+    refused = debian.run(start, "--version")
+    assert (refused.returncode, "can be changed by someone other than root" in refused.stdout) == (5, True)
+
+
+@pytest.mark.parametrize("number", sorted(SUITES))
+def test_a_package_passes_debians_own_linter(release: Path, number: str) -> None:
+    (package,) = release.glob(f"*~deb{number}u1_amd64.deb")
+    linted = subprocess.run(
+        ["lintian", "--allow-root", "--fail-on", "error", package], capture_output=True, text=True, check=False
+    )
+    assert linted.returncode == 0, linted.stdout + linted.stderr
