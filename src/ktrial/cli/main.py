@@ -18,6 +18,7 @@ import click
 
 from ktrial import __version__
 from ktrial.cli import verbs
+from ktrial.cli.called import as_called, take_called
 from ktrial.cli.group import FolderGroup
 from ktrial.kit.errors import BadInput, Interrupted, KtrialError
 from ktrial.kit.plain_text import plain
@@ -147,7 +148,10 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     """Run one command; report every error as one message with a documented exit status."""
     status = 0
     argv = argv or _BARE if out.isatty() else argv
-    out, err = plain_stream(out), plain_stream(err)
+    called = take_called()
+    is_terminal = out.isatty() or err.isatty()
+    spell = as_called(called, cli.list_commands(click.Context(cli))) if called and is_terminal else None
+    out, err = plain_stream(out, spell), plain_stream(err, spell)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             status = _run(argv, out, err)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import Any, TextIO, cast
 
 from ktrial.kit.errors import KtrialError
@@ -13,20 +14,22 @@ from ktrial.kit.plain_text import plain
 class PlainStream:
     """A stream that escapes text. For raw bytes use its `buffer`, for codes that move the cursor its `bare`."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, spell: Callable[[str], str] | None = None) -> None:
         self.bare = stream
         self.has_text = False
+        self._spell = spell
 
     def write(self, text: str) -> int:
         self.has_text = True
-        return self.bare.write(plain(text))
+        return self.bare.write(plain(self._spell(text) if self._spell else text))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.bare, name)
 
 
-def plain_stream(stream: TextIO) -> TextIO:
-    return cast("TextIO", PlainStream(stream))
+def plain_stream(stream: TextIO, spell: Callable[[str], str] | None = None) -> TextIO:
+    """Return the wrapped stream; on a terminal, `spell` rewrites the text first."""
+    return cast("TextIO", PlainStream(stream, spell if stream.isatty() else None))
 
 
 def bare(stream: TextIO) -> TextIO:
