@@ -135,7 +135,7 @@ def _agents(root: Path, given: str | None, folder: Path) -> Path:
     if given is None:
         for architecture in licences.ARCHITECTURES:
             _say(f"agent for {architecture}")
-            command = ["/bin/sh", root / "setup/agent.sh", root, architecture]
+            command: list[str | Path] = ["/bin/sh", root / "setup/agent.sh", root, architecture]
             if subprocess.run(command, check=False).returncode != 0:
                 raise CannotRelease(
                     f"cannot build the agent for {architecture}: the messages are above", hint="mend what they name"

@@ -59,12 +59,11 @@ def fetch_wheels(lock: Path, architecture: str, python: str, cache: Path) -> lis
         for word in ("--platform", f"manylinux{'_' if '_' in version else ''}{version}_{architecture}")
     ]
     abi = f"cp{python.replace('.', '')}"
+    options = ("--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "--only-binary", ":all:")
+    machine = ("--implementation", "cp", "--python-version", python, "--abi", abi, "--abi", "abi3", "--abi", "none")
+    places = ("--dest", str(folder), "--requirement", str(lock))
     _run(
-        [
-            *(sys.executable, "-I", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"),
-            *("--require-hashes", "--only-binary", ":all:", "--implementation", "cp", "--python-version", python),
-            *("--abi", abi, "--abi", "abi3", "--abi", "none", *platforms, "--dest", folder, "--requirement", lock),
-        ],
+        [sys.executable, "-I", "-m", "pip", "download", *options, *machine, *platforms, *places],
         f"fetch the packages for Python {python} on {architecture}",
     )
     return sorted(folder.glob("*.whl"))

@@ -39,7 +39,16 @@ def build(agents: Path, folder: Path, *options: str, **environment: str) -> Path
     clone, output = folder / "clone", folder / "output"
     subprocess.run(["git", "clone", "--quiet", CHECKOUT, clone], check=True)
     (clone / ".venv").symlink_to(Path(sys.prefix))
-    command = [clone / "setup/release", __version__, "--agents", agents, "--wheels", CACHE, "--output", output]
+    command: list[str | Path] = [
+        clone / "setup/release",
+        __version__,
+        "--agents",
+        agents,
+        "--wheels",
+        CACHE,
+        "--output",
+        output,
+    ]
     subprocess.run(
         [*command, "--architecture", "x86_64", *options], check=True, env=os.environ | environment, cwd=folder
     )

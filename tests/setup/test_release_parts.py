@@ -111,7 +111,19 @@ def test_sums_are_signed_for_releases_and_a_change_is_noticed(tmp_path: Path) ->
     allowed.write_text(f"ktrial {key.with_suffix('.pub').read_text()}")
 
     def verify(namespace: str) -> int:
-        words = ["ssh-keygen", "-Y", "verify", "-f", allowed, "-I", "ktrial", "-n", namespace, "-s", signature]
+        words: list[str | Path] = [
+            "ssh-keygen",
+            "-Y",
+            "verify",
+            "-f",
+            allowed,
+            "-I",
+            "ktrial",
+            "-n",
+            namespace,
+            "-s",
+            signature,
+        ]
         return subprocess.run(words, input=sums.read_bytes(), capture_output=True, check=False).returncode
 
     assert verify(NAMESPACE) == 0
@@ -171,7 +183,7 @@ def test_recipes_are_filled_in_and_read_by_their_tools(tmp_path: Path) -> None:
         (tmp_path / Path(name).name).write_text(text, encoding="utf-8")
         with pytest.raises(CannotRelease, match="the field @SHA256_aarch64@"):
             fill((CHECKOUT / "packaging" / name).read_text(encoding="utf-8"), "1.2.3", DATED, {"x86_64": "a"})
-    read = ["rpmspec", "--query", "--queryformat", "%{name} %{version}", tmp_path / "ktrial.spec"]
+    read: list[str | Path] = ["rpmspec", "--query", "--queryformat", "%{name} %{version}", tmp_path / "ktrial.spec"]
     assert subprocess.run(read, check=True, capture_output=True, text=True).stdout == "ktrial 1.2.3"
     subprocess.run(["bash", "-n", tmp_path / "PKGBUILD"], check=True)
     flake = CHECKOUT / "packaging/nix/flake.nix"
