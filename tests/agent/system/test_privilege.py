@@ -145,6 +145,13 @@ def test_sudo_ktrial_leaves_nothing_of_root_behind(user: User, state: str) -> No
     assert Path(state).stat().st_mode & 0o777 == 0o700
 
 
+def test_ktrial_alone_on_a_terminal_asks_nobody(user: User) -> None:
+    shown = user.start("script", "-qec", "./ktrial", "/dev/null", environment={"TERM": "dumb"})
+    assert shown.returncode == 0, shown.stdout
+    assert "`ktrial --help` lists all commands." in shown.stdout
+    assert asked(user) == []
+
+
 def test_a_plan_asks_nobody(user: User) -> None:
     planned = user.start("./ktrial", "plan", "vm.swappiness=61")
     assert (planned.returncode, planned.stderr) == (0, "")
