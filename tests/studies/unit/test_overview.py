@@ -86,6 +86,11 @@ def test_ktrial_alone_is_an_overview_on_a_terminal_and_help_elsewhere(
     assert main([], out, err) == 0, err.getvalue()
     assert "next        ktrial " in out.getvalue()
     assert out.getvalue().endswith("`ktrial --help` lists all commands.\n")
+    monkeypatch.setattr("ktrial.agent.binary.agent_places", lambda package: (tmp_path / "none",))
+    out, err = Terminal(), io.StringIO()
+    assert main([], out, err) == 0
+    assert "Start here:" in out.getvalue()
+    assert "there is no agent yet" in err.getvalue()
     file = io.StringIO()
     assert main([], file, err) == 2
     assert "Start here:" in file.getvalue() + err.getvalue()

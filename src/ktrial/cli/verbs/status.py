@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from ktrial.agent.binary import AgentNotFound
 from ktrial.cli.app import App
 from ktrial.cli.options import json_option, settings_argument, write_answer
 from ktrial.kit.errors import BadInput
@@ -40,7 +42,14 @@ def command(app: App, words: tuple[str, ...], check: bool, glance: bool, as_json
     from ktrial.tuning.lasting.kept_files import kept_transactions
     from ktrial.tuning.plans.transaction_text import status_text
 
-    answer, found, overview = gather_overview(app, may_ask=not glance)
+    try:
+        answer, found, overview = gather_overview(app, may_ask=not glance)
+    except AgentNotFound as error:
+        if not glance:
+            raise
+        sys.stdout.write(f"{click.get_current_context().find_root().get_help()}\n")
+        app.say(f"there is no agent yet, so only commands that touch no machine work; next: {error.hint}")
+        return 0
     kept = [one.transaction for one in kept_transactions(found)] if found is not None else []
 
     def text(width: int) -> str:
