@@ -14,6 +14,8 @@ from release.errors import CannotRelease
 
 ARCHITECTURES = ("x86_64", "aarch64")
 NAME = "LICENSES-agent.txt"
+#: Licences that ask for no more than what the file of licences does: their text, and the names of the authors.
+PERMITTED = frozenset({"0BSD", "Apache-2.0", "BSD-3-Clause", "MIT", "Unicode-3.0", "Zlib"})
 _RULE = "=" * 100
 _NAMES = ("license", "licence", "copying", "notice", "copyright", "unlicense")
 #: What a compiler adds to a static program besides the crates.
@@ -73,11 +75,20 @@ def crates(agent: Path, cargo: str = "cargo") -> list[Crate]:
         for identity in _linked(metadata["resolve"]) - {metadata["resolve"]["root"]}:
             package = packages[identity]
             name, version = package["name"], package["version"]
-            if not package["license"]:
-                raise CannotRelease(f"{name} {version} names no licence", hint="find it out, or do without the crate")
+            if not is_permitted(package["license"] or ""):
+                raise CannotRelease(
+                    f"cannot link {name} {version}: its licence is {package['license'] or 'not named'}",
+                    hint="do without the crate, or add the licence to release/licences.py once its terms are met",
+                )
             folder = Path(package["manifest_path"]).parent
             found.add(Crate(name, version, package["license"], checksums[name, version], folder))
     return sorted(found)
+
+
+def is_permitted(expression: str) -> bool:
+    """Return whether some choice that an SPDX expression leaves is permitted. A crate may still write / for OR."""
+    parts = expression.replace("/", " OR ").split(" AND ")
+    return all(any(one.strip("() ") in PERMITTED for one in part.split(" OR ")) for part in parts)
 
 
 def _checksums(agent: Path) -> dict[tuple[str, str], str]:

@@ -176,6 +176,23 @@ def test_every_crate_brings_the_text_of_its_licence() -> None:
         assert f"\n{crate.name} {crate.version}: {crate.licence}\n" in text
 
 
+@pytest.mark.parametrize(
+    "expression,permitted",
+    [
+        ("MIT", True),
+        ("GPL-3.0-only", False),
+        ("GPL-3.0-only OR MIT", True),
+        ("GPL-3.0-only/Apache-2.0", True),
+        ("(MIT OR Apache-2.0) AND Unicode-3.0", True),
+        ("MIT AND LGPL-2.1-only", False),
+        ("Apache-2.0 WITH LLVM-exception", False),
+        ("", False),
+    ],
+)
+def test_a_crate_is_linked_only_under_terms_that_a_release_meets(expression: str, permitted: bool) -> None:
+    assert licences.is_permitted(expression) is permitted
+
+
 def test_recipes_are_filled_in_and_read_by_their_tools(tmp_path: Path) -> None:
     for name in RECIPES:
         text = fill((CHECKOUT / "packaging" / name).read_text(encoding="utf-8"), "1.2.3", DATED, SUMS)
