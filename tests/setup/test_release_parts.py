@@ -10,7 +10,9 @@ import re
 import shutil
 import subprocess
 import tarfile
+import tempfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -211,16 +213,15 @@ def test_recipes_are_filled_in_and_read_by_their_tools(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def unpacked(tmp_path: Path) -> Path:
-    """The start script beside the packages of one Python, as an ordinary user has it."""
-    place = tmp_path / "un packed"
-    (place / "lib/python3.12").mkdir(parents=True)
-    shutil.copy(CHECKOUT / "packaging/portable/ktrial", place)
-    (tmp_path / "tools").mkdir()
-    for name in ("sh", "readlink", "find"):
-        (tmp_path / "tools" / name).symlink_to(shutil.which(name) or "")
-    add_program(tmp_path, "id", "echo 1000")
-    return place
+def unpacked() -> Iterator[Path]:
+    """The start script beside the packages of one Python, in a folder that an ordinary user can enter."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        place = Path(folder) / "un packed"
+        (place / "lib/python3.12").mkdir(parents=True)
+        shutil.copy(CHECKOUT / "packaging/portable/ktrial", place)
+        (place.parent / "tools").mkdir()
+        place.parent.chmod(0o755)
+        yield place
 
 
 def add_program(folder: Path, name: str, script: str) -> None:
@@ -248,6 +249,20 @@ def test_an_archive_starts_the_first_python_that_it_is_for_also_through_a_link(u
     assert started.stdout.splitlines() == ["-I", "-S", main_file, "plan", "a b"], started.stderr
 
 
+def test_root_starts_nothing_that_others_can_change(unpacked: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root is refused")
+    (unpacked / "lib/python3.12/a.py").touch()
+    os.chown(unpacked / "lib/python3.12/a.py", 65534, 65534)
+    refused = subprocess.run([unpacked / "ktrial"], capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stdout) == (5, "")
+    assert refused.stderr.startswith(
+        f"ktrial: {unpacked}/lib/python3.12/a.py can be changed by someone other than root"
+    )
+
+
 def start(script: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": str(next(path for path in script.parents if (path / "tools").exists()) / "tools")}
-    return subprocess.run([script, *words], env=environment, capture_output=True, text=True, check=False)
+    tools = next(path for path in script.parents if (path / "tools").exists()) / "tools"
+    user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups") if os.geteuid() == 0 else ()
+    command = [*user, "env", f"PATH={tools}", str(script), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
