@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 from setuptools_rust import Binding, RustExtension
@@ -23,15 +23,18 @@ ARCHITECTURE = os.environ.get("KTRIAL_ARCHITECTURE", "")
 class AnyPython(bdist_wheel):
     """A wheel for one kind of machine and every Python 3: it holds a program, not an extension module."""
 
-    def finalize_options(self) -> None:
-        """Have the wheel unpacked where programs of one architecture belong."""
-        super().finalize_options()
-        self.root_is_pure = False
-
     def get_tag(self) -> tuple[str, str, str]:
         """Python, ABI and platform of the wheel. The agent is static: the oldest glibc that pip knows will do."""
         ours = f"manylinux_2_17_{ARCHITECTURE}.manylinux2014_{ARCHITECTURE}"
         return "py3", "none", ours if AGENTS else super().get_tag()[2]
+
+
+class OfOneArchitecture(Distribution):
+    """What holds programs, and so is installed where those of one architecture belong."""
+
+    def has_ext_modules(self) -> bool:
+        """Agents that were built before count as extensions."""
+        return True
 
 
 class WithAgents(build_py):
@@ -84,7 +87,7 @@ def agent_extension() -> RustExtension:
 def main() -> None:
     commands: dict[str, Any] = {"bdist_wheel": AnyPython}
     if AGENTS:
-        setup(cmdclass=commands | {"build_py": WithAgents})
+        setup(cmdclass=commands | {"build_py": WithAgents}, distclass=OfOneArchitecture)
     else:
         prepare_environment()
         setup(cmdclass=commands, rust_extensions=[agent_extension()])

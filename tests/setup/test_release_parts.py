@@ -25,7 +25,7 @@ from release.errors import CannotRelease
 from release.recipes import RECIPES, fill
 from release.source import check_version, versions
 from release.sums import NAMESPACE, sign, write_sums
-from release.wheels import unpack
+from release.wheels import build_wheel, unpack
 from tests.support.fake_checkout import CHECKOUT
 
 SUMS = {"x86_64": "a" * 64, "aarch64": "b" * 64}
@@ -266,3 +266,26 @@ def start(script: Path, *words: str) -> subprocess.CompletedProcess[str]:
     user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups") if os.geteuid() == 0 else ()
     command = [*user, "env", f"PATH={tools}", str(script), *words]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_wheel_is_built_from_agents_without_a_compiler(tmp_path: Path) -> None:
+    source, agents = tmp_path / "source", tmp_path / "agents"
+    (source / "src/ktrial").mkdir(parents=True)
+    agents.mkdir()
+    for name in ("setup.py", "pyproject.toml", "LICENSE", "README.md"):
+        shutil.copy(CHECKOUT / name, source)
+    (source / "docs/reference").mkdir(parents=True)
+    (source / "docs/reference/ktrial.1").touch()
+    shutil.copy(CHECKOUT / "src/ktrial/__init__.py", source / "src/ktrial")
+    for architecture in licences.ARCHITECTURES:
+        (agents / f"ktrial-agent-{architecture}").write_text(architecture)
+    wheel = build_wheel(source, agents, "aarch64", DATED, tmp_path)
+    assert wheel.name == f"ktrial-{__version__}-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.whl"
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read("ktrial/_bin/ktrial-agent") == b"aarch64"
+        assert archive.read("ktrial/_bin/ktrial-agent-x86_64") == b"x86_64"
+        assert archive.getinfo("ktrial/_bin/ktrial-agent").external_attr >> 16 & 0o777 == 0o755
+        assert {one.date_time[:3] for one in archive.infolist()} == {(2023, 11, 14)}
+    (agents / "ktrial-agent-aarch64").unlink()
+    with pytest.raises(CannotRelease, match="cannot build the wheel for aarch64"):
+        build_wheel(source, agents, "aarch64", DATED, tmp_path)
