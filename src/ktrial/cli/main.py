@@ -10,7 +10,7 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -149,9 +149,7 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     status = 0
     argv = argv or _BARE if out.isatty() else argv
     called = take_called()
-    is_terminal = out.isatty() or err.isatty()
-    spell = as_called(called, cli.list_commands(click.Context(cli))) if called and is_terminal else None
-    out, err = plain_stream(out, spell), plain_stream(err, spell)
+    out, err = (plain_stream(stream, _speller(called, stream)) for stream in (out, err))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             status = _run(argv, out, err)
@@ -170,6 +168,13 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
             report(failure, err)
             return KtrialError.exit_status
     return status
+
+
+def _speller(called: str | None, stream: TextIO) -> Callable[[str], str] | None:
+    """Return what spells commands as ktrial was called; pipes and files get no path of one machine."""
+    if called is None or not (called == "ktrial" or stream.isatty()):
+        return None
+    return as_called(called, cli.list_commands(click.Context(cli)))
 
 
 def _run(argv: Sequence[str], out: TextIO, err: TextIO) -> int:

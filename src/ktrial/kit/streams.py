@@ -28,8 +28,8 @@ class PlainStream:
 
 
 def plain_stream(stream: TextIO, spell: Callable[[str], str] | None = None) -> TextIO:
-    """Return the wrapped stream; on a terminal, `spell` rewrites the text first."""
-    return cast("TextIO", PlainStream(stream, spell if stream.isatty() else None))
+    """Return the wrapped stream; `spell` rewrites the text first."""
+    return cast("TextIO", PlainStream(stream, spell))
 
 
 def bare(stream: TextIO) -> TextIO:

@@ -47,7 +47,15 @@ class Terminal(io.StringIO):
 
 
 def test_a_person_reads_the_own_call_and_a_file_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    for err, told in ((Terminal(), "./ktrial --help"), (io.StringIO(), "`ktrial --help")):
+    for err, told in ((Terminal(), "`./ktrial --help"), (io.StringIO(), "`ktrial --help")):
         monkeypatch.setenv("KTRIAL_CALLED", "./ktrial")
         assert main(["no-such-verb-at-all"], io.StringIO(), err) == 2
         assert told in err.getvalue()
+
+
+def test_an_installed_ktrial_names_no_checkout_also_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KTRIAL_CALLED", "ktrial")
+    out = io.StringIO()
+    assert main(["apply", "--help"], out, io.StringIO()) == 0
+    assert "sudo ktrial apply vm.swappiness=10" in out.getvalue()
+    assert "./ktrial" not in out.getvalue()
