@@ -7,20 +7,24 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ktrial import __version__
+from release.recipes import RECIPES, fill
+from release.wheels import fetch_wheels
 from tests.support.alone import the_machine
+from tests.support.arm_guest import run_there, unpack_debian
 from tests.support.cross_agent import cross_agent
 from tests.support.debian import DebianRoot
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CACHE = CHECKOUT / ".setup" / "release"
 SUITES = {"12": "bookworm", "13": "trixie"}
-PYTHONS = {"12": "3.11", "13": "3.13"}
+MINE = ("--architecture", "x86_64")
 
 pytestmark = [pytest.mark.xdist_group("release"), pytest.mark.timeout(4500)]
 
@@ -35,11 +39,11 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build(agents: Path, folder: Path, *options: str, **environment: str) -> Path:
-    """Build this machine's part of a release from a clone of what is committed."""
+    """Build a release from a clone of what is committed."""
     clone, output = folder / "clone", folder / "output"
     subprocess.run(["git", "clone", "--quiet", CHECKOUT, clone], check=True)
     (clone / ".venv").symlink_to(Path(sys.prefix))
-    command: list[str | Path] = [
+    command = [
         clone / "setup/release",
         __version__,
         "--agents",
@@ -48,10 +52,9 @@ def build(agents: Path, folder: Path, *options: str, **environment: str) -> Path
         CACHE,
         "--output",
         output,
+        *options,
     ]
-    subprocess.run(
-        [*command, "--architecture", "x86_64", *options], check=True, env=os.environ | environment, cwd=folder
-    )
+    subprocess.run([str(word) for word in command], check=True, env=os.environ | environment, cwd=folder)
     return output
 
 
@@ -59,7 +62,7 @@ def build(agents: Path, folder: Path, *options: str, **environment: str) -> Path
 def release(agents: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the files of a release."""
     assert os.geteuid() == 0, "this test makes and enters systems of its own: run ./check --full as root"
-    return build(agents, tmp_path_factory.mktemp("release"))
+    return build(agents, tmp_path_factory.mktemp("release"), *MINE)
 
 
 @pytest.fixture(scope="module", params=sorted(SUITES))
@@ -86,7 +89,7 @@ def check_it_runs(debian: DebianRoot, command: str) -> None:
 
 
 def test_built_again_elsewhere_it_is_the_same(release: Path, agents: Path, tmp_path: Path) -> None:
-    again = build(agents, tmp_path, TZ="Asia/Kathmandu", LC_ALL="C", HOME=str(tmp_path))
+    again = build(agents, tmp_path, *MINE, TZ="Asia/Kathmandu", LC_ALL="C", HOME=str(tmp_path))
     sums = (release / "SHA256SUMS").read_text()
     assert len(sums.splitlines()) == 7
     assert (again / "SHA256SUMS").read_text() == sums
@@ -144,3 +147,59 @@ def test_a_package_passes_debians_own_linter(release: Path, number: str) -> None
         ["lintian", "--allow-root", "--fail-on", "error", package], capture_output=True, text=True, check=False
     )
     assert linted.returncode == 0, linted.stdout + linted.stderr
+
+
+ON_ARM = """
+step() { echo; echo "== $*"; "$@"; echo "== status $?"; }
+step uname -m
+step ktrial doctor
+step ktrial apply vm.swappiness=17 --yes
+step cat /proc/sys/vm/swappiness
+step ktrial verify
+step ktrial revert
+step cat /proc/sys/vm/swappiness
+step ktrial demo
+"""
+
+
+def test_the_wheel_for_arm_tunes_and_measures_in_a_guest_of_arm(agents: Path, tmp_path: Path) -> None:
+    output = build(agents, tmp_path, "--architecture", "aarch64", "--only", "wheel")
+    root = tmp_path / "root"
+    unpack_debian(root, "trixie")
+    site = root / "usr/local/lib/python3.13/dist-packages"
+    fetch_wheels(CHECKOUT / "setup/requirements.lock", "aarch64", "3.13", CACHE)
+    tags = ("--implementation", "cp", "--python-version", "3.13", "--abi", "cp313", "--abi", "abi3", "--abi", "none")
+    machines = [f"--platform=manylinux{one}_aarch64" for one in ("_2_28", "_2_27", "_2_26", "_2_17", "2014")]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-index", "--only-binary=:all:"]
+    places = [f"--find-links={CACHE / 'aarch64/3.13'}", f"--find-links={output}", f"--target={site}"]
+    subprocess.run([*pip, *tags, *machines, *places, "ktrial"], check=True)
+    start = (site / "bin/ktrial").read_text(encoding="utf-8").partition("\n")[2]
+    (root / "usr/local/bin/ktrial").write_text(f"#!/usr/bin/python3\n{start}", encoding="utf-8")
+    (root / "usr/local/bin/ktrial").chmod(0o755)
+    console = run_there(root, tmp_path, ON_ARM, limit_s=3600)
+    steps = {part.partition("\n")[0]: part for part in console.split("\n== ") if not part.startswith("status")}
+    assert console.count("== status 0") == 8, console[-5000:]
+    assert "aarch64" in steps["uname -m"]
+    swappiness = [part for part in console.split("\n== ") if part.startswith("cat /proc/sys/vm/swappiness\n")]
+    assert [part.splitlines()[1] for part in swappiness] == ["17", "60"]
+    assert "placebo" in steps["ktrial demo"]
+
+
+def test_recipes_pass_the_linters_of_their_distributions(tmp_path: Path) -> None:
+    """Arch's namcap is not in Debian: makepkg reads the recipe, and its own checks pass."""
+    for name in RECIPES:
+        recipe = (CHECKOUT / "packaging" / name).read_text(encoding="utf-8")
+        sums = {"x86_64": "a" * 64, "aarch64": "b" * 64}
+        (tmp_path / Path(name).name).write_text(fill(recipe, __version__, 1_700_000_000, sums), encoding="utf-8")
+    linted = subprocess.run(["rpmlint", tmp_path / "ktrial.spec"], capture_output=True, text=True, check=False)
+    assert (linted.returncode, " 0 errors," in linted.stdout) == (0, True), linted.stdout
+    # makepkg refuses root, asks for pacman, and writes beside the recipe.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        shutil.copy(tmp_path / "PKGBUILD", place)
+        subprocess.run(["chown", "--recursive", "65534:65534", place], check=True)
+        user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", "PACMAN=true", f"HOME={place}")
+        read = subprocess.run(
+            [*user, "makepkg", "--printsrcinfo"], cwd=place, capture_output=True, text=True, check=False
+        )
+    assert read.returncode == 0, read.stderr
+    assert f"pkgver = {__version__}\n" in read.stdout
