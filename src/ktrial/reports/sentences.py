@@ -84,7 +84,7 @@ def headline(comparison: Comparison) -> str:
     said: dict[str, list[str]] = {}
     for outcome, contrast in pairs:
         name = contrast.arm if arms else names[outcome.name]
-        said.setdefault(_GIST[contrast.verdict], []).append(_cut(name))
+        said.setdefault(_GIST[contrast.verdict], []).append(_short_name(name))
     parts = [f"{gist}: {_first_names(said[gist])}" for gist in dict.fromkeys(_GIST.values()) if gist in said]
     return shorten("; ".join(parts), _HEADLINE)
 
@@ -105,12 +105,12 @@ def _first_names(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} ({names[0]}, …)"
 
 
-def _cut(name: str) -> str:
+def _short_name(name: str) -> str:
     return shorten(clean(name), _NAME)
 
 
 def _one_headline(comparison: Comparison, outcome: OutcomeComparison, contrast: Contrast) -> str:
-    arm, what = _cut(contrast.arm), _cut(short_names(comparison.outcomes)[outcome.name])
+    arm, what = _short_name(contrast.arm), _short_name(short_names(comparison.outcomes)[outcome.name])
     change, interval = effect_text(contrast.effect, outcome.unit, outcome.direction)
     price = any(one.verdict == "worse" for other in comparison.outcomes for one in other.contrasts)
     match contrast.verdict:
@@ -122,13 +122,13 @@ def _one_headline(comparison: Comparison, outcome: OutcomeComparison, contrast: 
         case "equivalent":
             return f"{arm} makes no difference that matters: {what} changes by less than {100 * outcome.margin:g} %"
         case "different":
-            return f"{arm} and {_cut(contrast.control)} differ, cause unknown: {what} {change}"
+            return f"{arm} and {_short_name(contrast.control)} differ, cause unknown: {what} {change}"
         case "no difference seen":
-            return f"No difference seen between {arm} and {_cut(contrast.control)} in {what}"
+            return f"No difference seen between {arm} and {_short_name(contrast.control)} in {what}"
         case "inconclusive":
             range_ = "" if interval in ("", "-") else f": {what} {interval}"
             return f"Undecided whether {arm} helps or hurts{range_}"
-    return f"{arm} and {_cut(contrast.control)} cannot be compared in {what}"
+    return f"{arm} and {_short_name(contrast.control)} cannot be compared in {what}"
 
 
 def doubts_of(comparison: Comparison) -> frozenset[str]:
