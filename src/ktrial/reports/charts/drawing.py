@@ -22,8 +22,6 @@ Spec = dict[str, Any]
 MOST_ARMS = 8
 #: No machine has this font, so Vega estimates widths from the number of characters, equally everywhere.
 FONT = "ktrial-estimated"
-#: Pixels of a letter of an arm's name, which is bold.
-_LETTER = 7.4
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
 MARKS: Mapping[Verdict, str] = {
     "better": "\N{BLACK UP-POINTING TRIANGLE}",
@@ -133,14 +131,9 @@ class Cast(msgspec.Struct, frozen=True):
     def number(self, arm: str) -> int:
         return self.arms.index(arm)
 
-    def name(self, arm: str, limit: int = 24) -> str:
-        """Return the arm's name cut to `limit` characters, distinct from the other arms."""
+    def name(self, arm: str, limit: int = 28) -> str:
+        """Return the arm's name cut to `limit` characters, distinct from the others. Long names widen the picture."""
         return labels(self.arms, limit)[arm]
-
-    @property
-    def room(self) -> int:
-        """The pixels that the names of the arms need beside a plot."""
-        return max(84, math.ceil(16 + _LETTER * max((len(self.name(arm)) for arm in self.arms), default=0)))
 
 
 def cast_of(comparison: Comparison) -> Cast:

@@ -26,6 +26,7 @@ from ktrial.reports.charts.drawing import (
 
 PLACE = 3
 _HEIGHT = 200
+_LABEL_ROOM = 84
 _QUANTILE = re.compile(r"(?<![a-z0-9])p([0-9]{2})(?:[._]?([0-9]{1,3})(?![0-9]))?(?![0-9])")
 
 
@@ -114,7 +115,7 @@ def _body(kept: list[tuple[float, OutcomeComparison]], cast: Cast, style: Style)
     colour = arm_colour(cast, style)
     middle: Spec = {"x": x, "xOffset": offset, "color": colour}
     return {
-        "width": style.width - cast.room - 60,
+        "width": style.width - _LABEL_ROOM - 60,
         "height": _HEIGHT,
         "data": {"values": values},
         "layer": [

@@ -101,6 +101,7 @@ PLACE = 10
 _HEIGHT = 170
 _CONDITION_HEIGHT = 46
 _CONDITION_GAP = 26
+_LABEL_ROOM = 84
 
 
 def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style) -> Iterator[Chart]:
@@ -175,7 +176,7 @@ def _values_panel(
     many = len(points) > 150
     colour = arm_colour(cast, style)
     return {
-        "width": style.width - cast.room - 60,
+        "width": style.width - _LABEL_ROOM - 60,
         "height": _HEIGHT,
         "data": {"values": points},
         "layer": [
@@ -232,4 +233,4 @@ def _condition_panel(condition: ShownCondition, selection: PointSelection, x: Sp
         "mark": {"type": "text", "align": "left", "x": 0, "y": -11, "color": style.palette.muted},
         "encoding": {"text": {"field": "title"}},
     }
-    return {"width": style.width - cast.room - 60, "height": _CONDITION_HEIGHT, "layer": [points, title]}
+    return {"width": style.width - _LABEL_ROOM - 60, "height": _CONDITION_HEIGHT, "layer": [points, title]}

@@ -26,6 +26,7 @@ from ktrial.reports.charts.drawing import (
 PLACE = 12
 #: Arms with at least this many values get a histogram instead of a box.
 HISTOGRAM_FROM = 100
+_LABEL_ROOM = 96
 _MOST_BINS = 40
 
 
@@ -81,7 +82,7 @@ def _boxes(outcome: OutcomeComparison, arms: Sequence[ArmValues], axis: ValueAxi
     y: Spec = {"field": "arm", "type": "ordinal", "axis": None}
     colour = arm_colour(cast, style)
     return {
-        "width": style.width - cast.room - 24,
+        "width": style.width - _LABEL_ROOM - 12,
         "height": {"step": 34},
         "data": {"values": values},
         "layer": [
@@ -158,7 +159,7 @@ def _histogram(name: str, values: list[Spec], x: Spec, cast: Cast, style: Style)
     colour = arm_colour(cast, style)
     share: Spec = {"field": "share", "type": "quantitative", "axis": None}
     return {
-        "width": style.width - cast.room - 24,
+        "width": style.width - _LABEL_ROOM - 12,
         "height": 54,
         "data": {"values": values},
         "layer": [
