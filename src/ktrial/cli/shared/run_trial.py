@@ -23,6 +23,7 @@ from ktrial.evidence.reparse import BROKEN, reparse
 from ktrial.judge.model.log import Extended, TrialEnd, protocol_in
 from ktrial.kit.errors import AgentError, BadInput, KtrialError, LimitPassed, Refused
 from ktrial.reports.html import html_page
+from ktrial.reports.sentences import count_words
 from ktrial.trial.arms.boot_arms import boots_this_machine
 from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.arms.plan_arms import found_values
@@ -317,7 +318,8 @@ def resume_trial(
     left_s = left_seconds(app, venue.ready, protocol, judgement.blocks)
     listen.announce(venue.ready, protocol, judgement, cap_s=left_s)
     if left_s is not None:
-        app.say(f"{judgement.blocks} blocks are done; about {duration(left_s)} left, at most")
+        done = count_words(judgement.blocks, "block is", "blocks are")
+        app.say(f"{done} done; about {duration(left_s)} left, at most")
     timed.expect(protocol, left_s)
     with app.interrupts, listen:
         interrupted = _to_its_end(app, venue, stored, timed, as_json=as_json)
