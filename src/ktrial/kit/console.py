@@ -40,7 +40,7 @@ class LiveLines:
 
     def __init__(self, write: Callable[[str], None], size: Callable[[], os.terminal_size]) -> None:
         self._write = write
-        self._size = size
+        self._terminal_size = size
         self._drawn: list[str] = []
 
     def draw(self, lines: Sequence[str]) -> None:
@@ -58,6 +58,11 @@ class LiveLines:
     def columns(self) -> int:
         """The longest line allowed. The last column stays free, because some terminals wrap a line there."""
         return self._size().columns - 1
+
+    def _size(self) -> os.terminal_size:
+        """Return the size, or the usual one for a serial console, which tells 0 columns and 0 rows."""
+        columns, rows = self._terminal_size()
+        return os.terminal_size((columns or 80, rows or 24))
 
     def _back(self) -> str:
         """Return the codes that move the cursor to the first drawn line.

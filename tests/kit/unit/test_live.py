@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import io
+import os
 
 import pytest
 
@@ -102,3 +103,11 @@ def test_words_that_judge_have_a_colour_and_nothing_else_reaches_the_terminal() 
         f"{yellow}doubt{end}     too few events\n"
     )
     assert coloured("              better: swappiness-10\n") == f"              {green}better{end}: swappiness-10\n"
+
+
+def test_a_serial_console_without_a_size_has_the_usual_one() -> None:
+    written: list[str] = []
+    lines = LiveLines(written.append, lambda: os.terminal_size((0, 0)))
+    assert lines.columns == 79
+    lines.draw(["a" * 100, "b"])
+    assert "".join(written) == "a" * 79 + "\x1b[K\nb\x1b[K\n\x1b[J"
