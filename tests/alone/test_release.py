@@ -149,6 +149,26 @@ def test_a_package_passes_debians_own_linter(release: Path, number: str) -> None
     assert linted.returncode == 0, linted.stdout + linted.stderr
 
 
+def test_a_checkout_without_a_compiler_starts_and_says_how_the_agent_is_built(debian: DebianRoot) -> None:
+    place = debian.folder / "home/user"
+    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", CHECKOUT, place], check=True)
+    subprocess.run(["chown", "--recursive", "1234:1234", place], check=True)
+
+    def start(*words: str) -> subprocess.CompletedProcess[str]:
+        user = ("setpriv", "--reuid=1234", "--regid=1234", "--clear-groups", "env", "HOME=/home/user")
+        return debian.run(*user, *words, directory="/home/user")
+
+    first = start("./ktrial", "--help")
+    assert first.returncode == 0, first.stdout
+    assert "setting up without the agent, which needs a Rust compiler" in first.stdout
+    listed = start("./ktrial", "knobs", "vm.swappiness")
+    assert (listed.returncode, listed.stdout.splitlines()[0][:4]) == (0, "knob"), listed.stdout
+    refused = start("./ktrial", "doctor")
+    step = refused.stdout.splitlines()[-1].partition("next: build it: ")[2]
+    assert (refused.returncode, step) == (1, "sh /home/user/setup/prepare.sh /home/user agent"), refused.stdout
+    assert "  sudo apt-get install rust" in start(*step.split()).stdout
+
+
 ON_ARM = """
 step() { echo; echo "== $*"; "$@"; echo "== status $?"; }
 step uname -m
