@@ -78,9 +78,9 @@ dashed=$(printf '%s' "$architecture" | tr _ -)
 
 # shellcheck disable=SC2046 # one word per missing thing
 set -- $(missing_for_target)
+rust=$(find_rust) || rust='none none'
 if [ $# -gt 0 ]; then
     say "cannot build the agent for $architecture here; these are missing:"
-    rust=$(find_rust) || rust='none none'
     for word in "$@"; do
         case $word in
             rust) meaning="a Rust compiler from $oldest_rust with cargo" ;;
@@ -99,8 +99,14 @@ exec 9>"$root/.setup/lock"
 flock 9
 say "building the agent for $architecture (release mode)"
 variable=CARGO_TARGET_$(printf '%s' "$target" | tr 'a-z-' 'A-Z_')_LINKER
+# They replace those of agent/.cargo/config.toml. No folder of this machine gets into the program, so that it is the same
+# bytes wherever it is built.
+separator=$(printf '\037')
+flags=-Ctarget-feature=+crt-static$separator--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo
+flags=$flags$separator--remap-path-prefix=$root=/ktrial
 (
-    unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_RUSTFLAGS
+    unset RUSTFLAGS CARGO_BUILD_RUSTFLAGS
+    export CARGO_ENCODED_RUSTFLAGS="$flags"
     export "$variable=$linker" CARGO_BUILD_TARGET="$target" RUSTC="${rust#* }"
     cd "$root/agent"
     "${rust% *}" build --release --locked --bin ktrial-agent --target-dir "$root/agent/target" >&2 9>&-

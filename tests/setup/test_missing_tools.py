@@ -247,6 +247,27 @@ def test_what_an_agent_for_another_architecture_needs_is_named_with_its_commands
     assert "there is no agent for riscv64" in bare.start("/bin/sh", script, bare.root, "riscv64").stderr
 
 
+def test_an_agent_for_a_release_is_static_and_holds_no_folder_of_this_machine(tmp_path: Path) -> None:
+    checkout = FakeCheckout.make(tmp_path)
+    (tmp_path / "sysroot/lib/rustlib/aarch64-unknown-linux-gnu/lib").mkdir(parents=True)
+    rustc = (checkout.tools / "rustc").read_text()
+    checkout.add_tool("rustc", rustc.replace("case $1 in", f"case $1 in\n    --print) echo {tmp_path}/sysroot ;;"))
+    checkout.add_tool("aarch64-linux-gnu-gcc", "#!/bin/sh\n")
+    cargo = (checkout.tools / "cargo").read_text()
+    told = f'printf "%s" "$CARGO_ENCODED_RUSTFLAGS" >{tmp_path}/flags\nmkdir -p'
+    checkout.add_tool("cargo", cargo.replace("mkdir -p", told))
+    script = ("/bin/sh", checkout.root / "setup/agent.sh", checkout.root, "aarch64")
+    built = checkout.start(*script, RUSTFLAGS="-C target-cpu=native")
+    assert built.returncode == 0, built.stderr
+    assert (tmp_path / "flags").read_text().split("\x1f") == [
+        "-Ctarget-feature=+crt-static",
+        f"--remap-path-prefix={tmp_path}/.cargo=/cargo",
+        f"--remap-path-prefix={checkout.root}=/ktrial",
+    ]
+    assert not [line for line in checkout.done() if line.startswith("RUSTFLAGS")]
+    assert os.access(checkout.root / ".setup/bin/ktrial-agent-aarch64", os.X_OK)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_a_python_of_another_user_that_cannot_be_reached_is_named() -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
