@@ -55,8 +55,8 @@ def unpack_debian(folder: Path, suite: str) -> None:
     subprocess.run([*command, "--include=" + ",".join(_PACKAGES), suite, folder], check=True)
     (folder / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n", encoding="utf-8")
     (folder / "etc/group").write_text("root:x:0:\n", encoding="utf-8")
-    for name in ("dev", "proc", "root", "run", "sys", "tmp"):
-        (folder / name).mkdir(exist_ok=True)
+    for name in ("dev", "proc", "root", "run", "sys", "tmp", "usr/local/bin"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
 
 
 def run_there(folder: Path, work: Path, body: str, *, limit_s: int) -> str:
