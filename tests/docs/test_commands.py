@@ -39,5 +39,7 @@ def test_it_can_be_typed(one: Documented, tmp_path: Path, monkeypatch: pytest.Mo
         assert suite is None or not one.whole or suite in SUITES, f"{one.place}: unknown suite or benchmark: {suite}"
     except (click.MissingParameter, click.BadOptionUsage, click.exceptions.NoArgsIsHelpError) as error:
         assert one.mentioned, f"{one.place}: ktrial {' '.join(one.words)}: {error.format_message()}"
+    except click.exceptions.Exit as end:
+        assert end.exit_code == 0, one.place
     except click.UsageError as error:
         pytest.fail(f"{one.place}: ktrial {' '.join(one.words)}: {error.format_message()}")
