@@ -341,7 +341,7 @@ fn files_are_read_and_written_in_both_orders_and_vanish() {
         for order in ["sequential", "random"] {
             for (cache, direct) in [("cold", false), ("warm", false), ("cold", true)] {
                 let parameters = json!({"operation": operation, "order": order, "cache": cache, "direct": direct,
-                    "bytes": 1 << 20, "block_bytes": 4096, "duration_s": 0.05, "directory": folder.path()});
+                    "bytes": 1 << 20, "block_bytes": 4096, "duration_s": 0.2, "directory": folder.path()});
                 let reply = reply("fileio", &parameters);
                 assert!(number(&reply, "count") > 0, "{reply}");
                 assert_eq!(number(&reply, "moved_bytes"), number(&reply, "count") * 4096);
