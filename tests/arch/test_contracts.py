@@ -137,6 +137,8 @@ def tree(tmp_path: Path) -> Path:
 def python(code: str, *words: str, path: Path | str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     """A program with these sources."""
     environment = {**os.environ, "PYTHONPATH": str(path)}
+    if folder is not None:
+        environment["XDG_STATE_HOME"] = str(folder / "state")
     command = [sys.executable, "-c", code, *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=folder)
 
