@@ -69,7 +69,7 @@ def command(
     \b
     sudo ./ktrial keep vm.swappiness=10
     sudo ./ktrial keep micro-stutter-watermarks --dry-run
-    sudo ./ktrial keep --undo
+    sudo ./ktrial keep --undo vm.swappiness
     """
     from ktrial.cli.shared.keeping import confirm_guarded, refuse_losing, refuse_unwritable, report_unwritten, show_keep
     from ktrial.cli.shared.kept_state import read_kept

@@ -80,7 +80,7 @@ def command(
     terminal, ktrial draws only with --live.
 
     \b
-    ktrial watch -- ./game
+    ktrial watch -o flight -- ./game
     ktrial watch --pid 4711 --for 10m -o stutter
     ktrial watch --frames-from game.log --pattern 'frame (?P<ms>[\\d.]+) ms' --pid 4711
     """
