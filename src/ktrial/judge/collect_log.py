@@ -99,8 +99,10 @@ def collect(log: TrialLog) -> Trial:
         elif isinstance(event, TrialEnd):
             ended = event.reason
         elif isinstance(event, Extended):
-            if not protocol.extend or ended is None:
-                raise BadInput("cannot extend the trial: its protocol forbids it, or it had not ended", hint=_DAMAGED)
+            if not protocol.extend:
+                raise BadInput("the log extends a trial whose protocol forbids it", hint=_DAMAGED)
+            if ended is None:
+                raise BadInput("the log extends a trial that has not ended", hint=_DAMAGED)
             ended, extended = None, event.blocks
         elif isinstance(event, RunEnded | ReadingsTaken | BlockVoided) and event.block is not None:
             if event.block not in drawn or event.arm not in drawn[event.block].order:

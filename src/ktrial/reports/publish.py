@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publish a comparison as files for a repository; files whose content is the same stay byte-identical."""
+"""Turn a comparison into files for a git repository; publishing unchanged data again gives the same bytes."""
 
 from __future__ import annotations
 

@@ -63,7 +63,10 @@ class WatermarkColumn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watermarks(msgspec.Struct, frozen=True, kw_only=True):
-    """Several settings side by side. `differs` lists where /proc/zoneinfo disagrees with the computation."""
+    """The watermarks of several settings, side by side.
+
+    `differs` describes each zone whose marks in /proc/zoneinfo differ from the computed ones.
+    """
 
     kind: Literal["here", "elsewhere"]
     memory_bytes: int

@@ -154,8 +154,8 @@ def on_this_machine(arms: Mapping[str, ArmFile], control: str) -> Mapping[str, A
         found[name] = arm if arm.placebo else replace(arm, kernel=None if kernel == RUNNING else kernel)
     if not any(arm.kernel or arm.boot for arm in found.values()):
         raise BadInput(
-            "no arm needs a boot of this machine",
-            hint="`ktrial try` compares settings; --guest compares them in guests of this kernel",
+            "cannot compare by rebooting: no arm changes the kernel or its arguments",
+            hint="compare settings with `ktrial try`, or add --guest to compare them in guests of this kernel",
         )
     return found
 

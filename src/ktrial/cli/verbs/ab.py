@@ -72,8 +72,17 @@ _design_options = with_options(
     click.option("--time", "time_", metavar="TIME", help="Time limit of the comparison."),
     seed_option(),
     click.option("--name", metavar="NAME", help="Name of the trial.  [ab]"),
-    click.option("--campaign", metavar="NAME", help="Campaign of decisions to keep or revert that share one error."),
-    click.option("--of", type=int, metavar="N", help="Number of decisions of the campaign, at most 64."),
+    click.option(
+        "--campaign",
+        metavar="NAME",
+        help="Name of a series of keep-or-revert decisions with one 5 % error limit for all.",
+    ),
+    click.option(
+        "--of",
+        type=int,
+        metavar="N",
+        help="Planned number of decisions in the campaign, at most 64; cannot change later.",
+    ),
     click.option(
         "--export-json",
         type=click.Path(path_type=Path),

@@ -123,7 +123,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """One of all pairs of arms; `effect` compares `second` with `first`."""
+    """A pair of arms in a pairwise comparison; `effect` is that of `second` relative to `first`."""
 
     first: str
     second: str

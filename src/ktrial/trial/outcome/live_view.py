@@ -85,8 +85,8 @@ def profile_line(done: int, of: int, left_s: float | None = None, *, width: int)
 def interval_picture(effect: Effect | None, margin: float, reach: float, cells: int) -> str:
     """Draw `▒▒├─•─┤▒▒`: the interval over the band of the margin.
 
-    No effect is in the middle, better to the right. An interval that is wider than the picture ends in an arrowhead.
-    Without an interval the picture shows only the estimate.
+    Zero is in the middle; better is to the right. An interval that is wider than the picture ends in an arrowhead.
+    Without an interval the picture shows the estimate over the band.
     """
     middle = cells // 2
     band = max(1, round(margin / reach * middle))

@@ -48,7 +48,8 @@ def parse_assignment(text: str) -> tuple[Address, str]:
             return parse_address(text[:position].strip()), value
     if depth > 0:
         raise BadInput(
-            f"{text!r}: the selector has no closing bracket", hint="for example queue:scheduler@[rotational=false]=none"
+            f"{text!r}: the selector has no closing bracket",
+            hint="close it with ], for example queue:scheduler@[rotational=false]=none",
         )
     raise BadInput(f"{text!r} is not a setting", hint="write KNOB=VALUE, for example vm.swappiness=10")
 
@@ -61,7 +62,8 @@ def selector_conditions(selector: str) -> dict[str, str]:
     """Return the record fields that `[rotational=false,transport=nvme]` requires of an instance."""
     if not selector.endswith("]"):
         raise BadInput(
-            f"the selector {selector!r} has no closing bracket", hint="for example queue:scheduler@[rotational=false]"
+            f"the selector {selector!r} has no closing bracket",
+            hint="close it with ], for example queue:scheduler@[rotational=false]",
         )
     conditions: dict[str, str] = {}
     for part in selector[1:-1].split(","):
