@@ -12,7 +12,7 @@ from ktrial.agent.transport import Transport
 from ktrial.kit.json_bytes import read_bytes
 from ktrial.machine.facts import Fact, FactBook
 from ktrial.machine.kernel_log import KernelLog
-from ktrial.machine.phone import names_in, phone_facts, script
+from ktrial.machine.phone import LIST_MODULES, MODULES, modules_in, names_in, phone_facts, script
 from ktrial.machine.watch_kernel_log import look
 
 _LIMIT_S, _MOST_BYTES = 30.0, 1 << 20
@@ -25,20 +25,28 @@ _MOST_DENIALS = 3
 class PhoneSession(AgentSession):
     """Adds the facts that `ask` returns for names to those of the agent; they win where both have a value.
 
-    If a setting is refused, `say` tells the user which rule of SELinux refused it, as far as the kernel's log shows.
+    `list_modules` asks for root on the phone's screen: a session that is not root uses it only if that fact is asked for
+    by its full name. If a setting is refused, `say` tells the user which rule of SELinux refused it, as far as the kernel's log shows.
     """
 
     def __init__(
-        self, transport: Transport, ask: Callable[[Sequence[str]], Mapping[str, Fact]], say: Callable[[str], None]
+        self,
+        transport: Transport,
+        ask: Callable[[Sequence[str]], Mapping[str, Fact]],
+        list_modules: Callable[[], Fact],
+        say: Callable[[str], None],
     ) -> None:
         super().__init__(transport)
         self._ask = ask
+        self._list_modules = list_modules
         self._say = say
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
         found = super().facts(only)
         asked = self._ask(names) if (names := names_in(only)) else {}
         wins = {name: fact for name, fact in asked.items() if fact.known or name not in found}
+        if MODULES in asked and (self.is_root or (MODULES in only and not asked[MODULES].known)):
+            wins[MODULES] = self._list_modules()
         return FactBook({**found, **wins})
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
@@ -67,12 +75,29 @@ def denials(log: KernelLog) -> tuple[str, ...]:
 
 def ask_phone(session: AgentSession, names: Sequence[str], environment: Mapping[str, str]) -> Mapping[str, Fact]:
     """Return these facts; `session` is one of the user's on the phone. A root shell may read more."""
-    answer = session.request(
+    argv = ("/system/bin/sh", "-c", script(names))
+    return phone_facts(_text(_run(session, argv, environment), "stdout"), names)
+
+
+def ask_modules(session: AgentSession, asker: Sequence[str], environment: Mapping[str, str]) -> Fact:
+    """Return the phone's modules; `asker` are the words there that start a program as root."""
+    answer = _run(session, (*asker, *LIST_MODULES), environment)
+    if answer["exit"].get("status") != 0:
+        why = _text(answer, "stderr").strip().splitlines() or ["su ended without a reason"]
+        return Fact(unknown=why[-1])
+    return Fact(value=modules_in(_text(answer, "stdout")))
+
+
+def _run(session: AgentSession, argv: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
+    return session.request(
         "exec",
-        argv=["/system/bin/sh", "-c", script(names)],
+        argv=list(argv),
         environment=dict(environment),
         directory="/",
         limit_s=_LIMIT_S,
         capture_bytes=_MOST_BYTES,
     )
-    return phone_facts(read_bytes(answer["stdout"]).decode(errors="replace"), names)
+
+
+def _text(answer: Mapping[str, Any], stream: str) -> str:
+    return read_bytes(answer[stream]).decode(errors="replace")

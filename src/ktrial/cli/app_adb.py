@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ktrial.agent.remote import RelayDescription
     from ktrial.agent.session import AgentSession
     from ktrial.agent.transport import Transport
+    from ktrial.machine.facts import Fact
 
 ADB = "adb"
 #: How root is asked for: Magisk's, KernelSU's and APatch's way, and that of Android's own `su` in debug builds.
@@ -122,7 +123,22 @@ class AdbHost(RemoteHost):
     def session(self, transport: Transport) -> AgentSession:
         from ktrial.agent.phone_session import PhoneSession, ask_phone
 
-        return PhoneSession(transport, lambda names: ask_phone(self.own_session, names, self.environment), self._say)
+        return PhoneSession(
+            transport,
+            lambda names: ask_phone(self.own_session, names, self.environment),
+            self._modules,
+            self._say,
+        )
+
+    def _modules(self) -> Fact:
+        from ktrial.agent.phone_session import ask_modules
+        from ktrial.machine.facts import Fact
+
+        try:
+            asker, _ = self._root_asker("listing the phone's modules")
+        except PrivilegeMissing as error:
+            return Fact(unknown=error.message)
+        return ask_modules(self.own_session, asker, self.environment)
 
     def find_asker(self, purpose: str) -> tuple[tuple[str, ...], str | None]:
         """Return the words that start a program as root on the phone; `su` asks on its screen."""

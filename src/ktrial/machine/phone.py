@@ -29,6 +29,9 @@ _COMMANDS = {
     '[ ! -f "$m/module.prop" ] || [ -e "$m/disable" ] || echo "$m"; done',
 }
 _MARK = "=ktrial"
+#: The fact that only root can read, and the command that prints it: no shell needs to look at its words.
+MODULES = "phone.modules"
+LIST_MODULES = ("/system/bin/find", "/data/adb/modules", "-maxdepth", "2", "-type", "f")
 #: Services that change clocks, governors and limits by themselves, as their processes are called.
 _SERVICES = re.compile(
     r"(?:.*[./@-])?(thermal-engine[\w-]*|mi_thermald|thermald|thermal_core|perfd|perf-hal-service|perfservice"
@@ -73,6 +76,13 @@ def phone_facts(text: str, names: Iterable[str]) -> dict[str, Fact]:
         name, _, content = part.partition("\n")
         sections[name.strip()] = content
     return {name: _fact(name, sections) for name in names}
+
+
+def modules_in(text: str) -> list[str]:
+    """Return the modules that are enabled, from what LIST_MODULES prints."""
+    files = [line.split("/")[-2:] for line in text.splitlines() if line.count("/") == 5]
+    installed, disabled = ({module for module, file in files if file == name} for name in ("module.prop", "disable"))
+    return sorted(installed - disabled)
 
 
 def _fact(name: str, sections: Sections) -> Fact:
@@ -191,7 +201,7 @@ def _services(sections: Sections) -> list[str] | None:
 
 def _modules(sections: Sections) -> list[str] | Fact:
     if not sections["modules"].strip() and sections["user"].strip() != "0":
-        return Fact(unknown="only root can read /data/adb/modules")
+        return Fact(unknown="only root can read /data/adb/modules; `facts phone.modules` asks su")
     return sorted(sections["modules"].split())
 
 
@@ -205,7 +215,7 @@ _FACTS: Mapping[str, tuple[tuple[str, ...], Read]] = {
     "phone.low_power": (("saver",), _low_power),
     "phone.maker": (("properties",), _property("ro.product.manufacturer", "ro.product.brand")),
     "phone.model": (("properties",), _property("ro.product.model")),
-    "phone.modules": (("modules", "user"), _modules),
+    MODULES: (("modules", "user"), _modules),
     "phone.root": (("su", "user"), _root),
     "phone.screen": (("power",), _screen),
     "phone.selinux": (("selinux",), _selinux),

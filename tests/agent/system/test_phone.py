@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,6 +63,23 @@ def test_facts_and_the_doctor_are_those_of_the_phone(pixel: Phone) -> None:
     assert (facts["phone.root"]["value"], facts["phone.screen"]["value"]) == ("magisk", "on")
     assert (facts["battery.level"]["value"], facts["phone.skin_temperature"]["value"]) == (85, 31.4)
     assert "Pixel 6, Google GS101" in printed(pixel, "doctor")
+
+
+def test_modules_that_only_root_may_list_are_listed_through_su(pixel: Phone) -> None:
+    folder = pixel.root / "data/adb/modules"
+    for name, files in {"ktweak": ("module.prop",), "off": ("module.prop", "disable"), "empty": ()}.items():
+        (folder / name).mkdir()
+        for file in files:
+            (folder / name / file).touch()
+    try:
+        before = document(pixel, "facts", "phone")["facts"]["phone.modules"]
+        assert "`facts phone.modules` asks su" in before["unknown"]
+        assert document(pixel, "facts", "phone.modules")["facts"]["phone.modules"]["value"] == ["ktweak"]
+        refused = document(pixel, "--no-sudo", "facts", "phone.modules")["facts"]["phone.modules"]
+        assert "--no-sudo forbids asking" in refused["unknown"]
+    finally:
+        for made in ("ktweak", "off", "empty"):
+            shutil.rmtree(folder / made)
 
 
 def test_what_is_applied_is_in_force_there_until_it_is_reverted(pixel: Phone) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from ktrial.agent.phone_session import PhoneSession
 from ktrial.machine.facts import Fact
+from ktrial.machine.phone import names_in
 from tests.agent.unit.test_agent import HELLO, Script
 
 AVC = (
@@ -25,7 +26,10 @@ def log(number: int, *texts: str) -> dict[str, Any]:
 def session(*replies: dict[str, Any], asked: dict[str, Fact] | None = None) -> tuple[PhoneSession, list[str], Script]:
     numbered = [{"id": 2 + at, "ok": reply} for at, reply in enumerate(replies)]
     transport, said = Script(HELLO, *numbered), list[str]()
-    return PhoneSession(transport, lambda names: {one: (asked or {})[one] for one in names}, said.append), said, transport
+    made = PhoneSession(
+        transport, lambda names: {one: (asked or {})[one] for one in names}, lambda: Fact(value=["ktweak"]), said.append
+    )
+    return made, said, transport
 
 
 def test_what_android_says_wins_where_it_has_a_value() -> None:
@@ -35,6 +39,13 @@ def test_what_android_says_wins_where_it_has_a_value() -> None:
     facts = one.facts(("battery.level", "power.source", "phone.screen"))
     assert (facts.value("battery.level"), facts.value("power.source")) == (85, "mains")
     assert facts["phone.screen"].unknown == "no"
+
+
+def test_the_phone_is_asked_for_root_only_by_the_full_name() -> None:
+    asked = dict.fromkeys(names_in(()), Fact(unknown="only root"))
+    one, _, _ = session({"facts": {}}, {"facts": {}}, asked=asked)
+    assert one.facts(("phone",))["phone.modules"].unknown == "only root"
+    assert one.facts(("phone.modules",)).value("phone.modules") == ["ktweak"]
 
 
 @pytest.mark.parametrize(

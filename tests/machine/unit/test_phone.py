@@ -64,7 +64,7 @@ def test_all_facts_of_a_phone() -> None:
         "phone.soc_maker": "tensor",
         "phone.thermal_status": 0,
     }
-    assert value("phone.modules") == "only root can read /data/adb/modules"
+    assert value("phone.modules") == "only root can read /data/adb/modules; `facts phone.modules` asks su"
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,10 @@ def test_all_facts_of_a_phone() -> None:
         ("phone.low_power", "saver", "null\n", False),
         ("phone.thermal_status", "thermal", "Thermal Status: 3\n", 3),
         ("phone.skin_temperature", "thermal", "Temperature{mValue=33.0, mType=3, mName=skin, mStatus=0}", 33.0),
+        # A number of another locale is no number of degrees.
+        ("phone.skin_temperature", "thermal", "Temperature{mValue=33,4, mType=3, mName=skin, mStatus=0}", None),
+        ("battery.level", "battery", "level: 8,5\nscale: 100\n", "`dumpsys battery` does not print it"),
+        ("phone.battery_temperature", "battery", "temperature: 28,1\n", "`dumpsys battery` does not print it"),
         ("phone.skin_temperature", "thermal", "Can't find service: thermalservice", None),
         ("phone.selinux", "selinux", "Permissive\n", "permissive"),
         ("phone.root", "user", "0\n", "adbd"),
