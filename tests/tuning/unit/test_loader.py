@@ -108,7 +108,7 @@ def test_profiles_that_cannot_be_right(tmp_path: Path, profile: str, words: str)
         ("/proc/sys/a\\u0000b", "control characters"),
     ],
 )
-@pytest.mark.parametrize("key", ["places", "effective", "offers"])
+@pytest.mark.parametrize("key", ["places", "effective", "offers", "requires_choice"])
 def test_places_that_no_knob_has_are_refused_with_file_and_line(tmp_path: Path, place: str, why: str, key: str) -> None:
     text = KNOB + (f'places = ["{place}"]\n' if key == "places" else f'{key} = "{place}"\n')
     with pytest.raises(BadInput) as caught:

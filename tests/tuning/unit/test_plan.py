@@ -9,6 +9,7 @@ import pytest
 from ktrial.kit.errors import BadInput, Contradiction, Refused, UnknownName
 from ktrial.machine.facts import FactKind
 from ktrial.machine.reading import Reading
+from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.observe import observe
 from ktrial.tuning.knobs.profile import Requirement
@@ -106,6 +107,16 @@ def test_a_value_that_this_device_does_not_offer_is_refused_with_what_it_offers(
     (refusal,) = plan("queue:scheduler@sda=kyber").refusals
     assert refusal.kind is Why.NOT_OFFERED
     assert refusal.hint == "offered: none, mq-deadline"
+
+
+def test_a_disk_without_a_queue_is_passed_over() -> None:
+    queue = "/sys/block/zram0/queue"
+    files = {f"{queue}/scheduler": "none\n", f"{queue}/nr_requests": "128\n"}
+    found = plan("queue:nr_requests@*=64", using=load_catalog(), files=files)
+    assert [one.address for one in found.changes] == ["queue:nr_requests@nvme0n1", "queue:nr_requests@sda"]
+    (refusal,) = found.refusals
+    assert (refusal.address, refusal.kind) == ("queue:nr_requests@zram0", Why.ABSENT)
+    assert refusal.reason == "the kernel refuses every value: this device has no scheduler"
 
 
 def test_instances_must_be_named() -> None:

@@ -25,7 +25,8 @@ def allowed_paths(knobs: Iterable[Knob]) -> str:
         if knob.kind == "boot":
             words.add(knob.short_name)
         (read if knob.kind == "zram" else written).update(map(path_pattern, knob.files))
-        read.update(path_pattern(place) for place in (knob.effective, knob.offers) if place is not None)
+        beside = (knob.effective, knob.offers, knob.requires_choice)
+        read.update(path_pattern(place) for place in beside if place is not None)
     lines = [f"write {pattern}" for pattern in sorted(written)] + [
         f"read {pattern}" for pattern in sorted(read - written)
     ]

@@ -115,6 +115,7 @@ class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     verify: VerifyRule | None = None
     effective: str | None = None
     offers: str | None = None
+    requires_choice: str | None = None
     couples: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     since: str | None = None
@@ -178,7 +179,7 @@ def check_knob(knob: Knob) -> None:
         raise BadInput(f"{knob.id}: `places` is not allowed for a {knob.kind} knob", hint="remove `places`")
     if knob.kind not in WITHOUT_FILE and not knob.files:
         raise BadInput(f"{knob.id}: a {knob.kind} knob needs `places`", hint='for example places = ["/sys/…"]')
-    for place in (*knob.files, knob.effective, knob.offers):
+    for place in (*knob.files, knob.effective, knob.offers, knob.requires_choice):
         if place is not None:
             _check_place(knob, place)
 

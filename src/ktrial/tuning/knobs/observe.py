@@ -44,9 +44,8 @@ def observe(machine: Machine, knobs: Iterable[Knob], meant: Iterable[str | None]
     for knob in knobs:
         for label, path in chosen[knob.id]:
             wanted.append(path)
-            wanted += [
-                other for other in (_beside(knob.offers, knob, label), _beside(knob.effective, knob, label)) if other
-            ]
+            beside = (_beside(place, knob, label) for place in (knob.offers, knob.effective, knob.requires_choice))
+            wanted += [other for other in beside if other]
     readings = machine.read(wanted)
     return {knob.id: _state(knob, chosen[knob.id], readings, matches, is_root=machine.is_root) for knob in knobs}
 
@@ -98,10 +97,11 @@ def _state(
         if reading.unreadable is not None and is_root:
             reading = Reading(invalid=f"not even root can read it: {reading.unreadable}", locked=True)
         siblings = {}
-        offers = _beside(knob.offers, knob, label)
-        listed = readings.get(offers) if offers else None
-        if listed is not None and listed.text is not None:
-            siblings["offered"] = listed.text
+        for name, place in (("offered", knob.offers), ("choice", knob.requires_choice)):
+            beside = _beside(place, knob, label)
+            listed = readings.get(beside) if beside else None
+            if listed is not None and listed.text is not None:
+                siblings[name] = listed.text
         effective = _beside(knob.effective, knob, label)
         if effective is not None and readings.get(effective) is None:
             effective = None

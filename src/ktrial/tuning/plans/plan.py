@@ -10,7 +10,7 @@ import msgspec
 
 from ktrial.kit.errors import BadInput, Contradiction
 from ktrial.machine.facts import FactBook
-from ktrial.machine.reading import InstanceState, KnobState, Reading
+from ktrial.machine.reading import InstanceState, KnobState
 from ktrial.machine.when import Truth, evaluate
 from ktrial.tuning.knobs.address import parse_address
 from ktrial.tuning.knobs.computed import computed_value
@@ -211,8 +211,9 @@ def _device_facts(knob: Knob, instance: InstanceState, context: Context) -> Fact
     return context.facts.with_device(context.kinds, source, instance.label.partition("/")[0])
 
 
-def _withheld(knob: Knob, path: str, reading: Reading) -> tuple[Why, str, str | None] | None:
+def _withheld(knob: Knob, instance: InstanceState) -> tuple[Why, str, str | None] | None:
     """Return why the file accepts no setting on this machine (kind, reason, hint), or None if it does."""
+    path, reading = instance.path, instance.reading
     if reading.locked:
         what = "debugfs" if path.startswith("/sys/kernel/debug/") else "it"
         hint = "kernel lockdown (Secure Boot) or a security module forbids it"
@@ -221,6 +222,10 @@ def _withheld(knob: Knob, path: str, reading: Reading) -> tuple[Why, str, str | 
         return Why.ABSENT, f"the kernel does not offer it for this device ({reading.invalid})", None
     if reading.text in knob.value.states:
         return Why.ABSENT, f"nothing to set here: {knob.value.states[reading.text]}", None
+    choice = instance.siblings.get("choice")
+    if choice is not None and knob.requires_choice is not None and not offered(choice):
+        name = knob.requires_choice.rpartition("/")[2]
+        return Why.ABSENT, f"the kernel refuses every value: this device has no {name}", None
     return None
 
 
@@ -233,7 +238,7 @@ def _change(
     if instance.barred is not None:
         return refuse(Why.NOT_ADDED, instance.barred.reason, instance.barred.hint)
     shown = instance.reading.text
-    withheld = _withheld(knob, instance.path, instance.reading)
+    withheld = _withheld(knob, instance)
     if withheld is not None:
         return refuse(*withheld)
     value = setting.value
