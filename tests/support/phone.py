@@ -267,7 +267,7 @@ class Phone(RemoteMachine):
         (root / "system/etc/group").write_text(f"root:x:0:\nshell:x:{SHELL_UID}:\n")
         (root / "sdcard").mkdir(mode=0o777)
         shutil.copy("/bin/mksh-static", root / "system/bin/sh")
-        _copy_program("/bin/toybox", root)
+        copy_program("/bin/toybox", root)
         for tool in _TOOLS.split():
             (root / "system/bin" / tool).symlink_to("toybox")
         for name, text in {
@@ -295,7 +295,7 @@ class Phone(RemoteMachine):
             program.chmod(0o6755)
 
 
-def _copy_program(program: str, root: Path) -> None:
+def copy_program(program: str, root: Path) -> None:
     """Copy a program and the libraries that it loads."""
     shutil.copy(program, root / "system/bin")
     loaded = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout

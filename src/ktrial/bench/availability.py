@@ -58,7 +58,7 @@ def examine_with(asked: Iterable[tuple[Benchmark, Parameters]], executor: Execut
     asked = list(asked)
     benchmarks = [benchmark for benchmark, _ in asked]
     wanted = [name for benchmark in benchmarks for name in benchmark.needs]
-    programs = executor.programs([*wanted, *PACKAGE_PROGRAMS])
+    programs = executor.programs([*wanted, *PACKAGE_PROGRAMS, _PHONE])
     tool = package_tool(programs)
     return tuple(_examine(benchmark, parameters, executor, programs, tool) for benchmark, parameters in asked)
 
@@ -81,8 +81,9 @@ def _answer(probe: Probe, parameters: Parameters, executor: Executor) -> str | N
     return probe.why_not(raw)
 
 
-#: How the paths of Android's own programs begin.
+#: How the paths of Android's own programs begin, and one that all phones have.
 _ANDROID = "/system/"
+_PHONE = "/system/bin/getprop"
 
 
 def _examine(
@@ -136,6 +137,22 @@ def _elsewhere(absent: Sequence[str]) -> tuple[str, str] | None:
     return f"{unseen[0]} does not exist here", "run it on hardware that has it; guests and containers rarely do"
 
 
+def _on_phone(benchmark: Benchmark, absent: Sequence[str]) -> str:
+    """Return the next step if a phone lacks programs: no package manager and no compiler of this machine helps."""
+    if is_program(benchmark):
+        return f"put {', '.join(absent)}, built statically for the phone, into a folder and add `--tools FOLDER`"
+    return "use the agent-* benchmarks, which need no programs"
+
+
+def _install_step(benchmark: Benchmark, absent: Sequence[str], tool: PackageTool | None) -> str:
+    """Return the next step if this system lacks programs."""
+    if (tool or "") not in benchmark.packages and (recipe := recipe_for(absent)) is not None:
+        return f"ktrial tools get {recipe.name}"
+    if tool is None and benchmark.packages:
+        return "install " + ", ".join(f"{name} ({where})" for where, name in benchmark.packages.items())
+    return install_command(benchmark.packages, tool) or "install it by hand"
+
+
 def _why_not(
     benchmark: Benchmark,
     parameters: Parameters,
@@ -151,13 +168,12 @@ def _why_not(
         why, step = elsewhere
     elif absent:
         why = f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed"
-        step = install_command(benchmark.packages, tool) or "install it by hand"
         if executor.container is not None:
             step = IN_CONTAINER
-        elif (tool or "") not in benchmark.packages and (recipe := recipe_for(absent)) is not None:
-            step = f"ktrial tools get {recipe.name}"
-        elif tool is None and benchmark.packages:
-            step = "install " + ", ".join(f"{name} ({where})" for where, name in benchmark.packages.items())
+        elif programs.get(_PHONE) is not None:
+            step = _on_phone(benchmark, absent)
+        else:
+            step = _install_step(benchmark, absent, tool)
     elif benchmark.root_reason is not None and not executor.has_root:
         why = f"needs root: {benchmark.root_reason}"
         step = "run ktrial through sudo" + (" without --tools" if executor.container is not None else "")

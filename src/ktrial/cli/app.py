@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 from ktrial.agent.user_folders import cache_folder, config_folder, state_folder
 from ktrial.cli.app_here import Here, say_load
 from ktrial.cli.program_wiring import Closes
-from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
     from ktrial.agent.clock import SystemClock
@@ -354,7 +353,8 @@ class App:
         if tools is None:
             return self.executor
         if self.host is not None:
-            raise BadInput("cannot combine --tools with --host", hint="leave out --tools or --host")
+            self.executor.use_programs(self.host.programs_from(tools))
+            return self.executor
         from ktrial.agent.binary import find_agent
         from ktrial.agent.run_folder import work_folders
         from ktrial.bench.run.container import ContainerExecutor

@@ -96,9 +96,27 @@ class AdbHost(RemoteHost):
             here = Path(word).resolve()
             if "/" not in word or not here.is_file():
                 raise
+        return Path(self._copied(here))
+
+    def programs_from(self, tools: str) -> Mapping[str, str]:
+        """Copy the programs in a folder of this machine there for this command."""
+        from pathlib import Path
+
+        folder = Path(tools)
+        if not folder.is_dir():
+            raise BadInput(
+                f"--tools {tools}: not a folder on this machine",
+                hint="with --host adb, name a folder with static programs for the phone",
+            )
+        found = sorted(one.resolve() for one in folder.iterdir() if one.is_file() and not one.name.startswith("."))
+        if not found:
+            raise BadInput(f"--tools {tools}: the folder is empty", hint="put static programs for the phone into it")
+        return {one.name: self._copied(one) for one in found}
+
+    def _copied(self, here: Path) -> str:
         copy = self._copy(here)
         self._say(f"copied {here.name} to {self.name}: {copy.size:,} bytes, sha256 {copy.digest[:16]}")
-        return Path(copy.path)
+        return copy.path
 
     def _copy(self, here: Path) -> ProgramThere:
         from ktrial.agent.adb_copy import ProgramThere

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ktrial.kit.errors import BadInput
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
@@ -63,6 +65,11 @@ class Host:
 
     def give(self, programs: Mapping[str, str | None], *, disk: bool = False) -> None:
         """Add programs of this machine (name to path, None if missing) to a guest before it boots."""
+
+    def programs_from(self, tools: str) -> Mapping[str, str]:
+        """Copy the programs that the value of --tools names there; return their paths there by name."""
+        del tools
+        raise BadInput("cannot combine --tools with this --host", hint="leave out --tools or --host")
 
     @property
     def called(self) -> str:

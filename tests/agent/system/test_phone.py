@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 import ktrial.bench.adapters
 from tests.support.kept import raw, records
-from tests.support.phone import Phone, phone
+from tests.support.phone import Phone, copy_program, phone
 from tests.support.terminal import eventually
 
 KNOB, FILE = "net.core.somaxconn", "/proc/sys/net/core/somaxconn"
@@ -150,6 +151,36 @@ def test_frames_of_an_app_are_measured_there(pixel: Phone) -> None:
     found = {one["outcome"]: one["median"] for one in bench["summaries"]}
     wanted = json.loads((cases / "14-made/expected.json").read_text())["measurements"]
     assert found == pytest.approx(wanted)
+
+
+def test_the_suite_of_ktweak_runs_with_programs_from_a_folder_of_this_machine(pixel: Phone, tmp_path: Path) -> None:
+    """Debian's hackbench is not static: its libraries are on this phone. SynthMark's output is recorded."""
+    copy_program("/usr/bin/hackbench", pixel.root)
+    folder = tmp_path / "static"
+    folder.mkdir()
+    cases = Path(ktrial.bench.adapters.__file__).parent / "synthmark/cases"
+    printed = "".join(
+        f"-t{one[0]}) cat <<'END'\n{(cases / f'1.27-{one}/stdout').read_text()}END\n;;\n"
+        for one in ("voicemark", "latencymark", "jittermark")
+    )
+    (folder / "synthmark").write_text(f"#!/system/bin/sh\ncase $1 in\n{printed}esac\n")
+    try:
+        (pixel.root / "system/bin/hackbench").rename(pixel.root / "system/lib/hackbench")
+        (folder / "hackbench").write_text('#!/system/bin/sh\nexec /system/lib/hackbench "$@"\n')
+        absent = pixel.ktrial("bench", "ktweak", "-n", "1")
+        assert "put hackbench, built statically for the phone, into a folder and add `--tools FOLDER`" in absent.stderr
+        words = ("--tools", str(folder), "-p", "hackbench-pipe-thread:loops=40")
+        bench = document(pixel, "bench", "ktweak", "-n", "1", *words, status=1)
+    finally:
+        (pixel.root / "system/lib/hackbench").unlink()
+    assert [one["benchmark"] for one in bench["holes"]] == ["perf-memcpy"]
+    found = {one["outcome"]: one["median"] for one in bench["summaries"]}
+    assert found["time"] > 0
+    assert {"voices", "latency", "wakeup-mean"} <= set(found)
+    (run,) = [one for one in records(pixel.folder / "here", "state") if one["benchmark"].startswith("hackbench")]
+    digest = hashlib.sha256((folder / "hackbench").read_bytes()).hexdigest()[:16]
+    assert run["argv"][0] == f"/data/local/tmp/ktrial/programs/{digest}/hackbench"
+    assert "not a folder" in pixel.ktrial("bench", "ktweak", "--tools", "/dev/null").stderr
 
 
 def test_the_agents_own_load_is_measured_there(pixel: Phone) -> None:

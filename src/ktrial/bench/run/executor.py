@@ -74,7 +74,7 @@ class AgentExecutor:
         self._tools = tools
         self._interrupts = interrupts or Interrupts()
         self._clock = SystemClock(self._interrupts)
-        #: Paths of programs in a guest, which do not change.
+        #: Paths of programs that do not change: those in a guest, and those that were copied there.
         self._known: dict[str, str | None] = {}
         self._transport: Detached | None = None
         self._session: AgentSession | None = None
@@ -115,6 +115,10 @@ class AgentExecutor:
 
     def facts(self) -> FactBook:
         return self._open().facts()
+
+    def use_programs(self, places: Mapping[str, str]) -> None:
+        """Take these programs, name to path there, before all others."""
+        self._known |= places
 
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
         names = list(dict.fromkeys(names))

@@ -89,7 +89,9 @@ from ktrial.kit.errors import BadInput, Refused
     help="Condition that must hold before a run starts, such as start_temperature=8C. Repeatable.",
 )
 @click.option(
-    "--tools", metavar="container[=IMAGE]", help="Take benchmark tools from a container image instead of this system."
+    "--tools",
+    metavar="container[=IMAGE]|FOLDER",
+    help="Take benchmark tools from a container image instead of this system; for a phone, from a folder here.",
 )
 @click.option("--list", "listing", is_flag=True, help="List benchmarks and suites, and whether they can run here.")
 @json_option
