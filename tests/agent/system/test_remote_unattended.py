@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,3 +99,15 @@ def test_a_machine_that_is_cut_off_finishes_its_plan_and_the_head_fetches_it(the
     assert there.ktrial("trial", "recheck").returncode == 0
     assert there.read(SOMAXCONN) == "4096"
     assert there.run("find", str(there.home), "-type", "f") == ""
+
+
+def test_a_gate_that_no_plan_can_carry_leaves_nothing_there(there: RemoteMachine, tmp_path: Path) -> None:
+    files = there.run("find", str(there.home))
+    trial = tmp_path / "trial.toml"
+    trial.write_text(
+        'name = "gated"\ncommand = ["sleep", "0.2"]\nprimary = "sleep.wall"\ndesign = { cap = 7 }\n'
+        'gates = { swap = { refuse = "1GiB" } }\n[arms.control]\n[arms.big]\nset = { "net.core.somaxconn" = 512 }\n'
+    )
+    done = there.ktrial("trial", "run", str(trial), "--unattended", "--no-profile")
+    assert "the gate swap with `refuse`" in done.stderr, done.stderr
+    assert there.run("find", str(there.home)) == files

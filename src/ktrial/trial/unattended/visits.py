@@ -279,14 +279,22 @@ class UnattendedVisits:
             )
 
     def _plan(self, visits: Sequence[Visit]) -> UnattendedPlan:
-        world, standing = self._world, self._standing
-        gates = self._around.gates
-        assert gates is not None, "trials have gates"
         token = self._carrier.next_token()
-        name = f"{standing.trial}-{token}"
+        name = f"{self._standing.trial}-{token}"
         self._needs.folders.remove_others(self._carrier.all_plans())
         runs = sum(visit.runs * len(self._live.tasks_of(visit.arm)) for visit in visits)
         folder = self._needs.folders.make_for_plan(name, runs)
+        try:
+            return self._plan_in(folder, name, token, visits)
+        except BaseException:
+            self._needs.folders.remove(folder)
+            raise
+
+    def _plan_in(self, folder: Path, name: str, token: int, visits: Sequence[Visit]) -> UnattendedPlan:
+        """Return the plan whose runs have their folders in `folder`. Raises Refused."""
+        world, standing = self._world, self._standing
+        gates = self._around.gates
+        assert gates is not None, "trials have gates"
         planned = tuple(self._planned(folder, visits))
         expected_s = self._live.pace.visits_s(len(visits)) or 0.0
         deadline_s = min(_LONGEST_S, _SLOWER * expected_s + _MORE_S)
