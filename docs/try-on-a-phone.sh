@@ -82,6 +82,7 @@ doctor() { as_user doctor || [ $? -eq 1 ]; }
 apply_and_revert() {
     value=$(on_phone why net.core.somaxconn | sed -n 's/.*net\.core\.somaxconn = \([0-9][0-9]*\).*/\1/p' | head -n 1)
     [ -n "$value" ] || return 1
+    on_phone facts phone.modules
     on_phone apply "net.core.somaxconn=$((value + 1))" --for 1m && on_phone verify && on_phone revert && on_phone status
 }
 

@@ -183,6 +183,23 @@ def test_the_suite_of_ktweak_runs_with_programs_from_a_folder_of_this_machine(pi
     assert "not a folder" in pixel.ktrial("bench", "ktweak", "--tools", "/dev/null").stderr
 
 
+def test_a_locale_with_decimal_commas_on_both_sides_changes_no_number(pixel: Phone, tmp_path: Path) -> None:
+    before = document(pixel, "facts", "phone", "battery")["facts"]
+    made = ["localedef", "-i", "de_DE", "-f", "UTF-8", str(tmp_path / "de_DE.UTF-8")]
+    assert subprocess.run(made, capture_output=True, check=False).returncode in {0, 1}  # 1 with a warning
+    german = {"LC_ALL": "de_DE.UTF-8", "LOCPATH": str(tmp_path)}
+    shown = subprocess.run(["/usr/bin/printf", "%.1f", "1,5"], env=german, capture_output=True, text=True, check=True)
+    assert shown.stdout == "1,5"
+    pixel.set(environment=german)
+    try:
+        told = pixel.ktrial("facts", "--json", "phone", "battery", more=german).stdout
+        assert json.loads(told)["facts"] == before
+        words = ("bench", "-n", "1", "--metric", "x:higher=is ([0-9.,]+)", "--", "sh", "-c", "echo it is 1,5")
+        assert "expected a number such as 12.5, got '1,5'" in pixel.ktrial(*words, more=german).stderr
+    finally:
+        pixel.set(environment={})
+
+
 def test_the_agents_own_load_is_measured_there(pixel: Phone) -> None:
     bench = document(pixel, "bench", "agent-lock", "-n", "1")
     assert {one["outcome"] for one in bench["summaries"]} >= {"event-rate", "event-p99"}
