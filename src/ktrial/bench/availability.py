@@ -144,7 +144,7 @@ def _on_phone(benchmark: Benchmark, absent: Sequence[str]) -> str:
     return "use the agent-* benchmarks, which need no programs"
 
 
-def _install_step(benchmark: Benchmark, absent: Sequence[str], tool: PackageTool | None) -> str:
+def _install_step(benchmark: Benchmark, absent: list[str], tool: PackageTool | None) -> str:
     """Return the next step if this system lacks programs."""
     if (tool or "") not in benchmark.packages and (recipe := recipe_for(absent)) is not None:
         return f"ktrial tools get {recipe.name}"

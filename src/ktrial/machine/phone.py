@@ -17,6 +17,7 @@ from ktrial.machine.facts import Fact
 _COMMANDS = {
     "properties": "getprop",
     "battery": "dumpsys battery",
+    "current": "cat /sys/class/power_supply/battery/current_now 2> /dev/null || cmd battery get current_now",
     "power": "dumpsys power | grep -e mWakefulness=",
     "saver": "settings get global low_power",
     "thermal": "dumpsys thermalservice",
@@ -146,6 +147,16 @@ def _battery_temperature(sections: Sections) -> float | None:
     return tenths / 10 if tenths is not None and -400 <= tenths <= 1500 and tenths != 0 else None
 
 
+def _battery_current(sections: Sections) -> float | Fact | None:
+    """Return milliamperes; makers differ in which sign means charging. The kernel's unit is microamperes."""
+    current = _number(sections["current"].strip())
+    if current is None:
+        return None
+    # A phone that answers draws more than 10 mA: a smaller number has another unit.
+    plausible = 10_000 <= abs(current) <= 20_000_000
+    return current / 1000 if plausible else Fact(unknown=f"the unit of {current} is unknown: too small or too large")
+
+
 def _source(sections: Sections) -> str | None:
     powered = re.findall(r"^\s*(?:AC|USB|Wireless|Dock) powered: *(true|false)\s*$", sections["battery"], re.MULTILINE)
     return None if not powered else "mains" if "true" in powered else "battery"
@@ -167,6 +178,13 @@ def _skin(sections: Sections) -> float | None:
     pattern = rf"Temperature\{{mValue=(-?\d{{1,3}}(?:\.\d+)?), mType={_SKIN}, "
     found = next((values for part in parts if (values := re.findall(pattern, part, re.ASCII))), [])
     return max((float(value) for value in found), default=None)
+
+
+def _cooling(sections: Sections) -> list[dict[str, Any]] | None:
+    """Return the cooling devices with their states; 0 does not limit anything."""
+    part = sections["thermal"].partition("Current cooling devices from HAL")[2]
+    found = re.findall(r"CoolingDevice\{mValue=(\d{1,6}), mType=\d+, mName=([^},]+)", part, re.ASCII)
+    return [{"name": name, "state": int(state)} for state, name in found] or None
 
 
 def _thermal_status(sections: Sections) -> int | None:
@@ -209,8 +227,10 @@ _FACTS: Mapping[str, tuple[tuple[str, ...], Read]] = {
     "battery.level": (("battery",), _battery_level),
     "power.source": (("battery",), _source),
     "phone.android": (("properties",), _property("ro.build.version.release")),
+    "phone.battery_current": (("current",), _battery_current),
     "phone.battery_temperature": (("battery",), _battery_temperature),
     "phone.charging": (("battery",), lambda all_: _CHARGING.get(_field(all_["battery"], "status") or "")),
+    "phone.cooling": (("thermal",), _cooling),
     "phone.kernel": (("release",), _kernel),
     "phone.low_power": (("saver",), _low_power),
     "phone.maker": (("properties",), _property("ro.product.manufacturer", "ro.product.brand")),
