@@ -101,11 +101,13 @@ class KernelFile:
 
 
 def chooser(offered: str, then: Callable[[FakeKernel], None] = lambda kernel: None) -> KernelFile:
-    """`noop deadline [cfq]`"""
+    """`noop deadline [cfq]`; a lone word without brackets is no choice."""
     words = offered.replace("[", "").replace("]", "").split()
     chosen = next((one.strip("[]") for one in offered.split() if one.startswith("[")), words[0])
 
     def shown(value: str) -> str:
+        if offered == words[0]:
+            return f"{offered}\n"
         return " ".join(f"[{one}]" if one == value else one for one in words) + " \n"
 
     return KernelFile(chosen, word(*words), shown, then)

@@ -156,7 +156,7 @@ def qualcomm_414() -> FakeKernel:
     for cpu in (0, 4):
         _governor(kernel, cpu, "interactive performance powersave", {"interactive": interactive})
     _disk(kernel, "sda", "noop deadline [cfq] kyber")
-    _disk(kernel, "dm-0", "none", nr_requests=("128", clamped(96, 1024)))
+    _disk(kernel, "dm-0", "none", nr_requests=("128", read_only))
     for name, value in (("boost", 0), ("prefer_idle", 1)):
         kernel.add(f"/dev/stune/top-app/schedtune.{name}", value, ANY)
     return kernel

@@ -49,7 +49,7 @@ SEEN = {
         ("cpufreq:hispeed_freq", "policy4/interactive"): ("accepted", "2956800"),
         ("queue:scheduler", "sda"): ("accepted", "cfq"),
         ("queue:scheduler", "dm-0"): ("absent", None),
-        ("queue:nr_requests", "dm-0"): ("clamped", "96"),
+        ("queue:nr_requests", "dm-0"): ("absent", None),
     },
     "qualcomm_walt": {
         ("kernel.sched_downmigrate", "/walt/"): ("accepted", "50 50"),

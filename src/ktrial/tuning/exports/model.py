@@ -45,7 +45,7 @@ _PARTS_OF_THE_KERNEL = frozenset({"zswap", "damon_reclaim", "damon_lru_sort", "w
 class PhoneValue(msgspec.Struct, frozen=True):
     """A value that a module computes on the phone: a recipe of its functions.sh, with its argument.
 
-    `beside` is the name of the file that lists the offered words, if it is another one.
+    `beside` is the name of the file that lists the offered words, or that must show a choice, if it is another one.
     """
 
     recipe: str

@@ -203,9 +203,16 @@ wish_for() { # RECIPE ARGUMENT
     esac
 }
 
+# Whether a file beside shows a choice in brackets: a disk without a queue has no scheduler, and refuses what needs one.
+has_choice() { # FILE [FILE-BESIDE]
+    [ -z "${2-}" ] || ! read_text "${1%/*}/$2" && return
+    case $TEXT in *\[*\]*) return 0 ;; esac
+    return 1
+}
+
 value_for() { # FILE RECIPE ARGUMENT [FILE-BESIDE]
     case $2 in
-    value) WANTED=$3 ;;
+    value) has_choice "$1" ${4:+"$4"} && WANTED=$3 ;;
     repeated) repeated "$1" "$3" ;;
     first) first_offered "$1" "$3" ${4:+"$4"} ;;
     max | min) edge_clock "$1" "$2" ;;

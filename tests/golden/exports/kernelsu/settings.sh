@@ -1,7 +1,7 @@
 # Written by ktrial export: sample.
 
 ID='ktrial-sample'
-VERSION='0.1.0-149234d1'
+VERSION='0.1.0-07018c54'
 NAMES='vm/swappiness
 vm.swappiness
 tcp_rmem

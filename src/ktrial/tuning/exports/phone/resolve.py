@@ -70,4 +70,4 @@ def _adapted(knob: Knob, text: str) -> PhoneValue:
     words = text.split()
     if knob.value.type == "ints" and knob.value.count is None and len(words) > 1 and len(set(words)) == 1:
         return PhoneValue("repeated", words[0])
-    return PhoneValue("value", text)
+    return PhoneValue("value", text, (knob.requires_choice or "").rpartition("/")[2])
