@@ -26,7 +26,8 @@ class PhoneSession(AgentSession):
     """Adds the facts that `ask` returns for names to those of the agent; they win where both have a value.
 
     `list_modules` asks for root on the phone's screen: a session that is not root uses it only if that fact is asked for
-    by its full name. If a setting is refused, `say` tells the user which rule of SELinux refused it, as far as the kernel's log shows.
+    by its full name. If a setting is refused, `say` tells the user which rule of SELinux refused it, as far as the
+    kernel's log shows.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class PhoneSession(AgentSession):
         found = super().facts(only)
         asked = self._ask(names) if (names := names_in(only)) else {}
         wins = {name: fact for name, fact in asked.items() if fact.known or name not in found}
-        if MODULES in asked and (self.is_root or (MODULES in only and not asked[MODULES].known)):
+        if MODULES in asked and not asked[MODULES].known and (self.is_root or MODULES in only):
             wins[MODULES] = self._list_modules()
         return FactBook({**found, **wins})
 

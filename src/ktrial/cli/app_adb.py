@@ -108,10 +108,10 @@ class AdbHost(RemoteHost):
                 f"--tools {tools}: not a folder on this machine",
                 hint="with --host adb, name a folder with static programs for the phone",
             )
-        found = sorted(one.resolve() for one in folder.iterdir() if one.is_file() and not one.name.startswith("."))
+        found = sorted(one for one in folder.iterdir() if one.is_file() and not one.name.startswith("."))
         if not found:
             raise BadInput(f"--tools {tools}: the folder is empty", hint="put static programs for the phone into it")
-        return {one.name: self._copied(one) for one in found}
+        return {one.name: self._copied(one.resolve()) for one in found}
 
     def _copied(self, here: Path) -> str:
         copy = self._copy(here)
