@@ -74,9 +74,9 @@ def html_page(comparison: Comparison) -> str:
     content = (
         tag("a", "To the verdicts", href="#verdicts", class_="skip"),
         _header(comparison, body, sections),
-        _arms(body.cast),
         tag(
             "main",
+            _arms(body.cast),
             [
                 tag("section", tag("h2", one.title, id=one.name), parts, aria_labelledby=one.name)
                 for one, parts in sections
@@ -127,7 +127,12 @@ def _doubts(comparison: Comparison) -> Part:
 
 def _arms(cast: Cast) -> Markup:
     boxes = [
-        tag("label", tag("input", type="checkbox", value=number, checked=True), label(arm, 40), class_=f"k{number}")
+        tag(
+            "label",
+            tag("input", type="checkbox", value=number, checked=True),
+            tag("span", label(arm, 40)),
+            class_=f"k{number}",
+        )
         for number, arm in enumerate(cast.arms)
     ]
     return tag("fieldset", tag("legend", "Arms in charts"), boxes, class_="arms")
@@ -230,7 +235,7 @@ class _Body:
             plots = [_plot(chart, prefix, name, " wide"), _plot(narrow, f"{prefix}n", name, " narrow")]
         return tag(
             "figure",
-            tag("h4", chart.title, id=name),
+            tag("p", chart.title, class_="chart", id=name),
             plots,
             tag("figcaption", chart.caption),
             tag("details", tag("summary", f"{chart.title} as a table"), twin(chart, self.cast), id=anchor),

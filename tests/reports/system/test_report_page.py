@@ -134,7 +134,7 @@ def test_the_pointer_shows_the_row_of_its_mark(browser: Chromium, pages: dict[st
     browser.open(pages["two"], width=DESK)
     place = browser.value(
         "(() => { const figure = [...document.querySelectorAll('figure.marks')]"
-        ".find(one => one.querySelector('h4').textContent === 'Every run');"
+        ".find(one => one.querySelector('.chart').textContent === 'Every run');"
         "figure.scrollIntoView({ behavior: 'instant' });"
         "const box = figure.querySelectorAll('.m')[6].getBoundingClientRect();"
         "return [box.x + box.width / 2, box.y + box.height / 2] })()"

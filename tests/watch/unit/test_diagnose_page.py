@@ -142,7 +142,7 @@ def test_the_page_is_whole_and_holds_no_foreign_markup() -> None:
 def test_the_page_tells_what_the_text_tells() -> None:
     page = diagnosis_page([(found("flight"), ())])
     told = " ".join(re.sub(r"<[^>]*>", " ", html.unescape(page)).split())
-    parts = ["The worst example of direct reclaim", "warm-up", "Could not be seen: steal", "Finding: psi is absent"]
+    parts = ["Worst example of direct reclaim", "warm-up", "Could not be seen: steal", "Finding: psi is absent"]
     parts += ["Note: the clock of the log", "4 GiB", "180 s 3 s - 4", "Episodes begin every", "claimed: 3 GiB helped"]
     parts += ["Not named: swap", "direct reclaim 4 5", "vmstat.pgscan_kswapd count/s 12.5 99 31.5 -", "exit of state 4"]
     for part in parts:
@@ -225,4 +225,8 @@ def test_the_time_line_shows_stutters_lanes_and_phases() -> None:
     svg = svg_text(chart)
     for word in ("direct reclaim", "warm-up", "steady state", "flight", "memory pressure"):
         assert word in svg
-    assert chart.table.rows == (("direct reclaim", "yes", "1"),)
+    assert chart.table.rows == (
+        ("stutters", "2, the longest 200 ms at 3.000 s"),
+        ("memory pressure", "35 % on average, 100 % at most"),
+        ("direct reclaim", "named as a cause; stretches of activity: 1, 200 ms in all"),
+    )

@@ -70,7 +70,7 @@ PAPER = Palette(
     muted="#57616b",
     rule="#dde2e7",
     band="#eaeef2",
-    arms=("#5b6570", "#0b6bb0", "#b0458c", "#a87a00", "#2f9fd6", "#6a51c9", "#4d8f2f", "#8a5a3c"),
+    arms=("#535b61", "#18579c", "#ae448b", "#9c4d00", "#157bb4", "#6751c9", "#3d8023", "#8b5a3f"),
     verdicts={"better": "#00796b", "worse": "#c2410c", "equal": "#57616b", "open": "#57616b"},
 )
 #: Colours of pictures in the HTML page, whose style sheet defines them for light and dark mode.

@@ -8,15 +8,15 @@ STYLE = """
   color-scheme: light dark;
   --paper: #ffffff; --ink: #1d2329; --muted: #57616b; --rule: #dde2e7; --band: #eaeef2; --soft: #f5f7f9;
   --link: #0b5ea8; --better: #00796b; --worse: #c2410c; --equal: #57616b; --open: #57616b; --doubt: #8a5a00;
-  --arm-0: #5b6570; --arm-1: #0b6bb0; --arm-2: #b0458c; --arm-3: #a87a00;
-  --arm-4: #2f9fd6; --arm-5: #6a51c9; --arm-6: #4d8f2f; --arm-7: #8a5a3c;
+  --arm-0: #535b61; --arm-1: #18579c; --arm-2: #ae448b; --arm-3: #9c4d00;
+  --arm-4: #157bb4; --arm-5: #6751c9; --arm-6: #3d8023; --arm-7: #8b5a3f;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --paper: #14181c; --ink: #e4e8ec; --muted: #a3adb7; --rule: #333b44; --band: #262d34; --soft: #1b2026;
     --link: #7cc0f5; --better: #4fc4ad; --worse: #ff9461; --equal: #a3adb7; --open: #a3adb7; --doubt: #e0b64a;
-    --arm-0: #a9b3bd; --arm-1: #5cb3f2; --arm-2: #ea8fca; --arm-3: #e0b64a;
-    --arm-4: #9bd8ff; --arm-5: #a796f5; --arm-6: #92cf74; --arm-7: #cc9b7a;
+    --arm-0: #a4acab; --arm-1: #64b6f4; --arm-2: #e58bca; --arm-3: #e3b94c;
+    --arm-4: #9bd8ff; --arm-5: #8d89ed; --arm-6: #91cf74; --arm-7: #c19473;
   }
 }
 @media print {
@@ -24,8 +24,8 @@ STYLE = """
     color-scheme: light;
     --paper: #ffffff; --ink: #000000; --muted: #444444; --rule: #cccccc; --band: #e8e8e8; --soft: #ffffff;
     --link: #000000; --better: #00695c; --worse: #a83608; --equal: #444444; --open: #444444; --doubt: #5c3d00;
-    --arm-0: #5b6570; --arm-1: #0b6bb0; --arm-2: #b0458c; --arm-3: #a87a00;
-    --arm-4: #2f9fd6; --arm-5: #6a51c9; --arm-6: #4d8f2f; --arm-7: #8a5a3c;
+    --arm-0: #535b61; --arm-1: #18579c; --arm-2: #ae448b; --arm-3: #9c4d00;
+    --arm-4: #157bb4; --arm-5: #6751c9; --arm-6: #3d8023; --arm-7: #8b5a3f;
   }
 }
 * { box-sizing: border-box; }
@@ -63,10 +63,11 @@ nav li { margin: 0; }
 nav a { display: inline-block; padding: .2rem 0; }
 .arms { position: sticky; top: 0; z-index: 3; background: var(--paper); border-bottom: 1px solid var(--rule);
   display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; align-items: center; padding-block: .45rem; margin-top: 1.2rem;
-  font-size: .9rem; border-top: 0; border-left: 0; border-right: 0; min-width: 0; }
+  font-size: .9rem; border-top: 0; border-left: 0; border-right: 0; min-width: 0; margin-inline: 0; padding-inline: 0; }
 .arms legend { float: left; padding: 0; margin-right: .4rem; color: var(--muted); }
 .arms label { display: inline-flex; align-items: center; gap: .4rem; cursor: pointer; font-weight: 600;
-  padding: .15rem 0; max-width: 100%; overflow-wrap: anywhere; }
+  padding: .15rem 0; max-width: 100%; overflow-wrap: anywhere; border-bottom: 3px solid; }
+.arms label span { color: var(--ink); }
 .arms input { width: 1.05rem; height: 1.05rem; margin: 0; accent-color: currentColor; flex: none; }
 .no-script .arms { position: static; }
 .no-script .arms input { display: none; }
@@ -96,7 +97,7 @@ th[aria-sort=descending] button::after { content: "\\2193"; opacity: 1; }
 .notices .l-better { border-left-color: var(--better); } .notices .l-worse { border-left-color: var(--worse); }
 .notices .l-trade-off { border-left-color: var(--doubt); }
 figure { margin: .8rem 0 1.4rem; min-width: 0; }
-figure h4 { margin: 0 0 .3rem; }
+figure .chart { font-size: .95rem; font-weight: 600; margin: 0 0 .3rem; }
 figcaption { color: var(--muted); font-size: .85rem; max-width: 46rem; }
 .plot { overflow-x: auto; border-radius: 4px; }
 .plot svg { display: block; max-width: 100%; height: auto; font-family: inherit; overflow: visible; }
@@ -141,7 +142,7 @@ footer { color: var(--muted); font-size: .88rem; padding-bottom: 3rem; margin-to
   nav, .skip, .arms input, summary, .only-heard { display: none; }
   .arms { position: static; }
   figure, tr, li { break-inside: avoid; }
-  h2, h3, h4 { break-after: avoid; }
+  h2, h3, h4, .chart { break-after: avoid; }
   th button::after { content: none; }
 }
 @media (prefers-reduced-motion: no-preference) { html { scroll-behavior: smooth; } }

@@ -39,7 +39,7 @@ def table(
         class_="sort stack" if stack else "sort",
     )
     shown = caption if isinstance(caption, str) else headers[0]
-    return tag("div", whole, class_="scroll", tabindex=0, role="region", aria_label=f"table: {shown}")
+    return tag("div", whole, class_="scroll", tabindex=0, role="group", aria_label=f"table: {shown}")
 
 
 def twin(chart: Chart, cast: Cast) -> Markup:

@@ -10,7 +10,7 @@ import msgspec
 
 from ktrial.kit import plain_json
 from ktrial.kit.html_tags import Markup, Part, tag
-from ktrial.reports.charts.drawing import PAGE, Style, label
+from ktrial.reports.charts.drawing import PAGE, Chart, Style, label
 from ktrial.reports.charts.svg import inline_svg
 from ktrial.reports.html import policy_hash
 from ktrial.reports.page.style import STYLE
@@ -54,18 +54,20 @@ def diagnosis_page(found: Sequence[tuple[Diagnosis, Sequence[str]]]) -> str:
         f"default-src 'none'; style-src '{policy_hash(style)}'; script-src '{policy_hash(TIMELINE_SCRIPT)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
+    title = f"Diagnosis: {', '.join(one.name for one, _ in found)}"
     head = (
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("link", rel="icon", href="data:,"),
-        tag("title", f"Diagnosis: {', '.join(one.name for one, _ in found)}"),
+        tag("title", title),
         tag("style", Markup(style)),
     )
     sections = [_section(number, one, left_out) for number, (one, left_out) in enumerate(found)]
     beside = _side_by_side([one for one, _ in found]) if len(found) > 1 else None
     footer = tag("footer", tag("p", "Made by ktrial; this file loads no external resources."))
-    body = tag("body", tag("main", sections, beside), footer, tag("script", Markup(TIMELINE_SCRIPT)))
+    main = tag("main", tag("h1", title, class_="answer"), sections, beside)
+    body = tag("body", main, footer, tag("script", Markup(TIMELINE_SCRIPT)))
     return f"<!DOCTYPE html>\n{tag('html', tag('head', head), body, lang='en')}\n"
 
 
@@ -74,7 +76,7 @@ def _section(number: int, found: Diagnosis, left_out: Sequence[str]) -> Markup:
     parts: list[Part] = [tag("h2", found.name, id=name)]
     parts += [tag("p", sentence) for sentence in verdict_sentences(found)]
     if found.late or found.lanes:
-        parts.append(_time_line(number, name, found))
+        parts.append(_time_line(number, found))
     headers, phases = phase_rows(found)
     parts.append(table("Phases", headers, phases, numeric=(2,)))
     parts += [tag("p", sentence) for sentence in told_by(found)]
@@ -132,8 +134,7 @@ def _devices(number: int, found: Diagnosis) -> list[Part]:
     for place, device in enumerate(found.devices):
         if device.histogram:
             chart = latencies_chart(device, Style(palette=PAGE, width=_WIDE, titled=False))
-            drawn = Markup(inline_svg(chart, f"d{number}-{place}"))
-            parts.append(tag("figure", drawn, tag("figcaption", chart.caption)))
+            parts.append(_figure(f"d{number}-{place}", chart, chart.title))
     return parts
 
 
@@ -146,13 +147,24 @@ def _example(prefix: str, found: Diagnosis, cause: Cause, worst: Worst) -> Marku
     found = msgspec.structs.replace(found, lanes=lanes)
     part = part_of(found, worst.begin_s - around_s, worst.begin_s + worst.duration_s + around_s, f"worst of {name}")
     chart = timeline_chart(part, Style(palette=PAGE, width=_WIDE, titled=False))
-    return tag("figure", Markup(inline_svg(chart, prefix)), tag("figcaption", f"The worst example of {name}."))
+    return _figure(prefix, chart, f"Worst example of {name}")
 
 
-def _time_line(number: int, name: str, found: Diagnosis) -> Markup:
+def _figure(prefix: str, chart: Chart, title: str, **attributes: str) -> Markup:
+    """Return a chart under its title, which is also its text alternative, and the table of what it shows."""
+    return tag(
+        "figure",
+        tag("p", title, class_="chart", id=f"{prefix}-title"),
+        tag("div", Markup(inline_svg(chart, prefix)), class_="plot"),
+        tag("figcaption", chart.caption),
+        tag("details", tag("summary", f"{title} as a table"), table(title, chart.table.headers, chart.table.rows)),
+        **attributes,
+    )
+
+
+def _time_line(number: int, found: Diagnosis) -> Markup:
     """Return the picture, and the data from which the script draws enlarged parts."""
     chart = timeline_chart(found, Style(palette=PAGE, width=_WIDE, titled=False))
-    drawn = inline_svg(chart, f"t{number}").replace(f"t{number}-title", name, 1)
     begin_s = min((phase.begin_s for phase in found.phases), default=0.0)
     named = {cause.id for cause in found.named}
     names = {cause.id: label(cause.name, 27) for cause in found.causes}
@@ -171,9 +183,8 @@ def _time_line(number: int, name: str, found: Diagnosis) -> Markup:
             for lane in sorted(found.lanes, key=lambda lane: lane.cause not in named)
         ],
     }
-    plot = tag("div", Markup(drawn), class_="plot", role="group")
     data = plain_json.line(told).rstrip()
-    return tag("figure", plot, tag("figcaption", chart.caption), class_="timeline", data_timeline=data)
+    return _figure(f"t{number}", chart, "Time line", class_="timeline", data_timeline=data)
 
 
 def _side_by_side(found: Sequence[Diagnosis]) -> Markup:

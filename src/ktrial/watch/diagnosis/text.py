@@ -33,7 +33,7 @@ _SCREEN_CAUSES, _SCREEN_PROPOSALS, _SCREEN_ACTIVE = 3, 3, 6
 #: Headers of the table of a recording without frames.
 _ACTIVE = (CAUSES[0], CAUSES[5])
 #: Headers of the table of aggressors.
-AGGRESSORS = ("grew before stutters", "", "in the 10 s before", "on average")
+AGGRESSORS = ("grew before stutters", "what", "in the 10 s before", "on average")
 
 #: The note below recordings that are shown side by side.
 CAUTION = (

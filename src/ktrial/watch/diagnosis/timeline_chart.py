@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
+from ktrial.kit.units import show_seconds
 from ktrial.reports.charts.drawing import Chart, Spec, Style, Table, frame, label
 from ktrial.watch.diagnosis.model import Diagnosis, Lane, PressureLine
 
@@ -28,9 +31,6 @@ def timeline_chart(found: Diagnosis, style: Style) -> Chart:
         panels.append(_pressures(found, style, x))
     if found.lanes:
         panels.append(_lanes(found, style, x, names, named))
-    rows = tuple(
-        (names[lane.cause], "yes" if lane.cause in named else "no", str(len(lane.spans))) for lane in found.lanes
-    )
     return Chart(
         name="timeline",
         title=found.name,
@@ -41,8 +41,25 @@ def timeline_chart(found: Diagnosis, style: Style) -> Chart:
             label(found.name, 60),
             {"vconcat": panels, "spacing": 14, "resolve": {"scale": {"color": "independent"}}},
         ),
-        table=Table(headers=("cause", "named", "stretches"), rows=rows, numeric=(2,)),
+        table=Table(headers=("row", "what it shows"), rows=tuple(_rows(found, names, named))),
     )
+
+
+def _rows(found: Diagnosis, names: dict[str, str], named: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield each row of the chart in words."""
+    if found.late:
+        longest = max(found.late, key=lambda one: one[1])
+        yield "stutters", f"{len(found.late)}, the longest {show_seconds(longest[1])} at {longest[0]:.3f} s"
+    for line in found.pressures:
+        known = [value for value in line.values if value is not None]
+        if known:
+            yield line.name, f"{100 * sum(known) / len(known):.0f} % on average, {100 * max(known):.0f} % at most"
+        else:
+            yield line.name, "unknown"
+    for lane in found.lanes:
+        standing = "named as a cause" if lane.cause in named else "not named as a cause"
+        total = show_seconds(sum(end_s - begin_s for begin_s, end_s in lane.spans))
+        yield names[lane.cause], f"{standing}; stretches of activity: {len(lane.spans)}, {total} in all"
 
 
 def part_of(found: Diagnosis, begin_s: float, end_s: float, name: str) -> Diagnosis:
