@@ -19,13 +19,14 @@ EXCEPTIONS = """
 AnswerTransport.answered Arms.told Build.asked Bundle.shown CaptureFolder.found Captures.found CommandJournal.left
 CommandJournalFile.left Configured.asked Detached.answered Diagnosis.named EventCheck.shown EventCheck.told Fact.known
 FilePatch.added GameThere.found GuestProgram.ended Held HeldProgram.ended ImportOptions.given InGuests.changed
-KeptFrames.ended KeptFrames.handed KeptFrames.seen KernelChange.told Kernels.built LivePicture.ended
-LivePicture.handed LivePicture.seen LiveWatch.handed LiveWatch.seen Looks.ended Looks.handed Looks.seen Make.told
-Order.wanted OutcomeComparison.judged OwnPackaging.left OwnPackaging.told PipeTransport.answered Replay.booted
+KeptFrames.ended KeptFrames.handed KeptFrames.seen KernelChange.told Kernels.built LivePicture.ended LivePicture.handed
+LivePicture.seen LiveWatch.handed LiveWatch.seen Looks.ended Looks.handed Looks.seen Make.told Order.wanted
+OutcomeComparison.judged OwnPackaging.left OwnPackaging.told PipeTransport.answered Replay.booted
 ReplayedTransport.answered SafetyLimits.passed Screened.named Shows.handed Shows.seen Standing.drawn Store.shown
 StoredTrials.named Target.wanted ToolBuilder.built TrialKeeper.named TrialPace.built TuneReceipt.kept Venue.changed
-VisitTurn.found WatchShown.ended WatchShown.handed WatchShown.seen WatchedProgram.ended Workshop.built _Asked _Begun
-_Here.changed _Pace.done _Pace.ended _Packing.left _ShellReader.found _escaped _typed cleaned
+VisitTurn.found WatchShown.ended WatchShown.handed WatchShown.seen WatchThread.handed WatchThread.seen
+WatchedProgram.ended Workshop.built _Asked _Begun _Here.changed _Pace.done _Pace.ended _Packing.left _ShellReader.found
+_escaped _typed cleaned
 """
 
 

@@ -40,6 +40,7 @@ _GROUPS = {
         "with",
         "verify",
         "status",
+        "ui",
         "confirm",
         "recover",
     ),

@@ -70,7 +70,7 @@ def test_axe_finds_what_is_wrong(browser: Chromium, axe: str, tmp_path: Path) ->
 
 @needs_npm
 def test_axe_finds_nothing_on_the_site(browser: Chromium, axe: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-I", "-m", "sphinx", "--quiet", DOCS, tmp_path]
+    command = [sys.executable, "-I", "-m", "sphinx", "--quiet", str(DOCS), str(tmp_path)]
     subprocess.run(command, check=True, timeout=250)
     for name in OF_SITE:
         for dark in (False, True):

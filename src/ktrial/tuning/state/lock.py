@@ -88,6 +88,10 @@ class MachineLock:
     def others_trying(self) -> tuple[str, ...]:
         return _others(self._places, "WRITE")
 
+    def trying(self) -> tuple[Process, ...]:
+        """Return the other processes that run trials on this machine."""
+        return _holding(self._places, "WRITE")
+
     def close(self) -> None:
         for descriptor in (self._descriptor, self._build):
             if descriptor is not None:
@@ -113,12 +117,16 @@ def _opened(places: Sequence[Path]) -> int:
 
 def _others(places: Sequence[Path], kind: LockKind) -> tuple[str, ...]:
     """Describe the other processes that hold a lock of this kind on one of these places."""
+    return tuple(told_process(one) for one in _holding(places, kind))
+
+
+def _holding(places: Sequence[Path], kind: LockKind) -> tuple[Process, ...]:
     try:
         descriptor = _opened(places)
     except OSError:
         return ()
     file = _closed(descriptor)
-    return tuple(told_process(look(pid)) for pid in holders(_text(_PROC / "locks"), file, kind) if pid != os.getpid())
+    return tuple(look(pid) for pid in holders(_text(_PROC / "locks"), file, kind) if pid != os.getpid())
 
 
 def _closed(descriptor: int) -> LockedFile:

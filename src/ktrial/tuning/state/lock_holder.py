@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -59,7 +59,7 @@ def told_process(process: Process) -> str:
     words = _without_interpreter(process.words)
     if words:
         parts.append(f"`{_clean(shlex.join(words))}`")
-    store = _store(words, process.environment)
+    store = store_of(process)
     if store is not None:
         parts.append(f"into {_clean(store)}")
     return ", ".join(parts)
@@ -73,8 +73,9 @@ def _without_interpreter(words: tuple[str, ...]) -> tuple[str, ...]:
     return words
 
 
-def _store(words: Sequence[str], environment: Mapping[str, str] | None) -> str | None:
+def store_of(process: Process) -> str | None:
     """Return the store of a ktrial process; None if the store is unknown or the process is not ktrial."""
+    words, environment = _without_interpreter(process.words), process.environment
     if not words or words[0] != "ktrial":
         return None
     for place, word in enumerate(words):

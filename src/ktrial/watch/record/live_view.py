@@ -20,12 +20,12 @@ _LEAST_TOP = {"share": 0.1, "pages": 1000.0, "requests": 4.0, "delay": 0.01}
 _STUTTERS = 5
 
 
-def watch_view(moment: WatchMoment, *, title: str, width: int) -> list[str]:
+def watch_view(moment: WatchMoment, *, title: str, width: int, end_key: str = "Ctrl-C") -> list[str]:
     width = min(width, WIDEST)
     cells = max(_FEWEST_CELLS, width - _NAME - 2 * (_FIGURE + _GAP))
     lines = [f"ktrial watch: {title}, {duration(moment.length_s)}", _phase(moment), _heads(cells)]
     lines += [_line(track, cells) for track in moment.tracks]
-    lines += ["", *_stutters(moment), "", *_state(moment)]
+    lines += ["", *_stutters(moment), "", *_state(moment, end_key)]
     return [shorten(narrow(line), width) for line in lines]
 
 
@@ -93,10 +93,10 @@ def _late(one: LateOne) -> str:
     return f"{one.at_s:>9.1f} s  {show_seconds(one.took_s):>8}  {one.cause}{shown_by}"
 
 
-def _state(moment: WatchMoment) -> list[str]:
+def _state(moment: WatchMoment, end_key: str) -> list[str]:
     available = "" if moment.available_bytes is None else f"available {show_bytes(moment.available_bytes)}, "
     lost = "" if moment.lost is None else f" ({moment.lost} lost)"
     hourly = show_bytes(moment.bytes / max(moment.length_s, 1.0) * 3600)
     kept = f"recorded {show_bytes(moment.bytes)}, {hourly} an hour"
     cost = f"cost: {moment.cost:.2%} of one CPU, this view and ktrial {moment.head_cost:.2%}"
-    return [f"{available}{moment.events} events{lost}, {kept}", f"{cost}; press Ctrl-C to end"]
+    return [f"{available}{moment.events} events{lost}, {kept}", f"{cost}; press {end_key} to end"]

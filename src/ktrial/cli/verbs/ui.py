@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial ui`: one screen with the live state of this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+
+import click
+
+from ktrial.cli.app import App
+from ktrial.kit.errors import BadInput, KtrialError, Refused
+
+_EXTRA = "textual>=8,<9"
+
+
+@click.command(short_help="Show trials, settings and verdicts live on one screen.")
+@click.pass_obj
+def command(app: App) -> None:
+    """Show what is applied and kept, the trial under way, and the last verdicts, on one screen; keys control it.
+
+    ktrial reads the state anew every 5 seconds. `w` watches pressure and stutters, `y` asks who set a knob, `s` stops
+    the running trial after a question, `q` quits. Nothing else changes anything.
+
+    It needs the extra `ui`: pip install 'ktrial[ui]'. Only root can read what is applied, and trace stalls.
+    """
+    if app.host is not None or not app.on_this_machine:
+        raise Refused("cannot show another machine", hint="leave out --host and --machine-root")
+    refuse_terminal()
+    refuse_without_extra()
+    from ktrial.cli.shared.live_screen import LiveScreen
+    from ktrial.cli.shared.live_state import LiveState, WatchThread
+
+    watches: list[WatchThread] = []
+
+    def start_watch(shown: Callable[[str], None], width: Callable[[], int]) -> WatchThread:
+        # A session of its own: the one of the screen answers meanwhile.
+        watches.append(WatchThread(lambda: App(may_ask=False), shown, width))
+        return watches[-1]
+
+    LiveScreen(LiveState(app), start_watch).run(mouse=False)
+    for watch in watches:
+        watch.join()
+
+
+def refuse_terminal() -> None:
+    """Raise BadInput if this is no terminal on which a screen can be drawn."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadInput("cannot draw a screen: this is not a terminal", hint="`ktrial status` prints the same as text")
+    if os.environ.get("TERM", "dumb") in {"", "dumb"}:
+        raise BadInput(
+            "cannot draw a screen: TERM is dumb", hint="set TERM, or use `ktrial status`, which prints the same as text"
+        )
+
+
+def refuse_without_extra() -> None:
+    """Raise KtrialError if Textual is missing."""
+    if importlib.util.find_spec("textual") is None:
+        raise KtrialError(
+            "cannot draw a screen: Textual, which the extra `ui` brings, is not installed",
+            hint=f"{sys.executable} -m pip install '{_EXTRA}'",
+        )
