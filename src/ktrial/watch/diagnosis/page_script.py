@@ -172,6 +172,7 @@ for (const figure of document.querySelectorAll('figure.timeline')) {
 }
 """.strip()
 TIMELINE_STYLE = """
+main > h1 { margin-top: 2.2rem; }
 .zoom button { font: inherit; font-size: .88rem; color: var(--ink); background: var(--soft); cursor: pointer;
   border: 1px solid var(--rule); border-radius: 5px; padding: .1rem .6rem; }
 .timeline .plot svg { touch-action: pan-y; cursor: grab; }
