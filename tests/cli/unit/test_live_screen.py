@@ -10,17 +10,22 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
 from textual.pilot import Pilot
 
+from ktrial.cli.app import App
+from ktrial.cli.shared import live_state
 from ktrial.cli.shared.live_screen import LiveScreen, StopQuestion
 from ktrial.cli.shared.live_state import LiveMoment, interrupt, trial_lines
 from ktrial.cli.verbs.ui import refuse_terminal, refuse_without_extra
 from ktrial.judge.model.log import RunEnded
 from ktrial.kit.errors import BadInput, KtrialError, UnknownName
-from ktrial.tuning.state.lock import look
+from ktrial.tuning.state.lock import MachineLock, look
+from ktrial.tuning.state.lock_holder import Process, told_process
 from tests.support.told_trials import a_trial
 
 APPLIED = "no.  what             state    lease          steps\n1    vm.swappiness=10 applied  until a reboot 1"
@@ -254,3 +259,39 @@ def test_no_other_verb_imports_textual() -> None:
     texts = {str(path.relative_to(source)): path.read_text(encoding="utf-8") for path in source.rglob("*.py")}
     assert [name for name, text in texts.items() if "from textual" in text] == ["cli/shared/live_screen.py"]
     assert [name for name, text in texts.items() if "shared.live_screen" in text] == ["cli/verbs/ui.py"]
+
+
+class GivenLock(MachineLock):
+    """A lock that a process of this store, or of another one, holds."""
+
+    def __init__(self, *words: str) -> None:
+        super().__init__()
+        self.words = words
+
+    def trying(self) -> tuple[Process, ...]:
+        return (Process(pid=1, words=self.words),) if self.words else ()
+
+
+@pytest.mark.parametrize(
+    "words, has_intervals, said",
+    [
+        ((), True, "Not running now: `ktrial trial resume swappiness-abcdef`"),
+        (("/usr/bin/ktrial", "--store", "/mine.db", "try"), True, "Running: process 1"),
+        (("/usr/bin/ktrial", "--store", "/other.db", "try"), False, "Running: process 1"),
+    ],
+)
+def test_a_trial_of_another_store_is_not_taken_for_one_of_this(
+    words: tuple[str, ...], has_intervals: bool, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Process(pid=2, words=("/usr/bin/ktrial", "--store", "/mine.db", "ui"))
+    kept = a_trial(ended=False)
+    entry = SimpleNamespace(open=(SimpleNamespace(trial=kept.stored.trial),), verdicts=(), next=(("ktrial x", "y"),))
+    monkeypatch.setattr(live_state, "look", lambda _: own)
+    monkeypatch.setattr(live_state, "gather_overview", lambda *_, **__: (None, None, entry))
+    monkeypatch.setattr(live_state, "overview_text", lambda *_, **__: "next")
+    app = cast("App", SimpleNamespace(trials=SimpleNamespace(log=lambda _: kept.log)))
+    moment = live_state.LiveState(app, GivenLock(*words)).read(80)
+    assert ("sw180" in moment.trial) is has_intervals
+    assert said in moment.trial
+    assert "Only root can read what is applied" in moment.applied
+    assert moment.running == (None if not words else told_process(Process(pid=1, words=words)))
