@@ -65,9 +65,17 @@ def write_zst(folder: Path, name: str, dated: int, output: Path) -> None:
     output.write_bytes(zstandard.ZstdCompressor(compression_params=parameters).compress(tar(folder, name, dated)))
 
 
+def extract(archive: tarfile.TarFile, folder: Path) -> None:
+    """Unpack an archive of our own; Python has filters since 3.11.4."""
+    if hasattr(tarfile, "data_filter"):
+        archive.extractall(folder, filter="data")
+    else:
+        archive.extractall(folder)
+
+
 def repack_gz(packed: Path, work: Path, dated: int) -> None:
     """Replace a tar.gz that holds one folder by the same without the time and the user that it was packed by."""
     with tarfile.open(packed) as archive:
-        archive.extractall(work, filter="data")
+        extract(archive, work)
     (folder,) = work.iterdir()
     packed.write_bytes(gzip.compress(tar(folder, folder.name, dated), mtime=dated))

@@ -10,6 +10,7 @@ import tarfile
 import tomllib
 from pathlib import Path
 
+from release.archives import extract
 from release.errors import CannotRelease
 
 #: The form of a version: a release, or a candidate of one.
@@ -53,7 +54,7 @@ def export(root: Path, folder: Path) -> int:
         )
     packed = subprocess.run(["git", "-C", root, "archive", "HEAD"], check=True, capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        archive.extractall(folder, filter="data")
+        extract(archive, folder)
     return int(git(root, "log", "-1", "--format=%ct"))
 
 

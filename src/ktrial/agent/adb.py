@@ -32,8 +32,10 @@ _STATES = {
     ),
     "no permissions": (
         "this user may not open the phone's USB device",
-        "install the udev rules for Android (Debian: sudo apt install android-sdk-platform-tools-common), "
-        "then put the cable in again",
+        (
+            "install the udev rules for Android (Debian: sudo apt install android-sdk-platform-tools-common), "
+            "then put the cable in again"
+        ),
     ),
     "recovery": ("the phone is in recovery mode", "start Android, then run the command again"),
     "sideload": ("the phone waits for a sideload", "start Android, then run the command again"),
@@ -133,7 +135,7 @@ def _devices(serial: str | None = None) -> list[ListedDevice]:
 
 
 def find_serial() -> str:
-    """Return the serial number of the only phone. Raise KtrialError if there is none, or BadInput if there are several."""
+    """Return the serial number of the only phone. Raise KtrialError for none, BadInput for several."""
     found = _devices()
     if not found:
         raise KtrialError(

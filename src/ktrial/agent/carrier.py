@@ -36,7 +36,7 @@ class AgentCarrier(Protocol):
 
 
 class CarriedTransport(PipeTransport):
-    """Two pipes to a session. `kill` kills it, `why_gone` explains the end of what carries it, `hint` what to do then."""
+    """Two pipes to a session. `kill` kills it, `why_gone` explains the end of what carries it, `hint` what to do."""
 
     def __init__(
         self,

@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from ktrial.kit.errors import KtrialError
 from ktrial.agent.binary import AGENT_NAME, find_agent
+from ktrial.kit.errors import KtrialError
 
 #: Sources of the agent in a checkout.
 _SOURCES = ("agent/Cargo.toml", "agent/Cargo.lock", "agent/.cargo", "agent/src")

@@ -63,7 +63,7 @@ class Interrupts:
                 os.close(descriptor)
 
     def wait(self, descriptors: Sequence[int], limit_s: float | None = None) -> bool:
-        """Wait until a descriptor is readable (True) or `limit_s` has passed (False). Data take precedence over signals."""
+        """Wait until a descriptor is readable (True) or `limit_s` has passed (False). Data come before signals."""
         own = [self._pipe[0]] if self._pipe is not None else []
         end_s = None if limit_s is None else time.monotonic() + limit_s
         while True:

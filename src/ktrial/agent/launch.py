@@ -12,11 +12,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ktrial.kit.errors import PrivilegeMissing, Refused
-from ktrial.agent.checkout import checkout_folder
 from ktrial.agent.binary import find_agent
+from ktrial.agent.checkout import checkout_folder
 from ktrial.agent.lent_root import LAUNCHED
 from ktrial.agent.root import check_trusted, invoking_user
+from ktrial.kit.errors import PrivilegeMissing, Refused
 
 
 def launch_anew() -> None:

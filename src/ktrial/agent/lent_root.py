@@ -15,8 +15,8 @@ from contextlib import suppress
 
 import msgspec
 
-from ktrial.kit.errors import AgentError
 from ktrial.agent.transport import PipeTransport, Transport
+from ktrial.kit.errors import AgentError
 
 #: `ktrial-agent launch` sets this to the number of the socket, or to "root" if this process is still root.
 LAUNCHED = "KTRIAL_LAUNCHED"

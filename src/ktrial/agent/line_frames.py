@@ -53,7 +53,9 @@ def number_of(content: bytes) -> tuple[int, bytes]:
 class LineFrames:
     """Assembles frames from pieces of the line; `hint` says what to do if something else writes to it."""
 
-    def __init__(self, hint: str = "check that no program in the guest writes to /dev/ttyS1, which belongs to ktrial") -> None:
+    def __init__(
+        self, hint: str = "check that no program in the guest writes to /dev/ttyS1, which belongs to ktrial"
+    ) -> None:
         self._rest = bytearray()
         self._hint = hint
 

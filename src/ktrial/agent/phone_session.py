@@ -67,7 +67,8 @@ def denials(log: KernelLog) -> tuple[str, ...]:
     if log.unreadable is not None:
         return (f"SELinux may have refused it; the kernel's log does not tell: {log.unreadable}",)
     found = dict.fromkeys(
-        f"SELinux denied {what.strip()}{f' of {name[1]}' if (name := _NAME.search(more)) else ''} ({source} on {target})"
+        f"SELinux denied {what.strip()}{f' of {name[1]}' if (name := _NAME.search(more)) else ''}"
+        f" ({source} on {target})"
         for record in log.records
         for what, more, source, target in (one.groups() for one in _DENIAL.finditer(record.text))
     )

@@ -3,7 +3,7 @@
 
 One connection carries all sessions. The agent is copied to a private folder there, named by its digest. It starts as a
 relay, and removes itself at the end. Between runs the head sends a sign of life; during a run neither side sends
-anything. If the connection breaks, the relay hears nothing, ends all sessions, and the agents restore what they changed.
+anything. If the connection breaks, the relay hears nothing, ends all sessions, and the agents restore their changes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SIGN_EACH_S, SILENCE_S = 15.0, 60
 _LAST_LINES = 8
 _CLOSE_LIMIT_S = 70.0
 _SLOW_S = 8.0
-#: How often the agent is started if its copy is removed meanwhile, and how long the last lines of the connecting program may take.
+#: How often the agent is started if its copy is removed meanwhile, and how long the last lines of ssh or adb may take.
 _STARTS, _LAST_WORDS_S = 3, 1.0
 #: Starts the agent in a private folder there. It has no single quotes, backslashes, newlines or exclamation marks, so
 #: that every login shell passes it to /bin/sh unchanged. It says what it does line by line; the head answers once. If
@@ -64,7 +64,7 @@ why=$( {{ head -c $size > "$f.$$" && [ $(wc -c < "$f.$$") -eq $size ] && chmod 7
 {{ drop; echo full $n $base: $why; exit 91; }};
 fi;
 rm -f "$t"; [ -x "$f" ] || exit 93; echo go; exec "$f" relay --made $m $options; done; echo none; exit 92
-""".split()
+""".split()  # noqa: SIM905 (a shell script, not a list)
 )
 
 
@@ -122,8 +122,8 @@ class _AgentGone(KtrialError):
 class OtherMachine:
     """One connection to another machine; implements `agent.carrier.Carrier`.
 
-    `way` leads to it. `agent_for` returns the agent for an architecture, `say` tells the user what takes long. With `keeps`, the agent's
-    copy stays there.
+    `way` leads to it. `agent_for` returns the agent for an architecture, `say` tells the user what takes long. With
+    `keeps`, the agent's copy stays there.
     """
 
     def __init__(
@@ -404,8 +404,10 @@ def start_script(marker: str, bases: str) -> str:
 
 
 def start_program(argv: list[str]) -> subprocess.Popen[bytes]:
-    """Start the program so that Ctrl-C does not reach it: ktrial ends the sessions in order. It may still ask on the
-    terminal."""
+    """Start the program so that Ctrl-C does not reach it, because ktrial ends the sessions in order.
+
+    The program may still ask on the terminal.
+    """
     before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)}
     in_main = threading.current_thread() is threading.main_thread()
     for one in before if in_main else ():

@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from ktrial.agent.user_folders import state_folder
 from ktrial.kit.errors import KtrialError
 from ktrial.kit.mounts import MOUNTS, file_system
-from ktrial.agent.user_folders import state_folder
 
 _NAME = "ktrial-work"
 _RUN = "run-"

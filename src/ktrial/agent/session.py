@@ -228,7 +228,8 @@ class RootNotGranted(AgentError, PrivilegeMissing):
         super().__init__(
             "privilege",
             message,
-            hint="run it in a terminal, as a user who may become root; plan, explain, why, doctor and demo work without root",
+            hint="run it in a terminal, as a user who may become root; plan, explain, why, doctor and demo work without"
+            " root",
         )
 
 

@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from ktrial.kit.errors import AgentError
 from ktrial.agent.interrupts import Interrupts
+from ktrial.kit.errors import AgentError
 
 BUILD_ANEW = "remove .setup and run ./ktrial to rebuild the agent; if ktrial is installed, reinstall it"
 _CHUNK_BYTES = 1 << 16

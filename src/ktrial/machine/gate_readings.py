@@ -18,15 +18,15 @@ from ktrial.machine.kernel_log import KernelLogDelta
 from ktrial.machine.run_conditions import CLOCKS, TEMPERATURES
 from ktrial.machine.sensors import Samples, Summary
 
-#: Facts that samples do not contain.
-FACTS = ("battery.level", "cpufreq.governor", "filesystems", "power.source")
-#: The names of what only phones have, by the facts that samples do not contain either.
-PHONE_FACTS = {
+#: Readings that only phones have, and the facts that hold them.
+PHONE_READINGS = {
     "screen": "phone.screen",
     "battery_saver": "phone.low_power",
     "skin_c": "phone.skin_temperature",
     "thermal_status": "phone.thermal_status",
 }
+#: Facts that samples do not contain.
+FACTS = ("battery.level", "cpufreq.governor", "filesystems", "power.source", *PHONE_READINGS.values())
 #: The first order that the kernel considers costly to allocate (above PAGE_ALLOC_COSTLY_ORDER, which is 3).
 HIGH_ORDER = 4
 _BLOCKS = "fragmentation.free_blocks_order_"
@@ -64,7 +64,7 @@ def readings_at(
         "governor": _fact(facts, "cpufreq.governor"),
         "disk_full": _fullness(facts, folder),
         "others_share": others,
-        **{name: _fact(facts, fact) for name, fact in PHONE_FACTS.items() if fact in facts},
+        **{name: _fact(facts, fact) for name, fact in PHONE_READINGS.items() if fact in facts},
     }
 
 

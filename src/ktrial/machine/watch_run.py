@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ktrial.kit.errors import AgentError, BadInput
-from ktrial.machine.gate_readings import FACTS, PHONE_FACTS, Thermometers, others_share, readings_at, readings_during
+from ktrial.machine.gate_readings import FACTS, Thermometers, others_share, readings_at, readings_during
 from ktrial.machine.gates import ABSENT, Reading, Readings
 from ktrial.machine.kernel_log import KernelLogDelta
 from ktrial.machine.ports import Machine, Sampling, SleepClock
@@ -81,7 +81,7 @@ class ConditionWatch:
         """Return readings from a sample and the facts; the first call chooses the sensors to compare."""
         if self._thermometers is None and samples is not None:
             self._thermometers = Thermometers.of(samples)
-        facts = self.machine.facts((*FACTS, *PHONE_FACTS.values()))
+        facts = self.machine.facts(FACTS)
         return readings_at(samples, facts, self._folder, self._thermometers, self._others)
 
     def misread(self) -> tuple[str, ...]:

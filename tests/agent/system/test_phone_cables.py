@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,6 +158,6 @@ def test_fifty_pulled_cables_leave_nothing_behind(pixel: Phone, tmp_path: Path) 
     for seed in range(50):
         command = tuple(COMMANDS)[seed % len(COMMANDS)]
         try:
-            print(pull(pixel, command, seed, tmp_path / f"{seed}"), flush=True)
+            sys.stderr.write(pull(pixel, command, seed, tmp_path / f"{seed}") + "\n")
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {command}") from error

@@ -148,7 +148,7 @@ def test_sudo_ktrial_leaves_nothing_of_root_behind(user: User, state: str) -> No
 def test_ktrial_alone_on_a_terminal_asks_nobody(user: User) -> None:
     shown = user.start("script", "-qec", "./ktrial", "/dev/null", environment={"TERM": "dumb"})
     assert shown.returncode == 0, shown.stdout
-    assert "`ktrial --help` lists all commands." in shown.stdout
+    assert "`./ktrial --help` lists all commands." in shown.stdout
     assert asked(user) == []
 
 

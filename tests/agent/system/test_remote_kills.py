@@ -9,6 +9,7 @@ import random
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -224,12 +225,14 @@ def test_two_hundred_kills_lose_nothing(web1: RemoteMachine, tmp_path: Path) -> 
     for seed in range(1000, 1200):
         command, victim = draw(seed, ALL)
         try:
-            print(check(web1, command, victim, seed, tmp_path / f"{seed}"), flush=True)
+            sys.stderr.write(check(web1, command, victim, seed, tmp_path / f"{seed}") + "\n")
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {command}, {victim}") from error
 
 
-def test_the_same_outcomes_give_the_same_verdict_however_often_the_line_is_cut(web1: RemoteMachine, tmp_path: Path) -> None:
+def test_the_same_outcomes_give_the_same_verdict_however_often_the_line_is_cut(
+    web1: RemoteMachine, tmp_path: Path
+) -> None:
     """The program prints what is in force, so every run of an arm has the same outcome, whenever it is made."""
     metric = ("--metric", "size:higher=([0-9]+)")
     words = ("try", SETTINGS[0], "--no-profile", "--settle", "0s", "--budget", "7", *metric)

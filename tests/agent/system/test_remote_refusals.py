@@ -109,7 +109,8 @@ def test_no_program_may_start_anywhere(web1: RemoteMachine) -> None:
 
 
 def test_an_architecture_without_an_agent(web1: RemoteMachine) -> None:
-    fake = "mv /usr/bin/uname /usr/bin/kept; printf '#!/bin/sh\\necho riscv64\\n' > /usr/bin/uname; chmod 755 /usr/bin/uname"
+    other = "printf '#!/bin/sh\\necho riscv64\\n' > /usr/bin/uname"
+    fake = f"mv /usr/bin/uname /usr/bin/kept; {other}; chmod 755 /usr/bin/uname"
     with changed(web1, fake, "mv /usr/bin/kept /usr/bin/uname"):
         said = web1.ktrial("facts")
         assert said.returncode == 1

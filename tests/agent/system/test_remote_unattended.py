@@ -20,7 +20,18 @@ from tests.support.remote_machine import RemoteMachine, remote_machine
 
 pytestmark = pytest.mark.timeout(600)
 
-WORDS = ("try", "net.core.somaxconn=512", "--unattended", "--no-profile", "--budget", "7", "--json", "--", "sleep", "0.2")
+WORDS = (
+    "try",
+    "net.core.somaxconn=512",
+    "--unattended",
+    "--no-profile",
+    "--budget",
+    "7",
+    "--json",
+    "--",
+    "sleep",
+    "0.2",
+)
 SOMAXCONN = "/proc/sys/net/core/somaxconn"
 
 

@@ -173,7 +173,9 @@ def test_killed_at_any_moment_the_machine_is_as_before_and_the_log_is_whole(here
     cut = 0
     for number in range(1, KILLS + 1):
         name = f"x-{number}"
-        visits = [visit(arm, shell("sleep 0.15; echo 7"), block=block) for block in (1, 2) for arm in ("case", "control")]
+        visits = [
+            visit(arm, shell("sleep 0.15; echo 7"), block=block) for block in (1, 2) for arm in ("case", "control")
+        ]
         here.start(plan_of(name, number, visits, ARMS, period_s=0.1))
         time.sleep(rng.uniform(0.0, 0.5))
         for worker in workers(here.state):

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktrial import __version__
-from ktrial.kit.errors import AgentError, Busy, PrivilegeMissing, StalePlan
-from ktrial.machine.reading import Reading
-from ktrial.kit.json_bytes import read_bytes
-from ktrial.agent.session import AgentSession
 from ktrial.agent.interrupts import Interrupts
+from ktrial.agent.session import AgentSession
+from ktrial.kit.errors import AgentError, Busy, PrivilegeMissing, StalePlan
+from ktrial.kit.json_bytes import read_bytes
+from ktrial.machine.reading import Reading
 
 HELLO = {"id": 1, "ok": {"agent": __version__, "role": "user"}}
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.kit.errors import KtrialError
 from ktrial.agent.binary import find_agent
 from ktrial.agent.foreign_agent import agent_for
+from ktrial.kit.errors import KtrialError
 
 FOREIGN = "riscv64"
 NAME = f"ktrial-agent-{FOREIGN}"

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ktrial.kit.errors import AgentError
 from ktrial.agent.lent_root import LAUNCHED, LentRoot, lent_root
+from ktrial.kit.errors import AgentError
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from ktrial.machine.phone import names_in
 from tests.agent.unit.test_agent import HELLO, Script
 
 AVC = (
-    'audit: type=1400 audit(1.2:3): avc:  denied  { write } for  pid=7 comm="ktrial-agent" name="swappiness" dev="proc" '
-    "ino=4 scontext=u:r:shell:s0 tcontext=u:object_r:proc_dirty:s0 tclass=file permissive=0"
+    'audit: type=1400 audit(1.2:3): avc:  denied  { write } for  pid=7 comm="ktrial-agent" name="swappiness" '
+    'dev="proc" ino=4 scontext=u:r:shell:s0 tcontext=u:object_r:proc_dirty:s0 tclass=file permissive=0'
 )
 
 

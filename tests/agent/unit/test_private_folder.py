@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.kit.errors import KtrialError
 from ktrial.agent import run_folder
 from ktrial.agent.run_folder import PrivateFolder, own_tmpfs, private_place, remove_leftovers
+from ktrial.kit.errors import KtrialError
 
 
 def test_a_folder_that_goes_with_the_session_goes_before_the_one_with_the_results(

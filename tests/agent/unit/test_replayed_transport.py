@@ -9,10 +9,10 @@ import signal
 import pytest
 
 from ktrial import __version__
-from ktrial.kit.errors import AgentError
-from ktrial.agent.session import AgentSession, Progress
 from ktrial.agent.interrupts import Interrupts
 from ktrial.agent.replay_transport import ReplayedTransport
+from ktrial.agent.session import AgentSession, Progress
+from ktrial.kit.errors import AgentError
 
 
 class Talk:

@@ -11,8 +11,8 @@ from threading import Thread
 import pytest
 
 from ktrial.agent import line_frames, session_line
-from ktrial.agent.session_line import GUEST_WINDOW, SessionLine
 from ktrial.agent.line_frames import LineFrames, encode_frame, number_of, numbered
+from ktrial.agent.session_line import GUEST_WINDOW, SessionLine
 
 
 class Guest:

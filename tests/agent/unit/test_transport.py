@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from ktrial.kit.errors import AgentError
 from ktrial.agent.transport import PipeTransport, ProcessTransport
+from ktrial.kit.errors import AgentError
 
 
 def test_lines_are_cut_at_newlines_however_they_arrive() -> None:

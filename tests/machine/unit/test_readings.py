@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktrial.machine.facts import Fact, FactBook
-from ktrial.machine.gate_readings import FACTS, PHONE_FACTS, Thermometers, others_share, readings_at, readings_during
+from ktrial.machine.gate_readings import FACTS, PHONE_READINGS, Thermometers, others_share, readings_at, readings_during
 from ktrial.machine.gates import ABSENT, GATES, judge_groups
 from ktrial.machine.kernel_log import KernelLine, KernelLogDelta
 from ktrial.machine.sensors import Samples, Sensor, summarise
@@ -191,7 +191,7 @@ def test_warnings_are_counted_where_the_log_could_be_read() -> None:
 
 
 def test_every_gate_has_its_reading() -> None:
-    phone = FactBook(dict.fromkeys(PHONE_FACTS.values(), Fact(unknown="refused")))
+    phone = FactBook(dict.fromkeys(PHONE_READINGS.values(), Fact(unknown="refused")))
     told = {**readings_at(samples({}, {}), phone, "/"), **readings_during(None, {}, None, None)}
     assert {gate.reading for gate in GATES.values()} <= told.keys()
 
@@ -200,13 +200,13 @@ def test_a_phone_tells_more_and_others_tell_nothing_of_it() -> None:
     facts = {"phone.screen": "on", "phone.low_power": False, "phone.skin_temperature": 31.4, "phone.thermal_status": 0}
     book = FactBook({name: Fact(value=value) for name, value in facts.items()})
     told = readings_at(None, book, "/")
-    assert {name: told[name] for name in PHONE_FACTS} == {
+    assert {name: told[name] for name in PHONE_READINGS} == {
         "screen": "on",
         "battery_saver": "off",
         "skin_c": 31.4,
         "thermal_status": 0.0,
     }
-    assert not set(PHONE_FACTS) & readings_at(None, NOTHING, "/").keys()
+    assert not set(PHONE_READINGS) & readings_at(None, NOTHING, "/").keys()
 
 
 CELL = st.none() | st.integers(0, 2**40)

@@ -74,9 +74,8 @@ def try_(
 ) -> int:
     """Show what a boot with these kernel arguments would do; with --yes, do it.
 
-    ktrial adds an entry that the boot loader starts once; every other boot takes the default entry. It accepts the
-    arguments that `ktrial knobs` lists as boot:NAME, and those of knob files in /etc/ktrial/knobs.d.
-    Before the first attempt on a machine, ktrial rehearses with a boot that fails on purpose.
+    ktrial adds an entry that the boot loader starts once. Before the first attempt on a machine, it rehearses with a
+    boot that fails on purpose. Allowed are arguments of the catalog (`ktrial knobs boot`) and of /etc/ktrial/knobs.d.
 
     \b
     sudo ./ktrial boot try nohz_full=2-9

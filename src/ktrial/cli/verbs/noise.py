@@ -20,7 +20,7 @@ from ktrial.cli.options import (
     write_answer,
 )
 from ktrial.cli.shared.bench import TakesCommand, own_words
-from ktrial.cli.shared.command_environment import clean_env_option
+from ktrial.cli.shared.command_environment import clean_env_option, env_option
 
 
 @click.command(cls=TakesCommand, short_help="Measure the noise of a benchmark here.")
@@ -28,6 +28,7 @@ from ktrial.cli.shared.command_environment import clean_env_option
 @metric_option
 @prepare_option
 @limit_option
+@env_option
 @clean_env_option
 @parameter_option
 @click.option("--primary", metavar="OUTCOME", help="Outcome that decides the trials, as for `ktrial try`.")
