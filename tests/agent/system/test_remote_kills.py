@@ -123,7 +123,8 @@ def check(web1: RemoteMachine, command: str, victim: str, seed: int, said: Path)
         assert done.returncode == 0, done.stderr
     if command in {"apply", "keep"}:
         _check_apply(web1, victim, status, text)
-    assert values(web1) == VALUES, (status, text)
+    # If a signal ended the agent, the holder of its lease restores the values a moment later.
+    assert eventually(lambda: values(web1) == VALUES, 10.0), (values(web1), status, text)
     assert kept_files(web1) == files, text
     check_store(web1, before, text)
     if command == "trial" and len(trials_in(here(web1))) > trials:
