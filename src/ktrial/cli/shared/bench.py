@@ -392,7 +392,7 @@ def around_runs(app: App, suite: Suite, order: Order, settle_s: float | None) ->
     from ktrial.bench.around.around_run import surroundings
     from ktrial.cli.app_here import say_load
 
-    say_load(app.user_session, app.say, when_idle=app.when_idle)
+    say_load(app.looking_session, app.say, when_idle=app.when_idle)
     return surroundings(app, suite, order, when_idle=app.when_idle, settle_s=settle_s)
 
 
