@@ -13,8 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from release import licences, sbom
-from release.errors import CannotRelease
+from release import CannotRelease, licences, sbom
 from release.layout import SUITES, lay_out, write_deb, write_portable
 from release.recipes import write_recipes
 from release.source import check_version, export

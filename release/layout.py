@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
 
+from release import CannotRelease
 from release.archives import write_zst
-from release.errors import CannotRelease
 from release.wheels import unpack
 
 MAINTAINER = "ktrial maintainers <maintainers@ktrial.invalid>"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from release.errors import CannotRelease
+from release import CannotRelease
 
 ARCHITECTURES = ("x86_64", "aarch64")
 NAME = "LICENSES-agent.txt"

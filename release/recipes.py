@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from release.errors import CannotRelease
+from release import CannotRelease
 
 RECIPES = ("arch/PKGBUILD", "fedora/ktrial.spec")
 

@@ -10,8 +10,8 @@ import tarfile
 import tomllib
 from pathlib import Path
 
+from release import CannotRelease
 from release.archives import extract
-from release.errors import CannotRelease
 
 #: The form of a version: a release, or a candidate of one.
 _VERSION = re.compile(r"\d+\.\d+\.\d+(?:rc\d+)?")

@@ -7,7 +7,7 @@ import hashlib
 import subprocess
 from pathlib import Path
 
-from release.errors import CannotRelease
+from release import CannotRelease
 
 SUMS = "SHA256SUMS"
 #: What the signature is for: a signature of the same key on something else is not one of a release.

@@ -9,8 +9,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+from release import CannotRelease
 from release.archives import repack_gz
-from release.errors import CannotRelease
 
 #: Of the platforms that wheels name, those that Debian 12 has; the older ones are on all of them.
 _PLATFORMS = ("2_28", "2_27", "2_26", "2_24", "2_17", "2_12", "2_5", "2014", "1")

@@ -18,10 +18,9 @@ from pathlib import Path
 import pytest
 
 from ktrial import __version__
-from release import licences, sbom
+from release import CannotRelease, licences, sbom
 from release.__main__ import main
 from release.archives import extract, repack_gz, tar, write_zst
-from release.errors import CannotRelease
 from release.recipes import RECIPES, fill
 from release.source import check_version, versions
 from release.sums import NAMESPACE, sign, write_sums

@@ -243,7 +243,7 @@ if [ -e "/data/during-$1" ]; then . "/data/during-$1"; fi
 
 
 class Phone:
-    """A root with Android's folders, and a kernel that is made anew at each boot."""
+    """A root with Android's folders, and a new kernel at each boot."""
 
     def __init__(self, root: Path, make: Callable[[], FakeKernel], shell: str) -> None:
         self.root = root

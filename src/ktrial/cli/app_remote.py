@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -83,7 +84,7 @@ class RemoteLock(MachineLock):
             raise Busy("busy", f"{what} runs on {self._name}: {by}", hint="wait for it, or end it there")
 
 
-class RemoteHost(Host):
+class RemoteHost(Host, ABC):
     """Another machine. Everything that is measured or changed is there; results are stored here."""
 
     #: Folders of programs there: those of the system, which root's helpers come from, and those that the user may name.
@@ -107,18 +108,18 @@ class RemoteHost(Host):
         self.quiet = self._keep_quiet
 
     @property
+    @abstractmethod
     def way(self) -> Way:
         """How the machine is reached."""
-        raise NotImplementedError
 
     @property
     def name(self) -> str:
         """The machine's name in messages."""
         return self.way.name
 
+    @abstractmethod
     def find_asker(self, purpose: str) -> tuple[tuple[str, ...], str | None]:
         """Return the words that start a program as root there, and the password for them. Raise PrivilegeMissing."""
-        raise NotImplementedError
 
     def check_verb(self, verb: str | None) -> None:
         if verb is not None and verb in self.here_only:

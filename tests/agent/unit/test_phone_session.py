@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session on a phone: whose facts win, and what is said of SELinux."""
+"""A session on a phone: facts of Android replace the agent's, and denials of SELinux are named."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ def test_a_campaign_in_which_nothing_matters_seldom_keeps_anything(sd: float | N
 
 
 def test_a_campaign_finds_what_does_matter() -> None:
-    """Of two versions of which one is 10 % faster, at 3 % noise, nearly every decision at 0.05/32 keeps it."""
+    """If one version is 10 % faster, at 3 % noise, nearly every decision at 0.05/32 keeps it."""
     rows = mixed(0.03)(generator(66), 500, 40)
     kept = twin(block_differences(generator(67), rows, math.log(1.1)), 20, row=32).verdict == BETTER
     assert kept.mean() > 0.9

@@ -63,7 +63,7 @@ class StopQuestion(ModalScreen[bool]):
 
 
 class LiveScreen(App[None]):
-    """One screen of text, which is read anew every few seconds; keys alone control it."""
+    """One screen of text, updated every few seconds and controlled by keys alone."""
 
     CSS = """
     LiveScreen, VerticalScroll, Static, Input { background: ansi_default; color: ansi_default; }

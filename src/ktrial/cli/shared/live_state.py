@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ktrial.agent.user_folders import state_folder
 from ktrial.cli.shared.origins import origins_of
 from ktrial.cli.shared.overview import gather_overview
 from ktrial.judge.model.log import BlockDrawn, RunEnded, TrialEnd, protocol_in
@@ -164,7 +165,8 @@ class WatchThread:
     def _run(self) -> None:
         app = self._make_app()
         try:
-            with tempfile.TemporaryDirectory() as folder:
+            state_folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.TemporaryDirectory(prefix="watch-", dir=state_folder()) as folder:
                 watching = app.watching(Path(folder) / _RECORDING, None)
                 self._live = LiveWatch(load_symptoms(app.catalog), program=False)
                 self._cpu_s = time.thread_time()

@@ -21,7 +21,7 @@ _EXTRA = "textual>=8,<9"
 def command(app: App) -> None:
     """Show what is applied and kept, the trial under way, and the last verdicts, on one screen; keys control it.
 
-    ktrial reads the state anew every 5 seconds. `w` watches pressure and stutters, `y` asks who set a knob, `s` stops
+    ktrial reads the state every 5 seconds. `w` watches pressure and stutters, `y` asks who set a knob, `s` stops
     the running trial after a question, `q` quits. Nothing else changes anything.
 
     It needs the extra `ui`: pip install 'ktrial[ui]'. Only root can read what is applied, and trace stalls.
