@@ -165,6 +165,7 @@ def test_a_second_apply_at_the_same_time_is_busy_and_names_who(root: FakeRoot) -
     lock = root.folder / "var/lib/ktrial/lock"
     with lock.open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
+        held.truncate()
         held.write(f"{os.getpid()}\n")
         held.flush()
         for argv in (("apply", "vm.swappiness=20", "--yes"), ("revert",)):
