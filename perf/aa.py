@@ -202,10 +202,10 @@ class Bench:
             if foreseen is None:
                 measure_noise(app, ready, rig, protocol, listen)
                 protocol, foreseen, _ = planned(app, ready, rig, listen, profile=True)
-            judgement, interrupted = carry_on(app, begin(app, ready, protocol), ready, rig, listen)
-        if interrupted:
+            carried = carry_on(app, begin(app, ready, protocol), ready, rig, listen)
+        if carried.interrupted:
             raise KeyboardInterrupt
-        (judged,) = [one for one in judgement.judged if one.role == "primary"]
+        (judged,) = [one for one in carried.judgement.judged if one.role == "primary"]
         return judged, foreseen is not None and foreseen.sees_enough
 
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ktrial.studies.goals import Goal
     from ktrial.studies.ledger.file import LedgerFile
     from ktrial.trial.store import StoredTrials
+    from ktrial.trial.unattended.carrier import Turn
     from ktrial.tuning.catalog.model import Catalog
     from ktrial.tuning.state.saved import SavedStates
     from ktrial.watch.record.agent_watch import AgentWatching
@@ -93,6 +94,7 @@ class App:
         self._measured_first = False
         self.fail_on: tuple[tuple[Verdict, float | None], ...] = ()  # verdicts with limits that make the exit status 3
         self.when_idle = self.agreed = False  # runs wait for an idle machine; the user agreed to a long measurement
+        self.turn: Turn | None = None  # the trial pauses when the machine has its next blocks
         self._faulty: list[Faulty] = []
 
     def close_at_end(self, session: Closing) -> Closing:

@@ -74,6 +74,11 @@ class _Stand(NamedTuple):
     def protocol(self) -> Protocol:
         return self.trial.protocol
 
+    @property
+    def has_blocks_left(self) -> bool:
+        """Whether a trial that makes all its blocks goes on."""
+        return self.trial.ended is None and (self.cap is None or len(self.trial.complete) < self.cap)
+
     def pairs(self, outcome: str, contrast: Contrast) -> Pairs:
         return pairs_of(self.scores[outcome], *contrast)
 
@@ -172,6 +177,8 @@ def _primary(stand: _Stand, contrast: Contrast) -> OutcomeJudgement:
     if not pairs.finite:
         return _judge_outcome(stand, outcome, contrast, _not_comparable(len(pairs.arm)), (_no_scale(outcome, rule),))
     reading = read_primary(protocol, pairs, stand.cap)
+    if protocol.fixed and stand.has_blocks_left:
+        reading = reading._replace(verdict=None, why="open")
     if reading.verdict is not None and rests_on_few(stand.trial, outcome, contrast):
         reading = reading._replace(verdict="inconclusive", why="few-events")
     reading, findings = _with_failures(stand, contrast, reading)

@@ -6,6 +6,7 @@ A program of the tests replays outcomes: what the n-th run of a configuration gi
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -299,3 +300,65 @@ def test_what_a_plan_cannot_carry_is_refused_by_name(place: Place) -> None:
     assert (ran.status, "a plan cannot carry sh, which needs steps before its run" in ran.err) == (4, True), ran.err
     assert not (place.state / "unattended").exists()
     assert trials_in(place.home) == []
+
+
+# In single steps ------------------------------------------------------------------------------------------------------
+
+
+FIXED = """
+name = "t"
+command = ["sh", "{script}"]
+metrics = ["value_ms:lower=value ([0-9]+)"]
+baseline = "found"
+design = {{ cap = 9, fixed = true, seed = 5, settle = "0s" }}
+
+[arms.control]
+[arms.less]
+set = {{ "vm.swappiness" = 10 }}
+"""
+TURN = ("--unattended", "--turn", "--json")
+
+
+def turn_of(done: Ran) -> dict[str, Any]:
+    """Return what a step said about the trial."""
+    assert done.status == 0, done.err
+    events = [json.loads(line) for line in done.out.splitlines()]
+    return next(event for event in events if event["event"] == "turn")
+
+
+def test_a_trial_in_single_steps_makes_all_its_blocks(place: Place) -> None:
+    """Its arms differ clearly after seven blocks; fixed blocks are made all the same."""
+    file = place.folder / "trial.toml"
+    file.write_text(FIXED.format(script=place.script))
+    began = turn_of(place.run("trial", "run", str(file), *TURN, "--no-profile"))
+    assert (began["state"], began["blocks"], began["cap"]) == ("running", 0, 9)
+    end_s = time.monotonic() + LIMIT_S
+    while (now := turn_of(place.run("trial", "resume", *TURN)))["state"] != "ended":
+        assert time.monotonic() < end_s
+        time.sleep(0.1)
+    assert now["blocks"] == 9
+    assert place.is_as_before()
+    made = [(event.block, event.arm) for event in log_of(place.home) if isinstance(event, RunEnded) and event.block]
+    assert len(made) == len(set(made)) == 18
+    assert place.run("trial", "recheck").status == 0
+    assert turn_of(place.run("trial", "resume", *TURN))["state"] == "ended"
+
+
+def test_a_machine_refuses_the_plans_of_a_coordinator_that_another_one_replaced(place: Place) -> None:
+    file = place.folder / "trial.toml"
+    file.write_text(FIXED.format(script=place.script))
+    turn_of(place.run("trial", "run", str(file), *TURN, "--no-profile", "--fence", "8"))
+    while turn_of(place.run("trial", "resume", *TURN, "--fence", "8"))["state"] != "ended":
+        time.sleep(0.1)
+    late = place.run("trial", "run", str(file), *TURN, "--no-profile", "--fence", "7")
+    assert late.status == 4, late.err
+    assert "another coordinator has taken over this machine" in late.err
+    assert place.is_as_before()
+
+
+def test_a_single_step_is_for_unattended_trials(place: Place) -> None:
+    file = place.folder / "trial.toml"
+    file.write_text(FIXED.format(script=place.script))
+    done = place.run("trial", "run", str(file), "--turn")
+    assert done.status == 2
+    assert "--turn requires --unattended" in done.err

@@ -16,7 +16,16 @@ from ktrial.cli.shared.long_runs import TimedTrial, left_seconds, refuse_idle, r
 from ktrial.cli.shared.manual_trials import begin_by_hand, next_visit
 from ktrial.cli.shared.trial_outcome import announce_decision, finish, kept_trial, load_comparison
 from ktrial.cli.shared.trial_start import agree_to_blindness, look_at, prepare, refuse_in_guests
-from ktrial.cli.shared.unattended import finish_running, needs_of, refuse_elsewhere, refuse_plans
+from ktrial.cli.shared.unattended import (
+    LOOK_AGAIN_S,
+    finish_running,
+    has_running_plan,
+    needs_of,
+    refuse_elsewhere,
+    refuse_plans,
+    refuse_turn,
+    tell_turn,
+)
 from ktrial.compare.files import write_file
 from ktrial.evidence.recheck_trial import trial_differences
 from ktrial.evidence.reparse import BROKEN, reparse
@@ -30,7 +39,7 @@ from ktrial.trial.arms.plan_arms import found_values
 from ktrial.trial.outcome.summary import extendable, judgement_of
 from ktrial.trial.protocol.file import trial_text
 from ktrial.trial.record import changed_arms
-from ktrial.trial.run.conduct import planned
+from ktrial.trial.run.conduct import CarriedOut, planned
 from ktrial.trial.run.guards import refuse_changed
 from ktrial.trial.run.prepare import rig_of
 from ktrial.trial.run.progress import TrialProgress
@@ -46,7 +55,7 @@ if TYPE_CHECKING:
     from ktrial.judge.model.log import Protocol as TrialProtocol
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.record import StoredTrial
-    from ktrial.trial.run.conduct import CarriedOut, Planned
+    from ktrial.trial.run.conduct import Planned
     from ktrial.trial.run.events import TrialListener
     from ktrial.trial.run.prepare import Prepared, Rig
     from ktrial.trial.unattended.visits import Unattended
@@ -183,6 +192,7 @@ def run_file(
     With `anyway` it runs even if the noise is too high to detect the effect. `consent` is for trials that boot this
     machine. With `unattended`, the machine carries out the blocks by itself. `export` gets the trial after its runs.
     """
+    refuse_turn(app, unattended=unattended)
     if unattended:
         refuse_elsewhere(app, file)
     file = _in_boots(app, file)
@@ -212,10 +222,10 @@ def run_file(
     timed.expect(protocol, cap_s)
     with app.interrupts, listen:
         stored = venue.begin(protocol)
-        interrupted = _to_its_end(app, venue, stored, timed, as_json=as_json)
+        carried = _to_its_end(app, venue, stored, timed, as_json=as_json)
     if export is not None:
         export(stored)
-    return finish(app, stored, interrupted=interrupted, as_json=as_json)
+    return _end(app, stored, carried, as_json=as_json)
 
 
 def part_of_question(
@@ -257,8 +267,17 @@ def _in_boots(app: App, file: TrialFile) -> TrialFile:
     return booted
 
 
-def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListener, *, as_json: bool) -> bool:
-    """Run a trial to its end; return whether it was interrupted. On LimitPassed, show the trial before raising.
+def _end(app: App, stored: StoredTrial, carried: CarriedOut, *, as_json: bool) -> int:
+    """Show the result, or say when to look again at a machine that makes the next blocks."""
+    if carried.sent_s is not None and not carried.interrupted:
+        return tell_turn(app, stored, carried.sent_s, as_json=as_json)
+    if app.turn is not None and not carried.interrupted:
+        tell_turn(app, stored, None, as_json=as_json)
+    return finish(app, stored, interrupted=carried.interrupted, as_json=as_json)
+
+
+def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListener, *, as_json: bool) -> CarriedOut:
+    """Run a trial to its end, or until it pauses. On LimitPassed, show the trial before raising.
 
     If the connection to another machine breaks, wait for it and go on. The run that was under way is made again.
     """
@@ -270,14 +289,14 @@ def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListen
                 venue = venue_of(app, stored.file, allow_dangerous=True)
                 if (changed := venue.changed(stored)) is not None:
                     raise _refusal(changed, stored, hint="restore the machine, or start a new trial")
-            return venue.carry_on(stored, listen).interrupted
+            return venue.carry_on(stored, listen)
         except LimitPassed:
             finish(app, stored, interrupted=False, as_json=as_json)
             raise
         except KeyboardInterrupt:
             if not is_broken:
                 raise
-            return True
+            return CarriedOut(judgement_of(app.trials.log(stored.trial)), interrupted=True)
         except AgentError as error:
             if error.kind != "lost" or app.host is None or not app.host.can_come_back:
                 raise
@@ -299,9 +318,12 @@ def resume_trial(
     judgement = judgement_of(log)
     if judgement.next.action == "stop" and isinstance(log[-1], TrialEnd):
         app.say(f"{stored.trial} is over")
-        return finish(app, stored, interrupted=False, as_json=as_json)
+        return _end(app, stored, CarriedOut(judgement, interrupted=False), as_json=as_json)
+    refuse_turn(app, unattended=unattended)
     if unattended:
         refuse_elsewhere(app, stored.file)
+        if app.turn is not None and has_running_plan(app, stored):
+            return tell_turn(app, stored, LOOK_AGAIN_S, as_json=as_json)
     refuse_idle(app, stored.file, unattended=unattended)
     if boots_this_machine(stored.file):
         from ktrial.cli.shared.boot_trials import resume_in_boots
@@ -322,8 +344,8 @@ def resume_trial(
         app.say(f"{done} done; about {duration(left_s)} left, at most")
     timed.expect(protocol, left_s)
     with app.interrupts, listen:
-        interrupted = _to_its_end(app, venue, stored, timed, as_json=as_json)
-    return finish(app, stored, interrupted=interrupted, as_json=as_json)
+        carried = _to_its_end(app, venue, stored, timed, as_json=as_json)
+    return _end(app, stored, carried, as_json=as_json)
 
 
 def extend_trial(app: App, stored: StoredTrial, blocks: int, *, allow_dangerous: bool, as_json: bool) -> int:

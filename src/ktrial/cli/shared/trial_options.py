@@ -36,14 +36,39 @@ if TYPE_CHECKING:
     from ktrial.trial.guests.recipe import KernelRecipe
     from ktrial.trial.protocol.file import TrialFile
 
+_FENCE = "ktrial.fence"
 #: Option names that differ from their parameter names.
 _WORDS = {"fragments": "fragment", "settings": "set", "patches": "patch", "targets": "target"}
+
+
+def _one_turn(ctx: click.Context, _: click.Parameter, given: bool) -> None:
+    if given and ctx.obj is not None:
+        from ktrial.trial.unattended.carrier import Turn
+
+        ctx.obj.turn = Turn(ctx.meta.get(_FENCE))
+
+
+def _fence(ctx: click.Context, _: click.Parameter, given: int | None) -> None:
+    ctx.meta[_FENCE] = given
+
 
 no_profile_option = click.option(
     "--no-profile", is_flag=True, help="Plan without the noise of this machine: the cap is the budget."
 )
 unattended_option = click.option(
     "--unattended", is_flag=True, help="Let this machine carry out the blocks by itself, from plans."
+)
+turn_options = with_options(
+    click.option(
+        "--turn",
+        is_flag=True,
+        expose_value=False,
+        callback=_one_turn,
+        help="With --unattended: fetch finished blocks, send the machine its next ones, and end.",
+    ),
+    click.option(
+        "--fence", type=click.IntRange(1, 1 << 36), hidden=True, expose_value=False, is_eager=True, callback=_fence
+    ),
 )
 measured_options = with_options(
     click.option(
@@ -100,10 +125,16 @@ designed_options = with_options(
 )
 #: Of a trial whose protocol is in a file.
 file_options = with_options(
-    no_profile_option, anyway_option, when_idle_option, unattended_option, dangerous_option, boots_options
+    no_profile_option,
+    anyway_option,
+    when_idle_option,
+    unattended_option,
+    turn_options,
+    dangerous_option,
+    boots_options,
 )
 #: Of a trial that continues.
-resume_options = with_options(unattended_option, when_idle_option, dangerous_option, boots_options)
+resume_options = with_options(unattended_option, turn_options, when_idle_option, dangerous_option, boots_options)
 extend_options = with_options(when_idle_option, long_option, dangerous_option)
 
 

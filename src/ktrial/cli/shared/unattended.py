@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ktrial.bench.run.folders import FoldersThere, PlanFoldersHere
+from ktrial.bench.text import duration
 from ktrial.cli.shared.boot_trials import stop_in_boots
 from ktrial.judge.model.log import BlockVoided, RunEnded
-from ktrial.kit.errors import Refused
+from ktrial.kit import plain_json
+from ktrial.kit.errors import BadInput, Refused
 from ktrial.trial.arms.boot_arms import boots_this_machine
 from ktrial.trial.arms.manual import is_by_hand
+from ktrial.trial.outcome.summary import judgement_of
 from ktrial.trial.unattended.carrier import Carrier, plan_states, refuse_running
 from ktrial.trial.unattended.log import made_visits
 from ktrial.trial.unattended.plan import refuse_shape
@@ -24,6 +28,32 @@ if TYPE_CHECKING:
     from ktrial.trial.record import StoredTrial
 
 _PURPOSE = "carrying out a trial's plans"
+#: When to look again at a plan whose end is unknown.
+LOOK_AGAIN_S = 5.0
+
+
+def refuse_turn(app: App, *, unattended: bool) -> None:
+    """Raise BadInput for --turn with a trial that is not unattended."""
+    if app.turn is not None and not unattended:
+        raise BadInput("--turn requires --unattended", hint="add --unattended, or leave out --turn")
+
+
+def tell_turn(app: App, stored: StoredTrial, next_look_s: float | None, *, as_json: bool) -> int:
+    """Say that the machine makes the trial's next blocks, and when to look again; or that it is over."""
+    judgement = judgement_of(app.trials.log(stored.trial))
+    state = "ended" if next_look_s is None else "running"
+    if as_json:
+        told = {"trial": stored.trial, "state": state, "blocks": judgement.blocks, "cap": judgement.cap}
+        sys.stdout.write(plain_json.line({"event": "turn", **told, "next_look_s": next_look_s}))
+    if next_look_s is not None:
+        app.say(f"the machine makes the next blocks of {stored.trial}; look again in {duration(next_look_s)}")
+    return 0
+
+
+def has_running_plan(app: App, stored: StoredTrial) -> bool:
+    """Return whether the machine carries out a plan of this trial now."""
+    states = plan_states(app.root_session(_PURPOSE))
+    return any(one.id == states.running and one.trial == stored.trial for one in states.plans)
 
 
 def refuse_elsewhere(app: App, file: TrialFile) -> None:
@@ -50,9 +80,9 @@ def needs_of(app: App) -> Unattended:
     root = app.root_session(_PURPOSE)
     if app.host is not None:
         folders = FoldersThere(lambda: app.user_session)
-        return Unattended(root, app.executor, folders, app.host.ahead_ms, app.host.quiet)
+        return Unattended(root, app.executor, folders, app.host.ahead_ms, app.host.quiet, app.turn)
     folder = Path(app.measuring_place.work).with_name("unattended")
-    return Unattended(root, app.executor, PlanFoldersHere(folder))
+    return Unattended(root, app.executor, PlanFoldersHere(folder), turn=app.turn)
 
 
 def finish_running(app: App, stored: StoredTrial) -> None:

@@ -65,7 +65,8 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     arms the same) by outcome. `varies` are identities that arms may change, such as the kernel. With
     `until_all_decided` the trial continues until secondary outcomes and guards are decided too. `extend` allows more
     blocks after the cap, at the price of half the error rate. `pooled` marks one machine's part of a trial on several.
-    With `screen` arms are configurations of its settings.
+    With `screen` arms are configurations of its settings. A `fixed` trial makes all blocks up to its cap, whatever its
+    verdicts are before.
     """
 
     schema: Literal["ktrial.trial-log/1"] = "ktrial.trial-log/1"
@@ -88,6 +89,8 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     extend: bool = False
     pooled: bool = False
     screen: Screen | None = None
+    # Absent by default, so that earlier protocols keep their bytes.
+    fixed: Literal[True] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def primary(self) -> str:

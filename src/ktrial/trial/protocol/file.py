@@ -134,7 +134,8 @@ class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     `cap` is the number of blocks. Without `cap`, ktrial plans it, up to `budget` (blocks, or quick, default, thorough).
     `time` ends the trial if no further block would fit into it. `settle` is the wait before every visit. Without
     `runs_per_visit` the noise profile decides. `anyway` starts the trial even if the noise hides what `detect` wants.
-    With `pool` the trial makes at least seven blocks, to be pooled with trials of other machines.
+    With `pool` the trial makes at least seven blocks, to be pooled with trials of other machines. With `fixed` it makes
+    all its blocks, whatever its verdicts are before.
     """
 
     cap: int | None = None
@@ -150,6 +151,7 @@ class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     # Null by default, so that earlier protocols keep their hash.
     anyway: bool | None = None
     pool: bool | None = None
+    fixed: Literal[True] | None = None
 
 
 class CampaignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

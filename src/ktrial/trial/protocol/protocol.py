@@ -101,6 +101,7 @@ def protocol_of(
         extend=trial.design.extend,
         pooled=bool(trial.design.pool),
         screen=trial.screen,
+        fixed=trial.design.fixed or msgspec.UNSET,
     )
     protocol = _with_cap(protocol)
     refuse_unanswerable(protocol)

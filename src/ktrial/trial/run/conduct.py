@@ -37,10 +37,14 @@ from ktrial.tuning.plans.wait_for_lock import PatientMachine
 
 
 class CarriedOut(NamedTuple):
-    """The judgement at which a trial stopped, and whether somebody interrupted the trial."""
+    """The judgement at which a trial stopped, and whether somebody interrupted the trial.
+
+    `sent_s` is how long the blocks take that the machine makes by itself now, if the trial pauses for them.
+    """
 
     judgement: Judgement
     interrupted: bool
+    sent_s: float | None = None
 
 
 class Planned(NamedTuple):
@@ -277,7 +281,9 @@ def carry_on(
     world.trials.hold()
     with limits_watched(world, ready.file):
         try:
-            return CarriedOut(loop.carry_out(), loop.interrupted)
+            judgement = loop.carry_out()
+            sent_s = visits.sent_s if isinstance(visits, UnattendedVisits) else None
+            return CarriedOut(judgement, loop.interrupted, sent_s)
         except AgentError as error:
             if error.kind != "lost":
                 raise

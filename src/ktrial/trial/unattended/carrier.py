@@ -22,6 +22,8 @@ LOOK_EACH_S = 2.0
 #: The same for a plan on another machine that takes longer than expected.
 _FAR_LOOK_EACH_S = 15.0
 _SOONEST_S = 0.1
+#: How many plans a coordinator may give a machine.
+_TOKENS = 1 << 16
 #: How the line of a visit that is over begins.
 _VISIT_OVER = b'{"event":"visit-ended",'
 
@@ -55,6 +57,15 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
     goes_on: bool
     text: str | Base64 | None = None
     sha256: str | None = None
+
+
+class Turn(NamedTuple):
+    """One step of an unattended trial: it pauses as soon as the machine has its next blocks.
+
+    The tokens of its plans lie above `fence`, which tells coordinators apart.
+    """
+
+    fence: int | None = None
 
 
 class Fetched(NamedTuple):
@@ -93,14 +104,26 @@ class Carrier:
         clock: Clock,
         trial: str,
         quiet: Callable[[float], AbstractContextManager[None]] | None = None,
+        turn: Turn | None = None,
     ) -> None:
         self._root = root
+        self._fence = None if turn is None else turn.fence
         self._quiet = quiet
         self._clock = clock
         self._trial = trial
 
     def next_token(self) -> int:
-        return plan_states(self._root).token + 1
+        """Return the token of the next plan. Raise Refused if a newer coordinator has given this machine a plan."""
+        last = plan_states(self._root).token
+        if self._fence is None:
+            return last + 1
+        lowest = self._fence * _TOKENS
+        if last >= lowest + _TOKENS:
+            raise Refused(
+                "another coordinator has taken over this machine since this one began",
+                hint="`ktrial fleet status` says which one; `ktrial fleet run` with the same trial takes over in turn",
+            )
+        return max(last + 1, lowest)
 
     def start(self, plan: UnattendedPlan) -> None:
         """Start a plan. Raises AgentError for what the agent refuses."""

@@ -38,7 +38,7 @@ from ktrial.trial.run.loop import Standing, Visit
 from ktrial.trial.run.ports import TrialWorld
 from ktrial.trial.run.prepare import Prepared, Rig
 from ktrial.trial.run.visits import MachineVisits
-from ktrial.trial.unattended.carrier import Carrier, Fetched
+from ktrial.trial.unattended.carrier import Carrier, Fetched, Turn
 from ktrial.trial.unattended.log import MadeVisit, ended_in, made_visits
 from ktrial.trial.unattended.plan import (
     LOOK_SOURCES,
@@ -71,6 +71,8 @@ class Unattended(NamedTuple):
     ahead_ms: int = 0
     #: Keeps the connection to another machine quiet for at most so many seconds; None if the machine is this one.
     quiet: Callable[[float], AbstractContextManager[None]] | None = None
+    #: Set if the trial pauses when the machine has a plan, and does not wait for it.
+    turn: Turn | None = None
 
 
 class _KeptVisit(NamedTuple):
@@ -125,7 +127,7 @@ class UnattendedVisits:
         self._live = live
         self._arms = arms
         self._make_visits = make_visits
-        self._carrier = Carrier(needs.root, world.clock, stored.trial, needs.quiet)
+        self._carrier = Carrier(needs.root, world.clock, stored.trial, needs.quiet, needs.turn)
         self._replayed = Replayed(world, ready, rig, needs, standing)
         self._held: dict[tuple[int, str], _KeptVisit] = {}
         self._folders: set[Path] = set()
@@ -134,6 +136,8 @@ class UnattendedVisits:
         self._has_looked = False
         self._listen = listen
         self._told_over: int | None = None
+        #: How long the plan takes that the machine got last, if the trial pauses for it.
+        self.sent_s: float | None = None
 
     def begin(self, blocks_left: int | None) -> None:
         self._live.begin(blocks_left)
@@ -143,13 +147,14 @@ class UnattendedVisits:
         return True
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
-        """Make the visits in order, until one voids the block."""
+        """Make the visits in order, until one voids the block. Return False if the machine makes them later."""
         for at, visit in enumerate(visits):
             if self._find(visit) is None:
                 self._look_for_left()
             if self._find(visit) is None:
                 self._raise_failure()
-                self._carry_out(visits[at:], blocks_left)
+                if not self._carry_out(visits[at:], blocks_left):
+                    return False
             if (held := self._find(visit)) is None:
                 self._raise_failure()
                 raise KtrialError(
@@ -189,16 +194,22 @@ class UnattendedVisits:
         for name in self._carrier.own_plans():
             self._keep(self._carrier.fetch(name), is_left=True)
 
-    def _carry_out(self, visits: Sequence[Visit], blocks_left: int | None) -> None:
+    def _carry_out(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
+        """Let the machine make these visits, and further ones. Return False without waiting for them if so wanted."""
         plan = self._plan([*visits, *self._ahead(visits[0].block, blocks_left)])
+        expected_s = self._live.pace.visits_s(len(plan.visits)) or 0.0
+        if self._needs.turn is not None:
+            self._carrier.start(plan)
+            self.sent_s = expected_s
+            return False
         interrupts, self._told_over = self._world.interrupts, None
         # The agent watches the limits; looking twice would only disturb the machine.
         watch, interrupts.watch = interrupts.watch, None
         try:
-            expected_s = self._live.pace.visits_s(len(plan.visits)) or 0.0
             self._keep(self._carrier.carry_out(plan, expected_s, partial(self._tell, len(plan.visits))))
         finally:
             interrupts.watch = watch
+        return True
 
     def _tell(self, visits: int, over: int) -> None:
         """Tell how far a plan is, whenever that changes."""
@@ -266,7 +277,8 @@ class UnattendedVisits:
             number not in voided and all(standing.runs_left(number, arm) == 0 for arm in drawn.order)
             for number, drawn in standing.drawn.items()
         )
-        more = FEWEST_BLOCKS - done - 1
+        enough = protocol.cap if protocol.fixed and protocol.cap is not None else FEWEST_BLOCKS
+        more = enough - done - 1
         if protocol.screen is not None or self._ready.file.time_s is not None or block != max(standing.drawn):
             more = 0
         if blocks_left is not None:
