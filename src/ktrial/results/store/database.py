@@ -50,7 +50,7 @@ def migrate(engine: sa.Engine, found: str | None, shown: str) -> None:
 
 
 #: The version of the schema that this ktrial writes: the newest file in `migrations/versions`.
-HEAD = "0003"
+HEAD = "0004"
 #: The table that holds the version.
 _VERSIONS = "alembic_version"
 #: Seconds to wait for another process that writes.

@@ -133,3 +133,25 @@ noise_profiles = sa.Table(
     sa.Column("made_unix_ms", sa.BigInteger, nullable=False),
     sa.Column("document", sa.Text, nullable=False),
 )
+
+#: Trials of fleets. `holder` is the coordinator that has one until `held_until_unix_ms`; `fence` grows with each.
+fleets = sa.Table(
+    "fleets",
+    metadata,
+    sa.Column("key", _KEY, primary_key=True),
+    sa.Column("fleet", sa.String, nullable=False, unique=True),
+    sa.Column("started_unix_ms", sa.BigInteger, nullable=False),
+    sa.Column("holder", sa.String),
+    sa.Column("fence", sa.BigInteger, nullable=False),
+    sa.Column("held_until_unix_ms", sa.BigInteger, nullable=False),
+)
+
+#: The log of a fleet's trial, one event per row; rows are never changed.
+fleet_events = sa.Table(
+    "fleet_events",
+    metadata,
+    sa.Column("fleet_key", _KEY, sa.ForeignKey("fleets.key", ondelete="CASCADE"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("document", sa.Text, nullable=False),
+    sqlite_with_rowid=False,
+)

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials over the machines of an Ansible inventory, for `ktrial fleet`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ktrial.agent.user_folders import state_folder
+from ktrial.cli.options import is_terminal, write_answer
+from ktrial.fleet.ansible import Ansible
+from ktrial.fleet.conduct import Coordinator, Look, finished_logs
+from ktrial.fleet.draw import draw
+from ktrial.fleet.file import FleetTrial, parse_fleet_trial
+from ktrial.fleet.log import FleetBegan, FleetEvent, Standing
+from ktrial.fleet.machines import AnsibleMachines, facts_of
+from ktrial.fleet.store import StoredFleets
+from ktrial.fleet.text import announcement, counts_text, event_text, result_text, status_text
+from ktrial.fleet.verdict import fleet_result
+from ktrial.kit import plain_json
+from ktrial.kit.errors import BadInput, GuardTripped, Refused
+from ktrial.kit.files import read_file
+from ktrial.kit.tables import columns
+from ktrial.tuning.plans.confirm import must_agree
+
+if TYPE_CHECKING:
+    from ktrial.cli.app import App
+    from ktrial.fleet.store import Lease
+    from ktrial.fleet.verdict import FleetResult
+
+_LIMIT_BYTES = 1 << 20
+
+
+class Chosen(NamedTuple):
+    """Which machines: the inventory's sources, a pattern, and how many ktrial reaches at once."""
+
+    inventory: tuple[str, ...]
+    limit: str | None
+    forks: int
+
+
+def run_fleet(app: App, file: Path, chosen: Chosen, *, yes: bool, as_json: bool) -> int:
+    """Run a fleet's trial, or go on with the one of this file that is not over."""
+    trial = parse_fleet_trial(read_file(file, _LIMIT_BYTES), str(file))
+    fleets = stored_fleets(app)
+    with _private_folder() as folder:
+        ansible = _ansible(app, chosen, folder)
+        standing = _unfinished(fleets, trial, file)
+        if standing is None:
+            began = _begin(app, ansible, trial)
+            app.say(announcement(began, width=columns()).rstrip("\n"))
+            if not yes and is_terminal():
+                must_agree(f"Measure on {len(began.machines)} machines?", "aborted; nothing was changed")
+            fleets.begin(began)
+            standing = fleets.standing(began.fleet)
+        else:
+            app.say(f"{standing.began.fleet} goes on")
+        return _carry_out(app, fleets, ansible, standing, folder, as_json=as_json)
+
+
+def _unfinished(fleets: StoredFleets, trial: FleetTrial, file: Path) -> Standing | None:
+    """Return the newest trial of this file that is not over. Raise Refused if the file was edited since it began."""
+    for name in fleets.names():
+        standing = fleets.standing(name)
+        if standing.began.trial.name != trial.name or standing.end is not None:
+            continue
+        if standing.began.sha256 != trial.sha256:
+            raise Refused(
+                f"{file} was edited after {name} began, which is not over",
+                hint=f"restore the file, or end that trial with `ktrial fleet stop {name}`",
+            )
+        return standing
+    return None
+
+
+def _begin(app: App, ansible: Ansible, trial: FleetTrial) -> FleetBegan:
+    """Read the machines' facts, and draw who is measured when."""
+    hosts = ansible.inventory().hosts
+    app.say(f"reading facts of {len(hosts)} machine{'s'[: len(hosts) != 1]}")
+    facts: dict[str, Mapping[str, str]] = {}
+    left_out: dict[str, str] = {}
+    for one in facts_of(ansible, hosts, trial.fleet.facts):
+        if one is None:
+            continue
+        host, found, why = one
+        if found is None:
+            left_out[host] = why
+            app.say(f"{host} is left out: {why}")
+        else:
+            facts[host] = found
+    unknown = [name for name in trial.fleet.facts if facts and not any(name in one for one in facts.values())]
+    if unknown:
+        raise BadInput(
+            f"no machine has the fact {unknown[0]}",
+            hint="`ktrial facts` lists facts; variables of the inventory are written as inventory.NAME",
+        )
+    seed = trial.design.seed if trial.design.seed is not None else secrets.randbelow(2**31)
+    arm = next(name for name in (*trial.arms, "") if name != trial.control)
+    drawn = draw(trial.fleet, facts, seed, (trial.control, arm))
+    return FleetBegan(
+        fleet=f"{trial.name}-{secrets.token_hex(3)}",
+        trial=trial,
+        sha256=trial.sha256,
+        seed=seed,
+        machines=drawn.machines,
+        left_out={**left_out, **drawn.left_out},
+    )
+
+
+def _carry_out(
+    app: App, fleets: StoredFleets, ansible: Ansible, standing: Standing, folder: Path, *, as_json: bool
+) -> int:
+    fleet = standing.began.fleet
+    lease = fleets.take(fleet, holder_name())
+    try:
+        with app.interrupts:
+            coordinator = _coordinator(app, ansible, standing, lease, folder, as_json=as_json)
+            coordinator.carry_out()
+    except KeyboardInterrupt:
+        kept = (
+            f"machines finish the blocks that they have and restore everything; `ktrial fleet stop {fleet}` stops them"
+        )
+        return app.end_interrupted(f"{kept}; the same command goes on")
+    finally:
+        with contextlib.suppress(Exception):
+            lease.let_go()  # otherwise it ends by itself
+    return show_result(app, fleet, as_json=as_json)
+
+
+def _coordinator(
+    app: App, ansible: Ansible, standing: Standing, lease: Lease, folder: Path, *, as_json: bool
+) -> Coordinator:
+    machines = AnsibleMachines(
+        ansible, standing.began, folder, fence=lease.fence, find_trial=lambda name: _trial_named(app, name)
+    )
+    return Coordinator(standing, lease, machines, app.clock, app.trials.log, _listener(app, standing, as_json=as_json))
+
+
+def _listener(app: App, standing: Standing, *, as_json: bool) -> Callable[[FleetEvent], None]:
+    def listen(event: FleetEvent) -> None:
+        if as_json:
+            sys.stdout.write(plain_json.line(event))
+            sys.stdout.flush()
+        if (line := event_text(event)) is not None:
+            app.say(f"{line} ({counts_text(standing, app.clock.unix_ms())})")
+
+    return listen
+
+
+def stop_fleet(app: App, name: str | None, chosen: Chosen, *, as_json: bool) -> int:
+    """Stop a fleet's trial: each machine that measures restores everything at once."""
+    fleets = stored_fleets(app)
+    fleet = fleets.find(name)
+    standing = fleets.standing(fleet)
+    if standing.end is not None:
+        app.say(f"{fleet} is over: {standing.end.reason}")
+        return 0
+    with _private_folder() as folder, app.interrupts:
+        lease = fleets.take(fleet, holder_name())
+        ansible = _ansible(app, chosen, folder)
+        _coordinator(app, ansible, standing, lease, folder, as_json=as_json).stop("stopped by the user")
+        lease.let_go()
+    return 0
+
+
+def collect_fleet(app: App, name: str | None, chosen: Chosen, *, as_json: bool) -> int:
+    """Fetch what machines have finished that were away when the trial ended; each run once."""
+    fleets = stored_fleets(app)
+    fleet = fleets.find(name)
+    standing = fleets.standing(fleet)
+    late = [one for one in standing.began.machines if standing.state_of(one.host) not in {None, "ended"}]
+    if not late:
+        app.say(f"every machine of {fleet} that began has given its results")
+        return show_result(app, fleet, as_json=as_json)
+    with _private_folder() as folder, app.interrupts:
+        lease = fleets.take(fleet, holder_name())
+        coordinator = _coordinator(app, _ansible(app, chosen, folder), standing, lease, folder, as_json=as_json)
+        coordinator.collect([Look(one, standing.steps[one.host].trial) for one in late])
+        lease.let_go()
+    return show_result(app, fleet, as_json=as_json)
+
+
+def show_result(app: App, name: str | None, *, as_json: bool) -> int:
+    """Print what a fleet's trial says so far. Raise GuardTripped if a wave stopped it."""
+    found = result_of(app, name)
+    write_answer(as_json, lambda: found, lambda width: result_text(found, width=width))
+    stopped = next((over for over in found.waves if over.decision == "stop"), None)
+    if stopped is not None:
+        raise GuardTripped(f"wave {stopped.wave} stopped the trial: {stopped.reason}")
+    return 0
+
+
+def result_of(app: App, name: str | None) -> FleetResult:
+    fleets = stored_fleets(app)
+    standing = fleets.standing(fleets.find(name))
+    return fleet_result(standing, finished_logs(standing, app.trials.log))
+
+
+def show_status(app: App, name: str | None, *, as_json: bool) -> None:
+    fleets = stored_fleets(app)
+    fleet = fleets.find(name)
+    standing, held = fleets.standing(fleet), fleets.held(fleet)
+    now_ms = app.clock.unix_ms()
+
+    def document() -> dict[str, Any]:
+        machines = [
+            {"host": one.host, "wave": one.wave, "step": standing.steps.get(one.host)}
+            for one in standing.began.machines
+        ]
+        ended = standing.end and standing.end.reason
+        holder = held and held.holder
+        return {
+            "schema": "ktrial.fleet-status/1",
+            "fleet": fleet,
+            "holder": holder,
+            "ended": ended,
+            "machines": machines,
+        }
+
+    write_answer(as_json, document, lambda width: status_text(standing, held, now_ms, width=width))
+
+
+def stored_fleets(app: App) -> StoredFleets:
+    return StoredFleets(lambda: app.store.database)
+
+
+def holder_name() -> str:
+    """Return the name under which this coordinator has a trial; each process is one."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _trial_named(app: App, name: str) -> str | None:
+    """Return the newest trial in the store whose protocol has this name."""
+    return next((one.trial for one in app.trials.all() if one.file.name == name), None)
+
+
+def _ansible(app: App, chosen: Chosen, folder: Path) -> Ansible:
+    if not chosen.inventory:
+        raise BadInput("no inventory is named", hint="add -i INVENTORY, as for ansible-playbook")
+    program = (sys.executable, "-I", "-m", "ktrial")
+    store = app.store_path or str(state_folder() / "results.db")
+    return Ansible(chosen.inventory, program, folder, limit=chosen.limit, forks=chosen.forks, store=store)
+
+
+@contextlib.contextmanager
+def _private_folder() -> Iterator[Path]:
+    place = state_folder() / "fleets"
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        yield Path(folder)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial fleet`: one trial over the machines of an Ansible inventory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ktrial.cli.app import App
+from ktrial.cli.options import json_option, with_options
+
+_NAME = "[FLEET]"
+_machines_options = with_options(
+    click.option("-i", "--inventory", multiple=True, metavar="INVENTORY", help="Ansible inventory. Repeatable."),
+    click.option("--limit", metavar="PATTERN", help="Use only these hosts or groups of the inventory."),
+    click.option(
+        "--forks", type=click.IntRange(1, 500), default=8, show_default=True, help="Machines to reach at the same time."
+    ),
+)
+
+
+@click.group(short_help="Run one trial over many machines.")
+def command() -> None:
+    """Run one trial over the machines of an Ansible inventory, and judge it with the machine as the unit.
+
+    \b
+    ktrial fleet run backlog.toml -i hosts.ini --limit web
+    ktrial fleet status
+    ktrial fleet report
+    """
+
+
+@command.command(short_help="Run a fleet's trial, or go on with it.")
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@_machines_options
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before measuring.")
+@json_option
+@click.pass_obj
+def run(
+    app: App, file: Path, inventory: tuple[str, ...], limit: str | None, forks: int, yes: bool, as_json: bool
+) -> int:
+    """Run the trial of FILE on the machines of an inventory, wave by wave (docs/fleets.md).
+
+    If the trial of this file is not over, go on with it: after Ctrl-C, or after its coordinator died.
+    """
+    from ktrial.cli.shared.fleet import Chosen, run_fleet
+
+    return run_fleet(app, file, Chosen(inventory, limit, forks), yes=yes, as_json=as_json)
+
+
+@command.command(short_help="Show where a fleet's trial stands.")
+@click.argument("name", required=False, metavar=_NAME)
+@json_option
+@click.pass_obj
+def status(app: App, name: str | None, as_json: bool) -> None:
+    """Show each machine's state, and who coordinates the trial; by default the newest."""
+    from ktrial.cli.shared.fleet import show_status
+
+    show_status(app, name, as_json=as_json)
+
+
+@command.command(short_help="Stop a fleet's trial.")
+@click.argument("name", required=False, metavar=_NAME)
+@_machines_options
+@json_option
+@click.pass_obj
+def stop(app: App, name: str | None, inventory: tuple[str, ...], limit: str | None, forks: int, as_json: bool) -> int:
+    """Stop a fleet's trial. Each machine restores its settings at once; what it has measured stays."""
+    from ktrial.cli.shared.fleet import Chosen, stop_fleet
+
+    return stop_fleet(app, name, Chosen(inventory, limit, forks), as_json=as_json)
+
+
+@command.command(short_help="Fetch results of machines that were away.")
+@click.argument("name", required=False, metavar=_NAME)
+@_machines_options
+@json_option
+@click.pass_obj
+def collect(
+    app: App, name: str | None, inventory: tuple[str, ...], limit: str | None, forks: int, as_json: bool
+) -> int:
+    """Fetch what machines have measured that were away when the trial ended, and judge it again."""
+    from ktrial.cli.shared.fleet import Chosen, collect_fleet
+
+    return collect_fleet(app, name, Chosen(inventory, limit, forks), as_json=as_json)
+
+
+@command.command(short_help="Show what a fleet's trial found.")
+@click.argument("name", required=False, metavar=_NAME)
+@json_option
+@click.pass_obj
+def report(app: App, name: str | None, as_json: bool) -> int:
+    """Show the effect over machines, how much it differs between them, and for which machines the verdict holds."""
+    from ktrial.cli.shared.fleet import show_result
+
+    return show_result(app, name, as_json=as_json)

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machines of an Ansible inventory: reads it, and runs tasks of the collection `ktrial.tuning` on its hosts.
+
+Inventory, groups, variables, connections, become and vault are Ansible's. The tasks run on this machine and reach the
+hosts through the connection that the inventory describes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from ktrial.kit.errors import BadInput, KtrialError
+
+COLLECTIONS = Path(__file__).parent / "ansible_collections"
+_INSTALL = f"{sys.executable} -m pip install 'ktrial[fleet]'"
+_LIMIT_S = 120.0
+#: How often a long task gives the coordinator a chance to say that it is still there.
+BEAT_S = 10.0
+_STATES = {"runner_on_ok": "ok", "runner_on_failed": "failed", "runner_on_unreachable": "unreachable"}
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """The hosts that a pattern chooses, with their groups and variables."""
+
+    hosts: Mapping[str, Mapping[str, Any]]
+    groups: Mapping[str, tuple[str, ...]]
+
+
+class TaskResult(NamedTuple):
+    """What a task said about a host."""
+
+    host: str
+    state: Literal["ok", "failed", "unreachable"]
+    content: Mapping[str, Any]
+
+    @property
+    def message(self) -> str:
+        """Why it did not succeed."""
+        return str(self.content.get("msg") or self.content.get("stderr") or self.state).strip()
+
+
+class Ansible:
+    """Ansible on this machine, for the hosts of one inventory. `program` starts ktrial; `folder` is private."""
+
+    def __init__(
+        self,
+        sources: Sequence[str],
+        program: Sequence[str],
+        folder: Path,
+        *,
+        limit: str | None,
+        forks: int,
+        store: str,
+    ) -> None:
+        self._sources = [str(Path(one).absolute()) if Path(one).exists() else one for one in sources]
+        self._program = tuple(program)
+        self._folder = folder
+        self._limit = limit
+        self._forks = forks
+        self._store = store
+
+    def inventory(self) -> Inventory:
+        """Read the inventory. Raise BadInput if Ansible cannot, or no host is chosen."""
+        for source in self._sources:
+            if "," not in source and not Path(source).exists():
+                raise BadInput(f"{source}: no such inventory", hint="name a file or folder, or hosts as `a,b,`")
+        argv = [_found("ansible-inventory"), *self._words(), "--list"]
+        argv += [] if self._limit is None else ["--limit", self._limit]
+        try:
+            done = subprocess.run(
+                argv,
+                check=False,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_LIMIT_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise KtrialError(
+                f"ansible-inventory did not answer within {_LIMIT_S:.0f} s", hint=f"try it: {shlex.join(argv)}"
+            ) from None
+        if done.returncode:
+            raise BadInput(f"Ansible cannot read the inventory: {_told(done.stderr)}", hint=f"try: {shlex.join(argv)}")
+        found = parse_inventory(done.stdout)
+        if not found.hosts:
+            raise BadInput(
+                "the inventory has no such host: " + (self._limit or ", ".join(self._sources)),
+                hint="`ansible-inventory -i INVENTORY --graph` shows its hosts and groups",
+            )
+        return found
+
+    def run(self, module: str, arguments: Mapping[str, Mapping[str, Any]]) -> Iterator[TaskResult | None]:
+        """Run one task with arguments of its own on each host; yield what each says as soon as it does.
+
+        From time to time yield None. If the caller stops early, Ansible is stopped.
+        """
+        names = sorted({name for one in arguments.values() for name in one})
+        task = {name: f"{{{{ ktrial_arguments[inventory_hostname].{name} | default(omit) }}}}" for name in names}
+        play = {
+            "hosts": list(arguments),
+            "gather_facts": False,
+            "vars": {"ktrial_arguments": arguments, "ktrial_program": list(self._program)},
+            "tasks": [{"name": module, f"ktrial.tuning.{module}": task}],
+        }
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            book = Path(folder, "play.json")
+            book.write_text(json.dumps([play]), encoding="utf-8")
+            yield from self._played(Path(folder), book, set(arguments))
+
+    def _played(self, folder: Path, book: Path, hosts: set[str]) -> Iterator[TaskResult | None]:
+        results: queue.SimpleQueue[TaskResult] = queue.SimpleQueue()
+        stopped = threading.Event()
+
+        def take(event: Mapping[str, Any]) -> bool:
+            state = _STATES.get(event.get("event", ""))
+            data = event.get("event_data", {})
+            if state is not None:
+                results.put(TaskResult(data["host"], state, data.get("res", {})))  # type: ignore[arg-type]
+            return False
+
+        runner = _runner()
+        thread, run = runner.run_async(
+            private_data_dir=str(folder),
+            playbook=str(book),
+            cmdline=shlex.join([*self._words(), "--forks", str(self._forks)]),
+            envvars=self._environment(),
+            quiet=True,
+            event_handler=take,
+            cancel_callback=stopped.is_set,
+        )
+        try:
+            while hosts and (thread.is_alive() or not results.empty()):
+                try:
+                    found = results.get(timeout=BEAT_S if thread.is_alive() else 0.1)
+                except queue.Empty:
+                    yield None
+                    continue
+                hosts.discard(found.host)
+                yield found
+        finally:
+            stopped.set()
+            thread.join()
+        if hosts:
+            why = _told(run.stdout.read().encode()) if run.stdout is not None else run.status
+            raise KtrialError(f"Ansible ended without {', '.join(sorted(hosts))}: {why}", hint="run the command again")
+
+    def _words(self) -> list[str]:
+        return [word for source in self._sources for word in ("-i", source)]
+
+    def _environment(self) -> dict[str, str]:
+        paths = [str(COLLECTIONS), *filter(None, [os.environ.get("ANSIBLE_COLLECTIONS_PATH")])]
+        folder = str(Path(sys.executable).parent)
+        return {
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join(paths),
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_DEPRECATION_WARNINGS": "0",
+            "ANSIBLE_INJECT_FACT_VARS": "0",
+            # Not on a command line, where others could read a password in it.
+            "KTRIAL_STORE": self._store,
+            "PATH": os.pathsep.join([folder, os.environ.get("PATH", "/usr/bin:/bin")]),
+        }
+
+
+def parse_inventory(data: bytes) -> Inventory:
+    """Parse what `ansible-inventory --list` prints."""
+    try:
+        tree = msgspec.json.decode(data, type=dict[str, dict[str, Any]])
+    except msgspec.DecodeError as error:
+        raise KtrialError(f"ansible-inventory: cannot read its answer: {error}") from None
+    meta = tree.pop("_meta", {})
+    groups = {name: tuple(group.get("hosts", ())) for name, group in tree.items()}
+    listed = {host for hosts in groups.values() for host in hosts}
+    variables = meta.get("hostvars", {})
+    hosts = {host: variables.get(host, {}) for host in sorted(listed | set(variables))}
+    return Inventory(hosts, {name: hosts for name, hosts in groups.items() if hosts})
+
+
+def _found(program: str) -> str:
+    beside = Path(sys.executable).with_name(program)
+    path = str(beside) if beside.exists() else shutil.which(program)
+    if path is None:
+        raise KtrialError("ktrial fleet needs Ansible, which is not installed", hint=_INSTALL)
+    return path
+
+
+def _runner() -> Any:
+    try:
+        import ansible_runner
+    except ModuleNotFoundError:
+        raise KtrialError("ktrial fleet needs ansible-runner, which is not installed", hint=_INSTALL) from None
+    return ansible_runner
+
+
+def _told(output: bytes) -> str:
+    """Return the first line of an error."""
+    lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
+    chosen = next((line for line in lines if "ERROR" in line or "fatal" in line), lines[-1] if lines else "no reason")
+    return chosen.strip().removeprefix("[ERROR]: ").removeprefix("ERROR! ")

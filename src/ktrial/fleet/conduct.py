@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The coordinator of a fleet's trial: wave after wave, a look at each machine when it is due, until all are over.
+
+A look is short: it fetches what the machine has finished and sends its next blocks. Nothing of the coordinator runs on
+a machine while that measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from ktrial.fleet.guards import guard_readings
+from ktrial.fleet.log import (
+    FINAL,
+    FleetEnded,
+    FleetEvent,
+    Machine,
+    MachineState,
+    MachineStep,
+    Standing,
+    WaveBegan,
+    WaveEnded,
+)
+from ktrial.judge.model.log import Event
+
+#: How soon to look again at a machine that cannot be reached.
+AWAY_LOOK_S = 30.0
+#: How long the coordinator sleeps at most before it renews its lease.
+_LONGEST_NAP_S = 20.0
+
+
+class Look(NamedTuple):
+    """A look at a machine that is due: begin its trial, or go on with `trial`."""
+
+    machine: Machine
+    trial: str | None
+
+
+class Sight(NamedTuple):
+    """What a look found. `guard` is set if the machine has restored itself because a limit was passed."""
+
+    host: str
+    state: MachineState
+    trial: str | None = None
+    blocks: int = 0
+    next_look_s: float | None = None
+    message: str | None = None
+    guard: bool = False
+
+
+class Looking(Protocol):
+    """Looks at machines, and stops them."""
+
+    def look(self, looks: Sequence[Look]) -> Iterator[Sight | None]:
+        """Yield what each machine says, as soon as it does, and now and then None meanwhile."""
+
+    def stop(self, machines: Sequence[Machine]) -> Iterator[Sight | None]:
+        """Stop the machines' trials; each restores everything at once."""
+
+
+class FleetLease(Protocol):
+    """The coordinator's hold on the trial."""
+
+    def append(self, *events: FleetEvent) -> None: ...
+
+
+class Time(Protocol):
+    """The clock of the coordinator; `sleep` raises KeyboardInterrupt on Ctrl-C."""
+
+    def unix_ms(self) -> int: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class Coordinator:
+    """Carries out a fleet's trial from where it stands; `logs` returns the log of a machine's trial."""
+
+    def __init__(
+        self,
+        standing: Standing,
+        lease: FleetLease,
+        looking: Looking,
+        clock: Time,
+        logs: Callable[[str], Sequence[Event]],
+        listen: Callable[[FleetEvent], None],
+    ) -> None:
+        self._standing = standing
+        self._lease = lease
+        self._looking = looking
+        self._clock = clock
+        self._logs = logs
+        self._listen = listen
+
+    def carry_out(self) -> None:
+        """Run until all waves are over, or one stops the trial."""
+        standing = self._standing
+        for wave in standing.waves:
+            if standing.end is not None:
+                return
+            if wave not in standing.waves_over:
+                if wave not in standing.waves_begun:
+                    self._tell(WaveBegan(wave=wave))
+                self._measure(standing.machines_of(wave))
+                self._tell(self._wave_ended(wave))
+            over = standing.waves_over[wave]
+            if over.decision == "stop":
+                self._stop_running()
+                self._tell(FleetEnded(reason=over.reason))
+                return
+        if standing.end is None:
+            self._tell(FleetEnded(reason="all waves are over"))
+
+    def collect(self, looks: Sequence[Look]) -> None:
+        """Look once at machines whose results are missing."""
+        self._take(self._looking.look(looks))
+
+    def stop(self, reason: str) -> None:
+        """Stop all machines that measure, and end the trial."""
+        self._stop_running()
+        self._tell(FleetEnded(reason=reason))
+
+    def _tell(self, *events: FleetEvent) -> None:
+        self._lease.append(*events)
+        for event in events:
+            self._standing.take(event)
+            self._listen(event)
+
+    def _measure(self, machines: Sequence[Machine]) -> None:
+        """Look at the machines of a wave when they are due, until each is over or was away for too long."""
+        while True:
+            self._give_up(machines)
+            if all(self._standing.is_final(one.host) for one in machines):
+                return
+            if self._tripped(machines):
+                self._stop_running()
+                return
+            due = self._due(machines)
+            if due:
+                self._take(self._looking.look(due))
+            else:
+                self._clock.sleep(min(_LONGEST_NAP_S, self._wait_s(machines)))
+                self._lease.append()
+
+    def _due(self, machines: Sequence[Machine]) -> list[Look]:
+        """Return the looks that are due now; a machine that has not begun is due if not too many measure."""
+        standing, now_ms = self._standing, self._clock.unix_ms()
+        busy = sum(standing.state_of(one.host) == "running" for one in machines)
+        limit = standing.began.trial.fleet.at_once
+        found = []
+        for one in machines:
+            step = standing.steps.get(one.host)
+            if step is None:
+                if limit is not None and busy >= limit:
+                    continue
+                busy += 1
+                found.append(Look(one, None))
+            elif step.state not in FINAL and (step.next_look_unix_ms or 0) <= now_ms:
+                found.append(Look(one, step.trial))
+        return found
+
+    def _wait_s(self, machines: Sequence[Machine]) -> float:
+        now_ms = self._clock.unix_ms()
+        steps = [step for one in machines if (step := self._standing.steps.get(one.host)) is not None]
+        due_ms = [step.next_look_unix_ms or 0 for step in steps if step.state not in FINAL]
+        return max(0.05, (min(due_ms, default=now_ms) - now_ms) / 1000)
+
+    def _step(self, sight: Sight) -> MachineStep:
+        now_ms = self._clock.unix_ms()
+        next_s = AWAY_LOOK_S if sight.state == "unreachable" else sight.next_look_s
+        return MachineStep(
+            host=sight.host,
+            state=sight.state,
+            at_unix_ms=now_ms,
+            trial=sight.trial,
+            blocks=sight.blocks,
+            next_look_unix_ms=None if next_s is None else now_ms + int(1000 * next_s),
+            message=sight.message,
+            guard=sight.guard,
+        )
+
+    def _give_up(self, machines: Iterable[Machine]) -> None:
+        """Leave out machines that were away for longer than the trial is patient."""
+        patience_ms = 1000 * self._standing.began.trial.fleet.patience_s
+        now_ms = self._clock.unix_ms()
+        for one in machines:
+            since_ms = self._standing.away_since_unix_ms.get(one.host)
+            if since_ms is not None and now_ms - since_ms >= patience_ms and not self._standing.is_final(one.host):
+                step = self._standing.steps[one.host]
+                self._tell(
+                    MachineStep(
+                        host=one.host,
+                        state="failed",
+                        at_unix_ms=now_ms,
+                        message=f"away for too long: {step.message or 'unreachable'}",
+                    )
+                )
+
+    def _tripped(self, machines: Iterable[Machine]) -> list[str]:
+        steps = (self._standing.steps.get(one.host) for one in machines)
+        return [step.host for step in steps if step is not None and step.guard]
+
+    def _stop_running(self) -> None:
+        running = [one for one in self._standing.began.machines if self._standing.state_of(one.host) == "running"]
+        if running:
+            self._take(self._looking.stop(running))
+
+    def _take(self, sights: Iterator[Sight | None]) -> None:
+        """Log what the machines say, and renew the lease meanwhile."""
+        for sight in sights:
+            self._tell(*(() if sight is None else (self._step(sight),)))
+
+    def _wave_ended(self, wave: int) -> WaveEnded:
+        """Decide whether the trial goes on after a wave."""
+        standing = self._standing
+        members = standing.machines_of(wave)
+        if tripped := self._tripped(members):
+            step = standing.steps[tripped[0]]
+            reason = f"a guard of {tripped[0]} tripped: {step.message or 'a limit was passed'}"
+            return WaveEnded(wave=wave, decision="stop", reason=reason)
+        if not any(standing.state_of(one.host) == "ended" for one in members):
+            message = next((step.message for one in members if (step := standing.steps.get(one.host))), None)
+            reason = f"no machine of wave {wave} gave a result" + (f": {message}" if message else "")
+            return WaveEnded(wave=wave, decision="stop", reason=reason)
+        error = standing.began.trial.fleet.guard_error
+        guards = guard_readings(self.finished_logs(), error, len(standing.waves))
+        broken = [one for one in guards if one.is_broken]
+        if broken:
+            names = ", ".join(f"{one.outcome} of {one.arm}" for one in broken)
+            reason = f"worse than a guard allows: {names}"
+            return WaveEnded(wave=wave, decision="stop", reason=reason, guards=guards)
+        reason = "the guards hold" if guards else "no guard was declared"
+        return WaveEnded(wave=wave, decision="go on", reason=reason, guards=guards)
+
+    def finished_logs(self) -> Mapping[str, Sequence[Event]]:
+        """Return the logs of the machines that have finished, by host."""
+        return finished_logs(self._standing, self._logs)
+
+
+def finished_logs(standing: Standing, logs: Callable[[str], Sequence[Event]]) -> dict[str, Sequence[Event]]:
+    """Return the logs of the machines whose trials are over, by host."""
+    return {
+        host: logs(step.trial)
+        for host, step in standing.steps.items()
+        if step.state == "ended" and step.trial is not None
+    }

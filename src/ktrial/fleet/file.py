@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet's trial as people write it: a trial file with a table `[fleet]`."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from ktrial.judge.stats.critical import LOOKS
+from ktrial.kit.errors import BadInput
+from ktrial.kit.toml import parse_bytes
+from ktrial.trial.protocol.file import ArmFile, TrialFile, seconds
+from ktrial.trial.protocol.read import check_trial_file
+
+Design = Literal["within", "pairs"]
+_HINT = "docs/fleets.md explains each line"
+_SHARE = re.compile(r"([1-9][0-9]?|100)%")
+_MOST_ERROR = 0.2
+#: The second name of a machine's only arm in pairs.
+AGAIN = "again"
+
+
+class FleetTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the machines of a fleet take part.
+
+    In the design `within`, each machine measures all arms, in `blocks` blocks. In `pairs`, machines that agree in the
+    facts of `match` form pairs; a coin decides which one of a pair gets the arm, and each measures only its own.
+    `waves` has sizes of groups of machines, as numbers or shares of all; the last one repeats. At most `at_once`
+    machines measure at a time. `guard_error` is the chance that the guards stop a harmless trial. ktrial waits for an
+    unreachable machine for `patience`. The effect is also shown for each value of the facts in `subgroups`.
+    """
+
+    design: Design = "within"
+    blocks: int = 7
+    waves: tuple[int | str, ...] = (1, "25%", "100%")
+    at_once: int | None = None
+    match: tuple[str, ...] = ("cpu.model", "cpu.threads", "kernel.release")
+    subgroups: tuple[str, ...] = ()
+    guard_error: float = 0.05
+    patience: str = "30min"
+
+    @property
+    def patience_s(self) -> float:
+        return seconds(self.patience, "patience")
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """The facts that this table names."""
+        return tuple(dict.fromkeys((*(self.match if self.design == "pairs" else ()), *self.subgroups)))
+
+
+class FleetTrial(TrialFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A trial of a fleet."""
+
+    fleet: FleetTable = FleetTable()
+
+    def for_machine(self, name: str, seed: int, arm: str | None) -> TrialFile:
+        """Return the trial that a machine carries out: all of its blocks, whatever its verdicts are before.
+
+        In pairs, the machine measures only `arm`, under two names.
+        """
+        design = msgspec.structs.replace(
+            self.design, cap=self.fleet.blocks, seed=seed, fixed=True, pool=True, extend=False
+        )
+        fields = {field: getattr(self, field) for field in TrialFile.__struct_fields__}
+        more: dict[str, object] = {"name": name, "design": design}
+        if arm is not None:
+            more |= {"control": arm, "arms": {arm: self.arms[arm], AGAIN: ArmFile(placebo=True)}, "guards": {}}
+        return TrialFile(**{**fields, **more})
+
+
+def parse_fleet_trial(data: bytes, file: str) -> FleetTrial:
+    """Parse the file of a fleet's trial. Errors name the file."""
+    found = parse_bytes(data, file, FleetTrial, _HINT)
+    try:
+        check_trial_file(found)
+        _check(found)
+    except BadInput as error:
+        raise BadInput(error.message, file=file, hint=error.hint) from None
+    return found
+
+
+def wave_sizes(table: FleetTable, machines: int) -> tuple[int, ...]:
+    """Return the number of machines in each wave; together they are all."""
+    sizes: list[int] = []
+    left = machines
+    while left:
+        word = table.waves[min(len(sizes), len(table.waves) - 1)]
+        size = word if isinstance(word, int) else -(-machines * int(word.rstrip("%")) // 100)
+        sizes.append(min(left, size))
+        left -= sizes[-1]
+    return tuple(sizes)
+
+
+def _check(trial: FleetTrial) -> None:
+    table = trial.fleet
+    if trial.guest is not None or any(arm.kernel or arm.boot or arm.manual for arm in trial.arms.values()):
+        raise BadInput(
+            "a fleet's machines are not booted and not set up by hand",
+            hint="remove guest, kernel, boot and manual; `ktrial trial run` runs such a trial on one machine",
+        )
+    if table.blocks not in LOOKS:
+        raise BadInput(
+            f"fleet: {table.blocks} blocks cannot be judged", hint=f"use one of {', '.join(map(str, LOOKS))}"
+        )
+    if not table.waves or not all(_is_size(one) for one in table.waves):
+        raise BadInput(
+            f"fleet: cannot read waves = {list(table.waves)}",
+            hint='numbers of machines, or shares of all, for example  waves = [1, "25%", "100%"]',
+        )
+    if table.at_once is not None and table.at_once < 1:
+        raise BadInput(f"fleet: at_once = {table.at_once} measures no machine", hint="use 1 or more")
+    if not 0 < table.guard_error <= _MOST_ERROR:
+        raise BadInput(
+            f"fleet: guard_error = {table.guard_error:g} is no useful error", hint="for example  guard_error = 0.05"
+        )
+    if not table.patience_s > 0:
+        raise BadInput("fleet: patience must be above 0", hint='for example  patience = "30min"')
+    if table.design == "pairs":
+        if len(trial.arms) != 2:
+            raise BadInput(
+                "fleet: pairs compare one arm with the control", hint='keep two arms, or use design = "within"'
+            )
+        if not table.match:
+            raise BadInput("fleet: pairs need facts to match", hint='for example  match = ["cpu.model"]')
+
+
+def _is_size(word: int | str) -> bool:
+    return word > 0 if isinstance(word, int) else _SHARE.fullmatch(word) is not None

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet's trial as an append-only log of events, `ktrial.fleet-log/1`: who takes part, then what happened, in order.
+
+Where a trial over machines stands is a pure function of these events, so that another coordinator can take it over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from ktrial.fleet.file import FleetTrial
+
+MachineState = Literal["running", "ended", "unreachable", "failed", "stopped"]
+#: The states in which a machine has nothing more to do.
+FINAL: tuple[MachineState, ...] = ("ended", "failed", "stopped")
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine that takes part, by its name in the inventory. `pair` and `arm` are set in pairs."""
+
+    host: str
+    wave: int
+    seed: int
+    facts: Mapping[str, str] = {}
+    pair: int | None = None
+    arm: str | None = None
+
+
+class FleetBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="fleet"):
+    """What was fixed before the first run. `left_out` has the hosts that do not take part, and why."""
+
+    schema: Literal["ktrial.fleet-log/1"] = "ktrial.fleet-log/1"
+    fleet: str
+    trial: FleetTrial
+    sha256: str
+    seed: int
+    machines: tuple[Machine, ...]
+    left_out: Mapping[str, str] = {}
+
+
+class WaveBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="wave"):
+    """The machines of a wave get their first blocks."""
+
+    wave: int
+
+
+class MachineStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="machine"):
+    """What a machine said when the coordinator looked, and when to look again."""
+
+    host: str
+    state: MachineState
+    at_unix_ms: int
+    trial: str | None = None
+    blocks: int = 0
+    next_look_unix_ms: int | None = None
+    message: str | None = None
+    guard: bool = False
+
+
+class GuardReading(msgspec.Struct, frozen=True, kw_only=True):
+    """A guard after a wave: the effect on the machines so far, and its one-sided p.
+
+    `estimate` and `margin` are logarithms; an estimate below zero is worse.
+    """
+
+    outcome: str
+    arm: str
+    estimate: float
+    margin: float
+    p: float
+    error: float
+
+    @property
+    def is_broken(self) -> bool:
+        return self.p <= self.error and self.estimate < -self.margin
+
+
+class WaveEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="wave-ended"):
+    """Whether the trial goes on after a wave, and why."""
+
+    wave: int
+    decision: Literal["go on", "stop"]
+    reason: str
+    guards: tuple[GuardReading, ...] = ()
+
+
+class TakenOver(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="coordinator"):
+    """A coordinator took the fleet: its name, and its fence, which is higher than that of the one before."""
+
+    holder: str
+    fence: int
+    at_unix_ms: int
+
+
+class FleetEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="end"):
+    """The end of the trial; nothing follows."""
+
+    reason: str
+
+
+FleetEvent: TypeAlias = FleetBegan | WaveBegan | MachineStep | WaveEnded | TakenOver | FleetEnded
+_DECODER: msgspec.json.Decoder[FleetEvent] = msgspec.json.Decoder(FleetEvent)
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+def encode(event: FleetEvent) -> str:
+    return _ENCODER.encode(event).decode()
+
+
+def decode(line: str | bytes) -> FleetEvent:
+    return _DECODER.decode(line)
+
+
+class Standing:
+    """Where a fleet's trial stands, from its log."""
+
+    def __init__(self, events: Iterable[FleetEvent]) -> None:
+        first, *rest = events
+        assert isinstance(first, FleetBegan), "a log begins with its fleet"
+        self.began = first
+        self.steps: dict[str, MachineStep] = {}
+        self.waves_begun: set[int] = set()
+        self.waves_over: dict[int, WaveEnded] = {}
+        self.end: FleetEnded | None = None
+        #: When each machine that cannot be reached was first found so.
+        self.away_since_unix_ms: dict[str, int] = {}
+        for event in rest:
+            self.take(event)
+
+    def take(self, event: FleetEvent) -> None:
+        """Add an event that is in the log now."""
+        match event:
+            case MachineStep():
+                self._take_step(event)
+            case WaveBegan(wave=wave):
+                self.waves_begun.add(wave)
+            case WaveEnded(wave=wave):
+                self.waves_over[wave] = event
+            case FleetEnded():
+                self.end = event
+            case _:
+                pass
+
+    def _take_step(self, event: MachineStep) -> None:
+        if event.state == "unreachable":
+            self.away_since_unix_ms.setdefault(event.host, event.at_unix_ms)
+        else:
+            self.away_since_unix_ms.pop(event.host, None)
+        before = self.steps.get(event.host)
+        if before is not None and event.trial is None:
+            event = msgspec.structs.replace(event, trial=before.trial, blocks=max(event.blocks, before.blocks))
+        self.steps[event.host] = event
+
+    @property
+    def waves(self) -> Sequence[int]:
+        return sorted({one.wave for one in self.began.machines})
+
+    def machines_of(self, wave: int) -> tuple[Machine, ...]:
+        return tuple(one for one in self.began.machines if one.wave == wave)
+
+    def state_of(self, host: str) -> MachineState | None:
+        step = self.steps.get(host)
+        return None if step is None else step.state
+
+    def is_final(self, host: str) -> bool:
+        return self.state_of(host) in FINAL
+
+    @property
+    def trials(self) -> Mapping[str, str]:
+        """The trials of the machines in the store, by host."""
+        return {host: step.trial for host, step in self.steps.items() if step.trial is not None}

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks at the machines of a fleet through Ansible: begins their trials, fetches what they finished, stops them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ktrial.fleet.ansible import Ansible, TaskResult
+from ktrial.fleet.conduct import Look, Sight
+from ktrial.fleet.file import FleetTrial
+from ktrial.fleet.log import FleetBegan, Machine
+from ktrial.kit.errors import GuardTripped
+from ktrial.trial.protocol.file import trial_text
+
+#: The facts that every trial of a fleet records of its machines.
+ALWAYS = ("cpu.architecture", "cpu.model", "cpu.threads", "kernel.release", "virtualisation.kind")
+
+
+def machine_trial(fleet: str, number: int) -> str:
+    """Return the name of the trial of a machine, by its place in the fleet's log."""
+    return f"{fleet}.{number}"
+
+
+class AnsibleMachines:
+    """The machines of a fleet's trial; implements `fleet.conduct.Looking`. Trial files lie in `folder` meanwhile."""
+
+    def __init__(
+        self,
+        ansible: Ansible,
+        began: FleetBegan,
+        folder: Path,
+        *,
+        fence: int,
+        find_trial: Callable[[str], str | None],
+    ) -> None:
+        self._ansible = ansible
+        self._began = began
+        self._folder = folder
+        self._fence = fence
+        self._find_trial = find_trial
+
+    def look(self, looks: Sequence[Look]) -> Iterator[Sight | None]:
+        yield from self._task({one.machine.host: self._arguments(one) for one in looks})
+
+    def stop(self, machines: Sequence[Machine]) -> Iterator[Sight | None]:
+        names = {one.host: self._find_trial(self._name(one)) for one in machines}
+        arguments = {host: {"state": "stopped", "name": name} for host, name in names.items() if name is not None}
+        if arguments:
+            yield from self._task(arguments)
+
+    def _name(self, machine: Machine) -> str:
+        return machine_trial(self._began.fleet, self._began.machines.index(machine) + 1)
+
+    def _arguments(self, look: Look) -> dict[str, Any]:
+        """Begin a trial unless the store has it already: a coordinator may have died after it began."""
+        name = self._name(look.machine)
+        known = look.trial or self._find_trial(name)
+        if known is not None:
+            return {"state": "collected", "name": known}
+        trial: FleetTrial = self._began.trial
+        path = self._folder / f"{name}.toml"
+        path.write_text(trial_text(trial.for_machine(name, look.machine.seed, look.machine.arm)), encoding="utf-8")
+        return {"state": "started", "file": str(path), "name": name}
+
+    def _task(self, arguments: Mapping[str, Mapping[str, Any]]) -> Iterator[Sight | None]:
+        given = {host: {"fence": self._fence, **one} for host, one in arguments.items()}
+        for result in self._ansible.run("trial", given):
+            yield None if result is None else sight_of(result)
+
+
+def sight_of(result: TaskResult) -> Sight:
+    """Return what the task's result says about the machine."""
+    content = result.content
+    if result.state == "unreachable":
+        return Sight(result.host, "unreachable", message=result.message)
+    if result.state == "failed":
+        # A limit that was passed ends a trial; the machine has restored itself.
+        tripped = content.get("rc") == GuardTripped.exit_status
+        return Sight(result.host, "failed", message=result.message, guard=tripped)
+    return Sight(
+        result.host,
+        content["state"],
+        trial=content.get("trial"),
+        blocks=content.get("blocks") or 0,
+        next_look_s=content.get("next_look_s"),
+    )
+
+
+def facts_of(
+    ansible: Ansible, hosts: Mapping[str, Mapping[str, Any]], names: Sequence[str]
+) -> Iterator[tuple[str, Mapping[str, str] | None, str] | None]:
+    """Yield each host with these facts of it as text, or without any and the reason.
+
+    A name `inventory.NAME` is a variable of the inventory.
+    """
+    wanted = [name for name in dict.fromkeys((*ALWAYS, *names)) if not name.startswith("inventory.")]
+    for result in ansible.run("facts", {host: {"prefixes": wanted} for host in hosts}):
+        if result is None:
+            yield None
+        elif result.state != "ok":
+            yield result.host, None, result.message
+        else:
+            known = result.content.get("ansible_facts", {}).get("ktrial", {})
+            found = {name: _text(known[name]) for name in wanted if name in known}
+            variables = hosts[result.host]
+            for name in names:
+                key = name.removeprefix("inventory.")
+                if key != name and key in variables:
+                    found[name] = _text(variables[key])
+            yield result.host, found, ""
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

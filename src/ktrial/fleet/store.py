@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores fleets' trials in the database, and lets one coordinator at a time have each.
+
+The database's clock decides how long a coordinator has a trial. Each coordinator that takes one gets a higher fence
+than the one before; machines refuse plans of a lower fence than they have seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+
+from ktrial.fleet.log import FleetBegan, FleetEvent, Standing, TakenOver, decode, encode
+from ktrial.kit.errors import BadInput, Busy, KtrialError, UnknownName
+from ktrial.results.store.database import Database
+from ktrial.results.store.schema import fleet_events, fleets
+
+#: How long a coordinator has a trial after it last said so.
+LEASE_S = 120.0
+
+
+class Held(NamedTuple):
+    """Who has a trial, and for how many seconds."""
+
+    holder: str
+    left_s: float
+
+
+class StoredFleets:
+    """The fleets' trials of a store. `open_database` is first called when something is read or written."""
+
+    def __init__(self, open_database: Callable[[], Database]) -> None:
+        self._open_database = open_database
+
+    def begin(self, first: FleetBegan) -> None:
+        """Store what was fixed before the first run."""
+        with self._open_database().writing() as connection:
+            if self._row(connection, first.fleet) is not None:
+                raise KtrialError(f"cannot store {first.fleet}: it exists already", hint="run the same command again")
+            now_ms = _now_ms(connection)
+            connection.execute(
+                sa.insert(fleets).values(
+                    fleet=first.fleet, started_unix_ms=now_ms, holder=None, fence=0, held_until_unix_ms=0
+                )
+            )
+            self._append(connection, first.fleet, [first])
+
+    def take(self, fleet: str, holder: str) -> Lease:
+        """Take a trial. Raise Busy while another coordinator has it."""
+        database = self._open_database()
+        with database.writing() as connection:
+            row = self._known(connection, fleet, lock=True)
+            now_ms = _now_ms(connection)
+            if row.holder is not None and row.holder != holder and row.held_until_unix_ms > now_ms:
+                left_s = (row.held_until_unix_ms - now_ms) / 1000
+                raise Busy(
+                    "busy",
+                    f"{row.holder} coordinates {fleet} now",
+                    hint=f"wait for it; if it has died, the trial can be taken over in {left_s:.0f} s",
+                )
+            fence = max(row.fence + 1, now_ms // 1000)
+            self._hold(connection, fleet, holder, fence, now_ms + int(1000 * LEASE_S))
+            self._append(connection, fleet, [TakenOver(holder=holder, fence=fence, at_unix_ms=now_ms)])
+        return Lease(self, fleet, holder, fence)
+
+    def held(self, fleet: str) -> Held | None:
+        """Return who coordinates a trial now."""
+        with self._open_database().reading() as connection:
+            row = self._known(connection, fleet)
+            left_ms = row.held_until_unix_ms - _now_ms(connection)
+        return None if row.holder is None or left_ms <= 0 else Held(row.holder, left_ms / 1000)
+
+    def standing(self, fleet: str) -> Standing:
+        chosen = (
+            sa.select(fleet_events.c.document)
+            .join(fleets, fleets.c.key == fleet_events.c.fleet_key)
+            .where(fleets.c.fleet == fleet)
+            .order_by(fleet_events.c.number)
+        )
+        with self._open_database().reading() as connection:
+            lines = [row.document for row in connection.execute(chosen)]
+        try:
+            return Standing([decode(line) for line in lines])
+        except msgspec.DecodeError as error:
+            raise KtrialError(
+                f"cannot read the log of {fleet}: another version of ktrial wrote it ({error})",
+                hint="use the newest version, or give another store with --store",
+            ) from None
+
+    def names(self) -> tuple[str, ...]:
+        """Return all trials of fleets, the newest first."""
+        chosen = sa.select(fleets.c.fleet).order_by(fleets.c.started_unix_ms.desc(), fleets.c.key.desc())
+        with self._open_database().reading() as connection:
+            return tuple(row.fleet for row in connection.execute(chosen))
+
+    def find(self, name: str | None) -> str:
+        """Return the trial with this name or unique beginning; without a name the newest."""
+        every = self.names()
+        if not every:
+            raise BadInput("no fleet has run a trial yet", hint="`ktrial fleet run TRIAL.toml -i INVENTORY` runs one")
+        if name is None:
+            return every[0]
+        found = [one for one in every if one == name] or [one for one in every if one.startswith(name)]
+        if len(found) > 1:
+            raise BadInput(f"{len(found)} trials begin with {name!r}", hint=f"write more of the name: {found[0]}")
+        if not found:
+            raise UnknownName("trial of a fleet", name, every, hint="`ktrial fleet status` shows the newest")
+        return found[0]
+
+    def append(self, lease: Lease, events: Sequence[FleetEvent]) -> None:
+        """Append events to the log and renew the lease. Raise KtrialError if another coordinator has taken over."""
+        with self._open_database().writing() as connection:
+            self._renew(connection, lease)
+            self._append(connection, lease.fleet, events)
+
+    def let_go(self, lease: Lease) -> None:
+        with self._open_database().writing() as connection:
+            mine = (fleets.c.fleet == lease.fleet) & (fleets.c.fence == lease.fence)
+            connection.execute(sa.update(fleets).where(mine).values(holder=None, held_until_unix_ms=0))
+
+    def _renew(self, connection: sa.Connection, lease: Lease) -> None:
+        row = self._known(connection, lease.fleet, lock=True)
+        if row.fence != lease.fence or row.holder != lease.holder:
+            raise KtrialError(
+                f"{row.holder or 'another coordinator'} has taken over {lease.fleet}",
+                hint="`ktrial fleet status` shows its progress",
+            )
+        until_ms = _now_ms(connection) + int(1000 * LEASE_S)
+        self._hold(connection, lease.fleet, lease.holder, lease.fence, until_ms)
+
+    @staticmethod
+    def _hold(connection: sa.Connection, fleet: str, holder: str, fence: int, until_ms: int) -> None:
+        values = {"holder": holder, "fence": fence, "held_until_unix_ms": until_ms}
+        connection.execute(sa.update(fleets).where(fleets.c.fleet == fleet).values(**values))
+
+    @staticmethod
+    def _row(connection: sa.Connection, fleet: str, *, lock: bool = False) -> sa.Row[tuple[object, ...]] | None:
+        chosen = sa.select(fleets).where(fleets.c.fleet == fleet)
+        return connection.execute(chosen.with_for_update() if lock else chosen).one_or_none()
+
+    def _known(self, connection: sa.Connection, fleet: str, *, lock: bool = False) -> sa.Row[tuple[object, ...]]:
+        row = self._row(connection, fleet, lock=lock)
+        if row is None:
+            raise KtrialError(f"{fleet} is not in this store any more", hint="give its store with --store")
+        return row
+
+    def _append(self, connection: sa.Connection, fleet: str, events: Sequence[FleetEvent]) -> None:
+        key = connection.execute(sa.select(fleets.c.key).where(fleets.c.fleet == fleet)).scalar_one()
+        last = connection.execute(
+            sa.select(sa.func.max(fleet_events.c.number)).where(fleet_events.c.fleet_key == key)
+        ).scalar()
+        first = 0 if last is None else last + 1
+        rows = [
+            {"fleet_key": key, "number": number, "document": encode(event)}
+            for number, event in enumerate(events, first)
+        ]
+        if rows:
+            connection.execute(sa.insert(fleet_events), rows)
+
+
+class Lease(NamedTuple):
+    """A coordinator's hold on a trial."""
+
+    fleets: StoredFleets
+    fleet: str
+    holder: str
+    fence: int
+
+    def append(self, *events: FleetEvent) -> None:
+        """Append events and renew the lease; without events only renew it."""
+        self.fleets.append(self, events)
+
+    def let_go(self) -> None:
+        """Let another coordinator take the trial at once."""
+        self.fleets.let_go(self)
+
+
+def _now_ms(connection: sa.Connection) -> int:
+    """Return the database's time: coordinators' clocks may differ."""
+    if connection.dialect.name == "postgresql":
+        return int(connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp()) * 1000")).scalar_one())
+    return time.time_ns() // 1_000_000

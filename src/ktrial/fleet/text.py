@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts about a fleet's trial: what it will do, where it stands, and what it says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from ktrial.bench.text import duration
+from ktrial.fleet.draw import balance
+from ktrial.fleet.log import FleetBegan, FleetEnded, FleetEvent, MachineStep, Standing, TakenOver, WaveBegan, WaveEnded
+from ktrial.fleet.store import Held
+from ktrial.fleet.verdict import FleetContrast, FleetResult
+from ktrial.judge.model.words import effect_text, percent_text, range_text, value_log_ratio
+from ktrial.kit.tables import clean, labelled, paragraph, table
+
+_MOST_NAMES = 8
+_LABEL = 14
+
+
+def announcement(began: FleetBegan, *, width: int) -> str:
+    """Return who will be measured when, and how the groups are balanced."""
+    fleet, machines = began.trial.fleet, began.machines
+    what = {"within": "each machine measures all arms", "pairs": "each pair has one machine with the arm"}[fleet.design]
+    lines = [
+        paragraph(
+            f"{began.fleet}: {len(machines)} machines, {what}, {fleet.blocks} blocks on each, seed {began.seed}",
+            width=width,
+        )
+    ]
+    for wave in sorted({one.wave for one in machines}):
+        hosts = [one.host for one in machines if one.wave == wave]
+        lines.append(labelled(f"  wave {wave}", _names(hosts), width=width, label_columns=_LABEL))
+    lines += [
+        labelled(f"  {clean(host)}", f"left out: {why}", width=width, label_columns=_LABEL)
+        for host, why in began.left_out.items()
+    ]
+    return "\n".join(lines) + "\n" + balance_text(began, width=width)
+
+
+def balance_text(began: FleetBegan, *, width: int) -> str:
+    """Return how many machines of each arm or wave have each value of the facts that vary."""
+    names = dict.fromkeys(name for one in began.machines for name in one.facts)
+    found = balance(began.machines, list(names))
+    groups = list(dict.fromkeys(one.arm or f"wave {one.wave}" for one in began.machines))
+    rows = [
+        [name, clean(value), *(str(counts.get(group, 0)) for group in groups)]
+        for name, values in found.items()
+        if len(values) > 1
+        for value, counts in sorted(values.items())
+    ]
+    return table(["fact", "value", *groups], rows, width=width) + "\n" if rows else ""
+
+
+def event_text(event: FleetEvent) -> str | None:
+    """Return a line about an event; None if it is not worth one."""
+    match event:
+        case WaveBegan(wave=wave):
+            return f"wave {wave} begins"
+        case MachineStep(state="unreachable", host=host, message=message):
+            return f"{clean(host)} cannot be reached: {clean(message or '')}"
+        case MachineStep(state="failed", host=host, message=message):
+            return f"{clean(host)} gave no result: {clean(message or '')}"
+        case MachineStep(state="ended", host=host, blocks=blocks):
+            return f"{clean(host)} has finished its {blocks} blocks"
+        case WaveEnded(wave=wave, decision=decision, reason=reason):
+            return f"wave {wave} is over: {clean(reason)}; " + ("goes on" if decision == "go on" else "stops here")
+        case TakenOver(holder=holder):
+            return f"{clean(holder)} coordinates"
+        case FleetEnded(reason=reason):
+            return f"the trial has ended: {clean(reason)}"
+        case _:
+            return None
+
+
+def counts_text(standing: Standing, now_unix_ms: int) -> str:
+    """Return where the machines stand in one line: `3 of 8 done, 4 measuring, 1 away; about 3 min left`."""
+    counts = Counter(standing.state_of(one.host) for one in standing.began.machines)
+    words = {"running": "measuring", "unreachable": "away", "failed": "failed", "stopped": "stopped", None: "waiting"}
+    told = [f"{counts['ended']} of {len(standing.began.machines)} done"]
+    told += [f"{counts[state]} {word}" for state, word in words.items() if counts[state]]  # type: ignore[index]
+    left_s = seconds_left(standing, now_unix_ms)
+    return ", ".join(told) + (f"; about {duration(left_s)} left" if left_s else "")
+
+
+def seconds_left(standing: Standing, now_unix_ms: int) -> float | None:
+    """Return how long the machines that measure still take, and the waves after them; None if unknown."""
+    running = [step for step in standing.steps.values() if step.state == "running" and step.next_look_unix_ms]
+    if not running or standing.end is not None:
+        return None
+    now_s = max(((step.next_look_unix_ms or 0) - now_unix_ms) / 1000 for step in running)
+    whole_s = max(((step.next_look_unix_ms or 0) - step.at_unix_ms) / 1000 for step in running)
+    later = [wave for wave in standing.waves if wave not in standing.waves_begun]
+    return max(0.0, now_s) + whole_s * len(later)
+
+
+def status_text(standing: Standing, held: Held | None, now_unix_ms: int, *, width: int) -> str:
+    """Return where a fleet's trial stands: each machine's state, and who coordinates it."""
+    began = standing.began
+    lines = [f"{began.fleet}: {counts_text(standing, now_unix_ms)}"]
+    if standing.end is not None:
+        lines.append(paragraph(f"ended: {standing.end.reason}", width=width))
+    elif held is not None:
+        lines.append(f"{clean(held.holder)} coordinates it")
+    else:
+        lines.append("nobody coordinates it; `ktrial fleet run` with the same trial takes it over")
+    rows = []
+    for one in began.machines:
+        step = standing.steps.get(one.host)
+        state = "waiting" if step is None else step.state
+        blocks = "-" if step is None else str(step.blocks)
+        rows.append([str(one.wave), clean(one.host), state, blocks, clean((step and step.message) or "")])
+    lines += ["", table(["wave", "machine", "state", "blocks", "note"], rows, width=width).rstrip("\n")]
+    return "\n".join(lines) + "\n"
+
+
+def result_text(found: FleetResult, *, width: int) -> str:
+    """Return the result: a sentence for each comparison, the machines, and the waves."""
+    lines: list[str] = []
+    for contrast in found.contrasts:
+        if contrast.role == "primary":
+            lines += [paragraph(headline(contrast), width=width), *_about(contrast, width), ""]
+    others = [one for one in found.contrasts if one.role != "primary"]
+    if others:
+        rows = [[one.outcome, one.arm, one.verdict, *_change(one)] for one in others]
+        lines += [table(["outcome", "arm", "verdict", "change", "interval"], rows, width=width).rstrip("\n"), ""]
+    for over in found.waves:
+        lines.append(labelled(f"wave {over.wave}", f"{over.reason}: {over.decision}", width=width))
+    for host, why in found.left_out.items():
+        lines.append(labelled(clean(host), f"not measured: {clean(why)}", width=width, label_columns=_LABEL))
+    if not found.contrasts:
+        lines.append("No machine has finished its blocks.")
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def headline(one: FleetContrast) -> str:
+    """Return the verdict as a sentence with its scope: `on machines like these, big is better: +12 % (8 machines)`."""
+    count = len(one.pooled.machines)
+    change, interval = _change(one)
+    figures = "" if one.effect is None else f": {change} {one.outcome} ({interval})"
+    unit = "pairs" if one.pooled.machines and " against " in one.pooled.machines[0].machine else "machines"
+    return f"On {one.scope}, {one.arm} is {one.verdict}{figures}, from {count} {unit}; {one.why}."
+
+
+def _about(one: FleetContrast, width: int) -> Iterator[str]:
+    """Yield how the effect differs between machines, and between groups of them."""
+    pooled = one.pooled
+    if pooled.tau is not None and pooled.predicted_low is not None and pooled.predicted_high is not None:
+        ends = (value_log_ratio(end, one.direction) for end in (pooled.predicted_low, pooled.predicted_high))
+        differ = "The machines differ" if one.differs else "The machines agree"
+        yield paragraph(
+            f"{differ}: better on {one.helped}, worse on {one.hurt} of {len(pooled.machines)} by their own intervals; "
+            f"between machines the effect varies by {percent_text(pooled.tau)} (I² {100 * (pooled.i_squared or 0):.0f} "
+            f"%). On one more machine, expect {range_text(*ends)}.",
+            width=width,
+        )
+    rows = []
+    for machine in pooled.machines:
+        change, interval = effect_text(machine.effect, "ratio", one.direction)
+        rows.append([clean(machine.machine), str(machine.blocks), change, interval, machine.why or ""])
+    yield table(["machine", "blocks", "change", "interval", "note"], rows, width=width).rstrip("\n")
+    if one.subgroups:
+        rows = [
+            [group.fact, clean(group.value), str(group.machines), *effect_text(group.effect, "ratio", one.direction)]
+            for group in one.subgroups
+        ]
+        yield table(["fact", "value", "machines", "change", "interval"], rows, width=width).rstrip("\n")
+
+
+def _change(one: FleetContrast) -> tuple[str, str]:
+    return effect_text(one.effect, "ratio", one.direction)
+
+
+def _names(hosts: Sequence[str]) -> str:
+    shown = ", ".join(map(clean, hosts[:_MOST_NAMES]))
+    return shown if len(hosts) <= _MOST_NAMES else f"{shown} and {len(hosts) - _MOST_NAMES} more"
