@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 
 from ktrial.kit.errors import BadInput, KtrialError
+
+#: The variable that names a program and options to use in place of `ssh`, as GIT_SSH_COMMAND does for git.
+SSH_VARIABLE = "KTRIAL_SSH"
 
 #: The status with which ssh itself fails; others are those of the command.
 _SSH_FAILED = 255
@@ -28,13 +33,8 @@ class SshWay:
         self.name = name
 
     def argv(self, script: str) -> list[str]:
-        found = shutil.which("ssh")
-        if found is None:
-            raise KtrialError(
-                "cannot find ssh", hint="install OpenSSH's client; Debian: sudo apt install openssh-client"
-            )
         options = ("-T", "-x", "-a", "-o", "RemoteCommand=none", "-o", "ClearAllForwardings=yes")
-        return [found, *options, "--", self.name, f"exec /bin/sh -c '{script}'"]
+        return [*ssh_words(), *options, "--", self.name, f"exec /bin/sh -c '{script}'"]
 
     def has_failed(self, status: int, why: str) -> bool:
         del why
@@ -45,6 +45,22 @@ class SshWay:
 
     def architecture(self, machine: str) -> str:
         return machine
+
+
+def ssh_words() -> list[str]:
+    """Return the program that connects, and its first options. Raise BadInput if `KTRIAL_SSH` names none."""
+    given = os.environ.get(SSH_VARIABLE)
+    try:
+        words = ["ssh"] if given is None else shlex.split(given)
+    except ValueError as error:
+        raise BadInput(f"{SSH_VARIABLE}: {str(error).lower()}", hint="quote its words as in a shell") from None
+    found = shutil.which(words[0]) if words else None
+    if found is not None:
+        return [found, *words[1:]]
+    if given is None:
+        raise KtrialError("cannot find ssh", hint="install OpenSSH's client; Debian: sudo apt install openssh-client")
+    why = f"{words[0]}: no such program" if words else "it names no program"
+    raise BadInput(f"{SSH_VARIABLE}: {why}", hint=f"unset it, or use {SSH_VARIABLE}='ssh -F FILE'")
 
 
 def check_name(word: str, name: str) -> None:

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+import os
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from ktrial.cli.app_remote import RemoteHost
-from ktrial.kit.errors import PrivilegeMissing
+from ktrial.kit.errors import BadInput, PrivilegeMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from ktrial.agent.ssh import SshWay
 
 SSH = "ssh:"
-_TRIES = 3
+#: The variable with the number of an open file from which ktrial reads the password for sudo on the other machine.
+PASSWORD_VARIABLE = "KTRIAL_PASSWORD_FD"
+_TRIES, _LONGEST_BYTES = 3, 4096
 #: How the programs that give root are asked: without a question, and with the password as the first line of input.
 _ASKERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "sudo": (("-n", "--"), ("-k", "-S", "-p", "", "--")),
@@ -64,6 +67,12 @@ class SshHost(RemoteHost):
         import getpass
         import sys
 
+        if (given := given_password()) is not None:
+            if self.gives_root(asker, given):
+                return given
+            raise PrivilegeMissing(
+                f"sudo on {self.name} did not accept the password", hint=f"check the password in {PASSWORD_VARIABLE}"
+            )
         if not sys.stdin.isatty():
             raise PrivilegeMissing(
                 f"{purpose} needs root on {self.name}, whose sudo asks for a password, and there is no terminal here",
@@ -74,3 +83,21 @@ class SshHost(RemoteHost):
             if self.gives_root(asker, password):
                 return password
         raise PrivilegeMissing(f"sudo on {self.name} did not accept the password", hint="run the command again")
+
+
+@cache
+def given_password() -> str | None:
+    """Return the password from the open file that `KTRIAL_PASSWORD_FD` names; None if it is unset. Raise BadInput."""
+    number = os.environ.get(PASSWORD_VARIABLE)
+    if number is None:
+        return None
+    hint = "give the number of a file that is open for reading and holds one line"
+    try:
+        with open(int(number), "rb") as file:  # noqa: PTH123 (an open file, no path)
+            password = file.read(_LONGEST_BYTES + 1).decode().removesuffix("\n")
+    except (ValueError, OverflowError, OSError) as error:
+        why = getattr(error, "strerror", None) or f"{number!r} is no number of an open file with text"
+        raise BadInput(f"{PASSWORD_VARIABLE}: cannot read the password: {why}", hint=hint) from None
+    if not password or "\n" in password or len(password) > _LONGEST_BYTES:
+        raise BadInput(f"{PASSWORD_VARIABLE}: the password is not one line", hint=hint)
+    return password

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 
@@ -100,6 +101,26 @@ def test_sudo_with_a_password_asks_on_the_terminal_here(web1: RemoteMachine) -> 
         assert (refused.returncode, "there is no terminal here" in refused.stderr) == (5, True), refused.stderr
         assert not any("secret" in line for line in web1.processes(""))
     assert web1.ktrial("revert").returncode == 0
+
+
+@pytest.mark.parametrize("password, status", [("secret", 0), ("wrong", 5)])
+def test_a_password_comes_from_an_open_file(web1: RemoteMachine, password: str, status: int) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, f"{password}\n".encode())
+    os.close(writing)
+    with password_for_sudo(web1):
+        done = subprocess.run(
+            web1.command("verify"),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            pass_fds=(reading,),
+            env={**web1.environment(), "KTRIAL_PASSWORD_FD": str(reading)},
+            check=False,
+        )
+    os.close(reading)
+    assert done.returncode == status, done.stderr
+    assert ("did not accept the password" in done.stderr) == (status == 5), done.stderr
 
 
 def test_ctrl_c_at_the_question_changes_nothing(web1: RemoteMachine) -> None:
