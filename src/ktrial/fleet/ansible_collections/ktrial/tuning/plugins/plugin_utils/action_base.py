@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base of the action plugins: they run on the controller, start `ktrial` there, and return its answer."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+
+from .program import Ktrial, MachineUnreachable, TaskFailed, program_words
+from .ssh_words import control_folder, ssh_words
+
+_ROOT_PROGRAMS = ("sudo", "doas")
+
+
+class KtrialAction(ActionBase):
+    """A task of one module. `options` and `rules` say what it takes, and `carry_out` is what it does."""
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+    options: ClassVar[Mapping[str, Any]]
+    rules: ClassVar[Mapping[str, Any]] = {}
+    carry_out: Callable[..., dict[str, Any]]
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the result of the task."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        checked, _ = self.validate_argument_spec(argument_spec=self.options, **self.rules)
+        given = self._with_files(checked.validated_parameters)
+        try:
+            ktrial = self._ktrial(task_vars or {}, given)
+            found = type(self).carry_out(ktrial, given, writes=not self._task.check_mode)
+        except MachineUnreachable as failure:
+            raise AnsibleConnectionFailure(str(failure)) from None
+        except TaskFailed as failure:
+            found = failure.result
+        if not self._task.diff:
+            found.pop("diff", None)
+        return {**result, **found}
+
+    def _with_files(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the options with whole paths of files, which may lie beside the playbook or in `files` of a role."""
+        profiles = [self._file(one) if one.endswith(".toml") else one for one in given.get("profiles", ())]
+        files = {"file": self._file(given["file"])} if given.get("file") else {}
+        return {**given, **({"profiles": profiles} if profiles else {}), **files}
+
+    def _file(self, name: str) -> str:
+        return str(self._find_needle("files", name))
+
+    def _ktrial(self, variables: Mapping[str, Any], given: Mapping[str, Any]) -> Ktrial:
+        """Return ktrial for the machine of the task, with the options of its connection."""
+        name = str(self._connection.ansible_name).removeprefix("ansible.builtin.")
+        become = self._connection.become
+        words = program_words(variables.get("ktrial_program"))
+        environment = {**os.environ, **self._task_environment()}
+        environment.pop("KTRIAL_SSH", None)
+        password = self._become_password(become)
+        words += [] if become is not None else ["--no-sudo"]
+        words += ["--store", given["store"]] if given.get("store") else []
+        has_password = None
+        if name == "ssh":
+            option = self._connection.get_option
+            words += ["--host", f"ssh:{option('host')}"]
+            environment["KTRIAL_SSH"] = shlex.join(self._ssh_words())
+            has_password = (
+                option("password") and "ktrial cannot use `ansible_password`: let the user there log in by key"
+            )
+            words += ["--host-keep-agent"] if given["keep_agent"] else []
+        elif name != "local":
+            raise TaskFailed(
+                f"cannot use the connection {name}: ktrial reaches machines by ssh, or works on the controller itself",
+                "set `connection: ssh` or `connection: local` for this task",
+            )
+        return Ktrial(
+            words,
+            environment,
+            password=password if name == "ssh" else None,
+            has_root=become is not None,
+            login_hint=has_password,
+        )
+
+    def _ssh_words(self) -> list[str]:
+        option = self._connection.get_option
+        if _option_or_none(option, "private_key"):
+            raise TaskFailed(
+                "cannot use a private key that is a variable",
+                "set `ansible_ssh_private_key_file`, or add the key to your ssh-agent",
+            )
+        words = ssh_words(option)
+        if any(word.startswith("ControlPath=") for word in words):
+            Path(control_folder(option)).mkdir(mode=0o700, parents=True, exist_ok=True)
+        return words
+
+    def _become_password(self, become: Any) -> str | None:
+        """Return the password for sudo there. Raise TaskFailed for ways to become root that ktrial has not."""
+        if become is None:
+            return None
+        method = str(become.name).rpartition(".")[2]
+        user, program, password = (
+            become.get_option(name, playcontext=self._play_context)
+            for name in ("become_user", "become_exe", "become_pass")
+        )
+        if method not in _ROOT_PROGRAMS or (program and Path(program).name not in _ROOT_PROGRAMS):
+            raise TaskFailed(
+                f"cannot become root by {program or method}: ktrial uses sudo or doas there",
+                "set `become_method: sudo` for this task",
+            )
+        if user not in {None, "", "root"}:
+            raise TaskFailed(f"cannot become {user}: ktrial needs root", "set `become_user: root` for this task")
+        return None if password is None else str(password)
+
+    def _task_environment(self) -> dict[str, str]:
+        """Return the variables of the task and of its play, for the program on the controller."""
+        found: dict[str, str] = {}
+        self._compute_environment_string(found)
+        return {str(name): str(value) for name, value in found.items()}
+
+
+def _option_or_none(option: Callable[[str], Any], name: str) -> Any:
+    """Return an option that some versions of Ansible do not have."""
+    try:
+        return option(name)
+    except KeyError:
+        return None

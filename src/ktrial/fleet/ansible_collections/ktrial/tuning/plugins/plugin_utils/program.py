@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts `ktrial` on the controller, and reads its answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+#: How messages of ktrial begin if it cannot reach the machine.
+_UNREACHABLE = re.compile(r"(?:cannot connect to|lost the connection to) ")
+_PRIVILEGE_MISSING = 5
+_END_S = 20.0
+
+
+class TaskFailed(Exception):
+    """The task fails with this result."""
+
+    def __init__(self, message: str, hint: str | None = None, **more: Any) -> None:
+        super().__init__(f"{message}; next: {hint}" if hint else message)
+        self.result = {"failed": True, "msg": str(self), "hint": hint, **more}
+
+
+class MachineUnreachable(TaskFailed):
+    """ktrial cannot connect to the machine."""
+
+
+class ProgramAnswer(NamedTuple):
+    """The exit status of a command, the documents that it wrote, and its messages."""
+
+    status: int
+    documents: tuple[dict[str, Any], ...]
+    messages: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Return the last document."""
+        return self.documents[-1] if self.documents else {}
+
+    @property
+    def notes(self) -> list[str]:
+        """Return the lines of its messages, without the program's name."""
+        return [line.removeprefix("ktrial: ") for line in self.messages.splitlines() if line.strip()]
+
+
+class Ktrial:
+    """The program on the controller, for one machine.
+
+    `words` start it, `environment` are its variables, and `password` is for sudo there. `has_root` says whether the
+    task may become root.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        password: str | None = None,
+        has_root: bool = True,
+        login_hint: str | None = None,
+    ) -> None:
+        self._words = [*words]
+        self._environment = environment
+        self._password = password
+        self._has_root = has_root
+        self._login_hint = login_hint
+
+    def run(self, *verb: str, accepts: Sequence[int] = (0,)) -> ProgramAnswer:
+        """Run one command. Raise TaskFailed if its exit status is none of those that the caller accepts."""
+        status, out, messages = self._start([*self._words, *verb])
+        answer = ProgramAnswer(status, documents_of(out), messages)
+        if status not in accepts:
+            raise self.failure(answer)
+        return answer
+
+    def failure(self, answer: ProgramAnswer) -> TaskFailed:
+        """Return the failure of the task for the answer of a command that failed."""
+        told = next((one for one in answer.documents if one.get("schema") == "ktrial.error/1"), {})
+        message, hint = told.get("error"), told.get("next")
+        if message is None:
+            message, hint = last_error(answer.messages)
+        if answer.status == _PRIVILEGE_MISSING and not self._has_root:
+            hint = "set `become: true` for this task"
+        if not _UNREACHABLE.match(message):
+            return TaskFailed(message, hint, rc=answer.status)
+        if "Permission denied" in message and self._login_hint:
+            hint = self._login_hint
+        return MachineUnreachable(message, hint, rc=answer.status)
+
+    def _start(self, argv: Sequence[str]) -> tuple[int, str, str]:
+        environment = {**self._environment}
+        environment.pop("KTRIAL_PASSWORD_FD", None)
+        files: tuple[int, ...] = ()
+        if self._password is not None:
+            reading, writing = os.pipe()
+            os.write(writing, f"{self._password}\n".encode())
+            os.close(writing)
+            files, environment["KTRIAL_PASSWORD_FD"] = (reading,), str(reading)
+        try:
+            # Without a terminal of its own, neither ssh nor sudo can ask anything.
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=files,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise TaskFailed(f"cannot start {argv[0]}: {error.strerror}", "set the variable `ktrial_program`") from None
+        finally:
+            for file in files:
+                os.close(file)
+        try:
+            out, messages = process.communicate()
+        except BaseException:
+            _end(process)
+            raise
+        return process.returncode, out.decode(errors="replace"), messages.decode(errors="replace")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a command whose task was stopped: ktrial restores the settings of its session first."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.communicate(timeout=_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+
+
+def documents_of(text: str) -> tuple[dict[str, Any], ...]:
+    """Return the JSON objects of a text: one, or one on each line. Raise TaskFailed for other output."""
+    for parts in ([text], text.splitlines()):
+        try:
+            found = [json.loads(part) for part in parts if part.strip()]
+        except ValueError:
+            continue
+        return tuple(one for one in found if isinstance(one, dict))
+    raise TaskFailed(
+        f"ktrial's answer is no JSON: {text[:200]!r}", "update ktrial, or check the variable `ktrial_program`"
+    )
+
+
+def last_error(messages: str) -> tuple[str, str | None]:
+    """Return the last message of ktrial and its next step."""
+    lines = messages.splitlines()
+    starts = [number for number, line in enumerate(lines) if line.startswith("ktrial: ")]
+    if not starts:
+        return (" ".join(lines[-3:]) or "ktrial ended without a message", None)
+    hints = [line.strip() for line in lines[starts[-1] + 1 :] if line.startswith("  next: ")]
+    return lines[starts[-1]].removeprefix("ktrial: "), hints[0].removeprefix("next: ") if hints else None
+
+
+def program_words(variable: str | None) -> list[str]:
+    """Return the words that start ktrial: those of the variable, or the program beside this Python, or in PATH."""
+    if variable:
+        return shlex.split(variable)
+    beside = Path(sys.executable).parent / "ktrial"
+    found = str(beside) if beside.exists() else shutil.which("ktrial")
+    if found is None:
+        raise TaskFailed(
+            "cannot find ktrial on the controller",
+            "run `pip install 'ktrial[fleet]'` there, or set the variable `ktrial_program` to its path",
+        )
+    return [found]

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `ssh` command of a connection: as Ansible would build it, without a password."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+def ssh_words(option: Callable[[str], Any]) -> list[str]:
+    """Return the program and its options from those of an `ssh` connection, in Ansible's order: the first one counts.
+
+    `option` returns the value of one option of the connection.
+    """
+    words = [str(option("ssh_executable") or "ssh"), *_split(option("ssh_args"))]
+    if option("host_key_checking") is False:
+        words += ["-o", "StrictHostKeyChecking=no"]
+    if option("port") is not None:
+        words += ["-o", f"Port={option('port')}"]
+    if option("private_key_file"):
+        words += ["-o", f'IdentityFile="{os.path.expanduser(option("private_key_file"))}"']  # noqa: PTH111 (~ alone)
+    if option("remote_user"):
+        words += ["-o", f'User="{option("remote_user")}"']
+    words += ["-o", f"ConnectTimeout={option('timeout')}", "-o", "BatchMode=yes"]
+    words += [*_split(option("ssh_common_args")), *_split(option("ssh_extra_args"))]
+    if _shares_a_connection(words):
+        words += ["-o", f'ControlPath="{control_path(option)}"']
+    return words
+
+
+def control_path(option: Callable[[str], Any]) -> str:
+    """Return the socket of the connection that Ansible's own tasks open and share."""
+    folder = control_folder(option)
+    if option("control_path"):
+        return str(option("control_path") % {"directory": folder})
+    name = f"{option('host')}-{option('port')}-{option('remote_user')}"
+    return f"{folder}/{hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:10]}"
+
+
+def control_folder(option: Callable[[str], Any]) -> str:
+    folder = os.path.expanduser(os.path.expandvars(str(option("control_path_dir"))))  # noqa: PTH111 (a variable first)
+    return os.path.abspath(folder)  # noqa: PTH100 (links stay)
+
+
+def _split(arguments: str | None) -> list[str]:
+    return [word for word in shlex.split(arguments or "") if word.strip()]
+
+
+def _shares_a_connection(words: Sequence[str]) -> bool:
+    """Return whether ssh keeps connections for later commands, and the path of the socket is still to be chosen."""
+    lower = [word.lower() for word in words]
+    has_path = any("controlpath" in word or word.startswith("-s") for word in lower if not word.startswith("-sh"))
+    return any("controlpersist" in word for word in lower) and not has_path

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the module trial does: one step of a trial that the machine carries out by itself."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .program import ProgramAnswer, Ktrial, TaskFailed
+
+_STEP = ("--unattended", "--turn", "--json")
+#: A trial that trips a guard is over, with this status.
+_GUARD_TRIPPED = 3
+
+
+def step_trial(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:
+    """Start a trial, fetch what the machine has finished and send its next plan, or stop the trial."""
+    name = given["name"] or (_name_of(given["file"]) if given["file"] else None)
+    stored = ktrial.run("trial", "list", "--json").document["trials"]
+    summary = newest(stored, name)
+    state = given["state"]
+    if state == "started" and given["file"] is None:
+        raise TaskFailed("no protocol file is named", "set `file` to the trial's file on the controller")
+    if state != "started" and summary is None:
+        raise TaskFailed(
+            f"unknown trial: {name!r}", "start it first, with `state: started`", trials=[one["trial"] for one in stored]
+        )
+    if state == "started" and summary is not None:
+        return _as_stored(summary)
+    if summary is not None and summary["ended"] is not None:
+        return _as_stored(summary)
+    if not writes:
+        return {"changed": True, "trial": name if summary is None else summary["trial"]}
+    if state == "started":
+        return _step(ktrial, ktrial.run("trial", "run", *_STEP, *_fence(given), given["file"], accepts=(0, 3)))
+    assert summary is not None
+    trial = str(summary["trial"])
+    if state == "collected":
+        return _step(ktrial, ktrial.run("trial", "resume", *_STEP, *_fence(given), trial, accepts=(0, 3)), summary)
+    answer = ktrial.run("trial", "stop", trial)
+    return {"changed": True, "trial": trial, "state": "stopped", "notes": answer.notes}
+
+
+def newest(stored: Iterable[Mapping[str, Any]], name: str | None) -> Mapping[str, Any] | None:
+    """Return the newest trial of this name, or the one whose own name this is; the newest ones come first."""
+    found = [one for one in stored if name in {one["name"], one["trial"]}]
+    return found[0] if found else None
+
+
+def _as_stored(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result for a trial that is left alone."""
+    state = "running" if summary["ended"] is None else "ended"
+    return {"changed": False, "trial": summary["trial"], "state": state, "blocks": summary["blocks"]}
+
+
+def _step(ktrial: Ktrial, answer: ProgramAnswer, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the result of one step. It changed something if the trial began, has more blocks, or is over now."""
+    turn = next((one for one in answer.documents if one.get("event") == "turn"), None)
+    if turn is None:
+        raise ktrial.failure(answer)
+    is_over = turn["state"] == "ended"
+    result = {name: turn[name] for name in ("trial", "state", "blocks", "cap", "next_look_s")}
+    result |= {"changed": before is None or is_over or turn["blocks"] != before["blocks"], "notes": answer.notes}
+    if is_over and answer.document is not turn:
+        result["result"] = answer.document
+    return {**result, "tripped": answer.status == _GUARD_TRIPPED}
+
+
+def _fence(given: Mapping[str, Any]) -> list[str]:
+    return [] if given["fence"] is None else ["--fence", str(given["fence"])]
+
+
+def _name_of(file: str) -> str:
+    """Return the trial's name from its protocol file on the controller. Raise TaskFailed if it cannot be read."""
+    path = Path(file).expanduser()
+    try:
+        with path.open("rb") as opened:
+            return str(tomllib.load(opened).get("name", path.stem))
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise TaskFailed(f"{file}: cannot read the trial: {why}", "check the path on the controller") from None

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Ansible collection `ktrial.tuning`, which lies beside this module."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def path() -> Path:
+    """Return the folder that Ansible must search: the value of `ANSIBLE_COLLECTIONS_PATH`."""
+    return Path(__file__).parent
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{path()}\n")
