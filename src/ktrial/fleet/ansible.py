@@ -49,7 +49,8 @@ class TaskResult(NamedTuple):
     @property
     def message(self) -> str:
         """Why it did not succeed."""
-        return str(self.content.get("msg") or self.content.get("stderr") or self.state).strip()
+        told = str(self.content.get("msg") or self.content.get("stderr") or self.state)
+        return told.strip().removeprefix("Task failed: ").partition("; next: ")[0]
 
 
 class Ansible:
@@ -112,7 +113,7 @@ class Ansible:
         play = {
             "hosts": list(arguments),
             "gather_facts": False,
-            "vars": {"ktrial_arguments": arguments, "ktrial_program": list(self._program)},
+            "vars": {"ktrial_arguments": arguments, "ktrial_program": shlex.join(self._program)},
             "tasks": [{"name": module, f"ktrial.tuning.{module}": task}],
         }
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:

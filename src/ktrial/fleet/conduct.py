@@ -215,11 +215,12 @@ class Coordinator:
         standing = self._standing
         members = standing.machines_of(wave)
         if tripped := self._tripped(members):
-            step = standing.steps[tripped[0]]
-            reason = f"a guard of {tripped[0]} tripped: {step.message or 'a limit was passed'}"
+            why = standing.steps[tripped[0]].message or "a limit was passed"
+            reason = f"a guard of {tripped[0]} tripped: {why}"
             return WaveEnded(wave=wave, decision="stop", reason=reason)
         if not any(standing.state_of(one.host) == "ended" for one in members):
-            message = next((step.message for one in members if (step := standing.steps.get(one.host))), None)
+            told = (standing.steps.get(one.host) for one in members)
+            message = next((step.message for step in told if step is not None), None)
             reason = f"no machine of wave {wave} gave a result" + (f": {message}" if message else "")
             return WaveEnded(wave=wave, decision="stop", reason=reason)
         error = standing.began.trial.fleet.guard_error

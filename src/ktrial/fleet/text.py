@@ -57,12 +57,8 @@ def event_text(event: FleetEvent) -> str | None:
     match event:
         case WaveBegan(wave=wave):
             return f"wave {wave} begins"
-        case MachineStep(state="unreachable", host=host, message=message):
-            return f"{clean(host)} cannot be reached: {clean(message or '')}"
-        case MachineStep(state="failed", host=host, message=message):
-            return f"{clean(host)} gave no result: {clean(message or '')}"
-        case MachineStep(state="ended", host=host, blocks=blocks):
-            return f"{clean(host)} has finished its {blocks} blocks"
+        case MachineStep():
+            return _step_text(event)
         case WaveEnded(wave=wave, decision=decision, reason=reason):
             return f"wave {wave} is over: {clean(reason)}; " + ("goes on" if decision == "go on" else "stops here")
         case TakenOver(holder=holder):
@@ -71,6 +67,15 @@ def event_text(event: FleetEvent) -> str | None:
             return f"the trial has ended: {clean(reason)}"
         case _:
             return None
+
+
+def _step_text(step: MachineStep) -> str | None:
+    host, why = clean(step.host), clean(step.message or "no reason given")
+    return {
+        "unreachable": f"{host} cannot be reached: {why}",
+        "failed": f"{host} gave no result: {why}",
+        "ended": f"{host} has finished its {step.blocks} blocks",
+    }.get(step.state)
 
 
 def counts_text(standing: Standing, now_unix_ms: int) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .program import ProgramAnswer, Ktrial, TaskFailed
+from .program import Ktrial, ProgramAnswer, TaskFailed
 
 _DRIFTED = 3
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .program import ProgramAnswer, Ktrial, TaskFailed
+from .program import Ktrial, ProgramAnswer, TaskFailed
 
 _STEP = ("--unattended", "--turn", "--json")
 #: A trial that trips a guard is over, with this status.

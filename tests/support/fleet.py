@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several machines with sshd and one inventory, and a program whose outcome depends on a setting of the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tests.support.remote_machine import CHECKOUT, USER, RemoteMachine, remote_machine
+
+SOMAXCONN = "/proc/sys/net/core/somaxconn"
+#: What the program measures: a value of about 1000 with noise, changed by a share if somaxconn is 512.
+_PROGRAM = """\
+import pathlib, random, socket, sys
+shares = dict(word.split("=") for word in sys.argv[1].split(","))
+value = 1000 * (1 + random.gauss(0, 0.004))
+if pathlib.Path("/proc/sys/net/core/somaxconn").read_text().strip() == "512":
+    value *= 1 + float(shares.get(socket.gethostname(), 0))
+print("value", round(value, 3))
+"""
+_TRIAL = """\
+name = "{name}"
+command = ["{python}", "{program}", "{shares}"]
+metrics = ["value_ms:lower=value ([0-9.]+)"]
+{top}
+[design]
+settle = "0s"
+seed = {seed}
+
+[arms.control]
+[arms.big]
+set = {{ "net.core.somaxconn" = 512 }}
+
+[fleet]
+{fleet}
+"""
+
+
+class Fleet:
+    """Machines by name, and a user here whose inventory has them all in the group `web`."""
+
+    def __init__(self, folder: Path, machines: Mapping[str, RemoteMachine]) -> None:
+        self.folder, self.machines = folder, machines
+        self.inventory = folder / "hosts.ini"
+        lines = [
+            f"{name} ansible_host={name} ansible_user={USER} ansible_become=true rack={number % 2} "
+            f'ansible_ssh_common_args="-F {one.ssh_config}"'
+            for number, (name, one) in enumerate(machines.items())
+        ]
+        self.inventory.write_text("[web]\n" + "\n".join(lines) + "\n")
+        self.program = folder / "program.py"
+        self.program.write_text(_PROGRAM)
+
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if name not in {"KTRIAL_STORE", "XDG_STATE_HOME"}}
+        here = self.folder / "here"
+        folders = {name: str(here / name.lower()) for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")}
+        return {**kept, **folders, "PYTHONPATH": str(CHECKOUT / "src"), "HOME": str(self.folder)}
+
+    def write_trial(self, shares: Mapping[str, float], *, fleet: str = "", top: str = "", seed: int = 1) -> Path:
+        """Write a trial whose program is so much slower or faster on each machine with the arm in force."""
+        path = self.folder / "trial.toml"
+        path.write_text(
+            _TRIAL.format(
+                name="backlog",
+                python="/usr/bin/python3",
+                program=self.program,
+                shares=",".join(f"{name}={share}" for name, share in shares.items()) or "none=0",
+                top=top,
+                fleet=fleet,
+                seed=seed,
+            )
+        )
+        return path
+
+    def words(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "ktrial", "fleet", *words]
+
+    def ktrial(self, *words: str, store: str | None = None, timeout_s: float = 280) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.words(*words),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+            env={**self.environment(), **({} if store is None else {"KTRIAL_STORE": store})},
+        )
+
+    def run(self, *words: str, store: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run the trial on all machines."""
+        trial = str(self.folder / "trial.toml")
+        return self.ktrial("run", trial, "-i", str(self.inventory), "-y", *words, store=store)
+
+    def values(self) -> dict[str, str]:
+        return {name: one.read(SOMAXCONN) for name, one in self.machines.items()}
+
+
+@contextlib.contextmanager
+def fleet_of(names: Sequence[str]) -> Iterator[Fleet]:
+    """Machines for the time of a test."""
+    with contextlib.ExitStack() as stack:
+        machines = {name: stack.enter_context(remote_machine(name)) for name in names}
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ktrial-fleet-")))
+        folder.chmod(0o755)
+        yield Fleet(folder, machines)
