@@ -7,7 +7,7 @@ a machine while that measures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from ktrial.fleet.guards import guard_readings
@@ -31,10 +31,11 @@ _LONGEST_NAP_S = 20.0
 
 
 class Look(NamedTuple):
-    """A look at a machine that is due: begin its trial, or go on with `trial`."""
+    """A look at a machine that is due: begin its trial, or go on with `trial`. `place` is its number in the list."""
 
+    place: int
     machine: Machine
-    trial: str | None
+    trial: str | None = None
 
 
 class Sight(NamedTuple):
@@ -55,7 +56,7 @@ class Looking(Protocol):
     def look(self, looks: Sequence[Look]) -> Iterator[Sight | None]:
         """Yield what each machine says, as soon as it does, and now and then None meanwhile."""
 
-    def stop(self, machines: Sequence[Machine]) -> Iterator[Sight | None]:
+    def stop(self, looks: Sequence[Look]) -> Iterator[Sight | None]:
         """Stop the machines' trials; each restores everything at once."""
 
 
@@ -101,7 +102,7 @@ class Coordinator:
             if wave not in standing.waves_over:
                 if wave not in standing.waves_begun:
                     self._tell(WaveBegan(wave=wave))
-                self._measure(standing.machines_of(wave))
+                self._measure(standing.places_of(wave))
                 self._tell(self._wave_ended(wave))
             over = standing.waves_over[wave]
             if over.decision == "stop":
@@ -113,7 +114,7 @@ class Coordinator:
 
     def collect(self, looks: Sequence[Look]) -> None:
         """Look once at machines whose results are missing."""
-        self._take(self._looking.look(looks))
+        self._take(looks, self._looking.look(looks))
 
     def stop(self, reason: str) -> None:
         """Stop all machines that measure, and end the trial."""
@@ -126,49 +127,50 @@ class Coordinator:
             self._standing.take(event)
             self._listen(event)
 
-    def _measure(self, machines: Sequence[Machine]) -> None:
+    def _measure(self, places: Sequence[int]) -> None:
         """Look at the machines of a wave when they are due, until each is over or was away for too long."""
         while True:
-            self._give_up(machines)
-            if all(self._standing.is_final(one.host) for one in machines):
+            self._give_up(places)
+            if all(map(self._standing.is_final, places)):
                 return
-            if self._tripped(machines):
+            if self._tripped(places):
                 self._stop_running()
                 return
-            due = self._due(machines)
+            due = self._due(places)
             if due:
-                self._take(self._looking.look(due))
+                self._take(due, self._looking.look(due))
             else:
-                self._clock.sleep(min(_LONGEST_NAP_S, self._wait_s(machines)))
+                self._clock.sleep(min(_LONGEST_NAP_S, self._wait_s(places)))
                 self._lease.append()
 
-    def _due(self, machines: Sequence[Machine]) -> list[Look]:
+    def _due(self, places: Sequence[int]) -> list[Look]:
         """Return the looks that are due now; a machine that has not begun is due if not too many measure."""
         standing, now_ms = self._standing, self._clock.unix_ms()
-        busy = sum(standing.state_of(one.host) == "running" for one in machines)
+        busy = sum(standing.state_of(place) == "running" for place in places)
         limit = standing.began.trial.fleet.at_once
         found = []
-        for one in machines:
-            step = standing.steps.get(one.host)
+        for place in places:
+            step, machine = standing.steps.get(place), standing.machine(place)
             if step is None:
                 if limit is not None and busy >= limit:
                     continue
                 busy += 1
-                found.append(Look(one, None))
+                found.append(Look(place, machine))
             elif step.state not in FINAL and (step.next_look_unix_ms or 0) <= now_ms:
-                found.append(Look(one, step.trial))
+                found.append(Look(place, machine, step.trial))
         return found
 
-    def _wait_s(self, machines: Sequence[Machine]) -> float:
+    def _wait_s(self, places: Sequence[int]) -> float:
         now_ms = self._clock.unix_ms()
-        steps = [step for one in machines if (step := self._standing.steps.get(one.host)) is not None]
+        steps = [step for place in places if (step := self._standing.steps.get(place)) is not None]
         due_ms = [step.next_look_unix_ms or 0 for step in steps if step.state not in FINAL]
         return max(0.05, (min(due_ms, default=now_ms) - now_ms) / 1000)
 
-    def _step(self, sight: Sight) -> MachineStep:
+    def _step(self, place: int, sight: Sight) -> MachineStep:
         now_ms = self._clock.unix_ms()
         next_s = AWAY_LOOK_S if sight.state == "unreachable" else sight.next_look_s
         return MachineStep(
+            place=place,
             host=sight.host,
             state=sight.state,
             at_unix_ms=now_ms,
@@ -179,52 +181,57 @@ class Coordinator:
             guard=sight.guard,
         )
 
-    def _give_up(self, machines: Iterable[Machine]) -> None:
+    def _give_up(self, places: Iterable[int]) -> None:
         """Leave out machines that were away for longer than the trial is patient."""
         patience_ms = 1000 * self._standing.began.trial.fleet.patience_s
         now_ms = self._clock.unix_ms()
-        for one in machines:
-            since_ms = self._standing.away_since_unix_ms.get(one.host)
-            if since_ms is not None and now_ms - since_ms >= patience_ms and not self._standing.is_final(one.host):
-                step = self._standing.steps[one.host]
+        for place in places:
+            since_ms = self._standing.away_since_unix_ms.get(place)
+            if since_ms is not None and now_ms - since_ms >= patience_ms and not self._standing.is_final(place):
+                step = self._standing.steps[place]
                 self._tell(
                     MachineStep(
-                        host=one.host,
+                        place=place,
+                        host=step.host,
                         state="failed",
                         at_unix_ms=now_ms,
                         message=f"away for too long: {step.message or 'unreachable'}",
                     )
                 )
 
-    def _tripped(self, machines: Iterable[Machine]) -> list[str]:
-        steps = (self._standing.steps.get(one.host) for one in machines)
-        return [step.host for step in steps if step is not None and step.guard]
+    def _tripped(self, places: Iterable[int]) -> list[MachineStep]:
+        steps = (self._standing.steps.get(place) for place in places)
+        return [step for step in steps if step is not None and step.guard]
 
     def _stop_running(self) -> None:
-        running = [one for one in self._standing.began.machines if self._standing.state_of(one.host) == "running"]
+        standing = self._standing
+        running = [
+            Look(place, standing.machine(place), step.trial)
+            for place, step in standing.steps.items()
+            if step.state in {"running", "unreachable"}
+        ]
         if running:
-            self._take(self._looking.stop(running))
+            self._take(running, self._looking.stop(running))
 
-    def _take(self, sights: Iterator[Sight | None]) -> None:
+    def _take(self, looks: Sequence[Look], sights: Iterator[Sight | None]) -> None:
         """Log what the machines say, and renew the lease meanwhile."""
+        places = {look.machine.host: look.place for look in looks}
         for sight in sights:
-            self._tell(*(() if sight is None else (self._step(sight),)))
+            self._tell(*(() if sight is None else (self._step(places[sight.host], sight),)))
 
     def _wave_ended(self, wave: int) -> WaveEnded:
         """Decide whether the trial goes on after a wave."""
         standing = self._standing
-        members = standing.machines_of(wave)
+        members = standing.places_of(wave)
         if tripped := self._tripped(members):
-            why = standing.steps[tripped[0]].message or "a limit was passed"
-            reason = f"a guard of {tripped[0]} tripped: {why}"
+            reason = f"a guard of {tripped[0].host} tripped: {tripped[0].message or 'a limit was passed'}"
             return WaveEnded(wave=wave, decision="stop", reason=reason)
-        if not any(standing.state_of(one.host) == "ended" for one in members):
-            told = (standing.steps.get(one.host) for one in members)
+        if not any(standing.state_of(place) == "ended" for place in members):
+            told = (standing.steps.get(place) for place in members)
             message = next((step.message for step in told if step is not None), None)
             reason = f"no machine of wave {wave} gave a result" + (f": {message}" if message else "")
             return WaveEnded(wave=wave, decision="stop", reason=reason)
-        error = standing.began.trial.fleet.guard_error
-        guards = guard_readings(self.finished_logs(), error, len(standing.waves))
+        guards = guard_readings(standing, finished_logs(standing, self._logs))
         broken = [one for one in guards if one.is_broken]
         if broken:
             names = ", ".join(f"{one.outcome} of {one.arm}" for one in broken)
@@ -233,15 +240,7 @@ class Coordinator:
         reason = "the guards hold" if guards else "no guard was declared"
         return WaveEnded(wave=wave, decision="go on", reason=reason, guards=guards)
 
-    def finished_logs(self) -> Mapping[str, Sequence[Event]]:
-        """Return the logs of the machines that have finished, by host."""
-        return finished_logs(self._standing, self._logs)
 
-
-def finished_logs(standing: Standing, logs: Callable[[str], Sequence[Event]]) -> dict[str, Sequence[Event]]:
-    """Return the logs of the machines whose trials are over, by host."""
-    return {
-        host: logs(step.trial)
-        for host, step in standing.steps.items()
-        if step.state == "ended" and step.trial is not None
-    }
+def finished_logs(standing: Standing, logs: Callable[[str], Sequence[Event]]) -> dict[int, Sequence[Event]]:
+    """Return the logs of the machines whose trials are over, by place."""
+    return {place: logs(trial) for place, trial in standing.finished.items()}

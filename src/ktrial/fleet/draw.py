@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ktrial.fleet.file import FleetTable, wave_sizes
 from ktrial.fleet.log import Machine
@@ -13,7 +14,12 @@ from ktrial.kit.errors import BadInput
 
 #: Fewer pairs cannot give an interval of 95 %.
 FEWEST_PAIRS = 6
+#: Fewer orders of the waves cannot show an effect at 95 %.
+FEWEST_ORDERS = 40
 _MOST_SEED = 2**31
+
+#: The facts of each host, as text.
+Facts: TypeAlias = Mapping[str, Mapping[str, str]]
 
 
 class Draw(NamedTuple):
@@ -23,7 +29,7 @@ class Draw(NamedTuple):
     left_out: Mapping[str, str]
 
 
-def draw(table: FleetTable, facts: Mapping[str, Mapping[str, str]], seed: int, arms: tuple[str, str]) -> Draw:
+def draw(table: FleetTable, facts: Facts, seed: int, arms: tuple[str, str]) -> Draw:
     """Return who takes part, from the facts of each host. `arms` are the control and the arm of pairs.
 
     Raise BadInput for too few machines.
@@ -32,6 +38,8 @@ def draw(table: FleetTable, facts: Mapping[str, Mapping[str, str]], seed: int, a
     if table.design == "pairs":
         return _pairs(table, facts, rng, arms)
     hosts = sorted(facts)
+    if table.design == "stepped":
+        return Draw(_stepped(table, hosts, facts, rng, arms), {})
     if not hosts:
         raise BadInput("no machine of the inventory can take part", hint="see the reasons above")
     rng.shuffle(hosts)
@@ -42,16 +50,14 @@ def draw(table: FleetTable, facts: Mapping[str, Mapping[str, str]], seed: int, a
     return Draw(tuple(machines), {})
 
 
-def _pairs(
-    table: FleetTable, facts: Mapping[str, Mapping[str, str]], rng: random.Random, arms: tuple[str, str]
-) -> Draw:
+def _pairs(table: FleetTable, facts: Facts, rng: random.Random, arms: tuple[str, str]) -> Draw:
     alike: dict[tuple[str, ...], list[str]] = {}
     for host in sorted(facts):
         alike.setdefault(tuple(facts[host].get(fact, "unknown") for fact in table.match), []).append(host)
     pairs: list[tuple[str, str]] = []
     left_out: dict[str, str] = {}
-    for group, hosts in alike.items():
-        rng.shuffle(hosts)
+    for group, members in alike.items():
+        hosts = _in_order(members, facts, table.near, rng)
         pairs += zip(hosts[::2], hosts[1::2], strict=False)
         if len(hosts) % 2:
             left_out[hosts[-1]] = f"no other machine has {_shown(table.match, group)}"
@@ -73,6 +79,49 @@ def _pairs(
             for host, arm in zip(pair, order, strict=True)
         )
     return Draw(tuple(machines), left_out)
+
+
+def _in_order(hosts: list[str], facts: Facts, near: str | None, rng: random.Random) -> list[str]:
+    """Return the hosts so that two neighbours can form a pair: by the number `near`, otherwise by chance."""
+    rng.shuffle(hosts)
+    if near is None:
+        return hosts
+    try:
+        return sorted(hosts, key=lambda host: float(facts[host].get(near, "nan")))
+    except ValueError:
+        raise BadInput(f"fleet: {near} is not a number on every machine", hint="name another fact in `near`") from None
+
+
+def _stepped(
+    table: FleetTable, hosts: list[str], facts: Facts, rng: random.Random, arms: tuple[str, str]
+) -> tuple[Machine, ...]:
+    """Return every machine once per period: the first without the arm, then with one more wave each time."""
+    rng.shuffle(hosts)
+    sizes = wave_sizes(table, len(hosts))
+    if orders(sizes) < FEWEST_ORDERS:
+        raise BadInput(
+            f"{len(hosts)} machines in waves of {', '.join(map(str, sizes))} allow {orders(sizes)} orders "
+            f"(minimum {FEWEST_ORDERS})",
+            hint="add machines, or make more waves",
+        )
+    wave_of = [wave for wave, size in enumerate(sizes, 1) for _ in range(size)]
+    return tuple(
+        Machine(
+            host=host,
+            wave=period + 1,
+            seed=rng.randrange(_MOST_SEED),
+            facts=facts[host],
+            arm=arms[1] if wave <= period else arms[0],
+            switch=wave,
+        )
+        for period in range(len(sizes) + 1)
+        for host, wave in zip(hosts, wave_of, strict=True)
+    )
+
+
+def orders(sizes: Sequence[int]) -> int:
+    """Return in how many ways machines can be put into waves of these sizes."""
+    return math.factorial(sum(sizes)) // math.prod(math.factorial(size) for size in sizes)
 
 
 def balance(machines: Sequence[Machine], names: Sequence[str]) -> Mapping[str, Mapping[str, Mapping[str, int]]]:

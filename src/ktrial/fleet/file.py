@@ -14,11 +14,11 @@ from ktrial.kit.toml import parse_bytes
 from ktrial.trial.protocol.file import ArmFile, TrialFile, seconds
 from ktrial.trial.protocol.read import check_trial_file
 
-Design = Literal["within", "pairs"]
+Design = Literal["within", "pairs", "stepped"]
 _HINT = "docs/fleets.md explains each line"
 _SHARE = re.compile(r"([1-9][0-9]?|100)%")
 _MOST_ERROR = 0.2
-#: The second name of a machine's only arm in pairs.
+#: The second name of the arm of a machine that measures only one.
 AGAIN = "again"
 
 
@@ -26,7 +26,10 @@ class FleetTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """How the machines of a fleet take part.
 
     In the design `within`, each machine measures all arms, in `blocks` blocks. In `pairs`, machines that agree in the
-    facts of `match` form pairs; a coin decides which one of a pair gets the arm, and each measures only its own.
+    facts of `match` form pairs, the nearest ones in the number `near` if that is given; a coin decides which one of a
+    pair gets the arm, and each measures only its own. In `stepped`, all machines are measured again and again, and
+    those of one more wave have the arm each time; chance decides the order.
+
     `waves` has sizes of groups of machines, as numbers or shares of all; the last one repeats. At most `at_once`
     machines measure at a time. `guard_error` is the chance that the guards stop a harmless trial. ktrial waits for an
     unreachable machine for `patience`. The effect is also shown for each value of the facts in `subgroups`.
@@ -37,6 +40,7 @@ class FleetTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     waves: tuple[int | str, ...] = (1, "25%", "100%")
     at_once: int | None = None
     match: tuple[str, ...] = ("cpu.model", "cpu.threads", "kernel.release")
+    near: str | None = None
     subgroups: tuple[str, ...] = ()
     guard_error: float = 0.05
     patience: str = "30min"
@@ -48,7 +52,8 @@ class FleetTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     @property
     def facts(self) -> tuple[str, ...]:
         """The facts that this table names."""
-        return tuple(dict.fromkeys((*(self.match if self.design == "pairs" else ()), *self.subgroups)))
+        paired = (*self.match, *([self.near] if self.near else ())) if self.design == "pairs" else ()
+        return tuple(dict.fromkeys((*paired, *self.subgroups)))
 
 
 class FleetTrial(TrialFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,7 +64,7 @@ class FleetTrial(TrialFile, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def for_machine(self, name: str, seed: int, arm: str | None) -> TrialFile:
         """Return the trial that a machine carries out: all of its blocks, whatever its verdicts are before.
 
-        In pairs, the machine measures only `arm`, under two names.
+        If the machine measures only one `arm`, it does so under two names.
         """
         design = msgspec.structs.replace(
             self.design, cap=self.fleet.blocks, seed=seed, fixed=True, pool=True, extend=False
@@ -67,7 +72,7 @@ class FleetTrial(TrialFile, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         fields = {field: getattr(self, field) for field in TrialFile.__struct_fields__}
         more: dict[str, object] = {"name": name, "design": design}
         if arm is not None:
-            more |= {"control": arm, "arms": {arm: self.arms[arm], AGAIN: ArmFile(placebo=True)}, "guards": {}}
+            more |= {"control": arm, "arms": {arm: self.arms[arm], AGAIN: ArmFile(placebo=True)}}
         return TrialFile(**{**fields, **more})
 
 
@@ -118,13 +123,13 @@ def _check(trial: FleetTrial) -> None:
         )
     if not table.patience_s > 0:
         raise BadInput("fleet: patience must be above 0", hint='for example  patience = "30min"')
-    if table.design == "pairs":
-        if len(trial.arms) != 2:
-            raise BadInput(
-                "fleet: pairs compare one arm with the control", hint='keep two arms, or use design = "within"'
-            )
-        if not table.match:
-            raise BadInput("fleet: pairs need facts to match", hint='for example  match = ["cpu.model"]')
+    if table.design != "within" and len(trial.arms) != 2:
+        raise BadInput(
+            f"fleet: the design {table.design} compares one arm with the control",
+            hint='keep two arms, or use  design = "within"',
+        )
+    if table.design == "pairs" and not table.match:
+        raise BadInput("fleet: pairs need facts to match", hint='for example  match = ["cpu.model"]')
 
 
 def _is_size(word: int | str) -> bool:

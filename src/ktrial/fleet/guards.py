@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The guards of a fleet: after each wave, whether an arm is worse on the machines so far than a guard allows.
 
-Under "no difference" the sign of each block's difference is a fair coin, on every machine, because the order within the
-block was drawn. The error is shared by all guards, arms and waves, so that looking after each wave costs nothing.
+Within machines, the sign of each block's difference is a fair coin under "no difference", on every machine, because the
+order within the block was drawn. In pairs, a coin decided which machine of a pair has the arm. The error is shared by
+all guards, arms and waves, so that looking after each wave costs nothing.
 """
 
 from __future__ import annotations
@@ -12,16 +13,59 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ktrial.fleet.log import GuardReading
+from ktrial.fleet.log import GuardReading, Standing
 from ktrial.judge.collect_log import collect, pairs_of, visit_scores
 from ktrial.judge.model.log import Event, Protocol, protocol_in
-from ktrial.judge.sequential import Array, hodges_lehmann
+from ktrial.judge.sequential import Array, as_array, hodges_lehmann
 
-#: Up to this many blocks all sign patterns are tried; above, this many random ones.
-_EXACT_BLOCKS, _FLIPS = 13, 10_000
+#: Up to this many units all sign patterns are tried; above, this many random ones.
+_EXACT_UNITS, _FLIPS = 13, 10_000
 _SEED = 33
 #: Sums closer than this share of their size are equal.
 _SAME = 1e-9
+
+Logs = Mapping[int, Sequence[Event]]
+
+
+def guard_readings(standing: Standing, logs: Logs) -> tuple[GuardReading, ...]:
+    """Return each guard on the machines that have finished; `logs` has their trials, by place."""
+    if not logs:
+        return ()
+    protocol, trial = protocol_in(next(iter(logs.values()))), standing.began.trial
+    found = list(_guards(protocol, [name for name in trial.arms if name != trial.control]))
+    readings = []
+    for outcome, arm in found:
+        values = guard_units(standing, logs, outcome, arm)
+        typical = [hodges_lehmann(one) for one in values if len(one)]
+        readings.append(
+            GuardReading(
+                outcome=outcome,
+                arm=arm,
+                estimate=float(np.mean(typical)) if typical else 0.0,
+                margin=math.log1p(protocol.outcomes[outcome].margin),
+                p=worse_p(np.concatenate(values) if values else as_array([])),
+                error=trial.fleet.guard_error / (len(standing.waves) * len(found)),
+            )
+        )
+    return tuple(readings)
+
+
+def guard_units(standing: Standing, logs: Logs, outcome: str, arm: str) -> list[Array]:
+    """Return the differences whose signs are coins: those of each machine's blocks, of each pair, or of each switch."""
+    design = standing.began.trial.fleet.design
+    if design == "within":
+        return [block_effects(log, outcome, arm, standing.began.trial.control) for log in logs.values()]
+    levels = {place: level for place, log in logs.items() if (level := level_of(log, outcome)) is not None}
+    if design == "pairs":
+        return [as_array([difference]) for _, _, difference in pair_differences(standing, levels, arm)]
+    return [as_array([change]) for change in switch_changes(standing, levels)]
+
+
+def _guards(protocol: Protocol, arms: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the guards on the log scale, with each arm. Counters have no ratio; the trial's own verdict judges them."""
+    for outcome in protocol.of_role("guard"):
+        if protocol.outcomes[outcome].scale == "log":
+            yield from ((outcome, arm) for arm in arms)
 
 
 def block_effects(log: Sequence[Event], outcome: str, arm: str, against: str) -> Array:
@@ -30,39 +74,43 @@ def block_effects(log: Sequence[Event], outcome: str, arm: str, against: str) ->
     return differences[np.isfinite(differences)]
 
 
-def guard_readings(logs: Mapping[str, Sequence[Event]], error: float, waves: int) -> tuple[GuardReading, ...]:
-    """Return each guard of the machines' trials so far; `error` is that of all of them over all waves."""
-    if not logs:
-        return ()
-    protocol = protocol_in(next(iter(logs.values())))
-    found = list(_guards(protocol))
-    readings = []
-    for outcome, arm in found:
-        values = [block_effects(log, outcome, arm, protocol.control) for log in logs.values()]
-        readings.append(
-            GuardReading(
-                outcome=outcome,
-                arm=arm,
-                estimate=_estimate(values),
-                margin=math.log1p(protocol.outcomes[outcome].margin),
-                p=worse_p(np.concatenate(values)),
-                error=error / (waves * len(found)),
-            )
-        )
-    return tuple(readings)
+def level_of(log: Sequence[Event], outcome: str) -> float | None:
+    """Return the mean score of a machine that measures one arm, under both of its names."""
+    scores = [one for visits in visit_scores(collect(log), outcome).values() for one in visits.values()]
+    return float(np.mean(scores)) if scores and np.isfinite(scores).all() else None
 
 
-def _guards(protocol: Protocol) -> Iterator[tuple[str, str]]:
-    """Yield the guards on the log scale, with each arm. Counters have no ratio; the trial's own verdict judges them."""
-    for outcome in protocol.of_role("guard"):
-        if protocol.outcomes[outcome].scale == "log":
-            yield from ((outcome, arm) for arm, against in protocol.contrasts if against == protocol.control)
+def pair_differences(standing: Standing, levels: Mapping[int, float], arm: str) -> Iterator[tuple[str, str, float]]:
+    """Yield each complete pair: the machine with the arm, the other one, and how much better the first is."""
+    pairs: dict[int, dict[bool, int]] = {}
+    for place in levels:
+        machine = standing.machine(place)
+        if machine.pair is not None:
+            pairs.setdefault(machine.pair, {})[machine.arm == arm] = place
+    for _, ends in sorted(pairs.items()):
+        if len(ends) == 2:
+            difference = levels[ends[True]] - levels[ends[False]]
+            yield standing.machine(ends[True]).host, standing.machine(ends[False]).host, difference
 
 
-def _estimate(values: Sequence[Array]) -> float:
-    """Return the mean over machines of their typical differences."""
-    typical = [hodges_lehmann(one) for one in values if len(one)]
-    return float(np.mean(typical)) if typical else 0.0
+def switch_changes(standing: Standing, levels: Mapping[int, float]) -> Iterator[float]:
+    """Yield how much better each machine got when it got the arm, beyond what the others did at the same time."""
+    of_host: dict[str, dict[int, float]] = {}
+    switch: dict[str, int] = {}
+    for place, level in levels.items():
+        machine = standing.machine(place)
+        of_host.setdefault(machine.host, {})[machine.wave] = level
+        switch[machine.host] = machine.switch or 0
+    for host, periods in of_host.items():
+        begun = switch[host] + 1
+        if begun not in periods or begun - 1 not in periods:
+            continue
+        others = [
+            other[begun] - other[begun - 1]
+            for name, other in of_host.items()
+            if switch[name] != switch[host] and begun in other and begun - 1 in other
+        ]
+        yield periods[begun] - periods[begun - 1] - (float(np.median(others)) if others else 0.0)
 
 
 def worse_p(differences: Array) -> float:
@@ -71,9 +119,9 @@ def worse_p(differences: Array) -> float:
     if not count:
         return 1.0
     total = float(differences.sum())
-    room = _SAME * float(np.abs(differences).sum())
     sizes = np.abs(differences)
-    if count <= _EXACT_BLOCKS:
+    room = _SAME * float(sizes.sum())
+    if count <= _EXACT_UNITS:
         patterns = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
         return float(np.mean((2 * patterns - 1) @ sizes <= total + room))
     generator = np.random.Generator(np.random.PCG64(_SEED))

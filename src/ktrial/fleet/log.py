@@ -19,7 +19,11 @@ FINAL: tuple[MachineState, ...] = ("ended", "failed", "stopped")
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine that takes part, by its name in the inventory. `pair` and `arm` are set in pairs."""
+    """A machine that takes part, by its name in the inventory.
+
+    If it measures only one `arm`, that is named. `pair` is the number of its pair. With stepped waves each machine is
+    listed once per period, which is its `wave` here; `switch` is the wave with which it gets the arm.
+    """
 
     host: str
     wave: int
@@ -27,6 +31,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     facts: Mapping[str, str] = {}
     pair: int | None = None
     arm: str | None = None
+    switch: int | None = None
 
 
 class FleetBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="fleet"):
@@ -48,8 +53,9 @@ class WaveBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", ta
 
 
 class MachineStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="machine"):
-    """What a machine said when the coordinator looked, and when to look again."""
+    """What a machine said when the coordinator looked, and when to look again. `place` is its number in the list."""
 
+    place: int
     host: str
     state: MachineState
     at_unix_ms: int
@@ -121,12 +127,13 @@ class Standing:
         first, *rest = events
         assert isinstance(first, FleetBegan), "a log begins with its fleet"
         self.began = first
-        self.steps: dict[str, MachineStep] = {}
+        #: The last step of each machine, by its place in the list.
+        self.steps: dict[int, MachineStep] = {}
         self.waves_begun: set[int] = set()
         self.waves_over: dict[int, WaveEnded] = {}
         self.end: FleetEnded | None = None
         #: When each machine that cannot be reached was first found so.
-        self.away_since_unix_ms: dict[str, int] = {}
+        self.away_since_unix_ms: dict[int, int] = {}
         for event in rest:
             self.take(event)
 
@@ -146,29 +153,37 @@ class Standing:
 
     def _take_step(self, event: MachineStep) -> None:
         if event.state == "unreachable":
-            self.away_since_unix_ms.setdefault(event.host, event.at_unix_ms)
+            self.away_since_unix_ms.setdefault(event.place, event.at_unix_ms)
         else:
-            self.away_since_unix_ms.pop(event.host, None)
-        before = self.steps.get(event.host)
+            self.away_since_unix_ms.pop(event.place, None)
+        before = self.steps.get(event.place)
         if before is not None and event.trial is None:
             event = msgspec.structs.replace(event, trial=before.trial, blocks=max(event.blocks, before.blocks))
-        self.steps[event.host] = event
+        self.steps[event.place] = event
 
     @property
     def waves(self) -> Sequence[int]:
         return sorted({one.wave for one in self.began.machines})
 
-    def machines_of(self, wave: int) -> tuple[Machine, ...]:
-        return tuple(one for one in self.began.machines if one.wave == wave)
+    def places_of(self, wave: int) -> tuple[int, ...]:
+        """Return the places of a wave's machines in the list."""
+        return tuple(place for place, one in enumerate(self.began.machines) if one.wave == wave)
 
-    def state_of(self, host: str) -> MachineState | None:
-        step = self.steps.get(host)
+    def machine(self, place: int) -> Machine:
+        return self.began.machines[place]
+
+    def state_of(self, place: int) -> MachineState | None:
+        step = self.steps.get(place)
         return None if step is None else step.state
 
-    def is_final(self, host: str) -> bool:
-        return self.state_of(host) in FINAL
+    def is_final(self, place: int) -> bool:
+        return self.state_of(place) in FINAL
 
     @property
-    def trials(self) -> Mapping[str, str]:
-        """The trials of the machines in the store, by host."""
-        return {host: step.trial for host, step in self.steps.items() if step.trial is not None}
+    def finished(self) -> Mapping[int, str]:
+        """The trials of the machines that have finished their blocks, by place."""
+        return {
+            place: step.trial
+            for place, step in sorted(self.steps.items())
+            if step.state == "ended" and step.trial is not None
+        }

@@ -10,17 +10,12 @@ from typing import Any
 from ktrial.fleet.ansible import Ansible, TaskResult
 from ktrial.fleet.conduct import Look, Sight
 from ktrial.fleet.file import FleetTrial
-from ktrial.fleet.log import FleetBegan, Machine
+from ktrial.fleet.log import FleetBegan
 from ktrial.kit.errors import GuardTripped
 from ktrial.trial.protocol.file import trial_text
 
 #: The facts that every trial of a fleet records of its machines.
 ALWAYS = ("cpu.architecture", "cpu.model", "cpu.threads", "kernel.release", "virtualisation.kind")
-
-
-def machine_trial(fleet: str, number: int) -> str:
-    """Return the name of the trial of a machine, by its place in the fleet's log."""
-    return f"{fleet}.{number}"
 
 
 class AnsibleMachines:
@@ -44,18 +39,19 @@ class AnsibleMachines:
     def look(self, looks: Sequence[Look]) -> Iterator[Sight | None]:
         yield from self._task({one.machine.host: self._arguments(one) for one in looks})
 
-    def stop(self, machines: Sequence[Machine]) -> Iterator[Sight | None]:
-        names = {one.host: self._find_trial(self._name(one)) for one in machines}
+    def stop(self, looks: Sequence[Look]) -> Iterator[Sight | None]:
+        names = {one.machine.host: one.trial or self._find_trial(self._name(one)) for one in looks}
         arguments = {host: {"state": "stopped", "name": name} for host, name in names.items() if name is not None}
         if arguments:
             yield from self._task(arguments)
 
-    def _name(self, machine: Machine) -> str:
-        return machine_trial(self._began.fleet, self._began.machines.index(machine) + 1)
+    def _name(self, look: Look) -> str:
+        """Return the name of a machine's trial, by its place in the list."""
+        return f"{self._began.fleet}.{look.place + 1}"
 
     def _arguments(self, look: Look) -> dict[str, Any]:
         """Begin a trial unless the store has it already: a coordinator may have died after it began."""
-        name = self._name(look.machine)
+        name = self._name(look)
         known = look.trial or self._find_trial(name)
         if known is not None:
             return {"state": "collected", "name": known}

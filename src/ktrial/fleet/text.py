@@ -21,16 +21,21 @@ _LABEL = 14
 def announcement(began: FleetBegan, *, width: int) -> str:
     """Return who will be measured when, and how the groups are balanced."""
     fleet, machines = began.trial.fleet, began.machines
-    what = {"within": "each machine measures all arms", "pairs": "each pair has one machine with the arm"}[fleet.design]
+    what = {
+        "within": "each machine measures all arms",
+        "pairs": "one machine of each pair has the arm",
+        "stepped": "the machines get the arm wave by wave, and all are measured each time",
+    }[fleet.design]
+    hosts = {one.host for one in machines}
     lines = [
         paragraph(
-            f"{began.fleet}: {len(machines)} machines, {what}, {fleet.blocks} blocks on each, seed {began.seed}",
+            f"{began.fleet}: {len(hosts)} machines, {what}, {fleet.blocks} blocks on each, seed {began.seed}",
             width=width,
         )
     ]
-    for wave in sorted({one.wave for one in machines}):
-        hosts = [one.host for one in machines if one.wave == wave]
-        lines.append(labelled(f"  wave {wave}", _names(hosts), width=width, label_columns=_LABEL))
+    for wave in sorted({one.switch or one.wave for one in machines}):
+        members = list(dict.fromkeys(one.host for one in machines if (one.switch or one.wave) == wave))
+        lines.append(labelled(f"  wave {wave}", _names(members), width=width, label_columns=_LABEL))
     lines += [
         labelled(f"  {clean(host)}", f"left out: {why}", width=width, label_columns=_LABEL)
         for host, why in began.left_out.items()
@@ -80,7 +85,7 @@ def _step_text(step: MachineStep) -> str | None:
 
 def counts_text(standing: Standing, now_unix_ms: int) -> str:
     """Return where the machines stand in one line: `3 of 8 done, 4 measuring, 1 away; about 3 min left`."""
-    counts = Counter(standing.state_of(one.host) for one in standing.began.machines)
+    counts = Counter(map(standing.state_of, range(len(standing.began.machines))))
     words = {"running": "measuring", "unreachable": "away", "failed": "failed", "stopped": "stopped", None: "waiting"}
     told = [f"{counts['ended']} of {len(standing.began.machines)} done"]
     told += [f"{counts[state]} {word}" for state, word in words.items() if counts[state]]  # type: ignore[index]
@@ -110,8 +115,8 @@ def status_text(standing: Standing, held: Held | None, now_unix_ms: int, *, widt
     else:
         lines.append("nobody coordinates it; `ktrial fleet run` with the same trial takes it over")
     rows = []
-    for one in began.machines:
-        step = standing.steps.get(one.host)
+    for place, one in enumerate(began.machines):
+        step = standing.steps.get(place)
         state = "waiting" if step is None else step.state
         blocks = "-" if step is None else str(step.blocks)
         rows.append([str(one.wave), clean(one.host), state, blocks, clean((step and step.message) or "")])

@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 import numpy as np
 
-from ktrial.fleet.guards import block_effects
+from ktrial.fleet.draw import FEWEST_PAIRS
+from ktrial.fleet.guards import Logs, block_effects, level_of, pair_differences
 from ktrial.fleet.log import Standing, WaveEnded
-from ktrial.judge.collect_log import collect, visit_scores
-from ktrial.judge.model.comparison import MachineEffect, Pooled
-from ktrial.judge.model.log import Event, OutcomeRule, protocol_in
+from ktrial.fleet.stepped import stepped_effect
+from ktrial.judge.model.comparison import MachineEffect, Pooled, Role
+from ktrial.judge.model.log import OutcomeRule, protocol_in
 from ktrial.judge.model.verdict import Effect, Verdict, WorthIt
 from ktrial.judge.sequential import call, worth_it
 from ktrial.judge.stats.blocked import one_look
@@ -26,6 +27,8 @@ Scope = Literal["these machines", "machines like these"]
 #: A spread between machines whose share of the scatter is this large is worth a sentence.
 _DIFFERS_SHARE = 0.5
 _PAIRS = "Hodges-Lehmann over pairs, Walsh interval"
+_STEPS = "least squares over machines and periods, interval by permuting the waves"
+_ROLES: tuple[Role, ...] = ("primary", "secondary", "guard")
 
 
 class SubgroupEffect(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,40 +80,50 @@ class FleetResult(msgspec.Struct, frozen=True, kw_only=True):
     contrasts: tuple[FleetContrast, ...]
     waves: tuple[WaveEnded, ...] = ()
     left_out: Mapping[str, str] = {}
-    trials: Mapping[str, str] = {}
+    trials: Mapping[str, tuple[str, ...]] = {}
     ended: str | None = None
 
 
-def fleet_result(standing: Standing, logs: Mapping[str, Sequence[Event]]) -> FleetResult:
-    """Return the result so far; `logs` has the trial of each machine that has finished its blocks, by host."""
+def fleet_result(standing: Standing, logs: Logs) -> FleetResult:
+    """Return the result so far; `logs` has the trial of each machine that has finished its blocks, by place."""
     began = standing.began
-    pairs = began.trial.fleet.design == "pairs"
-    contrasts = (_of_pairs if pairs else _within)(standing, logs) if logs else ()
+    judged = {"within": _within, "pairs": _of_pairs, "stepped": _of_steps}[began.trial.fleet.design]
     unfinished = {
-        host: step.message or step.state for host, step in standing.steps.items() if host not in logs and step.message
+        step.host: step.message for place, step in standing.steps.items() if place not in logs and step.message
     }
     return FleetResult(
         fleet=began.fleet,
         design=began.trial.fleet.design,
-        machines=len(began.machines),
-        measured=len(logs),
-        contrasts=tuple(contrasts),
+        machines=len({one.host for one in began.machines}),
+        measured=len({standing.machine(place).host for place in logs}),
+        contrasts=tuple(judged(standing, logs)) if logs else (),
         waves=tuple(standing.waves_over[wave] for wave in sorted(standing.waves_over)),
         left_out={**began.left_out, **unfinished},
-        trials=standing.trials,
+        trials=_trials(standing),
         ended=None if standing.end is None else standing.end.reason,
     )
 
 
-def _within(standing: Standing, logs: Mapping[str, Sequence[Event]]) -> list[FleetContrast]:
+def _trials(standing: Standing) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for place, trial in standing.finished.items():
+        host = standing.machine(place).host
+        found[host] = (*found.get(host, ()), trial)
+    return found
+
+
+def _within(standing: Standing, logs: Logs) -> list[FleetContrast]:
     protocol = protocol_in(next(iter(logs.values())))
     found = []
-    for role in ("primary", "secondary", "guard"):
+    for role in _ROLES:
         outcomes = [one for one in protocol.of_role(role) if protocol.outcomes[one].scale == "log"]
         error = protocol.alpha / max(1, protocol.comparisons * len(outcomes))
         for outcome in outcomes:
             for arm, against in protocol.contrasts:
-                values = {host: block_effects(log, outcome, arm, against) for host, log in logs.items()}
+                values = {
+                    standing.machine(place).host: block_effects(log, outcome, arm, against)
+                    for place, log in logs.items()
+                }
                 shown, kept = _machines(values)
                 rule = protocol.outcomes[outcome]
                 one = _contrast(outcome, rule, (arm, against), shown, kept, error)
@@ -201,45 +214,76 @@ def _subgroups(standing: Standing, kept: Sequence[PooledMachine], error: float) 
     return found
 
 
-def _of_pairs(standing: Standing, logs: Mapping[str, Sequence[Event]]) -> list[FleetContrast]:
-    began = standing.began
-    control = began.trial.control
-    arm = next(name for name in began.trial.arms if name != control)
-    first = protocol_in(next(iter(logs.values())))
-    outcome = first.primary
-    rule, error = first.outcomes[outcome], first.alpha
-    level = {host: _level(log, outcome) for host, log in logs.items()}
-    shown: list[MachineEffect] = []
-    differences: list[float] = []
-    for number in sorted({one.pair for one in began.machines if one.pair is not None}):
-        hosts = {one.arm: one.host for one in began.machines if one.pair == number}
-        name = f"{hosts[arm]} against {hosts[control]}"
-        ends = level.get(hosts[arm]), level.get(hosts[control])
-        if ends[0] is None or ends[1] is None:
-            shown.append(MachineEffect(machine=name, blocks=0, why="one of the two has no result"))
-            continue
-        differences.append(ends[0] - ends[1])
-        effect = Effect(estimate=differences[-1], low=None, high=None, method="difference of two machines")
-        shown.append(MachineEffect(machine=name, blocks=1, effect=effect))
-    bare = _contrast(outcome, rule, (arm, control), shown, [], error)
-    bare = msgspec.structs.replace(bare, why=f"{len(differences)} pairs are complete")
-    looked = one_look(np.array(differences), error) if differences else None
-    if looked is None:
-        return [bare]
-    estimate, low, high = looked
-    margin = math.log1p(rule.margin)
-    verdict = call(low, high, margin)
-    return [
-        msgspec.structs.replace(
-            bare,
-            verdict=verdict or "inconclusive",
-            effect=Effect(estimate=estimate, low=low, high=high, confidence=1 - error, method=_PAIRS),
-            worth=worth_it(verdict, estimate, low, high, margin),
+def _of_pairs(standing: Standing, logs: Logs) -> list[FleetContrast]:
+    def judged(bare: FleetContrast, levels: Mapping[int, float], error: float) -> FleetContrast:
+        pairs = list(pair_differences(standing, levels, bare.arm))
+        shown = tuple(
+            MachineEffect(
+                machine=f"{one} against {other}",
+                blocks=1,
+                effect=Effect(estimate=difference, low=None, high=None, method="difference of two machines"),
+            )
+            for one, other, difference in pairs
         )
-    ]
+        bare = msgspec.structs.replace(
+            bare, pooled=Pooled(machines=shown), why=f"{len(pairs)} pairs are too few (minimum {FEWEST_PAIRS})"
+        )
+        looked = one_look(np.array([one[2] for one in pairs]), error) if pairs else None
+        return bare if looked is None else _with_interval(bare, looked, error, _PAIRS)
+
+    return _between(standing, logs, judged)
 
 
-def _level(log: Sequence[Event], outcome: str) -> float | None:
-    """Return the mean score of a machine that measures one arm, under both of its names."""
-    scores = [one for visits in visit_scores(collect(log), outcome).values() for one in visits.values()]
-    return float(np.mean(scores)) if scores and np.isfinite(scores).all() else None
+def _of_steps(standing: Standing, logs: Logs) -> list[FleetContrast]:
+    def judged(bare: FleetContrast, levels: Mapping[int, float], error: float) -> FleetContrast:
+        whole: dict[str, dict[int, float]] = {}
+        switch: dict[str, int] = {}
+        for place, level in levels.items():
+            machine = standing.machine(place)
+            whole.setdefault(machine.host, {})[machine.wave] = level
+            switch[machine.host] = machine.switch or 0
+        periods = len({one.wave for one in standing.began.machines})
+        hosts = [host for host, values in whole.items() if len(values) == periods]
+        shown = tuple(
+            MachineEffect(machine=host, blocks=len(values), why=None if host in hosts else "a period is missing")
+            for host, values in whole.items()
+        )
+        why = f"{len(hosts)} machines were measured in all {periods} periods"
+        bare = msgspec.structs.replace(bare, pooled=Pooled(machines=shown), why=why)
+        if len(hosts) < 2:
+            return bare
+        matrix = np.array([[whole[host][wave] for wave in sorted(whole[host])] for host in hosts])
+        looked = stepped_effect(matrix, np.array([switch[host] for host in hosts]), error)
+        return bare if looked is None else _with_interval(bare, looked, error, _STEPS)
+
+    return _between(standing, logs, judged)
+
+
+def _between(
+    standing: Standing, logs: Logs, judged: Callable[[FleetContrast, Mapping[int, float], float], FleetContrast]
+) -> list[FleetContrast]:
+    """Return the contrasts of a design in which each machine measures one arm at a time."""
+    trial, protocol = standing.began.trial, protocol_in(next(iter(logs.values())))
+    arm = next(name for name in trial.arms if name != trial.control)
+    found = []
+    for role in _ROLES:
+        outcomes = [one for one in protocol.of_role(role) if protocol.outcomes[one].scale == "log"]
+        for outcome in outcomes:
+            levels = {place: one for place, log in logs.items() if (one := level_of(log, outcome)) is not None}
+            bare = _contrast(outcome, protocol.outcomes[outcome], (arm, trial.control), (), (), protocol.alpha)
+            found.append(judged(bare, levels, protocol.alpha / len(outcomes)))
+    return found
+
+
+def _with_interval(bare: FleetContrast, looked: tuple[float, float, float], error: float, method: str) -> FleetContrast:
+    """Return the contrast with the verdict of an interval over these machines."""
+    estimate, low, high = looked
+    margin = math.log1p(bare.margin)
+    verdict = call(low, high, margin)
+    return msgspec.structs.replace(
+        bare,
+        verdict=verdict or "inconclusive",
+        why="the interval decides" if verdict else "the interval is too wide",
+        effect=Effect(estimate=estimate, low=low, high=high, confidence=1 - error, method=method),
+        worth=worth_it(verdict, estimate, low, high, margin),
+    )

@@ -175,14 +175,18 @@ def collect_fleet(app: App, name: str | None, chosen: Chosen, *, as_json: bool) 
     fleets = stored_fleets(app)
     fleet = fleets.find(name)
     standing = fleets.standing(fleet)
-    late = [one for one in standing.began.machines if standing.state_of(one.host) not in {None, "ended"}]
+    late = [
+        Look(place, standing.machine(place), step.trial)
+        for place, step in sorted(standing.steps.items())
+        if step.state != "ended"
+    ]
     if not late:
         app.say(f"every machine of {fleet} that began has given its results")
         return show_result(app, fleet, as_json=as_json)
     with _private_folder() as folder, app.interrupts:
         lease = fleets.take(fleet, holder_name())
         coordinator = _coordinator(app, _ansible(app, chosen, folder), standing, lease, folder, as_json=as_json)
-        coordinator.collect([Look(one, standing.steps[one.host].trial) for one in late])
+        coordinator.collect(late)
         lease.let_go()
     return show_result(app, fleet, as_json=as_json)
 
@@ -211,8 +215,8 @@ def show_status(app: App, name: str | None, *, as_json: bool) -> None:
 
     def document() -> dict[str, Any]:
         machines = [
-            {"host": one.host, "wave": one.wave, "step": standing.steps.get(one.host)}
-            for one in standing.began.machines
+            {"host": one.host, "wave": one.wave, "arm": one.arm, "step": standing.steps.get(place)}
+            for place, one in enumerate(standing.began.machines)
         ]
         ended = standing.end and standing.end.reason
         holder = held and held.holder

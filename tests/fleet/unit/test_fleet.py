@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet's trial: its file, who is drawn, what stops it, and what it says."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from ktrial.fleet.draw import draw
+from ktrial.fleet.file import FleetTable, parse_fleet_trial, wave_sizes
+from ktrial.fleet.guards import worse_p
+from ktrial.fleet.log import Standing, decode, encode
+from ktrial.fleet.text import announcement, result_text, status_text
+from ktrial.fleet.verdict import fleet_result
+from ktrial.kit.errors import BadInput
+from tests.support.fleets import GUARD, began, fleet_trial, hosts, simulated
+
+TRIAL = """
+name = "backlog"
+command = ["true"]
+[arms.control]
+[arms.big]
+set = { "net.core.somaxconn" = 512 }
+[fleet]
+"""
+
+
+def test_a_fleet_of_eight_says_how_its_machines_differ() -> None:
+    """The arm helps six of eight machines."""
+    first = began(fleet_trial(), hosts(8))
+    standing, world = simulated(first, effect=lambda host: 0.0 if host in {"m7", "m8"} else 0.1)
+    found = fleet_result(standing, {place: world.log(trial) for place, trial in standing.finished.items()})
+    one = found.contrasts[0]
+    assert (one.verdict, one.scope, one.helped, one.hurt) == ("better", "machines like these", 6, 0)
+    assert one.differs
+    assert one.pooled.predicted_low is not None
+    assert one.pooled.predicted_low < 0
+    text = result_text(found, width=80)
+    assert text.startswith("On machines like these, big is better")
+    assert "The machines differ: better on 6, worse on 0 of 8" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_waves_are_those_of_the_file_and_nobody_is_left_over() -> None:
+    assert wave_sizes(FleetTable(), 20) == (1, 5, 14)
+    assert wave_sizes(FleetTable(waves=(3,)), 8) == (3, 3, 2)
+    assert wave_sizes(FleetTable(waves=("50%",)), 3) == (2, 1)
+    first = began(fleet_trial(), hosts(20))
+    assert sorted(one.host for one in first.machines) == sorted(hosts(20))
+    shown = announcement(first, width=80)
+    assert "wave 3" in shown
+    assert "and 6 more" in shown
+
+
+def test_at_most_the_stated_number_of_machines_measures_at_a_time() -> None:
+    _, world = simulated(began(fleet_trial(waves=("100%",), at_once=2), hosts(6)), turns=3)
+    assert world.most_measuring == 2
+
+
+def test_a_wave_whose_guard_is_broken_stops_the_trial_and_the_machines() -> None:
+    standing, _world = simulated(began(fleet_trial(waves=(4, "100%")), hosts(8)), harm=lambda _: -0.5)
+    over = standing.waves_over[1]
+    assert over.decision == "stop"
+    assert over.reason == f"worse than a guard allows: {GUARD} of big"
+    assert sorted(standing.waves_over) == [1]
+    assert standing.end is not None
+    assert len(standing.finished) == 4
+
+
+def test_seven_of_ten_values_a_hundred_times_worse_do_not_pass() -> None:
+    """A canary analysis in use lets this pass: it compares medians of what is left after outliers are removed."""
+    differences = [0.01, -0.02, 0.015] + [-math.log(100)] * 7
+    import numpy as np
+
+    assert worse_p(np.array(differences)) < 0.02
+    assert worse_p(np.array([0.01, -0.02, 0.015, -0.01, 0.02, 0.0])) > 0.2
+
+
+def test_a_machine_that_passes_a_limit_stops_its_wave() -> None:
+    standing, world = simulated(began(fleet_trial(waves=("100%",)), hosts(4)), trips=("m2",), turns=5)
+    assert standing.waves_over[1].reason == "a guard of m2 tripped: the temperature is 99.0 °C (limit 95 °C)"
+    assert "m2" not in world.stopped
+    assert all(standing.state_of(place) in {"stopped", "failed", None} for place in range(4))
+
+
+def test_a_machine_that_is_away_for_a_while_is_waited_for_and_for_too_long_left_out() -> None:
+    standing, _ = simulated(began(fleet_trial(waves=("100%",)), hosts(4)), away={"m1": 3, "m2": 1000})
+    states = {standing.machine(place).host: standing.state_of(place) for place in range(4)}
+    assert states == {"m1": "ended", "m2": "failed", "m3": "ended", "m4": "ended"}
+    failed = next(step for step in standing.steps.values() if step.host == "m2")
+    assert failed.message == "away for too long: no route to host"
+    assert standing.end is not None
+    assert standing.end.reason == "all waves are over"
+    assert "m2" in status_text(standing, None, 0, width=80)
+
+
+def test_a_wave_whose_machines_are_all_away_stops_the_trial() -> None:
+    away = dict.fromkeys(hosts(4), 10_000)
+    standing, _ = simulated(began(fleet_trial(waves=(4,)), hosts(4)), away=away)
+    assert standing.waves_over[1].reason.startswith("no machine of wave 1 gave a result: away for too long")
+
+
+def test_pairs_agree_in_their_facts_and_a_coin_decides() -> None:
+    facts = {**hosts(12), "m13": {"cpu.model": "B", "cpu.threads": "8", "kernel.release": "6.1"}}
+    first = began(fleet_trial(design="pairs"), facts)
+    assert first.left_out == {"m13": "no other machine has cpu.model B, cpu.threads 8, kernel.release 6.1"}
+    arms = [[one.arm for one in first.machines if one.pair == number] for number in range(1, 7)]
+    assert all(sorted(map(str, pair)) == ["big", "control"] for pair in arms)
+    standing, world = simulated(first, effect=lambda _: 0.3, between=0.02)
+    (one, _) = fleet_result(standing, {place: world.log(trial) for place, trial in standing.finished.items()}).contrasts
+    assert (one.verdict, one.scope) == ("better", "these machines")
+    assert one.effect is not None
+    assert 0.25 < one.effect.estimate < 0.35
+
+
+def test_the_nearest_machines_form_pairs() -> None:
+    facts = {f"m{number}": {"cpu.model": "A", "inventory.load": str(number % 12)} for number in range(24)}
+    first = began(fleet_trial(design="pairs", match=("cpu.model",), near="inventory.load"), facts)
+    for number in range(1, 13):
+        loads = [float(one.facts["inventory.load"]) for one in first.machines if one.pair == number]
+        assert loads[0] == loads[1]
+
+
+def test_too_few_pairs_are_refused() -> None:
+    with pytest.raises(BadInput, match=r"8 machines make 4 pairs .* \(minimum 6\)"):
+        draw(fleet_trial(design="pairs").fleet, hosts(8), 1, ("control", "big"))
+
+
+def test_stepped_waves_find_an_effect_on_machines_that_differ() -> None:
+    first = began(fleet_trial(design="stepped", waves=(2,)), hosts(8))
+    assert len(first.machines) == 8 * 5
+    standing, world = simulated(first, effect=lambda _: 0.1, between=0.3)
+    found = fleet_result(standing, {place: world.log(trial) for place, trial in standing.finished.items()})
+    one = found.contrasts[0]
+    assert one.verdict == "better"
+    assert one.effect is not None
+    assert one.effect.low is not None
+    assert one.effect.high is not None
+    assert one.effect.low < 0.1 < one.effect.high < 0.15
+
+
+def test_too_few_orders_of_steps_are_refused() -> None:
+    with pytest.raises(BadInput, match=r"4 machines in waves of 2, 2 allow 6 orders \(minimum 40\)"):
+        draw(fleet_trial(design="stepped", waves=(2,)).fleet, hosts(4), 1, ("control", "big"))
+
+
+def test_another_coordinator_goes_on_from_the_log() -> None:
+    """After any number of events, a new coordinator comes to the same end."""
+    first = began(fleet_trial(), hosts(5))
+    standing, world = simulated(first)
+    events = [decode(encode(event)) for event in world.events]
+    again = Standing([first, *events])
+    assert again.finished == standing.finished
+    assert again.end == standing.end
+    assert {wave: over.decision for wave, over in again.waves_over.items()} == {1: "go on", 2: "go on", 3: "go on"}
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ('design = "random"', "Invalid enum value 'random'"),
+        ("blocks = 5", "fleet: 5 blocks cannot be judged"),
+        ("waves = []", "cannot read waves = []"),
+        ('waves = ["110%"]', "cannot read waves = ['110%']"),
+        ("at_once = 0", "at_once = 0 measures no machine"),
+        ("guard_error = 0.5", "guard_error = 0.5 is no useful error"),
+        ('patience = "0s"', "patience must be above 0"),
+        ('design = "pairs"\nmatch = []', "pairs need facts to match"),
+        ("kernels = 2", "Object contains unknown field `kernels`"),
+    ],
+)
+def test_a_table_that_makes_no_sense_is_refused_with_the_file(line: str, said: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        parse_fleet_trial(f"{TRIAL}{line}\n".encode(), "trial.toml")
+    assert said in str(raised.value)
+    assert str(raised.value).startswith("trial.toml")
+
+
+def test_each_machine_makes_all_its_blocks_under_its_own_seed() -> None:
+    trial = parse_fleet_trial(TRIAL.encode(), "trial.toml")
+    own = trial.for_machine("backlog-1.1", 77, None)
+    assert (own.design.cap, own.design.fixed, own.design.pool, own.design.seed) == (7, True, True, 77)
+    single = trial.for_machine("backlog-1.2", 78, "big")
+    assert list(single.arms) == ["big", "again"]
+    assert single.control == "big"
