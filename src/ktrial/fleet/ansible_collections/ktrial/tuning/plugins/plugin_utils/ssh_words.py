@@ -51,6 +51,5 @@ def _split(arguments: str | None) -> list[str]:
 
 def _shares_a_connection(words: Sequence[str]) -> bool:
     """Return whether ssh keeps connections for later commands, and the path of the socket is still to be chosen."""
-    lower = [word.lower() for word in words]
-    has_path = any("controlpath" in word or word.startswith("-s") for word in lower if not word.startswith("-sh"))
-    return any("controlpersist" in word for word in lower) and not has_path
+    lower = " ".join(words).lower()
+    return "controlpersist" in lower and "controlpath" not in lower
