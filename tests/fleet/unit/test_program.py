@@ -57,7 +57,8 @@ def test_a_password_goes_through_a_pipe_and_no_terminal_is_left() -> None:
 import json, os
 words = open("/proc/self/cmdline").read() + open("/proc/self/environ").read()
 with os.fdopen(int(os.environ["KTRIAL_PASSWORD_FD"])) as file:
-    print(json.dumps({"password": file.read(), "leaks": "pass" + " word" in words, "leader": os.getsid(0) == os.getpid()}))
+    told = {"password": file.read(), "leaks": "pass" + " word" in words, "leader": os.getsid(0) == os.getpid()}
+print(json.dumps(told))
 """
     for _ in range(2):
         answer = ktrial(code, password="pass word").run("apply")
