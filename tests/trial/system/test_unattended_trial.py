@@ -6,6 +6,7 @@ A program of the tests replays outcomes: what the n-th run of a configuration gi
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
@@ -293,6 +294,16 @@ set = {{ "vm.swappiness" = 10 }}
     assert place.workers() == []
     assert place.root.read(SWAPPINESS) == "60\n"
     assert isinstance(log_of(place.home)[-1], TrialEnd)
+
+
+def test_a_plan_that_the_agent_refuses_leaves_no_folder(place: Place) -> None:
+    (place.state / "unattended").mkdir(parents=True)
+    with (place.state / "unattended/lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ran = place.run(*place.words("--unattended", *QUICK))
+    assert (ran.status, "this machine carries out another plan" in ran.err) == (1, True), ran.err
+    (folders,) = place.home.rglob("unattended")
+    assert list(folders.iterdir()) == []
 
 
 def test_what_a_plan_cannot_carry_is_refused_by_name(place: Place) -> None:

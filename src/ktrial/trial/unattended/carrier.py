@@ -95,7 +95,7 @@ def refuse_running(root: Machine, trial: str | None = None) -> None:
 class Carrier:
     """The plans of one trial on a machine. `root` is a root session there.
 
-    On another machine nothing is asked while a plan should be under way; `quiet` keeps the connection quiet then.
+    On another machine nothing is asked while a plan should be under way; `asleep` keeps the connection meanwhile.
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class Carrier:
         root: Machine,
         clock: Clock,
         trial: str,
-        quiet: Callable[[float], AbstractContextManager[None]] | None = None,
+        asleep: Callable[[float], AbstractContextManager[None]] | None = None,
         turn: Turn | None = None,
     ) -> None:
         self._root = root
         self._fence = None if turn is None else turn.fence
-        self._quiet = quiet
+        self._asleep = asleep
         self._clock = clock
         self._trial = trial
 
@@ -130,15 +130,14 @@ class Carrier:
         text = msgspec.json.encode(plan)
         self._root.request("unattended-start", plan=text.decode(), sha256=hashlib.sha256(text).hexdigest())
 
-    def carry_out(self, plan: UnattendedPlan, expected_s: float, tell: Callable[[int], None]) -> Fetched:
-        """Start a plan and wait until it is over; `tell` gets the number of visits that are.
+    def follow(self, plan: UnattendedPlan, expected_s: float, tell: Callable[[int], None]) -> Fetched:
+        """Wait until a plan that was started is over; `tell` gets the number of visits that are.
 
         If this is interrupted, stop the plan: the machine is restored then.
         """
-        self.start(plan)
         try:
-            if self._quiet is not None:
-                with self._quiet(expected_s):
+            if self._asleep is not None:
+                with self._asleep(expected_s):
                     self._clock.sleep(expected_s)
             return self.fetch(plan.id, tell)
         except AgentError:
@@ -174,7 +173,7 @@ class Carrier:
                 return Fetched(msgspec.json.decode(text, type=UnattendedPlan), lines_of(data))
             if not part.log:
                 self._clock.sleep(nap_s)
-                nap_s = min(2 * nap_s, LOOK_EACH_S if self._quiet is None else _FAR_LOOK_EACH_S)
+                nap_s = min(2 * nap_s, LOOK_EACH_S if self._asleep is None else _FAR_LOOK_EACH_S)
             part = self._part(name, start)
 
     def _part(self, name: str, start: int, *, text: bool = False) -> _Part:

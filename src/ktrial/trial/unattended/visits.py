@@ -24,7 +24,7 @@ from ktrial.bench.run.undoable_command import ArmExtras
 from ktrial.judge.model.judgement import NextStep
 from ktrial.judge.model.log import BlockVoided, RunEnded, block_order
 from ktrial.judge.planning import FEWEST_BLOCKS
-from ktrial.kit.errors import KtrialError, LimitPassed
+from ktrial.kit.errors import AgentError, KtrialError, LimitPassed
 from ktrial.machine.facts import Fact, FactBook
 from ktrial.machine.gate_readings import Thermometers
 from ktrial.machine.ports import Machine
@@ -69,8 +69,8 @@ class Unattended(NamedTuple):
     folders: PlanFolders
     #: How far the machine's clock is ahead of this one's.
     ahead_ms: int = 0
-    #: Keeps the connection to another machine quiet for at most so many seconds; None if the machine is this one.
-    quiet: Callable[[float], AbstractContextManager[None]] | None = None
+    #: Keeps the connection to another machine while nothing is sent; None if the machine is this one.
+    asleep: Callable[[float], AbstractContextManager[None]] | None = None
     #: Set if the trial pauses when the machine has a plan, and does not wait for it.
     turn: Turn | None = None
 
@@ -127,7 +127,7 @@ class UnattendedVisits:
         self._live = live
         self._arms = arms
         self._make_visits = make_visits
-        self._carrier = Carrier(needs.root, world.clock, stored.trial, needs.quiet, needs.turn)
+        self._carrier = Carrier(needs.root, world.clock, stored.trial, needs.asleep, needs.turn)
         self._replayed = Replayed(world, ready, rig, needs, standing)
         self._held: dict[tuple[int, str], _KeptVisit] = {}
         self._folders: set[Path] = set()
@@ -206,10 +206,20 @@ class UnattendedVisits:
         # The agent watches the limits; looking twice would only disturb the machine.
         watch, interrupts.watch = interrupts.watch, None
         try:
-            self._keep(self._carrier.carry_out(plan, expected_s, partial(self._tell, len(plan.visits))))
+            self._start(plan)
+            self._keep(self._carrier.follow(plan, expected_s, partial(self._tell, len(plan.visits))))
         finally:
             interrupts.watch = watch
         return True
+
+    def _start(self, plan: UnattendedPlan) -> None:
+        """Start a plan. If the agent refuses it, remove the plan's folder."""
+        try:
+            self._carrier.start(plan)
+        except AgentError as error:
+            if error.kind != "lost":  # the plan may have started
+                self._needs.folders.remove(_folder_of(plan))
+            raise
 
     def _tell(self, visits: int, over: int) -> None:
         """Tell how far a plan is, whenever that changes."""
@@ -225,7 +235,7 @@ class UnattendedVisits:
             planned = plan.visits[made.visit.visit]
             order = tuple(one.arm for one in plan.visits if one.block == planned.block)
             self._held[planned.block, planned.arm] = _KeptVisit(made, planned, plan.id, order)
-        self._folders.add(Path(plan.visits[0].runs[0][0].folder).parent)
+        self._folders.add(_folder_of(plan))
         ended = ended_in(lines)
         hint = f"everything has been restored; `ktrial trial resume {self._standing.trial} --unattended` continues"
         if ended is not None and ended.reason == "limit":
@@ -392,6 +402,11 @@ class Replayed:
         """PlanAnswer from this visit, from one of its runs on."""
         self._answers.load(made, first_run)
         self._executor.load(one for run in planned.runs[first_run:] for one in run)
+
+
+def _folder_of(plan: UnattendedPlan) -> Path:
+    """Return the private folder of a plan, which has one of each command."""
+    return Path(plan.visits[0].runs[0][0].folder).parent
 
 
 def _state_questions(root: Machine, world: TrialWorld) -> list[Mapping[str, Any]]:
