@@ -94,11 +94,14 @@ pub fn main(options: &Options) -> Result<ExitCode> {
     served.map(|()| ExitCode::SUCCESS)
 }
 
-/// How long the head may be silent. It may ask for more during a run; from the run's reply on, the
-/// usual time counts again.
+/// How long the head may be silent. It may ask for more. For a run, that counts from its request on,
+/// so that a line that breaks before the request is noticed in the usual time. From the reply on,
+/// the usual time counts again.
 pub struct Silence {
     usual_s: u32,
     now_s: AtomicU32,
+    /// What counts from the next request on; 0 if nothing was asked for.
+    next_s: AtomicU32,
     /// Wakes the reader when the time changes.
     woken: OwnedFd,
     wake: OwnedFd,
@@ -110,6 +113,7 @@ impl Silence {
         Ok(Self {
             usual_s,
             now_s: AtomicU32::new(usual_s),
+            next_s: AtomicU32::new(0),
             woken,
             wake,
         })
@@ -117,7 +121,26 @@ impl Silence {
 
     /// Sets the time until the next reply.
     pub fn set(&self, seconds: u32) {
+        self.next_s.store(0, Ordering::Relaxed);
         self.now_s.store(seconds, Ordering::Relaxed);
+    }
+
+    /// Sets the time between the next request and its reply.
+    pub fn set_next(&self, seconds: u32) {
+        self.next_s.store(seconds, Ordering::Relaxed);
+    }
+
+    /// Counts the time that was set for the next request, because it has arrived.
+    pub fn heard_request(&self) {
+        let next_s = self.next_s.swap(0, Ordering::Relaxed);
+        if next_s != 0 {
+            self.now_s.store(next_s, Ordering::Relaxed);
+        }
+    }
+
+    /// How long the head may be silent now.
+    pub fn seconds(&self) -> u32 {
+        self.now_s.load(Ordering::Relaxed)
     }
 
     /// Counts the usual time from now on, because a session has written something.
@@ -138,7 +161,7 @@ struct Patient {
 impl Read for Patient {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            let seconds = self.silence.now_s.load(Ordering::Relaxed);
+            let seconds = self.silence.seconds();
             let limit = Timespec {
                 tv_sec: seconds.into(),
                 tv_nsec: 0,
@@ -340,5 +363,21 @@ mod tests {
         );
         drop(write);
         assert_eq!(patient.read(&mut buffer).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_longer_silence_counts_from_the_request_on() {
+        let silence = Silence::new(1).unwrap();
+        silence.set_next(3600);
+        assert_eq!(silence.seconds(), 1, "the request has not arrived");
+        silence.heard_request();
+        assert_eq!(silence.seconds(), 3600);
+        silence.answered();
+        silence.heard_request();
+        assert_eq!(silence.seconds(), 1, "the longer time was for one request");
+        silence.set_next(3600);
+        silence.set(1);
+        silence.heard_request();
+        assert_eq!(silence.seconds(), 1, "the head took it back");
     }
 }

@@ -167,12 +167,14 @@ fn converse(
                     sessions.insert(wanted.session, session);
                 }
             }
-            frames::SILENCE => {
+            frames::SILENCE | frames::NEXT_SILENCE => {
                 let seconds = content.try_into().map(u32::from_be_bytes);
                 let seconds =
                     seconds.map_err(|_| Error::new(Kind::Malformed, "a silence frame without a time"))?;
-                if let Some(silence) = &starter.silence {
-                    silence.set(seconds);
+                match &starter.silence {
+                    Some(silence) if kind == frames::SILENCE => silence.set(seconds),
+                    Some(silence) => silence.set_next(seconds),
+                    None => {}
                 }
             }
             frames::WAIT | frames::REPLIES => {
@@ -194,6 +196,10 @@ fn converse(
                 let Some((number, bytes)) = numbered(&content) else {
                     return Err(Error::new(Kind::Malformed, "a frame without a session number"));
                 };
+                if let (frames::INPUT, true, Some(silence)) = (kind, bytes.ends_with(b"\n"), &starter.silence)
+                {
+                    silence.heard_request();
+                }
                 if let Some(session) = sessions.get_mut(&number) {
                     session.take(kind, bytes);
                 }
@@ -405,6 +411,25 @@ mod tests {
             input.extend(bytes(frames::END, b""));
             said_after(&input).0.unwrap();
         }
+    }
+
+    #[test]
+    fn a_longer_silence_waits_for_the_end_of_a_request() {
+        let frozen_after = |request: &[u8]| {
+            let silence = Arc::new(Silence::new(1).unwrap());
+            let starter = Starter {
+                silence: Some(Arc::clone(&silence)),
+                ..starter()
+            };
+            let mut input = bytes(frames::NEXT_SILENCE, &3600_u32.to_be_bytes());
+            input.extend(bytes(frames::INPUT, &[b"\0\0\0\x07", request].concat()));
+            let file = tempfile::NamedTempFile::new().unwrap();
+            let line = Line::new(file.reopen().unwrap());
+            attend(&line, input.as_slice(), &starter).unwrap_err();
+            silence.seconds()
+        };
+        assert_eq!(frozen_after(b"{\"id\":1"), 1);
+        assert_eq!(frozen_after(b"{\"id\":1}\n"), 3600);
     }
 
     #[test]

@@ -167,9 +167,20 @@ class OtherMachine:
 
     @contextlib.contextmanager
     def quiet(self, limit_s: float) -> Iterator[None]:
-        """Send no signs of life during a run that takes at most `limit_s`."""
+        """Send no signs of life during a run, a single request, that takes at most `limit_s`."""
+        with self._silent(limit_s, self._line.bear_next_silence):
+            yield
+
+    @contextlib.contextmanager
+    def asleep(self, limit_s: float) -> Iterator[None]:
+        """Send nothing at all for at most `limit_s`."""
+        with self._silent(limit_s, self._line.bear_silence):
+            yield
+
+    @contextlib.contextmanager
+    def _silent(self, limit_s: float, ask: Callable[[int, float], bool]) -> Iterator[None]:
         self._quiet_until_s = time.monotonic() + limit_s + SILENCE_S
-        self._line.bear_silence(int(limit_s) + 2 * SILENCE_S, _SIGN_EACH_S)
+        ask(int(limit_s) + 2 * SILENCE_S, _SIGN_EACH_S)
         try:
             yield
         finally:

@@ -82,6 +82,10 @@ class SessionLine:
         """Tell the other end how long to wait for the next frame; return False if that was not possible."""
         return self._send(line_frames.SILENCE, seconds.to_bytes(4, "big"), limit_s)
 
+    def bear_next_silence(self, seconds: int, limit_s: float | None = None) -> bool:
+        """Tell the other end how long to wait after the next request; return False if that was not possible."""
+        return self._send(line_frames.NEXT_SILENCE, seconds.to_bytes(4, "big"), limit_s)
+
     @property
     def closed(self) -> bool:
         return self._closed

@@ -106,6 +106,7 @@ class RemoteHost(Host, ABC):
         #: What root sessions are started with there, and the password that the user gave, if one is needed.
         self._asker: tuple[tuple[str, ...], str | None] | None = None
         self.quiet = self._keep_quiet
+        self.asleep = self._keep_asleep
 
     @property
     @abstractmethod
@@ -188,6 +189,9 @@ class RemoteHost(Host, ABC):
 
     def _keep_quiet(self, limit_s: float) -> AbstractContextManager[None]:
         return self.machine.quiet(limit_s)
+
+    def _keep_asleep(self, limit_s: float) -> AbstractContextManager[None]:
+        return self.machine.asleep(limit_s)
 
     @property
     def can_come_back(self) -> bool:

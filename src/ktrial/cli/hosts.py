@@ -36,6 +36,8 @@ class Host:
         self.guest_tools: Callable[[], GuestTools] | None = None
         #: Keeps the connection quiet during a run; None if no connection must be kept.
         self.quiet: Callable[[float], AbstractContextManager[None]] | None = None
+        #: Keeps the connection while nothing is sent; None if no connection must be kept.
+        self.asleep: Callable[[float], AbstractContextManager[None]] | None = None
 
     @property
     def is_root(self) -> bool:

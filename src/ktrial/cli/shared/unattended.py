@@ -80,7 +80,7 @@ def needs_of(app: App) -> Unattended:
     root = app.root_session(_PURPOSE)
     if app.host is not None:
         folders = FoldersThere(lambda: app.user_session)
-        return Unattended(root, app.executor, folders, app.host.ahead_ms, app.host.quiet, app.turn)
+        return Unattended(root, app.executor, folders, app.host.ahead_ms, app.host.asleep, app.turn)
     folder = Path(app.measuring_place.work).with_name("unattended")
     return Unattended(root, app.executor, PlanFoldersHere(folder), turn=app.turn)
 
