@@ -12,11 +12,13 @@ architecture=$2
 . "$root/setup/tools.sh"
 
 case $architecture in
-    aarch64 | x86_64) ;;
+    aarch64) system=linux-gnu cpu=aarch64 debian=arm64 ;;
+    armv7) system=linux-gnueabihf cpu=arm debian=armhf ;;
+    x86_64) system=linux-gnu cpu=x86_64 debian=amd64 ;;
     *) fail "there is no agent for $architecture" ;;
 esac
-target=$architecture-unknown-linux-gnu
-linker=$architecture-linux-gnu-gcc
+target=$architecture-unknown-$system
+linker=$cpu-$system-gcc
 
 if is_foreign "$root"; then
     as_owner "$root" /bin/sh "$root/setup/agent.sh" "$root" "$architecture"
@@ -52,7 +54,15 @@ install_for_target() {
     case $manager:$1 in
         *:rust) install_command "$manager" rust ;;
         *:std) install_std ;;
-        apt:linker | apt:libc) echo "sudo apt-get install gcc-$dashed-linux-gnu libc6-dev-$debian-cross" ;;
+        apt:linker | apt:libc)
+            echo "sudo apt-get install gcc-$(printf '%s' "$cpu-$system" | tr _ -) libc6-dev-$debian-cross" ;;
+        *:linker | *:libc) [ "$architecture" = armv7 ] || install_elsewhere "$manager:$1" ;;
+    esac
+}
+
+# For armv7, only the packages of Debian are known.
+install_elsewhere() {
+    case $1 in
         dnf:linker) echo "sudo dnf install gcc-$architecture-linux-gnu" ;;
         pacman:linker) echo "sudo pacman -S --needed $architecture-linux-gnu-gcc" ;;
         pacman:libc) echo "sudo pacman -S --needed $architecture-linux-gnu-glibc" ;;
@@ -69,12 +79,6 @@ install_std() {
         *) echo "rustup target add $target" ;;
     esac
 }
-
-case $architecture in
-    aarch64) debian=arm64 ;;
-    x86_64) debian=amd64 ;;
-esac
-dashed=$(printf '%s' "$architecture" | tr _ -)
 
 # shellcheck disable=SC2046 # one word per missing thing
 set -- $(missing_for_target)

@@ -17,7 +17,7 @@ const PIECE_BYTES: usize = 1 << 20;
 const PREFIX: &str = "run-";
 const PLAN_PREFIX: &str = "plan-";
 /// What `statfs` says of a file system in memory.
-const TMPFS: i64 = 0x0102_1994;
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 /// Kernel objects that exist once per machine. Trials lock the first that exists, as the head does
 /// for a trial of its own machine.
 const SEATS: [&str; 2] = ["/proc/self/ns/time", "/sys/kernel"];

@@ -80,7 +80,7 @@ impl Layout {
             .ok_or_else(|| format!("page of {} bytes claims a content of {length} bytes", page.len()))?;
         let lost = match (commit & LOST != 0, commit & LOST_TOLD != 0) {
             (false, _) => Lost::None,
-            (true, true) => word(page, end, 8).map_or(Lost::Some, Lost::Count),
+            (true, true) => word(page, end, self.commit_bytes).map_or(Lost::Some, Lost::Count),
             (true, false) => Lost::Some,
         };
         let mut rest = events;
@@ -200,6 +200,21 @@ mod tests {
         let mut told = page(LOST | LOST_TOLD, &[1, 0]);
         told.extend(77_u64.to_ne_bytes());
         assert_eq!(read(&told).1, Ok(Lost::Count(77)));
+    }
+
+    #[test]
+    fn a_32_bit_kernel_writes_shorter_words() {
+        let header = HEADER
+            .replace("commit;\toffset:8;\tsize:8", "commit;\toffset:8;\tsize:4")
+            .replace("data;\toffset:16;\tsize:4080", "data;\toffset:12;\tsize:4084");
+        let layout = Layout::from_text(&header).unwrap();
+        let mut page = 1000_u64.to_ne_bytes().to_vec();
+        for word in [u32::try_from(LOST | LOST_TOLD).unwrap() | 8, 7 << 5 | 1, 11, 77] {
+            page.extend(word.to_ne_bytes());
+        }
+        let mut at = Vec::new();
+        let lost = layout.read(&page, |at_ns, _| at.push(at_ns));
+        assert_eq!((lost, at), (Ok(Lost::Count(77)), vec![1007]));
     }
 
     #[test]

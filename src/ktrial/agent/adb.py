@@ -9,6 +9,7 @@ import subprocess
 import time
 from typing import NamedTuple
 
+from ktrial.agent.foreign_agent import agent_architecture
 from ktrial.kit.errors import BadInput, KtrialError
 
 #: The folder of the phone that the shell's user may write and start programs in.
@@ -17,8 +18,8 @@ TEMPORARY = "/data/local/tmp"
 _ASK_LIMIT_S = 30.0
 #: A phone that was just plugged in is `offline` or `unauthorized` for a moment.
 _SETTLE_S, _LOOK_S = 3.0, 0.2
-#: What the kernel of a phone is called by a 64-bit shell, and by a 32-bit one.
-_ARCHITECTURES = {"aarch64": "aarch64", "arm64": "aarch64", "armv8l": "aarch64", "x86_64": "x86_64"}
+#: The agents that phones can run.
+_ARCHITECTURES = ("aarch64", "armv7", "x86_64")
 _STATES = {
     "unauthorized": (
         "the phone has not allowed this computer",
@@ -89,12 +90,13 @@ class AdbWay:
         return KtrialError(f"cannot connect to {self.name}: {why.removeprefix('error: ')}", hint=hint)
 
     def architecture(self, machine: str) -> str:
-        if machine not in _ARCHITECTURES:
+        architecture = agent_architecture(machine)
+        if architecture not in _ARCHITECTURES:
             raise KtrialError(
                 f"cannot use {self.name}: there is no agent for its kernel ({machine or 'unknown architecture'})",
-                hint="use a phone with a 64-bit kernel",
+                hint=f"use a phone whose kernel is one of {', '.join(_ARCHITECTURES)}",
             )
-        return _ARCHITECTURES[machine]
+        return architecture
 
 
 def _program() -> str:

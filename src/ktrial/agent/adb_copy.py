@@ -24,6 +24,8 @@ _SCRIPT = (
     'mkdir -p "$d" && head -c {size} > "$f" && chmod 700 "$f" && [ "$(sha256sum < "$f" | cut -c1-64)" = {digest} ] || '
     "{{ drop; exit 91; }}; echo there; read -r end; drop"
 )
+#: What the programs for an agent's architecture are called, where that is another word.
+_MACHINES = {"armv7": "arm"}
 #: Names of files that a shell takes as they are.
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-")
 
@@ -91,7 +93,7 @@ def check_runs(program: Path, data: bytes, architecture: str) -> None:
     if data[:4] != MAGIC:
         raise BadInput(f"{program}: not a program", hint="give a static program or a script")
     found = Elf(data, str(program))
-    if found.machine != architecture:
+    if found.machine != _MACHINES.get(architecture, architecture):
         raise BadInput(
             f"{program}: built for {found.machine}, and the phone is {architecture}",
             hint=f"build it for {architecture}-linux, statically",

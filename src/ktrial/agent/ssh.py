@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 
+from ktrial.agent.foreign_agent import agent_architecture
 from ktrial.kit.errors import BadInput, KtrialError
 
 #: The variable that names a program and options to use in place of `ssh`, as GIT_SSH_COMMAND does for git.
@@ -44,7 +45,7 @@ class SshWay:
         return KtrialError(f"cannot connect to {self.name}: {why}", hint=f"`ssh {self.name} true` must work first")
 
     def architecture(self, machine: str) -> str:
-        return machine
+        return agent_architecture(machine)
 
 
 def ssh_words() -> list[str]:
