@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands in ktrial's own text, as the user called it: `./ktrial` in a checkout, `ktrial` where it is installed."""
+"""Commands in ktrial's own text, spelled so that the user can paste them.
+
+They begin as the user called ktrial (`./ktrial` in a checkout, `ktrial` where it is installed), and name the host.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -12,6 +16,36 @@ from ktrial.agent.checkout import checkout_folder
 
 #: The launchers put here how they were called.
 _CALLED = "KTRIAL_CALLED"
+#: Commands that read files, the catalog or stored results, or work on this machine only: --host changes nothing there.
+_OF_NO_HOST = frozenset(
+    (
+        "bundle",
+        "claim",
+        "compare",
+        "completion",
+        "demo",
+        "export",
+        "export-runs",
+        "history",
+        "import",
+        "install-recovery",
+        "kernel",
+        "knobs",
+        "man",
+        "profile",
+        "profiles",
+        "publish",
+        "recheck",
+        "reparse",
+        "report",
+        "runs",
+        "show",
+        "tools",
+        "uninstall",
+        "with",
+    )
+)
+_OF_NO_HOST_IN = {"trial": ("list", "recheck", "report", "show")}
 _FROM_A_CHECKOUT = re.compile(r"(?<![\w./-])\./ktrial(?![\w.-])")
 
 
@@ -32,5 +66,20 @@ def as_called(called: str, verbs: Iterable[str]) -> Callable[[str], str]:
         if "ktrial" not in text:
             return text
         return installed.sub(lambda _: called, _FROM_A_CHECKOUT.sub(lambda _: called, text))
+
+    return spell
+
+
+def on_host(host: str, verbs: Iterable[str]) -> Callable[[str], str]:
+    """Return a function that adds --host to the commands of a text that work on a machine."""
+    names = "|".join(
+        re.escape(verb) + "".join(f"(?! {re.escape(word)}\\b)" for word in _OF_NO_HOST_IN.get(verb, ()))
+        for verb in verbs
+        if verb not in _OF_NO_HOST
+    )
+    command = re.compile(rf"(?<![\w./-])((?:\./)?ktrial)(?= (?:{names})(?![\w.:/-]))")
+
+    def spell(text: str) -> str:
+        return command.sub(lambda found: f"{found[1]} --host {shlex.quote(host)}", text)
 
     return spell

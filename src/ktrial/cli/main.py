@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import io
 import itertools
 import os
@@ -18,7 +19,7 @@ import click
 
 from ktrial import __version__
 from ktrial.cli import verbs
-from ktrial.cli.called import as_called, take_called
+from ktrial.cli.called import as_called, on_host, take_called
 from ktrial.cli.group import FolderGroup
 from ktrial.kit.errors import BadInput, Interrupted, KtrialError
 from ktrial.kit.plain_text import plain
@@ -149,8 +150,8 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     """Run one command; report every error as one message with a documented exit status."""
     status = 0
     argv = argv or _BARE if out.isatty() else argv
-    called = take_called()
-    out, err = (plain_stream(stream, _speller(called, stream)) for stream in (out, err))
+    called, host = take_called(), _host_of(argv)
+    out, err = (plain_stream(stream, _speller(called, host, stream)) for stream in (out, err))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             status = _run(argv, out, err)
@@ -171,11 +172,27 @@ def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
     return status
 
 
-def _speller(called: str | None, stream: TextIO) -> Callable[[str], str] | None:
-    """Return what spells commands as ktrial was called; pipes and files get no path of one machine."""
-    if called is None or not (called == "ktrial" or stream.isatty()):
+def _host_of(argv: Sequence[str]) -> str | None:
+    """Return the argument of --host; None without it, or if the command line cannot be parsed."""
+    if not any(word.startswith("--host") for word in argv):
         return None
-    return as_called(called, cli.list_commands(click.Context(cli)))
+    try:
+        host = cli.make_parser(click.Context(cli)).parse_args(list(argv))[0].get("host")
+    except click.UsageError:
+        return None
+    return host if isinstance(host, str) else None
+
+
+def _speller(called: str | None, host: str | None, stream: TextIO) -> Callable[[str], str] | None:
+    """Return what spells commands as ktrial was called, for its host; pipes and files get no path of one machine."""
+    spells = []
+    if host is not None:
+        spells.append(on_host(host, cli.list_commands(click.Context(cli))))
+    if called is not None and (called == "ktrial" or stream.isatty()):
+        spells.append(as_called(called, cli.list_commands(click.Context(cli))))
+    if not spells:
+        return None
+    return lambda text: functools.reduce(lambda told, spell: spell(told), spells, text)
 
 
 def _run(argv: Sequence[str], out: TextIO, err: TextIO) -> int:

@@ -211,13 +211,14 @@ def write_answer(as_json: bool, document: Callable[[], Any], text: Callable[[int
 def write_text(text: str, *, pages: bool = False) -> None:
     """Print a text for people, on a terminal with colours. With `pages`, a text longer than the screen gets a pager."""
     from ktrial.kit.console import coloured, is_live
-    from ktrial.kit.streams import draw
+    from ktrial.kit.streams import draw, spelled
 
     can_control = is_live(sys.stdout, os.environ)
     if pages and is_long(text):
+        text = spelled(sys.stdout, text)
         click.echo_via_pager(coloured(text) if can_control else plain(text), color=can_control)
     elif can_control:
-        draw(sys.stdout, coloured(text))
+        draw(sys.stdout, coloured(spelled(sys.stdout, text)))
     else:
         sys.stdout.write(text)
 

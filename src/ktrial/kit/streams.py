@@ -21,7 +21,11 @@ class PlainStream:
 
     def write(self, text: str) -> int:
         self.has_text = True
-        return self.bare.write(plain(self._spell(text) if self._spell else text))
+        return self.bare.write(plain(self.spelled(text)))
+
+    def spelled(self, text: str) -> str:
+        """Return the text with the commands that it names spelled for the reader of this stream."""
+        return self._spell(text) if self._spell else text
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.bare, name)
@@ -35,6 +39,11 @@ def plain_stream(stream: TextIO, spell: Callable[[str], str] | None = None) -> T
 def bare(stream: TextIO) -> TextIO:
     """Return the wrapped stream, for callers that move the cursor and escape their text themselves."""
     return stream.bare if isinstance(stream, PlainStream) else stream
+
+
+def spelled(stream: TextIO, text: str) -> str:
+    """Return the text with its commands spelled for the reader, for callers that use `bare` or a pager."""
+    return stream.spelled(text) if isinstance(stream, PlainStream) else text
 
 
 def has_text(stream: TextIO) -> bool:

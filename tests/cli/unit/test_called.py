@@ -8,10 +8,12 @@ import os
 
 import pytest
 
-from ktrial.cli.called import as_called, take_called
+from ktrial.cli.called import as_called, on_host, take_called
 from ktrial.cli.main import main
+from ktrial.cli.options import write_text
+from ktrial.kit.streams import plain_stream
 
-VERBS = ("why", "revert", "watch", "kernel")
+VERBS = ("why", "revert", "watch", "kernel", "trial")
 
 
 @pytest.mark.parametrize(
@@ -30,6 +32,29 @@ def test_a_command_is_spelled_as_it_was_called(called: str, text: str, spelled: 
     spell = as_called(called, VERBS)
     assert spell(text) == spelled
     assert spell(spelled) == spelled
+
+
+@pytest.mark.parametrize(
+    "text, spelled",
+    [
+        ("undo with `ktrial revert`; ./ktrial why vm.x", "undo with `ktrial -H revert`; ./ktrial -H why vm.x"),
+        ("`ktrial trial resume a`; `ktrial trial report a`", "`ktrial -H trial resume a`; `ktrial trial report a`"),
+        ("ktrial --host ssh:web1 revert", "ktrial --host ssh:web1 revert"),
+        ("ktrial kernel list; ktrial watches", "ktrial kernel list; ktrial watches"),
+    ],
+)
+def test_a_command_for_another_machine_names_it(text: str, spelled: str) -> None:
+    spell = on_host("ssh:web1", VERBS)
+    assert spell(text) == spelled.replace("-H", "--host ssh:web1")
+    assert spell(spell(text)) == spell(text)
+
+
+def test_the_own_text_of_a_command_with_a_host_names_the_host() -> None:
+    for words in (["--host", "ssh:web1"], ["--no-sudo", "--host=ssh:web1"]):
+        out, err = io.StringIO(), io.StringIO()
+        assert main([*words, "apply", "--json", "--nope"], out, err) == 2
+        assert "ktrial --host ssh:web1 " in err.getvalue(), err.getvalue()
+        assert "ktrial --host ssh:web1 " in out.getvalue()
 
 
 def test_what_a_launcher_says_is_taken_once_and_hidden_from_commands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,6 +76,15 @@ def test_a_person_reads_the_own_call_and_a_file_the_name(monkeypatch: pytest.Mon
         monkeypatch.setenv("KTRIAL_CALLED", "./ktrial")
         assert main(["no-such-verb-at-all"], io.StringIO(), err) == 2
         assert told in err.getvalue()
+
+
+def test_an_answer_with_colours_is_spelled_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    out = Terminal()
+    monkeypatch.setattr("sys.stdout", plain_stream(out, as_called("./ktrial", VERBS)))
+    write_text("try `ktrial why vm.x`\n")
+    assert out.getvalue() == "try `./ktrial why vm.x`\n"
 
 
 def test_an_installed_ktrial_names_no_checkout_also_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
