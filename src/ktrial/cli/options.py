@@ -122,12 +122,46 @@ def spelled_words(ctx: click.Context, _: click.Parameter | None, given: tuple[st
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout.")
 
 
+#: Where the context keeps the settings of --set until the argument is read.
+_SETTINGS = "ktrial.settings"
+
+
 def words_argument(metavar: str, complete: Callable[..., Any] = setting_words) -> Callable[[F], F]:
     """Return the argument of verbs that take settings, beside other names."""
     return click.argument("words", shell_complete=complete, nargs=-1, metavar=metavar, callback=spelled_words)
 
 
-settings_argument = words_argument("PROFILE|FILE|KNOB=VALUE…")
+def _note_settings(ctx: click.Context, _: click.Parameter, given: tuple[str, ...]) -> None:
+    for word in given:
+        if "=" not in word:
+            raise BadInput(f"--set {word}: expected KNOB=VALUE", hint="name a profile or file without --set")
+    ctx.meta[_SETTINGS] = given
+
+
+def settings_words(
+    metavar: str = "PROFILE|FILE|KNOB=VALUE…", complete: Callable[..., Any] = setting_words, *, spell: bool = True
+) -> Callable[[F], F]:
+    """Return the argument of verbs that take settings, and its option --set; `words` has both."""
+
+    def words(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+        found = (*given, *ctx.meta.get(_SETTINGS, ()))
+        return spelled_words(ctx, param, found) if spell else found
+
+    return with_options(
+        click.argument("words", shell_complete=complete, nargs=-1, metavar=metavar, callback=words),
+        click.option(
+            "--set",
+            multiple=True,
+            is_eager=True,
+            expose_value=False,
+            metavar="KNOB=VALUE",
+            callback=_note_settings,
+            help="Setting, as with KNOB=VALUE. Repeatable.",
+        ),
+    )
+
+
+settings_argument = settings_words()
 
 
 def _agree(ctx: click.Context, _: click.Parameter, given: bool) -> bool:
@@ -156,13 +190,13 @@ long_option = click.option(
     callback=_agree,
     help="Do not ask before measuring for more than half an hour.",
 )
-when_idle_option = click.option(
-    "--when-idle",
-    is_flag=True,
-    expose_value=False,
-    callback=_wait_for_idle,
-    help="Run only while nobody and nothing else uses the machine; repeat disturbed runs.",
-)
+
+
+def idle_option(text: str) -> Callable[[F], F]:
+    return click.option("--when-idle", is_flag=True, expose_value=False, callback=_wait_for_idle, help=text)
+
+
+when_idle_option = idle_option("Run only while nobody and nothing else uses the machine; repeat disturbed runs.")
 #: As in `ktrial.tuning.lasting.loaders`, which is loaded only when a command needs it.
 LOADERS = ("grub", "systemd-boot", "limine", "refind", "extlinux", "zipl", "raspberry-pi")
 dangerous_option = click.option("--yes-dangerous", is_flag=True, help="Include settings marked dangerous.")

@@ -69,6 +69,7 @@ def test_what_is_no_log_of_frames_is_refused(home: Path) -> None:
         (("frames",), "nothing to read"),
         (("frames", "a", "--", "b"), "cannot combine files with a command"),
         (("frames", "--"), "no command after --"),
+        (("frames", "--when-idle", "a.csv"), "--when-idle requires a command after --"),
         (("frames", "--", "no-such-game"), "no-such-game: no such program"),
         (("frames", "-o", "/no/folder/x", "--", "true"), "not a file in an existing folder"),
     ):
@@ -81,6 +82,7 @@ def test_a_game_is_kept_as_a_run_and_its_status_passed_on(home: Path, game: Path
     ran = run("frames", "--label", "stock", "-o", "out.json", "--", "true", "--full screen")
     assert ran.status == 3, ran.err
     assert "178 frames" in ran.out
+    assert "logs frames until the game ends\n" in ran.err
     assert capfd.readouterr().out == "playing /usr/bin/true --full screen\n"
     (record,) = records(home)
     assert (record["benchmark"], record["tool"], record["session"]["label"]) == ("game", "frames-mangohud", "stock")
@@ -94,6 +96,9 @@ def test_a_game_is_kept_as_a_run_and_its_status_passed_on(home: Path, game: Path
     document = json.loads((home / "out.json").read_text())
     assert (document["schema"], document["runs"]) == ("ktrial.bench/1", [record])
     assert list(work(home).iterdir()) == []
+    again = run("frames", "--", "true", "--full screen").err
+    assert "logs frames until the game ends, which took " in again, again
+    assert "logs frames for 30 s" in run("frames", "--duration", "30s", "--", "true").err
 
 
 def test_the_share_of_slow_frames_is_one_thing_wherever_frames_are_read(home: Path, game: Path) -> None:

@@ -56,6 +56,16 @@ def test_without_yes_it_says_how_the_machine_comes_back_and_writes_nothing(machi
     assert not (machine.folder / "var/lib/ktrial").exists()
 
 
+def test_a_profile_in_a_file_gives_its_kernel_arguments(machine: FakeRoot, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'name = "mine"\nsummary = "Mine."\n[[setting]]\nknob = "boot:threadirqs"\nvalue = "on"\nwhy = "I like it."\n'
+    )
+    done = machine.run("boot", "try", str(file))
+    assert done.status == 0, done.err
+    assert "adds threadirqs" in " ".join(done.out.split())
+
+
 def custom(machine: FakeRoot) -> None:
     machine.write(ENTRIES, "menuentry mine { linux /mine }\n")
 

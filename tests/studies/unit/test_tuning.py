@@ -149,6 +149,6 @@ def test_the_receipt_tells_how_to_undo_it() -> None:
 @pytest.mark.parametrize("left_out", [{}, {"idle-package": "no RAPL"}])
 def test_what_is_to_be_tried_is_said(left_out: dict[str, str]) -> None:
     text = tune_text(question(candidate("good", "1")), left_out, width=80)
-    assert "1 candidates in 1 trials" in text
+    assert "1 candidate in 1 trial" in text
     assert "by time of tool: good=1" in text
     assert ("skipped: idle-package: no RAPL" in text) == bool(left_out)

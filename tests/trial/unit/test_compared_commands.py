@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from ktrial.bench.command_benchmark import OwnBenchmark
@@ -282,6 +283,15 @@ def test_the_summary_says_which_is_faster_or_that_nobody_knows(
     told = decision_line(made, found)
     assert told.startswith(f"{decision}: ")
     assert told.count("\n") == 1
+
+
+def test_another_judged_outcome_has_its_own_line() -> None:
+    _, found = comparison(BETTER)
+    (outcome,) = found.outcomes
+    other = msgspec.structs.replace(outcome, role="secondary", outcome="user")
+    found = msgspec.structs.replace(found, outcomes=(outcome, other))
+    told = commands_text(found, width=200)
+    assert "\n  user: `new` is better than `old`: 26 % less time" in told, told
 
 
 def test_times_are_shown_with_their_spread() -> None:

@@ -68,6 +68,7 @@ def protocol_of_commands(arms: Mapping[str, ComparedCommand], options: Mapping[s
         metrics=options["metrics"],
         limit=options["limit"],
         primary=options["primary"] or (None if options["metrics"] else f"{COMPARED}.wall"),
+        secondary=options["secondary"],
         clean_environment=options["clean_env"] or None,
         environment=named_variables(options["variables"]) or msgspec.UNSET,
         warm_ups=options["warmup"] or msgspec.UNSET,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.machine.facts import FactBook
     from ktrial.machine.transactions import Reverted
+    from ktrial.tuning.catalog.model import Catalog
 
 #: Seconds that systemd may be stuck before the watchdog resets the machine.
 _WATCHDOG_S = 60
@@ -132,30 +133,32 @@ def read_attempt(app: App, maker: BootMaker, words: Sequence[str]) -> Attempt:
     texts: list[str] = []
     kernel: str | None = None
     for word in (part for given in words for part in given.split()):
-        found = find_kernel(word, maker.grounds) if "=" not in word and not word.startswith("-") else None
+        is_file = word.endswith(".toml") and "=" not in word
+        found = find_kernel(word, maker.grounds) if not (is_file or "=" in word or word.startswith("-")) else None
         if found is not None and kernel is not None:
             raise BadInput(f"cannot try two kernels in one boot: {kernel} and {found}", hint="name only one")
         if found is not None:
             kernel = found
-        elif word in app.catalog.profiles:
-            texts += _words_of_profile(app, word)
+        elif word in app.catalog.profiles or is_file:
+            catalog, (name,) = app.catalog_for((word,))
+            texts += _words_of_profile(catalog, name)
         else:
             texts.append(word)
     return Attempt(parse_changes(texts) if texts else (), kernel)
 
 
-def _words_of_profile(app: App, name: str) -> list[str]:
-    settings = flatten(name, app.catalog.profiles)
+def _words_of_profile(catalog: Catalog, name: str) -> list[str]:
+    settings = flatten(name, catalog.profiles)
     found = []
     for setting in settings:
         if str(setting.knob).startswith(_BOOT):
             bare = str(setting.knob).removeprefix(_BOOT)
-            knob = app.catalog.knobs[str(setting.knob)]
+            knob = catalog.knobs[str(setting.knob)]
             word = boot_word(LastingSetting(knob=knob, text=kernel_text(knob, setting.value)))
             found.append(f"-{bare}" if word is None else word)
     if not found:
         hint = f"`ktrial apply {name}` needs no boot"
-        if f"{_BOOT}{name}" in app.catalog.knobs:
+        if f"{_BOOT}{name}" in catalog.knobs:
             hint += f"; the kernel argument of that name is boot:{name}"
         raise BadInput(f"the profile {name} has no kernel arguments", hint=hint)
     return found

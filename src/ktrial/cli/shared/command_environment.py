@@ -58,7 +58,8 @@ def started_environment(variables: Sequence[str], *, clean: bool) -> dict[str, s
     return {**(basic_variables(os.environ) if clean else os.environ), **named_variables(variables)}
 
 
-def refuse_without_command(variables: Sequence[str], *, clean: bool) -> None:
-    """Raise BadInput for --env or --clean-env without a command."""
-    if given := "--env" if variables else "--clean-env" if clean else None:
+def refuse_without_command(variables: Sequence[str], *, clean: bool, when_idle: bool = False) -> None:
+    """Raise BadInput for --env, --clean-env or --when-idle without a command."""
+    options = {"--env": bool(variables), "--clean-env": clean, "--when-idle": when_idle}
+    if given := next((name for name, is_given in options.items() if is_given), None):
         raise BadInput(f"{given} requires a command after --", hint=f"leave out {given}")

@@ -96,6 +96,8 @@ def _play_in(
     """Play the game, show its frames and store the run; return the game's exit status."""
     from ktrial.watch.frames import Arena, how_it_ended, play, result_of
 
+    _wait_for_start(app)
+    app.say(_length_of(app, game))
     arena = Arena(
         launcher=launcher,
         store=app.run_store,
@@ -114,3 +116,31 @@ def _play_in(
     if output is not None:
         write_result(output, result_of(played), [played.record])
     return ended.status if ended.status is not None else EXIT_BY_SIGNAL + (ended.signal or 0)
+
+
+def _wait_for_start(app: App) -> None:
+    """Report what disturbs the machine; with --when-idle, wait until nothing does."""
+    from ktrial.bench.around.idle import IdleWatch
+    from ktrial.cli.app_here import say_load
+    from ktrial.tuning.doctor.confounders import load_now
+
+    machine = app.user_session
+    say_load(machine, app.say, when_idle=app.when_idle)
+    if app.when_idle:
+        watch = IdleWatch(app.executor, app.clock, lambda: next((one.found for one in load_now(machine)), None))
+        watch.wait(lambda used: app.say(f"waiting for an idle machine; in use: {used}"))
+
+
+def _length_of(app: App, game: Game) -> str:
+    """Return how long the logging takes: as asked for, or as long as the newest run of the same command."""
+    from ktrial.bench.text import duration
+
+    if game.duration_s is not None:
+        return f"logs frames for {duration(game.duration_s)}"
+    for session in app.store.sessions():
+        for run in app.store.runs(session.session) if session.suite == "frames" else ():
+            record = run.document
+            if record is not None and tuple(record["argv"])[-len(game.argv) :] == game.argv:
+                took_s = record["resources"]["wall_ns"] / 1e9
+                return f"logs frames until the game ends, which took {duration(took_s)} the last time"
+    return "logs frames until the game ends"

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.studies.goals import Candidate
     from ktrial.studies.tune.model import TuneReceipt
+    from ktrial.tuning.catalog.model import Catalog
 
 
 def tune_question(
@@ -40,10 +41,11 @@ def tune_question(
     """Return the title, the question with what to try here, and the reasons why other settings cannot be measured."""
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave out --machine-root")
-    goal = _goal(app, name, own, options)
+    catalog, (name,) = app.catalog_for((name,))
+    goal = _goal(app, catalog, name, own, options)
     for one in goal.measure:
         give_programs_of(app, one.suite)
-    found = candidates_of([goal], app.best_session("reading all values"), app.catalog)
+    found = candidates_of([goal], app.best_session("reading all values"), catalog)
     candidates, left_out = list(found.candidates), dict(found.not_here)
     if own is None:
         candidates, unready = _measurable(app, candidates)
@@ -52,7 +54,8 @@ def tune_question(
         reasons = "; ".join(f"{one}: {why}" for one, why in left_out.items())
         raise BadInput(f"no setting of {name} has an effect here that ktrial can measure", hint=reasons or None)
     guards = pairs(options["guards"], "--guard")
-    template = template_file(name, own, options, {"budget": budget_of(options)}, guards=guards, arms={})
+    design = {"budget": budget_of(options)}
+    template = template_file(name, own, options, design, guards=guards, secondary=options["secondary"], arms={})
     groups = groups_of(candidates[: options["most"]], template)
     if own is not None:
         bare = {"suite": None, "primary": options["primary"]}
@@ -62,7 +65,7 @@ def tune_question(
     return title, TuneQuestion(name=f"{title}-{secrets.token_hex(3)}", groups=groups, seed=seed), left_out
 
 
-def _goal(app: App, name: str, own: tuple[str, ...] | None, options: dict[str, Any]) -> Goal:
+def _goal(app: App, catalog: Catalog, name: str, own: tuple[str, ...] | None, options: dict[str, Any]) -> Goal:
     """Return the goal, measured as the command line says; a profile needs --suite or a command."""
     elsewhere = None
     if own is not None or options["suite"] is not None:
@@ -70,15 +73,15 @@ def _goal(app: App, name: str, own: tuple[str, ...] | None, options: dict[str, A
     if name in app.goals:
         goal = app.goals[name]
         return goal if elsewhere is None else msgspec.structs.replace(goal, measure=(elsewhere,))
-    if name not in app.catalog.profiles:
+    if name not in catalog.profiles:
         raise UnknownName(
-            "goal or profile", name, (*app.goals, *app.catalog.profiles), hint="run `ktrial suggest` to list goals"
+            "goal or profile", name, (*app.goals, *catalog.profiles), hint="run `ktrial suggest` to list goals"
         )
     if elsewhere is None:
         raise BadInput(
             f"nothing to measure for the profile {name}", hint="add --suite NAME --primary OUTCOME, or -- CMD"
         )
-    return Goal(name=name, what=app.catalog.profiles[name].summary, measure=(elsewhere,), profiles=(name,))
+    return Goal(name=name, what=catalog.profiles[name].summary, measure=(elsewhere,), profiles=(name,))
 
 
 def _measurable(app: App, candidates: Sequence[Candidate]) -> tuple[list[Candidate], dict[str, str]]:

@@ -15,6 +15,7 @@ from ktrial.cli.options import (
     limit_option,
     long_option,
     metric_option,
+    secondary_option,
     seed_option,
     when_idle_option,
     with_options,
@@ -63,6 +64,7 @@ _around_options = with_options(
 )
 _design_options = with_options(
     click.option("--primary", metavar="OUTCOME", help="Outcome that decides.  [wall, the elapsed time]"),
+    secondary_option,
     click.option(
         "--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find a difference of this size."
     ),

@@ -32,7 +32,7 @@ class TakesRemovals(click.Command):
 
 
 @command.command("try", cls=TakesRemovals, short_help="Boot once with other kernel arguments or another kernel.")
-@click.argument("words", shell_complete=boot_words, nargs=-1, required=True, metavar="ARGUMENT|PROFILE|KERNEL…")
+@click.argument("words", shell_complete=boot_words, nargs=-1, required=True, metavar="ARGUMENT|PROFILE|FILE|KERNEL…")
 @click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are two.")
 @click.option(
     "--limit",

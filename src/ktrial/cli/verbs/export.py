@@ -12,7 +12,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import lasting_words
-from ktrial.cli.options import json_option, words_argument, write_json
+from ktrial.cli.options import json_option, settings_words, write_json
 from ktrial.kit.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def _targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 
 
 @click.command(short_help="Write settings as configuration: sysctl.d, udev, ….")
-@words_argument("PROFILE|FILE|TRIAL|TRANSACTION|KNOB=VALUE…", lasting_words)
+@settings_words("PROFILE|FILE|TRIAL|TRANSACTION|KNOB=VALUE…", lasting_words)
 @click.option(
     "--to",
     "chosen",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import below_fps_option, json_option, output_option, seconds
+from ktrial.cli.options import below_fps_option, idle_option, json_option, output_option, seconds
 from ktrial.cli.shared.bench import TakesCommand, check_output, own_words
 from ktrial.cli.shared.command_environment import clean_env_option, env_option, refuse_without_command
 from ktrial.cli.shared.games import game_here, game_there, play_here, play_there, show_frames
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 @env_option
 @clean_env_option
 @below_fps_option
+@idle_option("Start CMD only once nobody and nothing else uses the machine.")
 @json_option
 @click.pass_context
 def command(
@@ -65,6 +66,7 @@ def command(
 
     If a log only samples the frame rate (MangoHud, MSI Afterburner, X-Plane telemetry), ktrial shows only the mean.
     """
+    app: App = ctx.obj
     words = own_words(ctx)
     if bool(files) == (words is not None):
         raise BadInput(
@@ -72,9 +74,8 @@ def command(
             hint="ktrial frames capture.csv, or: ktrial frames -- GAME",
         )
     if words is None:
-        refuse_without_command(variables, clean=clean_env)
+        refuse_without_command(variables, clean=clean_env, when_idle=app.when_idle)
         return _read(files, below_fps, as_json)
-    app: App = ctx.obj
     if not app.on_this_machine and (app.host is None or app.host.guest_tools is not None):
         raise Refused("games run on real machines only", hint="leave out --machine-root and --host guest:…")
     check_output(output, force=force)

@@ -16,7 +16,7 @@ from ktrial.cli.options import (
     is_terminal,
     json_option,
     security_option,
-    words_argument,
+    settings_words,
     write_json,
     yes_option,
 )
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Make settings last across boots.")
-@words_argument("TRIAL|TRANSACTION|PROFILE|FILE|KNOB=VALUE…", lasting_words)
+@settings_words("TRIAL|TRANSACTION|PROFILE|FILE|KNOB=VALUE…", lasting_words)
 @click.option("--next-boot", is_flag=True, help="Leave the running values alone until the next boot.")
 @click.option("--undo", is_flag=True, help="Stop keeping the named settings, or all if none is named.")
 @click.option("--accept", is_flag=True, help="Accept what an update of ktrial changed in kept profiles, or named ones.")

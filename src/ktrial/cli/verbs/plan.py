@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.completion import setting_words
-from ktrial.cli.options import dangerous_option, json_option, spelled_words, write_answer
+from ktrial.cli.options import dangerous_option, json_option, settings_words, spelled_words, write_answer
 from ktrial.kit.errors import BadInput, Contradiction
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Show what a profile or settings would change here.")
-@click.argument("words", shell_complete=setting_words, nargs=-1, metavar="PROFILE|FILE|KNOB=VALUE…")
+@settings_words(spell=False)
 @dangerous_option
 @json_option
 @click.pass_context

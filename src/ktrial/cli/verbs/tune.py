@@ -18,6 +18,7 @@ from ktrial.cli.options import (
     margin_option,
     metric_option,
     prepare_option,
+    secondary_option,
     seed_option,
     when_idle_option,
     yes_to,
@@ -27,7 +28,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 
 
 @click.command(cls=TakesCommand, short_help="Try settings for a goal, and keep what is proven.")
-@click.argument("goal", shell_complete=goal_words, metavar="GOAL|PROFILE")
+@click.argument("goal", shell_complete=goal_words, metavar="GOAL|PROFILE|FILE")
 @click.option(
     "--suite",
     shell_complete=measurable_names,
@@ -40,6 +41,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @clean_env_option
 @click.option("--primary", metavar="OUTCOME", help="Outcome that decides the trial.")
 @guard_option
+@secondary_option
 @click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size.")
 @margin_option
 @budget_option
@@ -61,6 +63,7 @@ def command(ctx: click.Context, /, goal: str, **options: Any) -> int:
     \b
     ktrial tune latency
     ktrial tune micro-stutter --suite memory-pressure --primary frame-p99
+    ktrial tune ./rest.toml --suite memory-pressure
     ktrial tune ktweak --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
 
     ktrial keeps no setting that stays undecided or makes a --guard outcome worse. If several are better, it tries them

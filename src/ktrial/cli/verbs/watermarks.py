@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import json_option, seconds, words_argument, write_answer
+from ktrial.cli.options import json_option, seconds, settings_words, write_answer
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _TALKS = "use --host guest:KERNEL"
 
 
 @click.command(short_help="Show how early kswapd wakes under each setting.")
-@words_argument("[PROFILE|FILE|KNOB=VALUE[+KNOB=VALUE]…]")
+@settings_words("[PROFILE|FILE|KNOB=VALUE[+KNOB=VALUE]…]")
 @click.option(
     "--lead",
     metavar="SIZE|TIME",

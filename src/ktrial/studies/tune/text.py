@@ -47,7 +47,8 @@ def _row(one: Tried) -> tuple[str, str, str, str]:
 
 def tune_text(question: TuneQuestion, left_out: Mapping[str, str], *, width: int) -> str:
     count = sum(len(group.arms) for group in question.groups)
-    lines = [f"{question.name}: {count} candidates in {len(question.groups)} trials"]
+    candidates, trials = f"candidate{'s'[: count != 1]}", f"trial{'s'[: len(question.groups) != 1]}"
+    lines = [f"{question.name}: {count} {candidates} in {len(question.groups)} {trials}"]
     for group in question.groups:
         settings = ", ".join(f"{name}={value}" for arm in group.arms for name, value in arm.settings.items())
         what = group.trial.suite or " ".join(group.trial.command)

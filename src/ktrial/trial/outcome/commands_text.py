@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from ktrial.judge.model.comparison import ArmValues, Comparison, Contrast, OutcomeComparison
+from ktrial.judge.model.comparison import ArmValues, Comparison, Contrast, OutcomeComparison, Role
 from ktrial.judge.model.words import effect_phrase, interval_phrase, times_range, times_words, value_log_ratio
 from ktrial.kit.finding import Finding
 from ktrial.kit.tables import clean, labelled, paragraph
@@ -35,6 +35,7 @@ def commands_text(found: Comparison, *, width: int) -> str:
     primary = next((one for one in found.outcomes if one.role == "primary"), None)
     parts = [_times_of(found, primary, values, called, width) for values in (primary.arms if primary else ())]
     summary = summary_lines(found) or ["no block is complete yet"]
+    summary += summary_lines(found, role="secondary")
     parts.append("\n".join(["Summary", *(paragraph(line, width=width, indent="  ") for line in summary)]))
     parts.append("\n".join(_rest(found, width)))
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -59,13 +60,13 @@ def _times_of(
     return "\n".join([*lines, f"  CPU time: {', '.join(sorted(used, reverse=True))}"] if used else lines)
 
 
-def summary_lines(found: Comparison, *, reasons: bool = True) -> list[str]:
+def summary_lines(found: Comparison, *, reasons: bool = True, role: Role = "primary") -> list[str]:
     """Return a sentence for each command after the first, which compares it with the first."""
     called = commands_of(found)
     return [
         _sentence(one if reasons else msgspec.structs.replace(one, why=""), outcome, called)
         for outcome in found.outcomes
-        if outcome.role == "primary"
+        if outcome.role == role
         for one in outcome.contrasts
     ]
 
@@ -76,18 +77,20 @@ def _sentence(one: Contrast, outcome: OutcomeComparison, called: Mapping[str, st
     if one.arm != one.control and arm == control:
         both = f"`{control}` and the same again"
     blocks = f"{one.blocks} block{'s'[: one.blocks != 1]}"
+    is_speed = outcome.role == "primary" and outcome.unit == "s"
+    about = "" if outcome.role == "primary" else f"{outcome.outcome}: "
     if one.effect is None or one.verdict == "not comparable":
-        return f"{both}: {one.verdict} ({one.why})"
+        return f"{about}{both}: {one.verdict} ({one.why})"
     interval = interval_phrase(one.effect, outcome.unit, outcome.direction)
     if one.verdict == "equivalent":
-        same = "are equally fast" if outcome.unit == "s" else f"have the same {outcome.outcome}"
-        return f"{both} {same}: any difference is below {100 * outcome.margin:g} % ({interval}, {blocks})"
+        same = "are equally fast" if is_speed else f"have the same {outcome.outcome}"
+        return f"{about}{both} {same}: any difference is below {100 * outcome.margin:g} % ({interval}, {blocks})"
     if one.verdict not in {"better", "worse"}:
-        told = f"undecided: {both} ({interval + ', ' if interval else ''}{blocks})"
+        told = f"{about}undecided: {both} ({interval + ', ' if interval else ''}{blocks})"
         return f"{told}; {one.why}" if one.why else told
-    if outcome.unit != "s" or one.effect.scale != "log" or one.effect.low is None or one.effect.high is None:
+    if not is_speed or one.effect.scale != "log" or one.effect.low is None or one.effect.high is None:
         phrase = effect_phrase(one.effect, outcome.unit, outcome.direction)
-        return f"`{arm}` is {one.verdict} than `{control}`: {phrase} ({interval}, {blocks})"
+        return f"{about}`{arm}` is {one.verdict} than `{control}`: {phrase} ({interval}, {blocks})"
     faster, slower = (arm, control) if one.verdict == "better" else (control, arm)
     change = abs(value_log_ratio(one.effect.estimate, outcome.direction))
     name = f"{100 * one.effect.confidence:.4g} % interval"
