@@ -70,6 +70,15 @@ def test_where_nobody_waits_others_are_looked_at_for_a_moment_and_not_before_eve
     assert sampling.log == ["once"] * 7
 
 
+def test_without_a_thermometer_there_is_no_heat_to_wait_for_and_no_look() -> None:
+    for looks, taken in ((heat(None), 1), (heat(45), 2)):
+        sampling = FakeSampling(looks * 3, UNITS)
+        gates = StartGates(ConditionWatch(FakeMachine({}), sampling, FakeSleep(), "/", lambda samples: b""), FakeClock())
+        gates.judge(counts=True)
+        assert gates.settle(lambda _: None) is None
+        assert sampling.log == ["once"] * taken
+
+
 def heat(*degrees: int | None) -> list[dict[str, int | None]]:
     """Looks at a machine that is as warm."""
     return [{"temperature.cpu": None if one is None else one * 1000} for one in degrees]

@@ -116,6 +116,8 @@ class StartGates:
             return None
         if self._settle_s is not None:
             return self._settle.wait(self._reference, self.watch.look, self._settle_s, tell)
+        if not isinstance(self._reference.get(TEMPERATURE), int | float):
+            return None
         found = judge_start(self._reference, self.watch.look(), self._limits)
         if not any(one.level == "refuse" and one.gate == "start_temperature" for one in found):
             return None
