@@ -6,12 +6,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from ktrial.agent.binary import find_agent
 from ktrial.agent.clock import SystemClock
@@ -171,6 +173,21 @@ def test_a_setting_that_others_undo_makes_the_run_void(root: FakeRoot, rig: Rig)
 
 def store_in(folder: Path) -> Store:
     return Store(Database.open(str(folder / "results.db")))
+
+
+def test_an_error_of_the_disk_of_a_store_that_has_no_space_says_so(tmp_path: Path) -> None:
+    failed = sa.exc.OperationalError("", {}, sqlite3.OperationalError("disk I/O error"))
+    with mounted(tmp_path / "small", "size=512k") as folder:
+        store = Database.open(str(folder / "results.db"))
+        with pytest.raises(KtrialError, match="disk I/O error"), store.writing():
+            raise failed
+        with contextlib.suppress(OSError), (folder / "filler").open("wb", buffering=0) as file:
+            while file.write(b"x" * 4096):
+                pass
+        with pytest.raises(KtrialError, match="No space left on device") as caught, store.reading():
+            raise failed
+        store.close()
+    assert caught.value.hint == "free some space; everything recorded before is safe"
 
 
 def test_a_full_disk_keeps_the_samples_of_every_run_that_it_keeps(root: FakeRoot, rig: Rig, tmp_path: Path) -> None:

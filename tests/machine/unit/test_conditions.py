@@ -73,7 +73,8 @@ def test_where_nobody_waits_others_are_looked_at_for_a_moment_and_not_before_eve
 def test_without_a_thermometer_there_is_no_heat_to_wait_for_and_no_look() -> None:
     for looks, taken in ((heat(None), 1), (heat(45), 2)):
         sampling = FakeSampling(looks * 3, UNITS)
-        gates = StartGates(ConditionWatch(FakeMachine({}), sampling, FakeSleep(), "/", lambda samples: b""), FakeClock())
+        watch = ConditionWatch(FakeMachine({}), sampling, FakeSleep(), "/", lambda samples: b"")
+        gates = StartGates(watch, FakeClock())
         gates.judge(counts=True)
         assert gates.settle(lambda _: None) is None
         assert sampling.log == ["once"] * taken

@@ -68,6 +68,10 @@ _SECRETS = ("password", "sslpassword")
 _ELSEWHERE = "name another place:  ktrial --store FILE …, or --store postgresql://USER@HOST/NAME"
 
 
+#: SQLite's index of its log is a file of this size.
+_LEAST_SPACE_BYTES = 32 << 10
+
+
 class Database:
     """An open store; `shown` is its name without a password."""
 
@@ -177,7 +181,18 @@ class Database:
         except exc.DBAPIError as error:
             lines = str(error.orig).strip().splitlines() or ["no reason given"]
             first = lines[0].partition(" with text ")[0]  # sqlite3 quotes a whole document that it cannot decode
+            if first == "disk I/O error" and _has_no_space(Path(self.shown)):
+                lines = [first := os.strerror(errno.ENOSPC)]
             raise KtrialError(f"cannot {verb} {self.shown}: {first}", hint=_hint(" ".join(lines))) from None
+
+
+def _has_no_space(path: Path) -> bool:
+    """Return whether the file system of a store is full; SQLite does not always say so of the files beside it."""
+    try:
+        found = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _LEAST_SPACE_BYTES
 
 
 def insert_new(connection: sa.Connection, table: sa.Table) -> Any:

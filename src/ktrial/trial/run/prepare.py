@@ -88,7 +88,7 @@ def prepare(
     refuse_others(session, plans)
     root: Machine | None = None
     if any(not plan.empty for plan in plans.values()):
-        root = world.root_session(f"the arms of the trial {file.name}")
+        root = world.root_session(f"trial {file.name}")
         recover(world, PatientMachine(root, world.clock, world.say))
         plans = with_services(file, arm_plans(file, root, world.catalog, allow_dangerous=allow_dangerous), services)
     world.protect()
