@@ -245,14 +245,14 @@ def write_answer(as_json: bool, document: Callable[[], Any], text: Callable[[int
 def write_text(text: str, *, pages: bool = False) -> None:
     """Print a text for people, on a terminal with colours. With `pages`, a text longer than the screen gets a pager."""
     from ktrial.kit.console import coloured, is_live
-    from ktrial.kit.streams import draw, spelled
+    from ktrial.kit.streams import draw, spell
 
     can_control = is_live(sys.stdout, os.environ)
     if pages and is_long(text):
-        text = spelled(sys.stdout, text)
+        text = spell(sys.stdout, text)
         click.echo_via_pager(coloured(text) if can_control else plain(text), color=can_control)
     elif can_control:
-        draw(sys.stdout, coloured(spelled(sys.stdout, text)))
+        draw(sys.stdout, coloured(spell(sys.stdout, text)))
     else:
         sys.stdout.write(text)
 

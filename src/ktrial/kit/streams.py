@@ -21,9 +21,9 @@ class PlainStream:
 
     def write(self, text: str) -> int:
         self.has_text = True
-        return self.bare.write(plain(self.spelled(text)))
+        return self.bare.write(plain(self.spell(text)))
 
-    def spelled(self, text: str) -> str:
+    def spell(self, text: str) -> str:
         """Return the text with the commands that it names spelled for the reader of this stream."""
         return self._spell(text) if self._spell else text
 
@@ -41,9 +41,9 @@ def bare(stream: TextIO) -> TextIO:
     return stream.bare if isinstance(stream, PlainStream) else stream
 
 
-def spelled(stream: TextIO, text: str) -> str:
+def spell(stream: TextIO, text: str) -> str:
     """Return the text with its commands spelled for the reader, for callers that use `bare` or a pager."""
-    return stream.spelled(text) if isinstance(stream, PlainStream) else text
+    return stream.spell(text) if isinstance(stream, PlainStream) else text
 
 
 def has_text(stream: TextIO) -> bool:
