@@ -9,9 +9,12 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import bundle_names
-from ktrial.cli.options import json_option, write_json
+from ktrial.cli.options import json_option, write_answer, write_json
 from ktrial.cli.shared.bench import check_output
-from ktrial.kit.errors import BadInput
+from ktrial.kit.errors import BadInput, Contradiction
+
+EXIT_NOT_SIGNED = 1
+_VERIFY_HINT = "ktrial bundle --verify BUNDLE --signers FILE"
 
 
 @click.command(short_help="Pack sessions into one file that others can check.")
@@ -24,6 +27,20 @@ from ktrial.kit.errors import BadInput
     help="Comparison to add with its data, for `ktrial recheck`.",
 )
 @click.option("--keep-identity", is_flag=True, help="Keep names of hosts and users, serial numbers and MAC addresses.")
+@click.option(
+    "--sign",
+    "key",
+    type=click.Path(path_type=Path),
+    metavar="KEY",
+    help="SSH key that signs the bundle: a private key file, or KEY.pub of a key in ssh-agent.",
+)
+@click.option("--verify", is_flag=True, help="Write nothing; check who signed the bundle OUT.tar.zst.")
+@click.option(
+    "--signers",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Names and keys that --verify accepts, one `NAME KEY` a line (allowed_signers of OpenSSH).",
+)
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 @json_option
 @click.pass_obj
@@ -33,6 +50,9 @@ def command(
     sessions: tuple[str, ...],
     comparison: Path | None,
     keep_identity: bool,
+    key: Path | None,
+    verify: bool,
+    signers: Path | None,
     force: bool,
     as_json: bool,
 ) -> int:
@@ -45,11 +65,28 @@ def command(
     It does not change numbers. `ktrial import OUT.tar.zst` adds the sessions to another store.
 
     With --comparison ktrial also packs a comparison, after recomputing it from the packed data.
+
+    With --sign, ssh-keygen signs the file; the signature is OUT.tar.zst.sig. Publish both. --verify checks them, and
+    exits with 1 unless one of --signers signed exactly these bytes.
+
+    \b
+    ktrial bundle found.tar.zst TRIAL --sign ~/.ssh/id_ed25519
+    ktrial bundle --verify found.tar.zst --signers signers
     """
+    if verify:
+        if sessions or comparison is not None or keep_identity or key is not None or force:
+            raise Contradiction("cannot combine --verify with options that write a bundle", hint=_VERIFY_HINT)
+        return _verify(output, signers, as_json=as_json)
+    if signers is not None:
+        raise BadInput("--signers requires --verify", hint=_VERIFY_HINT)
     from ktrial.cli.shared.evidence import pack_comparison, scrubbing_of, sessions_named, tell
     from ktrial.evidence.pack import make_bundle
+    from ktrial.evidence.signature import check_signing, signature_of
 
     check_output(output, force=force)
+    if key is not None:
+        check_signing(key)
+        check_output(signature_of(output), force=force)
     if comparison is not None:
         from ktrial.compare.files import as_json as encoded
         from ktrial.compare.files import read_comparison
@@ -65,7 +102,36 @@ def command(
             raise BadInput(f"{store.shown} is empty", hint="run `ktrial bench` to measure something")
         scrubbing = None if keep_identity else scrubbing_of(app)
         made = make_bundle(output, chosen, store, app.bundles.new(), scrubbing, app.trials)
+    signature = _sign(app, output, key)
     if as_json:
-        write_json({"schema": "ktrial.bundled/1", "file": str(output), "made": made})
+        write_json({"schema": "ktrial.bundled/1", "file": str(output), "made": made, "signature": signature})
     tell(app, output, made, kept=keep_identity)
     return 0
+
+
+def _sign(app: App, bundle: Path, key: Path | None) -> str | None:
+    """Sign a bundle if there is a key, and return the signature's file."""
+    from ktrial.evidence.signature import sign, signature_of
+
+    if key is None:
+        if signature_of(bundle).exists():
+            app.say(f"{signature_of(bundle)} belongs to an earlier bundle: remove it, or sign this one with --sign")
+        return None
+    app.say(f"signing {bundle} with {key}; ssh-keygen asks for its passphrase if it has one")
+    place = sign(bundle, key)
+    app.say(f"signed: publish {place} beside it; others check both with `{_VERIFY_HINT}`")
+    return str(place)
+
+
+def _verify(bundle: Path, signers: Path | None, *, as_json: bool) -> int:
+    from ktrial.evidence.signature import signature_text, verify
+
+    if signers is None:
+        raise BadInput("--verify requires --signers: whose signatures count?", hint=_VERIFY_HINT)
+    found = verify(bundle, signers)
+    write_answer(
+        as_json,
+        lambda: {"schema": "ktrial.signature/1", "signature": found, "told": found.sentence},
+        lambda width: signature_text(found, width=width),
+    )
+    return 0 if found.state == "good" else EXIT_NOT_SIGNED
