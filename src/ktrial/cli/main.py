@@ -21,7 +21,7 @@ from ktrial import __version__
 from ktrial.cli import verbs
 from ktrial.cli.called import as_called, on_host, take_called
 from ktrial.cli.group import FolderGroup
-from ktrial.kit.errors import BadInput, Interrupted, KtrialError
+from ktrial.kit.errors import AgentError, BadInput, Interrupted, KtrialError
 from ktrial.kit.plain_text import plain
 from ktrial.kit.startup import load_msgspec
 from ktrial.kit.streams import has_text, plain_stream
@@ -250,6 +250,8 @@ def _answer_in_json(argv: Sequence[str], error: KtrialError, status: int, out: T
     from ktrial.kit import plain_json
 
     fields = {"schema": "ktrial.error/1", "error": plain(error.message), "status": status}
+    if isinstance(error, AgentError):
+        fields["kind"] = error.kind
     document = plain_json.document({**fields, "next": plain(error.hint) if error.hint else None}, indent=2)
     try:
         out.write(document.decode())

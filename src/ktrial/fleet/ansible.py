@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import shlex
 import shutil
 import subprocess
@@ -29,6 +30,8 @@ _INSTALL = f"{sys.executable} -m pip install 'ktrial[fleet]'"
 _LIMIT_S = 120.0
 #: How often a long task gives the coordinator a chance to say that it is still there.
 BEAT_S = 10.0
+_UNPARSED = b"Unable to parse "
+_CAUSE = re.compile(r"\[(ERROR|WARNING)\]: (Failed to parse inventory with '[a-z_]+' plugin: )?|ERROR! |fatal: ")
 _STATES = {"runner_on_ok": "ok", "runner_on_failed": "failed", "runner_on_unreachable": "unreachable"}
 
 
@@ -93,7 +96,7 @@ class Ansible:
             raise KtrialError(
                 f"ansible-inventory did not answer within {_LIMIT_S:.0f} s", hint=f"try it: {shlex.join(argv)}"
             ) from None
-        if done.returncode:
+        if done.returncode or _UNPARSED in done.stderr:
             raise BadInput(f"Ansible cannot read the inventory: {_told(done.stderr)}", hint=f"try: {shlex.join(argv)}")
         found = parse_inventory(done.stdout)
         if not found.hosts:
@@ -170,6 +173,8 @@ class Ansible:
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_DEPRECATION_WARNINGS": "0",
             "ANSIBLE_INJECT_FACT_VARS": "0",
+            # ansible-runner would switch this off.
+            "ANSIBLE_HOST_KEY_CHECKING": os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True"),
             # Not on a command line, where others could read a password in it.
             "KTRIAL_STORE": self._store,
             "PATH": os.pathsep.join([folder, os.environ.get("PATH", "/usr/bin:/bin")]),
@@ -209,5 +214,5 @@ def _runner() -> Any:
 def _told(output: bytes) -> str:
     """Return the first line of an error."""
     lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
-    chosen = next((line for line in lines if "ERROR" in line or "fatal" in line), lines[-1] if lines else "no reason")
-    return chosen.strip().removeprefix("[ERROR]: ").removeprefix("ERROR! ")
+    chosen = next((line for line in lines if _CAUSE.match(line)), lines[-1] if lines else "no reason given")
+    return _CAUSE.sub("", chosen.strip())

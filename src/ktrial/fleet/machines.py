@@ -74,6 +74,9 @@ def sight_of(result: TaskResult) -> Sight:
     if result.state == "failed":
         # A limit that was passed ends a trial; the machine has restored itself.
         tripped = content.get("rc") == GuardTripped.exit_status
+        if content.get("kind") == "busy":
+            # A coordinator that died may have left a step there, which ends by itself.
+            return Sight(result.host, "unreachable", message=result.message)
         return Sight(result.host, "failed", message=result.message, guard=tripped)
     return Sight(
         result.host,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from ktrial.fleet.log import FleetBegan, FleetEvent, Standing, TakenOver, decode, encode
 from ktrial.kit.errors import BadInput, Busy, KtrialError, UnknownName
 from ktrial.results.store.database import Database
+from ktrial.results.store.runs import is_gone
 from ktrial.results.store.schema import fleet_events, fleets
 
 #: How long a coordinator has a trial after it last said so.
@@ -28,6 +29,10 @@ class Held(NamedTuple):
 
     holder: str
     left_s: float
+
+    @property
+    def text(self) -> str:
+        return holder_text(self.holder)
 
 
 class StoredFleets:
@@ -55,11 +60,11 @@ class StoredFleets:
         with database.writing() as connection:
             row = self._known(connection, fleet, lock=True)
             now_ms = _now_ms(connection)
-            if row.holder is not None and row.holder != holder and row.held_until_unix_ms > now_ms:
+            if row.holder not in {None, holder} and row.held_until_unix_ms > now_ms and not is_gone(row.holder):
                 left_s = (row.held_until_unix_ms - now_ms) / 1000
                 raise Busy(
                     "busy",
-                    f"{row.holder} coordinates {fleet} now",
+                    f"{holder_text(row.holder)} coordinates {fleet} now",
                     hint=f"wait for it; if it has died, the trial can be taken over in {left_s:.0f} s",
                 )
             fence = max(row.fence + 1, now_ms // 1000)
@@ -72,7 +77,8 @@ class StoredFleets:
         with self._open_database().reading() as connection:
             row = self._known(connection, fleet)
             left_ms = row.held_until_unix_ms - _now_ms(connection)
-        return None if row.holder is None or left_ms <= 0 else Held(row.holder, left_ms / 1000)
+        is_held = row.holder is not None and left_ms > 0 and not is_gone(row.holder)
+        return Held(row.holder, left_ms / 1000) if is_held else None
 
     def standing(self, fleet: str) -> Standing:
         chosen = (
@@ -125,8 +131,9 @@ class StoredFleets:
     def _renew(self, connection: sa.Connection, lease: Lease) -> None:
         row = self._known(connection, lease.fleet, lock=True)
         if row.fence != lease.fence or row.holder != lease.holder:
+            who = "another coordinator" if row.holder is None else holder_text(row.holder)
             raise KtrialError(
-                f"{row.holder or 'another coordinator'} has taken over {lease.fleet}",
+                f"{who} has taken over {lease.fleet}",
                 hint="`ktrial fleet status` shows its progress",
             )
         until_ms = _now_ms(connection) + int(1000 * LEASE_S)
@@ -138,11 +145,11 @@ class StoredFleets:
         connection.execute(sa.update(fleets).where(fleets.c.fleet == fleet).values(**values))
 
     @staticmethod
-    def _row(connection: sa.Connection, fleet: str, *, lock: bool = False) -> sa.Row[tuple[object, ...]] | None:
+    def _row(connection: sa.Connection, fleet: str, *, lock: bool = False) -> sa.Row[Any] | None:
         chosen = sa.select(fleets).where(fleets.c.fleet == fleet)
         return connection.execute(chosen.with_for_update() if lock else chosen).one_or_none()
 
-    def _known(self, connection: sa.Connection, fleet: str, *, lock: bool = False) -> sa.Row[tuple[object, ...]]:
+    def _known(self, connection: sa.Connection, fleet: str, *, lock: bool = False) -> sa.Row[Any]:
         row = self._row(connection, fleet, lock=lock)
         if row is None:
             raise KtrialError(f"{fleet} is not in this store any more", hint="give its store with --store")
@@ -177,6 +184,13 @@ class Lease(NamedTuple):
     def let_go(self) -> None:
         """Let another coordinator take the trial at once."""
         self.fleets.let_go(self)
+
+
+def holder_text(holder: str) -> str:
+    """Return how messages name a coordinator: the process and its machine."""
+    where, _, rest = holder.partition("/")
+    words = rest.split()
+    return f"process {words[2]} on {where}" if len(words) == 4 else holder
 
 
 def _now_ms(connection: sa.Connection) -> int:

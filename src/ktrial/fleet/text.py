@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from ktrial.bench.text import duration
 from ktrial.fleet.draw import balance
-from ktrial.fleet.log import FleetBegan, FleetEnded, FleetEvent, MachineStep, Standing, TakenOver, WaveBegan, WaveEnded
+from ktrial.fleet.log import FleetBegan, FleetEnded, FleetEvent, MachineStep, Standing, WaveBegan, WaveEnded
 from ktrial.fleet.store import Held
 from ktrial.fleet.verdict import FleetContrast, FleetResult
 from ktrial.judge.model.words import effect_text, percent_text, range_text, value_log_ratio
@@ -66,8 +66,6 @@ def event_text(event: FleetEvent) -> str | None:
             return _step_text(event)
         case WaveEnded(wave=wave, decision=decision, reason=reason):
             return f"wave {wave} is over: {clean(reason)}; " + ("goes on" if decision == "go on" else "stops here")
-        case TakenOver(holder=holder):
-            return f"{clean(holder)} coordinates"
         case FleetEnded(reason=reason):
             return f"the trial has ended: {clean(reason)}"
         case _:
@@ -111,7 +109,7 @@ def status_text(standing: Standing, held: Held | None, now_unix_ms: int, *, widt
     if standing.end is not None:
         lines.append(paragraph(f"ended: {standing.end.reason}", width=width))
     elif held is not None:
-        lines.append(f"{clean(held.holder)} coordinates it")
+        lines.append(f"{clean(held.text)} coordinates it")
     else:
         lines.append("nobody coordinates it; `ktrial fleet run` with the same trial takes it over")
     rows = []

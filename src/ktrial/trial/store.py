@@ -86,6 +86,11 @@ class StoredTrials:
             raise BadInput("no trials yet", hint="`ktrial try vm.swappiness=10` runs one")
         raise UnknownName("trial", name, every, hint="`ktrial trial list` lists them")
 
+    def of_name(self, name: str) -> tuple[StoredTrial, ...]:
+        """Return the trials whose files have this name, newest first."""
+        candidates = self._select(_TRIALS.where(trials.c.trial.startswith(f"{name}-", autoescape=True)))
+        return tuple(one for one in candidates if one.file.name == name)
+
     def profiles(self, suite: str | None, machine: str) -> tuple[NoiseProfile, ...]:
         chosen = (
             sa.select(noise_profiles.c.document)

@@ -361,6 +361,7 @@ def test_a_machine_refuses_the_plans_of_a_coordinator_that_another_one_replaced(
     turn_of(place.run("trial", "run", str(file), *TURN, "--no-profile", "--fence", "8"))
     while turn_of(place.run("trial", "resume", *TURN, "--fence", "8"))["state"] != "ended":
         time.sleep(0.1)
+    file.write_text(FIXED.format(script=place.script).replace('name = "t"', 'name = "u"'))
     late = place.run("trial", "run", str(file), *TURN, "--no-profile", "--fence", "7")
     assert late.status == 4, late.err
     assert "another coordinator has taken over this machine" in late.err

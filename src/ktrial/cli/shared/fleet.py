@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
-import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +26,7 @@ from ktrial.kit import plain_json
 from ktrial.kit.errors import BadInput, GuardTripped, Refused
 from ktrial.kit.files import read_file
 from ktrial.kit.tables import columns
+from ktrial.results.store.runs import this_writer
 from ktrial.tuning.plans.confirm import must_agree
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def _carry_out(
     app: App, fleets: StoredFleets, ansible: Ansible, standing: Standing, folder: Path, *, as_json: bool
 ) -> int:
     fleet = standing.began.fleet
-    lease = fleets.take(fleet, holder_name())
+    lease = fleets.take(fleet, this_writer())
     try:
         with app.interrupts:
             coordinator = _coordinator(app, ansible, standing, lease, folder, as_json=as_json)
@@ -163,7 +162,7 @@ def stop_fleet(app: App, name: str | None, chosen: Chosen, *, as_json: bool) -> 
         app.say(f"{fleet} is over: {standing.end.reason}")
         return 0
     with _private_folder() as folder, app.interrupts:
-        lease = fleets.take(fleet, holder_name())
+        lease = fleets.take(fleet, this_writer())
         ansible = _ansible(app, chosen, folder)
         _coordinator(app, ansible, standing, lease, folder, as_json=as_json).stop("stopped by the user")
         lease.let_go()
@@ -184,7 +183,7 @@ def collect_fleet(app: App, name: str | None, chosen: Chosen, *, as_json: bool) 
         app.say(f"every machine of {fleet} that began has given its results")
         return show_result(app, fleet, as_json=as_json)
     with _private_folder() as folder, app.interrupts:
-        lease = fleets.take(fleet, holder_name())
+        lease = fleets.take(fleet, this_writer())
         coordinator = _coordinator(app, _ansible(app, chosen, folder), standing, lease, folder, as_json=as_json)
         coordinator.collect(late)
         lease.let_go()
@@ -235,14 +234,9 @@ def stored_fleets(app: App) -> StoredFleets:
     return StoredFleets(lambda: app.store.database)
 
 
-def holder_name() -> str:
-    """Return the name under which this coordinator has a trial; each process is one."""
-    return f"{socket.gethostname()}:{os.getpid()}"
-
-
 def _trial_named(app: App, name: str) -> str | None:
     """Return the newest trial in the store whose protocol has this name."""
-    return next((one.trial for one in app.trials.all() if one.file.name == name), None)
+    return next((one.trial for one in app.trials.of_name(name)), None)
 
 
 def _ansible(app: App, chosen: Chosen, folder: Path) -> Ansible:

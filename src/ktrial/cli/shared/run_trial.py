@@ -23,6 +23,7 @@ from ktrial.cli.shared.unattended import (
     needs_of,
     refuse_elsewhere,
     refuse_plans,
+    refuse_second,
     refuse_turn,
     tell_turn,
 )
@@ -207,6 +208,8 @@ def run_file(
     if file.guest is None and is_by_hand(file):
         return begin_by_hand(app, file, allow_dangerous=allow_dangerous, as_json=as_json)
     venue = venue_of(app, file, allow_dangerous=allow_dangerous, unattended=unattended)
+    if app.turn is not None:
+        refuse_second(app, file.name)
     if file.campaign:
         announce_decision(app, file.campaign, file.design.cap or file.budget)
     listen = TrialProgress(app.clock, as_json=as_json)
@@ -298,7 +301,7 @@ def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListen
                 raise
             return CarriedOut(judgement_of(app.trials.log(stored.trial)), interrupted=True)
         except AgentError as error:
-            if error.kind != "lost" or app.host is None or not app.host.can_come_back:
+            if error.kind != "lost" or app.turn is not None or app.host is None or not app.host.can_come_back:
                 raise
             is_broken = True
             resume = f"`{again(app.host)} trial resume {stored.trial}`"

@@ -13,7 +13,7 @@ from ktrial.bench.text import duration
 from ktrial.cli.shared.boot_trials import stop_in_boots
 from ktrial.judge.model.log import BlockVoided, RunEnded
 from ktrial.kit import plain_json
-from ktrial.kit.errors import BadInput, Refused
+from ktrial.kit.errors import BadInput, Busy, Refused
 from ktrial.trial.arms.boot_arms import boots_this_machine
 from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.outcome.summary import judgement_of
@@ -36,6 +36,16 @@ def refuse_turn(app: App, *, unattended: bool) -> None:
     """Raise BadInput for --turn with a trial that is not unattended."""
     if app.turn is not None and not unattended:
         raise BadInput("--turn requires --unattended", hint="add --unattended, or leave out --turn")
+
+
+def refuse_second(app: App, name: str) -> None:
+    """Raise Busy if the store has a trial of this name: another coordinator began it meanwhile."""
+    if app.trials.of_name(name):
+        raise Busy(
+            "busy",
+            f"the store has a trial {name} already",
+            hint="`ktrial trial resume --unattended --turn` goes on with it, or give the new one another name",
+        )
 
 
 def tell_turn(app: App, stored: StoredTrial, next_look_s: float | None, *, as_json: bool) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 #: How messages of ktrial begin if it cannot reach the machine.
-_UNREACHABLE = re.compile(r"(?:cannot connect to|lost the connection to) ")
+_UNREACHABLE = re.compile(r"(?:cannot connect to|lost the connection to|lost the agent) ")
 _PRIVILEGE_MISSING = 5
 _END_S = 20.0
 
@@ -90,7 +90,7 @@ class Ktrial:
         if answer.status == _PRIVILEGE_MISSING and not self._has_root:
             hint = "set `become: true` for this task"
         if not _UNREACHABLE.match(message):
-            return TaskFailed(message, hint, rc=answer.status)
+            return TaskFailed(message, hint, rc=answer.status, kind=told.get("kind"))
         if "Permission denied" in message and self._login_hint:
             hint = self._login_hint
         return MachineUnreachable(message, hint, rc=answer.status)

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials over machines behind real sshds, through Ansible, with a real PostgreSQL as the store."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from ktrial.fleet.store import StoredFleets
+from ktrial.judge.model.log import RunEnded
+from ktrial.results.store.database import Database
+from ktrial.trial.store import StoredTrials
+from tests.support.fleet import Fleet, fleet_of
+from tests.support.stores import postgresql
+
+pytestmark = pytest.mark.timeout(600)
+
+NAMES = ("m1", "m2", "m3")
+BEFORE = dict.fromkeys(NAMES, "4096")
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[Fleet]:
+    with fleet_of(NAMES) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgresql() as url:
+        yield url
+
+
+def check_runs(url: str, machines: int) -> None:
+    """The newest trial has each run of each machine once, and its log leads to its end."""
+    database = Database.open(url)
+    try:
+        fleets, trials = StoredFleets(lambda: database), StoredTrials(lambda: database)
+        standing = fleets.standing(fleets.find(None))
+        assert standing.end is not None
+        assert len(standing.finished) == machines
+        for trial in standing.finished.values():
+            made = [(one.block, one.arm) for one in trials.log(trial) if isinstance(one, RunEnded) and one.block]
+            assert len(made) == len(set(made)) == 14
+        names = [one.file.name for one in trials.all() if one.file.name.startswith(standing.began.fleet)]
+        assert len(names) == len(set(names)), names
+    finally:
+        database.close()
+
+
+def test_a_coordinator_that_dies_is_taken_over_and_the_verdict_is_that_of_all_machines(
+    fleet: Fleet, server: str
+) -> None:
+    trial = fleet.write_trial(dict.fromkeys(NAMES, -0.2), fleet='waves = ["100%"]\nsubgroups = ["inventory.rack"]')
+    words = fleet.words("run", str(trial), "-i", str(fleet.inventory), "-y")
+    environment = {**fleet.environment(), "KTRIAL_STORE": server}
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as first:
+        wait_for(lambda: "512" in fleet.values().values(), first)
+        second = fleet.run(store=server)
+        assert second.returncode == 1
+        assert "coordinates backlog-" in second.stderr
+        first.send_signal(signal.SIGKILL)
+    done = fleet.run("--json", store=server)
+    assert done.returncode == 0, done.stderr
+    assert "goes on" in done.stderr
+    assert fleet.values() == BEFORE
+    check_runs(server, 3)
+    shown = fleet.ktrial("report", store=server)
+    assert shown.stdout.startswith("On machines like these, big is better"), shown.stdout
+    found = json.loads(fleet.ktrial("report", "--json", store=server).stdout)
+    assert found["contrasts"][0]["helped"] == 3
+    assert [one["value"] for one in found["contrasts"][0]["subgroups"]] == ["0", "1"]
+    for machine in fleet.machines.values():
+        assert machine.processes() == []
+        assert machine.run("find", str(machine.home), "-type", "f") == ""
+        # Machines never hold the way to the database.
+        assert subprocess.run(["grep", "-rqs", "postgresql", machine.folder / "state"], check=False).returncode == 1
+
+
+def wait_for(is_so: object, running: subprocess.Popen[str], limit_s: float = 150) -> None:
+    assert callable(is_so)
+    end_s = time.monotonic() + limit_s
+    while not is_so():
+        assert running.poll() is None, running.stderr.read() if running.stderr else ""
+        assert time.monotonic() < end_s
+        time.sleep(0.1)
+
+
+def test_stop_restores_every_machine_at_once(fleet: Fleet) -> None:
+    trial = fleet.write_trial({}, fleet='waves = ["100%"]\nblocks = 40', seed=2)
+    words = fleet.words("run", str(trial), "-i", str(fleet.inventory), "-y")
+    with subprocess.Popen(
+        words, env=fleet.environment(), stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+    ) as running:
+        wait_for(lambda: list(fleet.values().values()).count("512") > 0, running)
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=60)
+    assert running.returncode == 130, told
+    assert "`ktrial fleet stop backlog-" in told
+    done = fleet.ktrial("stop", "-i", str(fleet.inventory))
+    assert done.returncode == 0, done.stderr
+    assert fleet.values() == BEFORE
+    status = fleet.ktrial("status")
+    assert "ended: stopped by the user" in status.stdout
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ((), "no inventory is named"),
+        (("-i", "/nowhere/hosts.ini"), "/nowhere/hosts.ini: no such inventory"),
+        (("-i", "INVENTORY", "--limit", "db"), "the inventory has no such host: db"),
+        (("-i", "BROKEN"), "Ansible cannot read the inventory"),
+    ],
+)
+def test_an_inventory_that_says_nothing_is_refused(fleet: Fleet, words: Sequence[str], said: str) -> None:
+    broken = fleet.folder / "broken.yml"
+    broken.write_text("all: [unclosed\n")
+    places = {"INVENTORY": str(fleet.inventory), "BROKEN": str(broken)}
+    trial = fleet.write_trial({}, seed=3)
+    done = fleet.ktrial("run", str(trial), *(places.get(word, word) for word in words))
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert said in done.stderr
+    assert "next: " in done.stderr
+
+
+def test_machines_that_cannot_take_part_are_left_out_with_the_reason(fleet: Fleet, tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.ini"
+    known = fleet.machines["m2"]
+    other = tmp_path / "known_hosts"
+    other.write_text("m2 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPyV6OZ4jJsSlWrcHuGVB8Ct3iBNkU7gzXGPXGOGjj2I\n")
+    inventory.write_text(
+        "nowhere ansible_host=nowhere.invalid\n"
+        f'm2 ansible_host=m2 ansible_ssh_common_args="-F {known.ssh_config} '
+        f'-o UserKnownHostsFile={other} -o ControlPath=none"\n'
+    )
+    trial = fleet.write_trial({}, seed=4)
+    done = fleet.ktrial("run", str(trial), "-i", str(inventory), "-y")
+    assert done.returncode == 2
+    assert "nowhere is left out: cannot connect to nowhere.invalid" in done.stderr
+    assert "m2 is left out: cannot connect to m2: Host key verification failed" in done.stderr
+    assert "no machine of the inventory can take part" in done.stderr
