@@ -106,8 +106,12 @@ class Ansible:
             )
         return found
 
-    def run(self, module: str, arguments: Mapping[str, Mapping[str, Any]]) -> Iterator[TaskResult | None]:
+    def run(
+        self, module: str, arguments: Mapping[str, Mapping[str, Any]], *, check: bool = False
+    ) -> Iterator[TaskResult | None]:
         """Run one task with arguments of its own on each host; yield what each says as soon as it does.
+
+        With `check`, nothing is written.
 
         From time to time yield None. If the caller stops early, Ansible is stopped.
         """
@@ -116,6 +120,7 @@ class Ansible:
         play = {
             "hosts": list(arguments),
             "gather_facts": False,
+            "check_mode": check,
             "vars": {"ktrial_arguments": arguments, "ktrial_program": shlex.join(self._program)},
             "tasks": [{"name": module, f"ktrial.tuning.{module}": task}],
         }

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from ktrial.bench.text import duration
 from ktrial.fleet.draw import balance
 from ktrial.fleet.log import FleetBegan, FleetEnded, FleetEvent, MachineStep, Standing, WaveBegan, WaveEnded
+from ktrial.fleet.rollout import WaveOutcome
 from ktrial.fleet.store import Held
 from ktrial.fleet.verdict import FleetContrast, FleetResult
 from ktrial.judge.model.words import effect_text, percent_text, range_text, value_log_ratio
@@ -120,6 +121,17 @@ def status_text(standing: Standing, held: Held | None, now_unix_ms: int, *, widt
         rows.append([str(one.wave), clean(one.host), state, blocks, clean((step and step.message) or "")])
     lines += ["", table(["wave", "machine", "state", "blocks", "note"], rows, width=width).rstrip("\n")]
     return "\n".join(lines) + "\n"
+
+
+def outcome_text(outcome: WaveOutcome) -> str:
+    """Return what became of a wave of a roll-out in one line."""
+    told = [
+        f"{words}: {_names([*map(clean, hosts)])}"
+        for words, hosts in (("changed", outcome.changed), ("as wanted before", outcome.unchanged))
+        if hosts
+    ]
+    told += [f"{clean(host)} failed: {clean(why)}" for host, why in outcome.failed.items()]
+    return f"wave {outcome.wave}: {'; '.join(told)}"
 
 
 def result_text(found: FleetResult, *, width: int) -> str:

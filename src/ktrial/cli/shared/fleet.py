@@ -19,11 +19,12 @@ from ktrial.fleet.draw import draw
 from ktrial.fleet.file import FleetTrial, parse_fleet_trial
 from ktrial.fleet.log import FleetBegan, FleetEvent, Standing
 from ktrial.fleet.machines import AnsibleMachines, facts_of
+from ktrial.fleet.rollout import WaveOutcome, keep_arguments, proven_arm, roll_out, waves_of
 from ktrial.fleet.store import StoredFleets
-from ktrial.fleet.text import announcement, counts_text, event_text, result_text, status_text
+from ktrial.fleet.text import announcement, counts_text, event_text, outcome_text, result_text, status_text
 from ktrial.fleet.verdict import fleet_result
 from ktrial.kit import plain_json
-from ktrial.kit.errors import BadInput, GuardTripped, Refused
+from ktrial.kit.errors import BadInput, GuardTripped, KtrialError, Refused
 from ktrial.kit.files import read_file
 from ktrial.kit.tables import columns
 from ktrial.results.store.runs import this_writer
@@ -228,6 +229,37 @@ def show_status(app: App, name: str | None, *, as_json: bool) -> None:
         }
 
     write_answer(as_json, document, lambda width: status_text(standing, held, now_ms, width=width))
+
+
+def roll_out_fleet(
+    app: App, name: str | None, chosen: Chosen, *, arm: str | None, undo: bool, anyway: bool, yes: bool, as_json: bool
+) -> int:
+    """Keep what a fleet's trial has proven on the machines of an inventory, wave by wave, or take it back."""
+    fleets = stored_fleets(app)
+    standing = fleets.standing(fleets.find(name))
+    trial = standing.began.trial
+    found = fleet_result(standing, finished_logs(standing, app.trials.log))
+    kept = proven_arm(trial, found, arm, anyway=anyway or undo)
+    arguments = keep_arguments(trial, kept, "absent" if undo else "present")
+    with _private_folder() as folder, app.interrupts:
+        ansible = _ansible(app, chosen, folder)
+        waves = waves_of(standing, tuple(ansible.inventory().hosts))
+        count = sum(map(len, waves))
+        what = f"{'stop keeping' if undo else 'keep'} {kept} on {count} machine{'s'[: count != 1]}"
+        app.say(f"{what}, in {len(waves)} wave{'s'[: len(waves) != 1]}")
+        if not yes and is_terminal():
+            must_agree(f"{what.capitalize()}?", "aborted; nothing was changed")
+
+        def tell(outcome: WaveOutcome) -> None:
+            if as_json:
+                sys.stdout.write(plain_json.line({"event": "wave", **outcome._asdict()}))
+            app.say(outcome_text(outcome))
+
+        if roll_out(ansible, waves, arguments, trial.fleet.at_once, tell):
+            back = "" if undo else f"; `ktrial fleet rollout {standing.began.fleet} --undo -i …` takes it back"
+            app.say(f"all machines have it{back}" if not undo else "no machine keeps it any more")
+            return 0
+    raise KtrialError("the roll-out has stopped", hint="mend the machines above, and run the same command again")
 
 
 def stored_fleets(app: App) -> StoredFleets:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -84,6 +85,26 @@ def collect(
     from ktrial.cli.shared.fleet import Chosen, collect_fleet
 
     return collect_fleet(app, name, Chosen(inventory, limit, forks), as_json=as_json)
+
+
+@command.command(short_help="Keep what was proven, wave by wave.")
+@click.argument("name", required=False, metavar=_NAME)
+@_machines_options
+@click.option("--arm", metavar="ARM", help="Arm to keep.  [the one that is better]")
+@click.option("--undo", is_flag=True, help="Take it back, wave by wave.")
+@click.option("--anyway", is_flag=True, help="Keep it even if the trial did not prove it.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before writing.")
+@json_option
+@click.pass_obj
+def rollout(app: App, /, name: str | None, **options: Any) -> int:
+    """Keep the settings that a fleet's trial has proven on the machines of an inventory, wave by wave.
+
+    If a machine fails, its wave is taken back and the roll-out stops.
+    """
+    from ktrial.cli.shared.fleet import Chosen, roll_out_fleet
+
+    chosen = Chosen(*(options.pop(one) for one in ("inventory", "limit", "forks")))
+    return roll_out_fleet(app, name, chosen, **options)
 
 
 @command.command(short_help="Show what a fleet's trial found.")

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps what a fleet's trial has proven on all machines, wave by wave, and takes it back the same way.
+
+After each wave, every machine of it must still have the settings. A machine that has not stops the roll-out, and its
+wave is taken back. Both ways write only what differs, so that an interrupted one can be started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+from ktrial.fleet.ansible import TaskResult
+from ktrial.fleet.file import FleetTrial, wave_sizes
+from ktrial.fleet.log import Standing
+from ktrial.fleet.verdict import FleetResult
+from ktrial.kit.errors import BadInput, Refused
+
+Direction = Literal["present", "absent"]
+
+
+class Tasks(Protocol):
+    """Runs a task of the collection on hosts."""
+
+    def run(
+        self, module: str, arguments: Mapping[str, Mapping[str, Any]], *, check: bool = False
+    ) -> Iterator[TaskResult | None]: ...
+
+
+class WaveOutcome(NamedTuple):
+    """What became of a wave: the hosts that changed, those that had it already, and those that failed with why."""
+
+    wave: int
+    changed: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    failed: Mapping[str, str]
+
+
+def proven_arm(trial: FleetTrial, found: FleetResult, wanted: str | None, *, anyway: bool) -> str:
+    """Return the arm to keep. Raise Refused for one that was not proven better, or BadInput for no such arm."""
+    arms = [name for name in trial.arms if name != trial.control and not trial.arms[name].placebo]
+    if wanted is not None and wanted not in arms:
+        raise BadInput(f"{found.fleet} has no arm {wanted}", hint=f"use one of: {', '.join(arms)}")
+    primary = {one.arm: one for one in found.contrasts if one.role == "primary"}
+    better = [name for name in arms if name in primary and primary[name].verdict == "better"]
+    if wanted is None and len(better) > 1:
+        raise BadInput(f"several arms are better: {', '.join(better)}", hint=f"choose one:  --arm {better[0]}")
+    arm = wanted or next(iter(better), arms[0])
+    stopped = any(over.decision == "stop" for over in found.waves)
+    if anyway or (arm in better and not stopped and primary[arm].scope == "machines like these"):
+        return arm
+    if stopped:
+        why = "a wave stopped its trial"
+    elif arm not in primary:
+        why = "its trial has no result"
+    else:
+        why = f"it is {primary[arm].verdict} on {primary[arm].scope}"
+    raise Refused(
+        f"{arm} was not proven: {why}",
+        hint="`ktrial fleet report` shows the result; --anyway keeps it all the same",
+    )
+
+
+def keep_arguments(trial: FleetTrial, arm: str, direction: Direction) -> dict[str, Any]:
+    """Return the arguments of the task that keeps an arm's settings, or stops keeping them."""
+    chosen = trial.arms[arm]
+    profiles = (chosen.profile,) if isinstance(chosen.profile, str) else chosen.profile
+    settings = {
+        knob: str(value).lower() if isinstance(value, bool) else str(value) for knob, value in chosen.set.items()
+    }
+    if chosen.commands or chosen.service or chosen.sched_ext or chosen.environment or not (profiles or settings):
+        raise BadInput(
+            f"{arm} has more than settings, which a roll-out cannot keep",
+            hint="keep its settings with a playbook of your own (docs/playbooks.md)",
+        )
+    return {"settings": settings, "profiles": list(profiles), "state": direction}
+
+
+def waves_of(standing: Standing, hosts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Return the hosts in waves: those of the trial in its order, then the others of the inventory."""
+    known = dict.fromkeys(one.host for one in standing.began.machines)
+    ordered = [host for host in known if host in set(hosts)] + [host for host in hosts if host not in known]
+    found = []
+    for size in wave_sizes(standing.began.trial.fleet, len(ordered)):
+        found.append(tuple(ordered[:size]))
+        ordered = ordered[size:]
+    return tuple(found)
+
+
+def roll_out(
+    tasks: Tasks,
+    waves: Sequence[Sequence[str]],
+    arguments: Mapping[str, Any],
+    at_once: int | None,
+    tell: Callable[[WaveOutcome], None],
+) -> bool:
+    """Carry out the waves. Return False if one failed; that one is taken back then."""
+    for number, hosts in enumerate(waves, 1):
+        outcome = _wave(tasks, number, hosts, arguments, at_once)
+        tell(outcome)
+        if outcome.failed:
+            if arguments["state"] == "present" and outcome.changed:
+                back = {**arguments, "state": "absent"}
+                tell(_wave(tasks, number, outcome.changed, back, at_once))
+            return False
+    return True
+
+
+def _wave(
+    tasks: Tasks, number: int, hosts: Sequence[str], arguments: Mapping[str, Any], at_once: int | None
+) -> WaveOutcome:
+    changed: list[str] = []
+    unchanged: list[str] = []
+    failed: dict[str, str] = {}
+    size = at_once or len(hosts)
+    for first in range(0, len(hosts), size):
+        part = hosts[first : first + size]
+        for result in tasks.run("keep", dict.fromkeys(part, arguments)):
+            if result is None:
+                continue
+            if result.state != "ok":
+                failed[result.host] = result.message
+            else:
+                (changed if result.content.get("changed") else unchanged).append(result.host)
+        if failed:
+            break
+        # What is in force now must be what was written.
+        for result in tasks.run("keep", dict.fromkeys(part, arguments), check=True):
+            if result is not None and (result.state != "ok" or result.content.get("changed")):
+                failed[result.host] = result.message if result.state != "ok" else "the settings did not stay"
+    return WaveOutcome(number, tuple(changed), tuple(unchanged), failed)
