@@ -105,7 +105,7 @@ def kill_fleets(fleet: Fleet, url: str, kills: int, seed: int) -> None:
                 told.append(kill_one(fleet, running, backends, rng))
                 made += 1
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    out, err = running.communicate(timeout=LIMIT_S)
+                    running.communicate(timeout=LIMIT_S)
                 if running.returncode == 0:
                     break
         for machine in fleet.machines.values():
