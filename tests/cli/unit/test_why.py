@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 
 import pytest
 
+from ktrial.agent.clock import SystemClock
 from tests.support.tree import FakeRoot
 
 
@@ -49,6 +52,24 @@ def test_what_the_catalog_lacks_is_answered_from_the_files(
     assert ran.out.splitlines()[0] == shown
     assert f"  set by        {setter}" in ran.out
     assert "unknown: the catalog lacks it" in ran.out
+
+
+def test_what_somebody_keeps_writing_is_seen(machine: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = iter(["1\n", "1\n", "176\n"])
+
+    def sleep(_: SystemClock, seconds: float) -> None:
+        time.sleep(seconds)
+        machine.write("/proc/sys/kernel/sysrq", next(values, "176\n"))
+
+    monkeypatch.setattr(SystemClock, "sleep", sleep)
+    ran = machine.run("why", "kernel.sysrq", "--watch", "1s", "--json")
+    told = json.loads(ran.out)
+    assert told["watched_s"] == 1.0
+    seen = [(one["address"], one["before"], one["now"]) for one in told["changes"]]
+    assert seen == [("kernel.sysrq", "176", "1"), ("kernel.sysrq", "1", "176")]
+    ran = machine.run("why", "kernel.sysrq", "--watch", "300ms")
+    assert ran.out.endswith("\n\nWatched for 0.3 s: nobody changed a value.\n"), ran.out
+    assert machine.run("why", "kernel.sysrq", "--watch", "soon").status == 2
 
 
 def test_a_path_of_the_catalog_is_its_knob(machine: FakeRoot) -> None:

@@ -9,6 +9,7 @@ from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.tuning.knobs.address import selects
 from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.knob import INSTANCE_FACTS
+from ktrial.tuning.origin.changes import WatchedValues, watch_values
 from ktrial.tuning.origin.configured import gather
 from ktrial.tuning.origin.uncatalogued import knob_or_file
 from ktrial.tuning.origin.why import FACTS, origins
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from ktrial.cli.app import App
     from ktrial.tuning.origin.origin import Origin
+
+_WATCH = "watching for changes of a value"
 
 
 def origins_of(app: App, knobs: Sequence[str]) -> tuple[list[Origin], Sequence[str]]:
@@ -53,3 +56,10 @@ def origins_of(app: App, knobs: Sequence[str]) -> tuple[list[Origin], Sequence[s
             )
         found += meant
     return found, claims.untold
+
+
+def watch_origins(app: App, found: Sequence[Origin], for_s: float) -> WatchedValues:
+    """Watch these values for so many seconds."""
+    reader = app.user_session if any(one.knob not in app.catalog.knobs for one in found) else app.best_session(_WATCH)
+    changes = watch_values(reader.read, found, app.clock, for_s)
+    return WatchedValues(for_s, changes, reader.facts(("phone.services",)).value("phone.services") or ())

@@ -7,26 +7,35 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import knob_names
-from ktrial.cli.options import json_option, write_answer
+from ktrial.cli.options import json_option, seconds, write_answer
 
 
 @click.command(short_help="Show who set a sysctl or another knob.")
 @click.argument("knobs", shell_complete=knob_names, nargs=-1, required=True, metavar="KNOB|PATH…")
+@click.option("--watch", "watch_for", metavar="TIME", help="Watch the values for TIME and show each change.")
 @json_option
 @click.pass_obj
-def command(app: App, knobs: tuple[str, ...], as_json: bool) -> None:
+def command(app: App, knobs: tuple[str, ...], watch_for: str | None, as_json: bool) -> None:
     """Show who set a knob: a file and line (and what it overrides), a daemon, ktrial itself, or nobody.
 
     KNOB may be any sysctl, and PATH any such file below /proc/sys or /sys, even if the catalog lacks it.
 
     `ktrial doctor` lists every knob that differs from the kernel's default.
+
+    A service that writes a value again and again is in no file. Find out with --watch 1m whether there is one.
     """
-    from ktrial.cli.shared.origins import origins_of
+    from ktrial.cli.shared.origins import origins_of, watch_origins
+    from ktrial.tuning.origin.changes import watched_json, watched_text
     from ktrial.tuning.origin.why_text import origins_json, origins_text
 
+    for_s = None if watch_for is None else seconds(watch_for, "--watch")
     found, untold = origins_of(app, knobs)
+    watched = None if for_s is None else watch_origins(app, found, for_s)
     write_answer(
         as_json,
-        lambda: origins_json(found, untold),
-        lambda width: origins_text(found, untold, width=width),
+        lambda: origins_json(found, untold) | ({} if watched is None else watched_json(watched)),
+        lambda width: (
+            origins_text(found, untold, width=width)
+            + ("" if watched is None else "\n" + watched_text(watched, width=width))
+        ),
     )
