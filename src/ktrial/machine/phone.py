@@ -26,6 +26,9 @@ _COMMANDS = {
     "user": "id -u",
     "su": "su -v",
     "processes": "ps -A -o NAME",
+    "clusters": "(cd /sys/devices/system/cpu/cpufreq && for p in policy*; do read -r first _ < $p/related_cpus && "
+    'echo "$p|$(cat $p/related_cpus)|$(cat ../cpu$first/cpu_capacity)|$(cat $p/cpuinfo_max_freq)|'
+    '$(cat $p/scaling_governor)"; done) 2> /dev/null',
     "modules": "[ -r /data/adb/modules ] && cd /data/adb/modules && for m in *; do "
     '[ ! -f "$m/module.prop" ] || [ -e "$m/disable" ] || echo "$m"; done',
 }
@@ -212,6 +215,23 @@ def _root(sections: Sections) -> str | Fact:
     return next((kind for word, kind in _SU.items() if word in told), "su")
 
 
+def _clusters(sections: Sections) -> list[dict[str, Any]] | Fact:
+    """Return the clusters: CPUs that share a clock, their capacity of 1024, their highest clock and their governor."""
+    rows = [line.split("|") for line in sections["clusters"].splitlines() if line.count("|") == 4]
+    if not rows:
+        return Fact(unknown="the kernel shows no frequency policies")
+    return [
+        {
+            "policy": policy,
+            "cpus": [int(cpu) for cpu in cpus.split() if cpu.isdecimal()],
+            "capacity": int(capacity) if capacity.isdecimal() else None,
+            "maximum_khz": int(clock) if clock.isdecimal() else None,
+            "governor": governor.strip() or None,
+        }
+        for policy, cpus, capacity, clock, governor in rows
+    ]
+
+
 def _services(sections: Sections) -> list[str] | None:
     found = [line.strip() for line in sections["processes"].splitlines() if line.strip()]
     return sorted({one for one in found if _SERVICES.fullmatch(one)}) if len(found) > 1 else None
@@ -230,6 +250,7 @@ _FACTS: Mapping[str, tuple[tuple[str, ...], Read]] = {
     "phone.battery_current": (("current",), _battery_current),
     "phone.battery_temperature": (("battery",), _battery_temperature),
     "phone.charging": (("battery",), lambda all_: _CHARGING.get(_field(all_["battery"], "status") or "")),
+    "phone.clusters": (("clusters",), _clusters),
     "phone.cooling": (("thermal",), _cooling),
     "phone.kernel": (("release",), _kernel),
     "phone.low_power": (("saver",), _low_power),

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +33,7 @@ PRINTED = {
     "user": "2000\n",
     "su": "27.0:MAGISKSU\n",
     "processes": "NAME\ninit\nandroid.hardware.thermal@2.0-service\nsystem_server\n",
+    "clusters": "policy0|0 1 2 3|250|1803000|schedutil\npolicy6|6 7||2802000|sched_pixel\n",
     "modules": "",
 }
 ALL = names_in(())
@@ -44,6 +48,34 @@ def value(name: str, **other: str) -> object:
     return fact.value if fact.known else fact.why_missing
 
 
+def cluster(policy: str, cpus: list[int], capacity: int | None, maximum_khz: int, governor: str) -> dict[str, object]:
+    return {
+        "policy": policy,
+        "cpus": cpus,
+        "capacity": capacity,
+        "maximum_khz": maximum_khz,
+        "governor": governor,
+    }
+
+
+def test_a_shell_prints_the_clusters(tmp_path: Path) -> None:
+    for policy, cpus, capacity in (("policy0", "0 1", 160), ("policy4", "4 5", None)):
+        folder = tmp_path / "cpufreq" / policy
+        folder.mkdir(parents=True)
+        for name, text in (("related_cpus", cpus), ("cpuinfo_max_freq", "1800000"), ("scaling_governor", "walt")):
+            (folder / name).write_text(f"{text}\n")
+        core = tmp_path / f"cpu{cpus[0]}"
+        core.mkdir()
+        if capacity is not None:
+            (core / "cpu_capacity").write_text(f"{capacity}\n")
+    command = _COMMANDS["clusters"].replace("/sys/devices/system/cpu", str(tmp_path))
+    said = subprocess.run(["mksh", "-c", command], capture_output=True, text=True, check=True).stdout
+    assert value("phone.clusters", clusters=said) == [
+        cluster("policy0", [0, 1], 160, 1800000, "walt"),
+        cluster("policy4", [4, 5], None, 1800000, "walt"),
+    ]
+
+
 def test_all_facts_of_a_phone() -> None:
     facts = phone_facts(printed(), ALL)
     assert {name: fact.value if fact.known else fact for name, fact in facts.items() if name != "phone.modules"} == {
@@ -53,6 +85,10 @@ def test_all_facts_of_a_phone() -> None:
         "phone.battery_current": -412.0,
         "phone.battery_temperature": 28.1,
         "phone.charging": "charging",
+        "phone.clusters": [
+            cluster("policy0", [0, 1, 2, 3], 250, 1803000, "schedutil"),
+            cluster("policy6", [6, 7], None, 2802000, "sched_pixel"),
+        ],
         "phone.cooling": [{"name": "thermal-cpufreq-0", "state": 0}],
         "phone.kernel": "gki",
         "phone.low_power": False,
