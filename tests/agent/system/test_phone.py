@@ -93,6 +93,7 @@ def test_what_is_applied_is_in_force_there_until_it_is_reverted(pixel: Phone) ->
         assert (applied["state"], applied["steps"][0]["old"].strip()) == ("applied", THERE)
         ((step,),) = [one["steps"] for one in document(pixel, "verify")["transactions"]]
         assert (step["outcome"], step["now"].strip()) == ("in-force", "512")
+        assert document(pixel, "why", KNOB, "--watch", "300ms")["changes"] == []
     finally:
         (reverted,) = document(pixel, "revert")["transactions"]
     assert reverted["steps"][0]["outcome"] == "restored"
