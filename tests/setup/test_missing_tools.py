@@ -244,6 +244,8 @@ def test_what_an_agent_for_another_architecture_needs_is_named_with_its_commands
     assert "  - a Rust compiler from 1.85 with cargo: sudo pacman -S --needed rust\n" in started.stderr
     linker = "a C compiler for linking, aarch64-linux-gnu-gcc: sudo pacman -S --needed aarch64-linux-gnu-gcc"
     assert f"  - {linker}\n" in started.stderr
+    armv7 = bare.start("/bin/sh", script, bare.root, "armv7").stderr
+    assert "  - a C compiler for linking, arm-linux-gnueabihf-gcc\n" in armv7, "Arch packs none"
     assert "there is no agent for riscv64" in bare.start("/bin/sh", script, bare.root, "riscv64").stderr
 
 
