@@ -200,7 +200,7 @@ def test_steal_names_the_runs() -> None:
 def test_what_others_used_is_a_doubt_and_voids_only_where_that_is_wanted() -> None:
     found = of("others", [{}, {"others_share": 0.45}], [{}])
     assert found is not None
-    assert found.sentence == "CPU time that others used before it: up to 45 % in a (1/2 runs) (limit 10 %)"
+    assert found.sentence == "CPU time that other programs used before the run: up to 45 % in a (1/2 runs) (limit 10 %)"
     busy = {**GOOD, "others_share": 0.45}
     assert [(one.gate, one.level, one.groups) for one in judge_start(GOOD, busy)] == [
         ("others", "suspect", ("this run",))

@@ -40,7 +40,7 @@ def test_no_line_is_wider_than_the_terminal_and_none_steers_it(width: int) -> No
     assert "\x1b" not in text
     assert "\u6f22" not in text
     assert len(lines) <= 23
-    for words in ("phase: ramp-up, for 4 min 20 s", "12 stutters among 45000 wake-ups, 57 an hour", "0.42%"):
+    for words in ("phase: ramp-up, for 4 min 20 s", "12 stutters among 45000 wake-ups, 57 an hour", "0.42 %"):
         assert words in text
 
 
@@ -50,7 +50,7 @@ def test_a_picture_has_a_bar_for_each_second_and_blanks_for_what_is_not_known() 
     assert sparkline(reclaim, 3)[-1] == "█"
     assert sparkline(slow, 6) == "   ▄▁ "
     lines = watch_view(MOMENT, title="x", width=80)
-    assert any(line.endswith("12.3%       100.0%") for line in lines)
+    assert any(line.endswith("12.3 %      100.0 %") for line in lines)
     assert any("no program is watched" in line for line in lines)
     assert any("0 /s         2 /s" in line for line in lines)
 
@@ -61,7 +61,7 @@ def test_shares_are_at_most_all_and_long_delays_are_in_seconds() -> None:
         Track(name="run delay", unit="delay", values=(1.35, 0.579)),
     )
     lines = watch_view(msgspec.structs.replace(MOMENT, tracks=tracks), title="x", width=80)
-    assert any(line.startswith("cpu pressure") and line.endswith("100.0%       100.0%") for line in lines)
+    assert any(line.startswith("cpu pressure") and line.endswith("100.0 %      100.0 %") for line in lines)
     assert any(line.startswith("run delay") and line.endswith("579 ms/s     1.35 s/s") for line in lines)
 
 

@@ -63,7 +63,7 @@ def _line(track: Track, cells: int) -> str:
 def _figure(value: float, unit: str) -> str:
     if unit == "share":
         # Counters and their times are not read at the same instant, so a share may exceed 1.
-        return f"{min(value, 1.0):.1%}"
+        return f"{100 * min(value, 1.0):.1f} %"
     if unit == "delay":
         return f"{value * 1e3:.3g} ms/s" if value < 0.9995 else f"{value:.3g} s/s"
     short = f"{value:.0f}" if value < 10_000 else f"{value / 1e3:.0f} k" if value < 1e7 else f"{value / 1e6:.0f} M"
@@ -84,7 +84,7 @@ def _stutters(moment: WatchMoment) -> list[str]:
     told = f"{stutters} among {moment.frames} {moment.frame_kind}s"
     if not moment.stutters:
         return [told]
-    lines = [f"{told}, {moment.stutters / hours:.0f} an hour; the last ones with their likely cause:"]
+    lines = [f"{told}, {moment.stutters / hours:.0f} an hour; the last ones, with likely causes:"]
     return lines + [_late(one) for one in moment.last[-_STUTTERS:]]
 
 
@@ -98,5 +98,5 @@ def _state(moment: WatchMoment, end_key: str) -> list[str]:
     lost = "" if moment.lost is None else f" ({moment.lost} lost)"
     hourly = show_bytes(moment.bytes / max(moment.length_s, 1.0) * 3600)
     kept = f"recorded {show_bytes(moment.bytes)}, {hourly} an hour"
-    cost = f"cost: {moment.cost:.2%} of one CPU, this view and ktrial {moment.head_cost:.2%}"
+    cost = f"cost: {100 * moment.cost:.2f} % of one CPU, this view and ktrial {100 * moment.head_cost:.2f} %"
     return [f"{available}{moment.events} events{lost}, {kept}", f"{cost}; press {end_key} to end"]
