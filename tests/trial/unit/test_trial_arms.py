@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import pytest
 
+from ktrial.kit.errors import NoSuchTransaction
 from ktrial.machine.transactions import Applied, AppliedStep, State
-from ktrial.trial.arms.arms import refusal_of
+from ktrial.trial.arms.arms import Arms, refusal_of
+from tests.support.machine import FakeMachine
 
 
 def step(path: str, outcome: str, message: str) -> AppliedStep:
@@ -33,3 +35,18 @@ DONE = step("/proc/sys/vm/page-cluster", "accepted", "")
 )
 def test_the_step_to_blame_is_named(steps: tuple[AppliedStep, ...], state: State, why: str | None) -> None:
     assert refusal_of(Applied(transaction=1, state=state, steps=steps)) == why
+
+
+class RevertedByOthers(FakeMachine):
+    """A machine on which no transaction is in force any more."""
+
+    def request(self, do: str, **fields: object) -> dict[str, object]:
+        assert do == "revert"
+        raise NoSuchTransaction("not-found", "transaction 7 is no longer in force")
+
+
+def test_an_arm_that_somebody_else_reverted_has_ended() -> None:
+    arms = Arms(RevertedByOthers({}), {})
+    arms._transaction, arms._present = 7, "case"
+    arms.leave()
+    assert arms.in_force is None

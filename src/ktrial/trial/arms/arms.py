@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ktrial.kit.errors import BadInput, BadRun, KtrialError, StalePlan
+from ktrial.kit.errors import BadInput, BadRun, KtrialError, NoSuchTransaction, StalePlan
 from ktrial.machine.ports import Machine
 from ktrial.machine.reading import Reading
 from ktrial.machine.transactions import IN_FORCE, Applied, revert, text_of, verify
@@ -113,7 +113,10 @@ class Arms:
         transaction, self._transaction, self._present = self._transaction, None, None
         if transaction is None or self._root is None:
             return
-        failed = [step for step in revert(self._root, transaction).steps if step.outcome == "failed"]
+        try:
+            failed = [step for step in revert(self._root, transaction).steps if step.outcome == "failed"]
+        except NoSuchTransaction:
+            return  # somebody else reverted it, for example with `ktrial revert --all`
         if failed:
             said = f"cannot restore {failed[0].path}: {failed[0].message}"
             raise ArmLost(said, hint="`ktrial recover` tries again")
