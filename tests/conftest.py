@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from tests.support.alone import the_machine
 from tests.support.long import IS_LONG, long_tests
-from tests.support.tree import FakeRoot
+from tests.support.tree import FakeRoot, use_compiled_catalog
 from tests.support.user import forget_set_ups
 
 # The same inputs in every ./check, so that a failure is a change's own; `./check --full` draws new ones, and more.
@@ -82,6 +82,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRoot:
     """A fake machine, and a home of its own for the head."""
     home = tmp_path / "home"
     home.mkdir()
+    use_compiled_catalog(home)
     monkeypatch.setenv("HOME", str(home))
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import io
 import json
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ktrial.cli.main import main
+from ktrial.tuning.catalog.cache import compiled_catalog
 
 FILES = {
     "/proc/sys/kernel/random/boot_id": "11111111-2222-3333-4444-555555555555\n",
@@ -38,6 +41,21 @@ def add_knobs(root: Path, *places: str) -> Path:
     file.write_text(knob)
     file.chmod(0o644)
     return file
+
+
+def use_compiled_catalog(home: Path) -> None:
+    """Put the compiled catalog into a home, as the first command of ktrial there does."""
+    folder = home / ".cache/ktrial"
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "catalog.msgpack").write_bytes(_compiled_catalog())
+
+
+@cache
+def _compiled_catalog() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "catalog.msgpack"
+        compiled_catalog(file)
+        return file.read_bytes()
 
 
 class FakeRoot:

@@ -20,7 +20,7 @@ from ktrial.cli.main import main
 from tests.results.system.test_database import mounted
 from tests.support.kept import raw, records, work
 from tests.support.terminal import KTRIAL, Terminal
-from tests.support.tree import FakeRoot, Ran
+from tests.support.tree import FakeRoot, Ran, use_compiled_catalog
 
 SUITE = """name = "short"
 summary = "Short."
@@ -52,6 +52,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))
+    use_compiled_catalog(folder)
     monkeypatch.setenv("COLUMNS", "100")
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)

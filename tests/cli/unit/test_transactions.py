@@ -11,7 +11,7 @@ import pytest
 
 from ktrial.agent.binary import find_agent
 from ktrial.cli.app import App
-from tests.support.tree import FakeRoot
+from tests.support.tree import FakeRoot, use_compiled_catalog
 
 SWAPPINESS = "/proc/sys/vm/swappiness"
 
@@ -19,6 +19,7 @@ SWAPPINESS = "/proc/sys/vm/swappiness"
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRoot:
     monkeypatch.setenv("HOME", str(tmp_path))
+    use_compiled_catalog(tmp_path)
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
     folder = tmp_path / "root"

@@ -17,7 +17,7 @@ from ktrial.cli.main import main
 from ktrial.results.store.database import Database
 from ktrial.results.store.runs import Store
 from tests.support.stores import a_record, a_run, a_session
-from tests.support.tree import Ran
+from tests.support.tree import Ran, use_compiled_catalog
 from tests.support.user import User, ordinary_user
 
 PIPE = (
@@ -35,6 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "KTRIAL_STORE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
+    use_compiled_catalog(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -15,6 +15,7 @@ import pytest
 
 from ktrial.cli.main import main
 from tests.support.terminal import KTRIAL
+from tests.support.tree import use_compiled_catalog
 
 #: Its noise is that of the number of its run, and the orders are drawn from SEED: what a blame finds is not left to
 #: chance. Over all seeds a pair among 16 is named exactly in 92 % (`python -m perf.culprits`).
@@ -36,6 +37,7 @@ def home(tmp_path: Path, machine_alone: None, monkeypatch: pytest.MonkeyPatch) -
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))
+    use_compiled_catalog(folder)
     monkeypatch.setenv("COLUMNS", "120")
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)

@@ -12,9 +12,9 @@ import pytest
 
 from ktrial.cli.main import main
 from tests.support.terminal import KTRIAL
-from tests.support.tree import Ran
+from tests.support.tree import Ran, use_compiled_catalog
 
-pytestmark = [pytest.mark.usefixtures("machine_alone"), pytest.mark.xdist_group("machine")]
+pytestmark = pytest.mark.usefixtures("machine_alone")
 VALUE = ("--metric", "value_ms:lower=^([0-9]+)$")
 #: Slow enough to be interrupted.
 SLOW = "sh -c 'sleep 0.2; echo 60'"
@@ -25,6 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))
+    use_compiled_catalog(folder)
     monkeypatch.setenv("COLUMNS", "100")
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "KTRIAL_STORE"):
         monkeypatch.delenv(name, raising=False)

@@ -20,7 +20,7 @@ from ktrial.trial.protocol.read import parse_trial_file
 from tests.results.system.test_database import mounted
 from tests.support.kept import raw, records, state
 from tests.support.terminal import KTRIAL
-from tests.support.tree import Ran
+from tests.support.tree import Ran, use_compiled_catalog
 from tests.support.trial_process import (
     TrialProcess,
     Victims,
@@ -33,7 +33,7 @@ from tests.support.trial_process import (
 )
 
 # All tests that change this machine's own knobs run one after the other, on one worker.
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine"), pytest.mark.xdist_group("machine")]
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine")]
 SWAPPINESS = Path("/proc/sys/vm/swappiness")
 #: A number that is the knob's own value: what is planted is found, whatever the machine does meanwhile.
 READS = ("--metric", "value_ms:lower=([0-9]+)", "--", "cat", str(SWAPPINESS))
@@ -54,6 +54,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))
+    use_compiled_catalog(folder)
     monkeypatch.setenv("COLUMNS", "100")
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "KTRIAL_STORE"):
         monkeypatch.delenv(name, raising=False)

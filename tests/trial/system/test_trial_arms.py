@@ -17,7 +17,7 @@ import pytest
 import ktrial.bench.adapters
 from ktrial.cli.main import main
 from tests.support.terminal import KTRIAL
-from tests.support.tree import FakeRoot, Ran
+from tests.support.tree import FakeRoot, Ran, use_compiled_catalog
 
 LIMIT_S = 60.0
 LOAD = """
@@ -59,6 +59,7 @@ def home(tmp_path: Path, machine_alone: None, monkeypatch: pytest.MonkeyPatch) -
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))
+    use_compiled_catalog(folder)
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "KTRIAL_STORE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(folder)
