@@ -44,6 +44,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what ./check leaves to ./check --full, unless a test is asked for by its name."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: item.path.parent)  # all workers have one order
+    for item in items:
+        # On one worker they follow each other; on several, each would wait for the lock of another.
+        if "machine_alone" in getattr(item, "fixturenames", ()) and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group("machine"))
     if IS_LONG or any("::" in word for word in config.args):
         return
     names = long_tests()

@@ -19,8 +19,8 @@ from tests.support.long import IS_LONG
 from tests.support.memory import mounted_tmpfs
 from tests.support.tree import add_knobs
 
-# One worker builds the agent once, and no other test changes this machine's knobs meanwhile.
-pytestmark = pytest.mark.xdist_group("machine")
+# One worker builds the agent once.
+pytestmark = pytest.mark.xdist_group("faults")
 
 STATE = "/var/lib/ktrial"
 

@@ -15,7 +15,7 @@ from tests.support.long import IS_LONG
 from tests.support.tree import FakeRoot
 
 # With the other tests of an agent that dies: one worker builds it once.
-pytestmark = pytest.mark.xdist_group("machine")
+pytestmark = pytest.mark.xdist_group("faults")
 
 #: The plans, by the number of disks that they set: the more, the more steps to die at.
 DISKS = range(40, 80, 4) if IS_LONG else (40,)

@@ -19,7 +19,7 @@ from tests.support.hostile import evil_folder, start_without_sudo, surroundings_
 from tests.support.terminal import eventually
 from tests.support.user import User, ordinary_user
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine"), pytest.mark.xdist_group("privilege")]
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine")]
 
 ASKERS = ["sudo", "lax-sudo", "doas", "pkexec"]
 #: In a module of the head: notes as whom it runs, and what it was started with.

@@ -18,7 +18,7 @@ from tests.support.kept import raw, records
 from tests.support.terminal import Terminal, eventually
 from tests.support.user import CHECKOUT, User, ordinary_user
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine"), pytest.mark.xdist_group("privilege")]
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine")]
 SWAPPINESS = Path("/proc/sys/vm/swappiness")
 #: Not what any profile or distribution sets.
 WANTED = "61\n"

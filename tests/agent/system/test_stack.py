@@ -22,7 +22,7 @@ from tests.support.long import IS_LONG
 from tests.support.tree import add_knobs
 
 # With the other tests of an agent that dies: one worker builds it once.
-pytestmark = pytest.mark.xdist_group("machine")
+pytestmark = pytest.mark.xdist_group("faults")
 
 SINGLES = {
     "/proc/sys/vm/swappiness": "60",

@@ -24,7 +24,7 @@ from tests.support.unattended import (
     write_arm,
 )
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine"), pytest.mark.xdist_group("machine")]
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine")]
 KNOB = Path(SWAPPINESS)
 ARMS = {"control": {"beside": {SWAPPINESS: "60\n"}}, "case": write_arm(SWAPPINESS, "60\n", "10\n")}
 READS = shell(f"id -u; cat {SWAPPINESS}")

@@ -170,7 +170,6 @@ def test_without_a_command_they_are_refused(shell: Shell, words: tuple[str, ...]
 
 
 @pytest.mark.root
-@pytest.mark.xdist_group("machine")
 @pytest.mark.usefixtures("real_machine")
 def test_all_tiers_of_a_ladder_have_a_variable(shell: Shell) -> None:
     (shell.home / "mine.toml").write_text(LADDER)
@@ -197,7 +196,6 @@ def _everything(folder: Path) -> bytes:
 
 
 @pytest.mark.root
-@pytest.mark.xdist_group("machine")
 @pytest.mark.usefixtures("real_machine")
 def test_no_secret_of_the_shell_is_kept_bundled_or_published(shell: Shell) -> None:
     shell.variables = {"API_TOKEN": SECRET, "AWS_SECRET_ACCESS_KEY": SECRET, "LS_COLORS": SECRET}

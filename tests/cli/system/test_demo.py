@@ -17,7 +17,7 @@ import pytest
 from tests.support.demos import SHORT, check_found, demo
 from tests.support.user import CHECKOUT, User, ordinary_user
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine"), pytest.mark.xdist_group("demo")]
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine")]
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 

@@ -14,7 +14,7 @@ from tests.support.alone import the_machine
 from tests.support.terminal import KTRIAL
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-pytestmark = [pytest.mark.root, pytest.mark.xdist_group("machine"), pytest.mark.usefixtures("real_machine")]
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine")]
 SLOWER = ("sh", "-c", 'echo "number: ${NUMBER:-7}"')
 
 

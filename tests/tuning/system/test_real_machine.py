@@ -28,7 +28,7 @@ MOVING = (
 LEAST = {"ktweak": 15, "micro-stutter": 5, "micro-stutter-watermarks": 5}
 PROFILES = sorted(load_catalog().profiles)
 # All tests that change this machine's own knobs run one after the other, on one worker.
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine"), pytest.mark.xdist_group("machine")]
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine")]
 
 
 def cat(path: Path) -> str | None:

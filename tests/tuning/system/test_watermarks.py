@@ -14,7 +14,7 @@ import pytest
 
 from ktrial.cli.main import main
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine"), pytest.mark.xdist_group("machine")]
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("real_machine")]
 RESERVE, SCALE = (Path("/proc/sys/vm") / name for name in ("min_free_kbytes", "watermark_scale_factor"))
 
 

@@ -25,7 +25,7 @@ from tests.support.kept import records
 from tests.support.tree import Ran
 from tests.support.user import CHECKOUT, User, ordinary_user
 
-pytestmark = [pytest.mark.root, pytest.mark.xdist_group("zram")]
+pytestmark = pytest.mark.root
 CONTROL = Path("/sys/class/zram-control")
 #: Data that takes a second or so.
 LONG_BYTES = 512 << 20
