@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -294,6 +294,10 @@ class RemoteMachine:
         self.off()
         self.way.close()
 
+    @property
+    def first_process(self) -> str:
+        return str(self._first_process())
+
     def _enter(self) -> list[str]:
         return ["nsenter", "--target", str(self._first_process()), "--mount", "--uts", "--net", "--pid", "--"]
 
@@ -346,6 +350,26 @@ def remote_machine(name: str = "web1", **options: str) -> Iterator[RemoteMachine
         if made is not None:
             made.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def own_boot(number: int) -> str:
+    """Return a shell command for `more`: give the machine a boot id of its own, as machines have."""
+    boot = f"{number:08x}-0000-4000-8000-000000000000"
+    place = "/run/boot_id"
+    return f"echo {boot} > {place}; mount --bind {place} /proc/sys/kernel/random/boot_id"
+
+
+def join(machines: Sequence[RemoteMachine], network: str) -> dict[str, str]:
+    """Lay a cable between two machines, and return the address of each by its name; `network` is like 10.77.0."""
+    ends = [f"kt{os.getpid() % 100_000}{side}" for side in "ab"]
+    subprocess.run(["ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1]], check=True)
+    addresses: dict[str, str] = {}
+    for number, (machine, end) in enumerate(zip(machines, ends, strict=True), 1):
+        addresses[machine.name] = f"{network}.{number}"
+        subprocess.run(["ip", "link", "set", end, "netns", machine.first_process], check=True)
+        machine.run("ip", "address", "add", f"{network}.{number}/24", "dev", end)
+        machine.run("ip", "link", "set", end, "up")
+    return addresses
 
 
 def inwards(place: Path, port: int) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import subprocess
 
 from ktrial.agent.foreign_agent import agent_architecture
 from ktrial.kit.errors import BadInput, KtrialError
@@ -64,7 +65,17 @@ def ssh_words() -> list[str]:
     raise BadInput(f"{SSH_VARIABLE}: {why}", hint=f"unset it, or use {SSH_VARIABLE}='ssh -F FILE'")
 
 
-def check_name(word: str, name: str) -> None:
+def configured_host(name: str) -> str:
+    """Return the host name or address that ssh connects to for a name of its configuration; it does not connect."""
+    done = subprocess.run([*ssh_words(), "-G", "--", name], capture_output=True, text=True, check=False)
+    found = next((line.split()[1] for line in done.stdout.splitlines() if line.startswith("hostname ")), None)
+    if done.returncode != 0 or found is None:
+        said = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
+        raise KtrialError(f"cannot read ssh's configuration of {name}: {said}", hint=f"`ssh -G {name}` must work first")
+    return found
+
+
+def check_name(word: str, name: str, option: str = "--host") -> None:
     """Raise BadInput if `name` cannot be the name of a machine: ssh would read it as an option, or as several words."""
     if not name or name.startswith("-") or any(not one.isprintable() or one.isspace() for one in name):
-        raise BadInput(f"--host {word}: not the name of a machine", hint="use ssh:NAME, as in `ssh NAME`")
+        raise BadInput(f"{option} {word}: not the name of a machine", hint="use ssh:NAME, as in `ssh NAME`")

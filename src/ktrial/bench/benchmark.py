@@ -36,6 +36,11 @@ VERSIONED_FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
 #: Stands for the run's private directory in argv, environment and load parameters. Records keep this word, so that they
 #: are the same for each run.
 DIRECTORY = "{directory}"
+#: Stand for the server's address, its port, both as in a URL, and a password of the run, in the words of a run whose
+#: load comes from another machine. Records keep these words too.
+ADDRESS, PORT, AUTHORITY, SECRET = "{address}", "{port}", "{authority}", "{secret}"
+#: Parameter of a benchmark whose load comes from another machine: what identifies that machine.
+GENERATOR_PARAMETER = "generator"
 #: Parameters of a benchmark that places its tasks itself: on which CPUs. They lie within those chosen for it.
 CPU_PARAMETERS = ("cpu", "other_cpu")
 #: Parameter of a benchmark that keeps its CPUs busy: the number of parallel tasks; 0 means one per usable CPU.
@@ -55,7 +60,7 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
     program or it did not start (`failed` then says why). `interrupted` means that the user ended it. The resource
     fields cover this run alone and are None if they do not apply. `cut` means that ktrial captured only the beginning
     of what the program printed; `unread` names a file that ktrial cannot read, and why. `network` describes the run's
-    own network as the agent read it back.
+    own network as the agent read it back. `load_failed` says why another machine did not send the whole load.
     """
 
     stdout: bytes = b""
@@ -73,6 +78,7 @@ class RawOutput(msgspec.Struct, frozen=True, kw_only=True):
     system_us: int | None = None
     max_rss_bytes: int | None = None
     network: Mapping[str, Any] | None = None
+    load_failed: str | None = None
 
 
 class ParsedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +135,18 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     cpus: tuple[int, ...] | None = None
 
 
+class GeneratorPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What a load generator, another machine, does in a run: first its `steps`, then the invocation's argv.
+
+    `reach` is a command that succeeds there once it reaches the server. `threads` is the number of threads that send.
+    """
+
+    reach: tuple[str, ...]
+    threads: int
+    steps: tuple[Step, ...] = ()
+    environment: Mapping[str, str] = {}
+
+
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     """How to run something once in a fresh private directory, and in `directory` if that is set.
 
@@ -143,7 +161,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     result of the first, so a measurement makes one. `network` runs argv in a network of its own. `watches` are patterns
     of kernel files to read directly before and after the run; `parse` gets them as the file WATCHED. With `records`,
     ktrial records the machine during the run as `ktrial watch` does: the files RECORDING, PHASES (`[[name, begin_s,
-    end_s]]`) or RECORDING_FAILED.
+    end_s]]`) or RECORDING_FAILED. With `generator`, another machine runs argv and sends the load; `steps`, `cpus` and
+    `environment` are for the server, which stays here.
     """
 
     argv: tuple[str, ...] = ()
@@ -163,6 +182,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     once_per_boot: bool = False
     records: bool = False
     network: Network | None = None
+    generator: GeneratorPart | None = None
     #: Roughly how long the run takes, in seconds; None if unknown.
     expected_s: float | None = None
 
@@ -254,6 +274,8 @@ def check_exit(raw: RawOutput) -> None:
     if raw.interrupted:
         began = "before it began" if raw.wall_ns is None else f"after {raw.wall_ns / 1e9:.1f} s"
         raise BadRun(f"interrupted {began}")
+    if raw.load_failed is not None:
+        raise BadRun(raw.load_failed)
     if raw.failed is not None:
         raise BadRun(f"could not be started: {raw.failed}")
     if raw.timed_out:

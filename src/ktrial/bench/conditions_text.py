@@ -38,6 +38,7 @@ _READINGS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "kernel_warnings": ("kernel warnings ", lambda value: f"{value:.0f}"),
     "slept_s": ("slept ", _time),
     "frequency_hz": ("clock ", lambda value: f"{value / 1e9:.2f} GHz"),
+    "generator_busy": ("load generator busy ", percent),
     "pressure_cpu_share": ("waited for CPU ", percent),
     "pressure_memory_share": ("waited for memory ", percent),
     "pressure_io_share": ("waited for I/O ", percent),

@@ -65,6 +65,27 @@ MACHINE_FACTS = (
 )
 
 
+class GeneratorRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The load generator of one run: the machine, and its readings during the run; None for what it cannot read.
+
+    `identity` must be equal in all runs. `program_share` is the CPU time of the sending program per thread and second,
+    `machine_share` the share of all CPUs that was busy, `throttled_share` how long a CPU limit of its control groups
+    held each thread back. `busy_share` tells how near it was to its limit: 1 means that it could not send more.
+    `waiting_share` is the share of the time in which a task waited for a CPU, `run_delay_s` how long all tasks waited.
+    """
+
+    name: str
+    identity: str
+    busy_share: float | None = None
+    program_share: float | None = None
+    machine_share: float | None = None
+    throttled_share: float | None = None
+    waiting_share: float | None = None
+    run_delay_s: float | None = None
+    retransmits: int | None = None
+    network_errors: int | None = None
+
+
 class Execution(msgspec.Struct, frozen=True, kw_only=True):
     """A command as executed, with its output; `argv` has the program's resolved path.
 
@@ -82,6 +103,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     raw: RawOutput
     built: Receipt | None = None
     container: Container | None = None
+    generator: GeneratorRun | None = None
 
 
 class Watch(Protocol):
@@ -129,7 +151,7 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             status=raw.exit_status,
             signal=raw.signal,
-            failed=raw.failed,
+            failed=raw.load_failed or raw.failed,
             timed_out=raw.timed_out,
             interrupted=raw.interrupted,
         )
@@ -261,6 +283,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     prepared: tuple[PreparedRun, ...] = ()
     repeated: bool = False
     network: Mapping[str, Any] | None = None
+    generator: GeneratorRun | None = None
     trial: TrialPlace | None = None
     raw: Mapping[str, Artefact]
 

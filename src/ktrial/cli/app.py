@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ktrial.bench.run.built_file import SeenFile
     from ktrial.bench.run.container import ContainerExecutor
     from ktrial.bench.run.executor import AgentExecutor
+    from ktrial.bench.run.load_generator import LoadGenerator
     from ktrial.bench.run.place import MeasuringPlace
     from ktrial.bench.run.recorder import AgentRunRecorder
     from ktrial.bench.run.sampling import AgentSampling
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
 Closing = TypeVar("Closing", bound=Closes)
 #: With this score a measured program is killed before an ordinary one, unless that uses 30 % of all memory more.
 _MEASURED_SCORE = 300
-
-
 #: What is made for the sessions with a host, and again after the connection broke.
 _OF_HOST = ("user_session", "executor", "sampling", "looking_session", "run_recorder", "measuring_place")
 
@@ -89,6 +88,7 @@ class App:
             self.host = self.close_at_end(
                 host_of(host, lambda: self.kernels, self.say, may_ask=may_ask, keeps_agent=keeps_agent)
             )
+        self.generator: LoadGenerator | None = None  # the machine that sends the load, if it is another one
         self._root: AgentSession | None = None
         self._oom_before: int | None = None  # this process's score before protect() changed it
         self._measured_first = False
@@ -478,7 +478,7 @@ class App:
         from ktrial.kit.errors import AgentError
 
         assert self.host is not None
-        staying = [self.__dict__.get(name) for name in ("store", "bundles")]
+        staying = [self.__dict__.get(name) for name in ("store", "bundles", "generator")]
         for session in [one for one in reversed(self._sessions) if one not in [*staying, self.host]]:
             with suppress(AgentError, OSError):
                 session.close()

@@ -48,6 +48,18 @@ parameter_option = click.option(
     metavar="NAME=VALUE",
     help="Set this parameter of the benchmark. Repeatable.",
 )
+load_options = with_options(
+    click.option(
+        "--load-from",
+        metavar="ssh:NAME",
+        help="Machine that sends the load to the benchmark's server, which runs alone.",
+    ),
+    click.option(
+        "--load-address",
+        metavar="ADDRESS[:PORT]",
+        help="Address of the measured machine at which that machine reaches it.  [where ssh connects to]",
+    ),
+)
 metric_option = click.option(
     "--metric",
     "metrics",

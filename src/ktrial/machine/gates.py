@@ -71,6 +71,8 @@ class Gate(NamedTuple):
     dimension: str
     what: str
     default: GateLimits
+    #: What is unknown without a reading; None: `what`.
+    unknown: str | None = None
 
 
 def _percent(value: float) -> str:
@@ -89,8 +91,10 @@ _SHOWN: Mapping[str, Callable[[float], str]] = {
     "ratio": _ratio,
     "number": lambda value: f"{value:g}",
 }
+#: The reading that tells how near the load generator of a run was to its limit.
+GENERATOR_BUSY = "generator_busy"
 #: These readings are shares from 0 to 1, with limits in percent.
-_SHARES = frozenset(("others_share", "steal_share", "zram_fill", "disk_full"))
+_SHARES = frozenset(("others_share", "steal_share", "zram_fill", "disk_full", GENERATOR_BUSY))
 
 GATES: Mapping[str, Gate] = {
     gate.name: gate
@@ -119,6 +123,15 @@ GATES: Mapping[str, Gate] = {
         Gate("battery_saver", "battery_saver", "same", "", "battery saver", GateLimits(same="refuse")),
         Gate("skin", "skin_c", "distance", "celsius", "temperature of the surface", GateLimits(1.5, 3)),
         Gate("thermal_status", "thermal_status", "above", "number", "Android's thermal status", GateLimits(0)),
+        Gate(
+            "load_generator",
+            GENERATOR_BUSY,
+            "above",
+            "percent",
+            "the load generator was saturated",
+            GateLimits(80),
+            "how busy the load generator was",
+        ),
     )
 }
 """All gates with their defaults. Free high-order pages differ by a factor of 4 if memory is fragmented in one group
@@ -127,11 +140,15 @@ and not in the other; an idle desktop has up to 16 MiB of swap in use after boot
 #: Example limits by rule, or by dimension.
 _EXAMPLES = {"same": SAME, "ratio": "4x", "share": "10%", "celsius": "8C", "bytes": "16MiB"}
 #: Readings that older records lack, because ktrial did not take them yet.
-_LATER = frozenset(("others_share", "screen", "battery_saver", "skin_c", "thermal_status"))
+_LATER = frozenset(("others_share", "screen", "battery_saver", "skin_c", "thermal_status", GENERATOR_BUSY))
 #: Gates that only phones have.
 OF_PHONES = ("screen", "battery_saver", "skin", "thermal_status")
+#: The gate of runs whose load comes from another machine.
+LOAD_GENERATOR = "load_generator"
+#: Gates that only some measurements have.
+_OF_SOME = (*OF_PHONES, LOAD_GENERATOR)
 #: Gates whose readings are only known after a run.
-OF_THE_RUN = frozenset(("steal", "throttling", "kernel_log"))
+OF_THE_RUN = frozenset(("steal", "throttling", "kernel_log", LOAD_GENERATOR))
 
 DEFAULTS: Mapping[str, GateLimits] = {name: gate.default for name, gate in GATES.items()}
 
@@ -139,9 +156,10 @@ DEFAULTS: Mapping[str, GateLimits] = {name: gate.default for name, gate in GATES
 def parse_gates(table: Mapping[str, Any], *, phone: bool = False) -> dict[str, GateLimits]:
     """Return the limits of all gates: those of a `[gates]` table, and defaults for the others. Raise BadInput.
 
-    Gates of phones are among them if the machine is a `phone`, or if the table has them.
+    Gates of phones are among them if the machine is a `phone`, or if the table has them; that of load generators only
+    if the table has it.
     """
-    limits = {name: limit for name, limit in DEFAULTS.items() if phone or name not in OF_PHONES}
+    limits = {name: limit for name, limit in DEFAULTS.items() if name not in _OF_SOME or (phone and name in OF_PHONES)}
     for name, value in table.items():
         if name not in GATES:
             raise UnknownName("gate", name, GATES, hint=f"use one of: {', '.join(GATES)}")
@@ -208,7 +226,7 @@ def judge_groups(groups: Groups, limits: Mapping[str, GateLimits] = DEFAULTS) ->
     found: list[GateFinding] = []
     for gate in GATES.values():
         limit = limits.get(gate.name, gate.default)
-        is_elsewhere = gate.name in OF_PHONES and not any(
+        is_elsewhere = gate.name in _OF_SOME and not any(
             gate.reading in run for runs in ordered.values() for run in runs
         )
         if not limit.is_off and not is_elsewhere:
@@ -278,7 +296,7 @@ def _missing(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLi
             groups=tuple(short),
             values={},
             limit=limit_text(gate, limit),
-            sentence=f"{gate.what} is unknown in {details}",
+            sentence=f"{gate.unknown or gate.what} is unknown in {details}",
         )
     ]
 

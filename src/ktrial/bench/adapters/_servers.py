@@ -3,14 +3,24 @@
 
 from __future__ import annotations
 
-from ktrial.bench.benchmark import Step
+from ktrial.bench.benchmark import ADDRESS, PORT, SECRET, Step
 
 NGINX_PACKAGES = {"apt": "nginx-light", "dnf": "nginx", "pacman": "nginx", "zypper": "nginx"}
 REDIS_PACKAGES = {"apt": "redis-server", "dnf": "redis", "pacman": "redis", "zypper": "redis"}
+#: What the outcomes of a benchmark do not show if its clients are on the measured machine, and if they are on another.
+SHARED = "Server and clients share the CPUs."
+APART = "The clients are on another machine: the network between them is a part of what is measured."
 #: Name of the page that nginx serves, and how it ends.
 PAGE = "page"
 LAST_WORDS = "the end of it\n"
 REDIS_SOCKET = "redis.sock"
+_REDIS = f"""\
+bind {ADDRESS}
+port {PORT}
+requirepass {SECRET}
+save ""
+appendonly no
+"""
 # `user root` is needed: as root, nginx would otherwise lose the right to its own folder; as another user it only warns.
 _NGINX = """\
 user root;
@@ -29,17 +39,18 @@ http {{
     uwsgi_temp_path temporary;
     scgi_temp_path temporary;
     server {{
-        listen 127.0.0.1:{port} backlog=4096;
+        listen {at} backlog=4096;
         root .;
     }}
 }}
 """
 
 
-def nginx(port: int, workers: int, page_bytes: int) -> tuple[Step, ...]:
+def nginx(at: str, workers: int, page_bytes: int) -> tuple[Step, ...]:
+    """Return the steps for nginx; `at` is its address and port."""
     page = LAST_WORDS.rjust(page_bytes, "x")
     return (
-        Step(argv=("tee", "nginx.conf"), stdin=_NGINX.format(port=port, workers=workers).encode()),
+        Step(argv=("tee", "nginx.conf"), stdin=_NGINX.format(at=at, workers=workers).encode()),
         Step(argv=("tee", PAGE), stdin=page.encode()),
         # It writes its process id once it listens.
         Step(argv=("nginx", "-p", ".", "-c", "nginx.conf", "-e", "stderr"), ready=("test", "-s", "nginx.pid")),
@@ -51,4 +62,14 @@ def redis() -> Step:
     return Step(
         argv=("redis-server", *only_socket, "--save", "", "--appendonly", "no"),
         ready=("redis-cli", "-s", REDIS_SOCKET, "ping"),
+    )
+
+
+def redis_for_generator() -> tuple[Step, ...]:
+    """Return the steps for a redis that another machine reaches; the password is in a file, not in its words."""
+    # Without the password, redis answers that it wants one, which shows that it listens.
+    ready = ("redis-cli", "-h", ADDRESS, "-p", PORT, "ping")
+    return (
+        Step(argv=("tee", "redis.conf"), stdin=_REDIS.encode()),
+        Step(argv=("redis-server", "redis.conf"), ready=ready),
     )

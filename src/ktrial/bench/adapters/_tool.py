@@ -10,7 +10,16 @@ from typing import Any
 
 import msgspec
 
-from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, Probe, RawOutput, check_exit, quoted
+from ktrial.bench.benchmark import (
+    GENERATOR_PARAMETER,
+    Invocation,
+    Parameters,
+    ParsedRun,
+    Probe,
+    RawOutput,
+    check_exit,
+    quoted,
+)
 from ktrial.kit.errors import BadInput, BadRun, UnknownName
 from ktrial.kit.formats.tool_output import Quantity
 from ktrial.kit.outcome import ANOTHER, Measurement, Outcome
@@ -35,12 +44,27 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     version_pattern: str = ""
 
 
+class RemoteLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """How a benchmark runs with its load from another machine, the generator.
+
+    `server` has the programs here, `generator` those on the other machine. `command` builds an invocation with a
+    `generator` part. Parameters named in `without` make no sense then.
+    """
+
+    what: str
+    server: Program
+    generator: Program
+    outcomes: tuple[Outcome, ...]
+    command: Callable[[Parameters], Invocation]
+    without: tuple[str, ...] = ()
+
+
 class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     """A benchmark that runs an installed tool.
 
     `command` builds the invocation from all parameters; `reader` converts the output to measurements. A `standalone`
     benchmark needs only its programs and their libraries, so it can run in a guest. `beyond_exact` says why a guest
-    whose clock counts instructions cannot measure it.
+    whose clock counts instructions cannot measure it. With `remote`, its load can come from another machine.
     """
 
     name: str
@@ -56,6 +80,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     standalone: bool = False
     beyond_exact: str | None = None
     least_cpus: int = 1
+    remote: RemoteLoad | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -70,25 +95,33 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return self.command(self._complete(parameters))
 
     def version_invocation(self) -> Invocation | None:
-        argv = self.program.version
-        return Invocation(argv=argv, limit_s=VERSION_LIMIT_S) if argv else None
+        return asking_version(self.program)
 
     def parse_version(self, raw: RawOutput) -> str | None:
         """Return the version that the tool printed, even if it exited with an error."""
-        if not self.program.version_pattern:
-            return None
-        text = (raw.stdout + b"\n" + raw.stderr).decode("utf-8", "backslashreplace")
-        match = re.search(self.program.version_pattern, text)
-        return ", ".join(match.groups()) if match else None
+        return version_in(raw, self.program)
 
     def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
         return self.reader(raw, self._complete(parameters))
 
     def _complete(self, parameters: Parameters) -> Parameters:
         for name in parameters:
-            if name not in self.parameters:
+            if name not in self.parameters and (name != GENERATOR_PARAMETER or self.remote is None):
                 raise UnknownName(f"parameter of {self.name}", name, self.parameters)
         return {**self.parameters, **parameters}
+
+
+def asking_version(program: Program) -> Invocation | None:
+    """Return the command that prints the version of a program; None if there is none."""
+    return Invocation(argv=program.version, limit_s=VERSION_LIMIT_S) if program.version else None
+
+
+def version_in(raw: RawOutput, program: Program) -> str | None:
+    if not program.version_pattern:
+        return None
+    text = (raw.stdout + b"\n" + raw.stderr).decode("utf-8", "backslashreplace")
+    match = re.search(program.version_pattern, text)
+    return ", ".join(match.groups()) if match else None
 
 
 def one_measurement(name: str, quantity: Quantity | None) -> tuple[Measurement, ...]:

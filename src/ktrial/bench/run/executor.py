@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -27,12 +27,14 @@ from ktrial.bench.benchmark import (
 from ktrial.bench.guest_tools import GuestTools
 from ktrial.bench.record import Execution, Watch
 from ktrial.bench.run.folders import FoldersHere, FoldersInGuest, FoldersThere, RunFolders
+from ktrial.bench.run.load_generator import GeneratorLost, LoadGenerator, generator_limit_s, with_words
 from ktrial.bench.run.rights import Connect, OpenRoot, Rights
 from ktrial.bench.run.servers import Course, Running, output_of
 from ktrial.bench.tool import Receipt
 from ktrial.bench.tools.toolbox import UserToolbox
 from ktrial.kit.errors import AgentError, BadInput
 from ktrial.machine.facts import FactBook
+from ktrial.machine.reading import Reading
 
 #: Bytes captured of each stream. A reply has at most 4 MiB, and JSON may write a byte as six.
 CAPTURE_BYTES = 1 << 20
@@ -46,7 +48,8 @@ class AgentExecutor:
     `connect` starts one as the user, detached. `root` opens the root session, given its purpose; None if root is not
     available. Programs of `tools`, which ktrial built for this user, take precedence over those in the fixed folders.
     `interrupts` can end the wait for a run. If the agents are in a guest, `guest` returns its programs. If they are on
-    another machine, `quiet` keeps the connection quiet during a run of at most so many seconds.
+    another machine, `quiet` keeps the connection quiet during a run of at most so many seconds. `generator` is the
+    machine that sends the load of runs which need one.
     """
 
     container: None = None
@@ -66,6 +69,7 @@ class AgentExecutor:
         self._connect = connect
         self._rights = Rights(root, connect)
         self._quiet = quiet
+        self.generator: LoadGenerator | None = None
         self._folders: RunFolders = FoldersHere(work)
         if guest is not None:
             self._folders = FoldersInGuest(self._open, guest)
@@ -73,7 +77,7 @@ class AgentExecutor:
             self._folders = FoldersThere(self._open)
         self._tools = tools
         self._interrupts = interrupts or Interrupts()
-        self._clock = SystemClock(self._interrupts)
+        self.clock = SystemClock(self._interrupts)
         #: Paths of programs that do not change: those in a guest, and those that were copied there.
         self._known: dict[str, str | None] = {}
         self._transport: Detached | None = None
@@ -116,6 +120,9 @@ class AgentExecutor:
     def facts(self) -> FactBook:
         return self._open().facts()
 
+    def read(self, paths: Sequence[str]) -> Mapping[str, Reading | None]:
+        return self._open().read(paths)
+
     def use_programs(self, places: Mapping[str, str]) -> None:
         """Take these programs, name to path there, before all others."""
         self._known |= places
@@ -132,15 +139,17 @@ class AgentExecutor:
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:
         self._interrupts.check()
+        if invocation.generator is not None and self.generator is not None:
+            return self._run_loaded(invocation, self.generator, watch)
         with self._private_directory(invocation) as folder, Course() as course:
             request = self.request_for(invocation, folder)
-            started = (self._clock.monotonic_ns(), self._clock.unix_ms())
+            started = (self.clock.monotonic_ns(), self.clock.unix_ms())
             asked = False
             try:
                 failure = self._prepare(invocation, folder, course)
                 if watch is not None:
                     watch.begin()
-                started = (self._clock.monotonic_ns(), self._clock.unix_ms())
+                started = (self.clock.monotonic_ns(), self.clock.unix_ms())
                 asked = failure is None
                 raw = RawOutput(failed=failure) if failure is not None else self._ask(invocation, request)
                 if watch is not None:
@@ -165,6 +174,44 @@ class AgentExecutor:
             started_unix_ms=started[1],
             raw=raw,
             built=self.receipt(invocation),
+        )
+
+    def _run_loaded(self, told: Invocation, generator: LoadGenerator, watch: Watch | None) -> Execution:
+        """Run the server here, and the rest on the load generator."""
+        invocation = generator.placed(told, self.read)
+        with self._private_directory(invocation) as folder, Course() as course:
+            started = (self.clock.monotonic_ns(), self.clock.unix_ms())
+            sent = Execution(
+                argv=told.argv,
+                environment={},
+                directory=str(folder),
+                started_monotonic_ns=started[0],
+                started_unix_ms=started[1],
+                raw=RawOutput(),
+            )
+            try:
+                failure = self._prepare(invocation, folder, course)
+                if failure is None:
+                    with nullcontext() if self._quiet is None else self._quiet(generator_limit_s(invocation)):
+                        sent = generator.run(invocation, told, watch)
+                    raw = sent.raw
+                else:
+                    raw = RawOutput(failed=failure)
+            except KeyboardInterrupt:
+                raw = self._cut_short(None)
+            except GeneratorLost as error:
+                raw = RawOutput(load_failed=error.message)
+            except BaseException:
+                self._abandon()
+                raise
+            course.end()
+        if course.died is not None and not raw.interrupted:
+            raw = msgspec.structs.replace(raw, failed=course.died, load_failed=None, exit_status=None)
+        return msgspec.structs.replace(
+            sent,
+            raw=raw,
+            steps=(*with_words(course.steps, [one.argv for one in told.steps]), *sent.steps),
+            step_raw={**course.raw, **{f"generator/{name}": data for name, data in sent.step_raw.items()}},
         )
 
     def _built_places(self, name: str) -> tuple[str, ...]:
@@ -203,7 +250,7 @@ class AgentExecutor:
                 server = course.serve(argv, self._start(own, folder))
                 probe = msgspec.structs.replace(own, argv=step.ready, limit_s=step.limit_s, stdin=b"")
                 question = self.request_for(probe, folder)
-                failure = server.wait(step.limit_s, self._clock, partial(self._ask, probe, question))
+                failure = server.wait(step.limit_s, self.clock, partial(self._ask, probe, question))
             if failure is not None:
                 return f"its step {step.argv[0]} {failure}"
         return None

@@ -14,6 +14,7 @@ from ktrial.bench.around.start_gate import Start
 from ktrial.bench.benchmark import Invocation, ParsedRun, RawOutput, check_measurements
 from ktrial.bench.command_benchmark import check_run
 from ktrial.bench.environment import as_recorded
+from ktrial.bench.generator_readings import generator_notes
 from ktrial.bench.record import (
     LOAD_THROUGHPUT,
     Artefact,
@@ -30,8 +31,9 @@ from ktrial.bench.record import (
 from ktrial.bench.schedule import RunPlace
 from ktrial.bench.suite import Task
 from ktrial.kit.errors import BadRun
-from ktrial.machine.gates import VOID, why_void
+from ktrial.machine.gates import GENERATOR_BUSY, VOID, why_void
 from ktrial.machine.ports import Clock
+from ktrial.machine.run_conditions import Conditions
 from ktrial.machine.settle import Settled
 
 _RESETS = {"sync": "cannot write files back", "swap": "cannot reset swap", "caches": "cannot drop caches"}
@@ -118,7 +120,8 @@ class RunMaker:
             parts |= {f"background/{name}": data for name, data in raw_parts(ended.raw).items()}
         parts |= watching.parts if watching is not None else {}
         kept, notes = _collect_outcomes(task, parsed, ended, watching)
-        version = parsed.tool_version or wanted.tool_version
+        generator = execution.generator
+        version = (parsed.tool_version if generator is None else None) or wanted.tool_version
         record = RunRecord(
             session=session,
             run=wanted.number,
@@ -140,19 +143,20 @@ class RunMaker:
             started_unix_ms=execution.started_unix_ms,
             measurements=kept if failure is None else (),
             details=parsed.details,
-            notes=(*parsed.notes, *notes),
+            notes=(*parsed.notes, *notes, *(() if generator is None else generator_notes(generator))),
             exit=Exit.of(raw),
             resources=Resources(
                 wall_ns=raw.wall_ns, user_us=raw.user_us, system_us=raw.system_us, max_rss_bytes=raw.max_rss_bytes
             ),
             failure=failure,
             background=ended.record if ended is not None else None,
-            conditions=watching.conditions(course.start) if watching is not None else None,
+            conditions=_conditions(watching, course),
             findings=course.start.findings,
             void=course.void,
             settled=wanted.settled,
             prepared=course.prepared,
             network=raw.network,
+            generator=generator,
             raw={name: Artefact.of(data) for name, data in parts.items()},
         )
         return record, parts
@@ -178,6 +182,16 @@ class RunMaker:
             running.stop()
             raise
         return execution, self._background.finish(running, execution)
+
+
+def _conditions(watching: RunWatching | None, course: _Course) -> Conditions | None:
+    """Return the conditions around the run, with what gates need to know of the load generator."""
+    found = watching.conditions(course.start) if watching is not None else None
+    generator = course.execution.generator
+    if found is None or generator is None:
+        return found
+    during = {**found.readings_during, GENERATOR_BUSY: generator.busy_share}
+    return msgspec.structs.replace(found, readings_during=during)
 
 
 def _collect_outcomes(

@@ -10,6 +10,7 @@ import msgspec
 
 from ktrial.bench.run.undoable_command import ArmExtras
 from ktrial.bench.suite import Suite, SuiteEntry
+from ktrial.cli.app_load import send_load_from
 from ktrial.cli.options import is_terminal
 from ktrial.cli.shared.arm_commands import command_of_arm, extras_of, undo_left_commands
 from ktrial.cli.shared.bench import choose, cpus_here
@@ -36,6 +37,7 @@ def _what_to_measure(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchm
     if file.compares_commands:
         own = command_of_arm(app, file, file.full_arms[file.control])
         return Suite(name=own.name, summary=own.what, benchmark=(SuiteEntry(own.name),)), {own.name: own}
+    send_load_from(app, file.load_from or None, file.load_address or None)
     words, steps = file.command or None, file.prepare or ()
     clean = bool(file.clean_environment)
     suite, benchmarks = choose(app, file.suite, words, file.metrics, file.limit_s, clean=clean, steps=steps)

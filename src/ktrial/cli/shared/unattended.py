@@ -74,6 +74,7 @@ def refuse_elsewhere(app: App, file: TrialFile) -> None:
             ("trials in guests", file.guest is not None or (app.host is not None and app.host.quiet is None)),
             ("arms that boot this machine", boots_this_machine(file)),
             ("arms that a person sets up", is_by_hand(file)),
+            ("a load from another machine", bool(file.load_from)),
         ]
     )
     is_root = os.geteuid() == 0 if app.on_this_machine else app.host is not None and app.executor.user == 0

@@ -13,6 +13,7 @@ from ktrial.cli.completion import measurable_names
 from ktrial.cli.options import (
     json_option,
     limit_option,
+    load_options,
     long_option,
     metric_option,
     output_option,
@@ -93,6 +94,7 @@ from ktrial.kit.errors import BadInput, Refused
     metavar="container[=IMAGE]|FOLDER",
     help="Take benchmark tools from a container image instead of this system; for a phone, from a folder here.",
 )
+@load_options
 @click.option("--list", "listing", is_flag=True, help="List benchmarks and suites, and whether they can run here.")
 @json_option
 @click.pass_context
@@ -126,6 +128,7 @@ def command(
     """
     from ktrial.bench.measure import measure
     from ktrial.bench.suites import with_parameters
+    from ktrial.cli.app_load import send_load_from
 
     app: App = ctx.obj
     words = own_words(ctx)
@@ -133,6 +136,9 @@ def command(
         return list_benchmarks(app, tools, as_json)
     if tools is not None and words is not None:
         raise BadInput("cannot combine --tools with a command after --", hint="leave out --tools")
+    if tools is not None and options["load_from"] is not None:
+        raise BadInput("cannot combine --tools with --load-from", hint="leave out one of them")
+    send_load_from(app, options.pop("load_from"), options.pop("load_address"))
     before = {"steps": prepare_steps(options.pop("prepare")), "warm_ups": options.pop("warmup")}
     environment = named_variables(variables)
     limit_s = None if limit is None else seconds(limit, "--limit")

@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import boots_options, guard_option, secondary_option, spelled_words, words_argument
+from ktrial.cli.options import (
+    boots_options,
+    guard_option,
+    load_options,
+    secondary_option,
+    spelled_words,
+    words_argument,
+)
 from ktrial.cli.shared.bench import TakesCommand, own_words
 from ktrial.cli.shared.fail_on import fail_on_option
 from ktrial.cli.shared.trial_options import (
@@ -46,6 +53,7 @@ from ktrial.cli.shared.trial_options import (
 )
 @click.option("--placebo", is_flag=True, help="Also try a change that does nothing, to show what chance does.")
 @click.option("--name", metavar="NAME", help="Name of the trial.")
+@load_options
 @unattended_option
 @boots_options
 @fail_on_option
@@ -75,7 +83,8 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
         suite = default_suite(words, app.catalog)
     name: str = options["name"] or name_of(arms)
     guards = pairs(options["guards"], "--guard")
-    file = protocol_file(name, suite, own, options, guards=guards, secondary=options["secondary"], arms=arms)
+    load = {name: options[name] for name in ("load_from", "load_address") if options[name] is not None}
+    file = protocol_file(name, suite, own, options, guards=guards, secondary=options["secondary"], arms=arms, **load)
     check_trial_file(file)
     dangerous, profile = options["yes_dangerous"], not options["no_profile"]
     if options["dry_run"]:

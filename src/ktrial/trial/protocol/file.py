@@ -191,7 +191,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     control is: the machine as found, or a generated profile. A trial of a `campaign` shares its error with the
     others. `ktrial blame` writes `part`, the question to which this trial belongs. It also writes `screen`, which
     makes the trial look for the responsible setting. With `guest` the visits are boots of guests, and the arms may be
-    kernels.
+    kernels. The machine `load_from` sends the load to the server of each benchmark, at `load_address`.
     """
 
     name: str
@@ -224,6 +224,8 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     warm_ups: int | msgspec.UnsetType = msgspec.UNSET
     ignore_failure: bool | msgspec.UnsetType = msgspec.UNSET
     campaign: CampaignFile | msgspec.UnsetType = msgspec.UNSET
+    load_from: str | msgspec.UnsetType = msgspec.UNSET
+    load_address: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def full_arms(self) -> dict[str, ArmFile]:

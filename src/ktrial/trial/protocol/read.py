@@ -61,6 +61,7 @@ def check_trial_file(trial: TrialFile) -> None:
     if trial.limit_s is not None and trial.limit_s <= 0:
         raise BadInput(f"limit = {trial.limit} leaves no time for a run", hint='for example  limit = "5min"')
     _check_own_runs(trial)
+    _check_load(trial)
     check_campaign(trial)
     _check_numbers(trial)
     _check_arms(trial)
@@ -134,6 +135,20 @@ def _check_own_runs(trial: TrialFile) -> None:
             "warm_ups and ignore_failure apply to commands of arms, and no arm has its own",
             hint="remove them, or give an arm a `command`",
         )
+
+
+def _check_load(trial: TrialFile) -> None:
+    if not trial.load_from:
+        if trial.load_address:
+            raise BadInput("load_address requires load_from", hint='add  load_from = "ssh:NAME"')
+        return
+    named = {
+        "a command": bool(trial.command),
+        "guests": trial.guest is not None,
+        "boots of this machine": boots_this_machine(trial),
+    }
+    if culprit := next((what for what, is_there in named.items() if is_there), None):
+        raise BadInput(f"cannot combine load_from with {culprit}", hint="remove one of them")
 
 
 def _check_own_command(trial: TrialFile, name: str, arm: ArmFile) -> None:

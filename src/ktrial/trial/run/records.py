@@ -58,6 +58,8 @@ def _identity(records: Sequence[RunRecord]) -> dict[str, str]:
         told[f"{record.benchmark} version"] = record.tool_version or ""
         told[f"{record.benchmark} command"] = " ".join(record.argv)
         told[f"{record.benchmark} CPUs"] = ",".join(map(str, record.cpus or ()))
+        if record.generator is not None:
+            told[f"{record.benchmark} load generator"] = record.generator.identity
         if record.conditions is not None:
             governor = record.conditions.readings_before.get("governor")
             told["governor"] = str(governor) if governor is not None else ""

@@ -74,7 +74,8 @@ def _nginx_load(parameters: Parameters) -> AgentLoad:
 
 def _nginx(parameters: Parameters) -> Invocation:
     page_bytes = whole(parameters, "page_bytes", len(LAST_WORDS), 1_000_000)
-    steps = nginx(whole(parameters, "port", 1024, 65_535), whole(parameters, "workers", 1, 1024), page_bytes)
+    at = f"127.0.0.1:{whole(parameters, 'port', 1024, 65_535)}"
+    steps = nginx(at, whole(parameters, "workers", 1, 1024), page_bytes)
     return _invocation(_nginx_load(parameters), steps)
 
 

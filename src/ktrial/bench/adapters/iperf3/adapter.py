@@ -3,17 +3,38 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, matching, one_measurement, whole
+import msgspec
+
+from ktrial.bench.adapters._servers import APART
+from ktrial.bench.adapters._tool import (
+    Program,
+    RemoteLoad,
+    ToolBenchmark,
+    agree,
+    matching,
+    one_measurement,
+    whole,
+)
 from ktrial.bench.adapters.iperf3.output import read_iperf3
-from ktrial.bench.benchmark import SERVER_ADDRESS, Invocation, Network, Parameters, ParsedRun, RawOutput
+from ktrial.bench.benchmark import (
+    ADDRESS,
+    PORT,
+    SERVER_ADDRESS,
+    GeneratorPart,
+    Invocation,
+    Network,
+    Parameters,
+    ParsedRun,
+    RawOutput,
+    Step,
+)
 from ktrial.bench.outcomes import outcome, rate
 from ktrial.kit.formats.tool_output import Quantity
+from ktrial.kit.outcome import Outcome
 
 _PORT = 5201
-_BLIND = (
-    "Both ends are on this machine and share its CPUs; no network card, driver or interrupt takes part. iperf3 before "
-    "3.16 has one thread for all streams. "
-)
+_SHARED = "Both ends are on this machine and share its CPUs; no network card, driver or interrupt takes part. "
+_THREADS = "iperf3 before 3.16 has one thread for all streams. "
 _LINK_RANGES = {
     "delay_us": (0, 10_000_000),
     "loss_ppm": (0, 500_000),
@@ -26,41 +47,64 @@ _PROGRAM = Program(
     version=("iperf3", "--version"),
     version_pattern=r"iperf (\S+)",
 )
-_OUTCOMES = (
-    rate(
-        "goodput",
-        "B/s",
-        "[More|Fewer] bytes arrive per second.",
-        _BLIND + "Includes the time that the sender needs to flush its last bytes.",
-        (1.0, 1e12),
-        headline=True,
-    ),
-    outcome(
-        "retransmits",
-        "count",
-        "count",
-        "[Fewer|More] segments have to be sent again.",
-        _BLIND + "Grows with the bytes sent, and includes segments that were sent again although they had arrived.",
-        (0, 1e12),
-        resolution=1,
-    ),
-)
+
+
+def _outcomes(where: str) -> tuple[Outcome, ...]:
+    blind = where + _THREADS
+    return (
+        rate(
+            "goodput",
+            "B/s",
+            "[More|Fewer] bytes arrive per second.",
+            blind + "Includes the time that the sender needs to flush its last bytes.",
+            (1.0, 1e12),
+            headline=True,
+        ),
+        outcome(
+            "retransmits",
+            "count",
+            "count",
+            "[Fewer|More] segments have to be sent again.",
+            blind + "Grows with the bytes sent, and includes segments that were sent again although they had arrived.",
+            (0, 1e12),
+            resolution=1,
+        ),
+    )
+
+
+def _client(parameters: Parameters, address: str, port: str) -> Invocation:
+    seconds, omit = whole(parameters, "seconds", 1, 86_400), whole(parameters, "omit_seconds", 0, 600)
+    argv = ("iperf3", "-c", address, "-p", port, "-t", str(seconds), "-O", str(omit))
+    return Invocation(
+        argv=(*argv, "-P", str(whole(parameters, "streams", 1, 128)), "-J"),
+        limit_s=2.0 * (seconds + omit) + 60,
+        expected_s=seconds + omit,
+    )
 
 
 def _command(parameters: Parameters) -> Invocation:
-    seconds, omit = whole(parameters, "seconds", 1, 86_400), whole(parameters, "omit_seconds", 0, 600)
-    argv = ["iperf3", "-c", SERVER_ADDRESS, "-p", str(_PORT), "-t", str(seconds), "-O", str(omit)]
-    argv += ["-P", str(whole(parameters, "streams", 1, 128)), "-J"]
     names = [name for name in ("congestion", "qdisc") if parameters[name] is not None]
     link = {
         **{name: matching(parameters, name, "[a-z0-9_]{1,15}", "bbr or fq") for name in names},
         **{name: whole(parameters, name, *limits) for name, limits in _LINK_RANGES.items()},
     }
-    return Invocation(
-        argv=tuple(argv),
-        limit_s=2.0 * (seconds + omit) + 60,
-        expected_s=seconds + omit,
-        network=Network(link=link, server=("iperf3", "-s", "-1", "-p", str(_PORT)), port=_PORT),
+    network = Network(link=link, server=("iperf3", "-s", "-1", "-p", str(_PORT)), port=_PORT)
+    return msgspec.structs.replace(_client(parameters, SERVER_ADDRESS, str(_PORT)), network=network)
+
+
+def _remote_command(parameters: Parameters) -> Invocation:
+    server = ("iperf3", "-s", "-B", ADDRESS, "-p", PORT)
+    # Asking it for nothing but an end of the test shows that it listens.
+    asked = ("iperf3", "-c", ADDRESS, "-p", PORT, "-n", "1")
+    invocation = _client(parameters, ADDRESS, PORT)
+    argv, congestion = invocation.argv, parameters["congestion"]
+    if congestion is not None:
+        argv += ("-C", matching(parameters, "congestion", "[a-z0-9_]{1,15}", "bbr"))
+    return msgspec.structs.replace(
+        invocation,
+        argv=argv,
+        steps=(Step(argv=server, ready=asked),),
+        generator=GeneratorPart(reach=asked, threads=1),
     )
 
 
@@ -85,7 +129,7 @@ BENCHMARK = ToolBenchmark(
     name="iperf3",
     what="Bytes per second that iperf3 sends over TCP to the other end of a link with delay, loss and a limited rate.",
     program=_PROGRAM,
-    outcomes=_OUTCOMES,
+    outcomes=_outcomes(_SHARED),
     parameters={
         "seconds": 10,
         "omit_seconds": 1,
@@ -99,4 +143,12 @@ BENCHMARK = ToolBenchmark(
     },
     command=_command,
     reader=_read,
+    remote=RemoteLoad(
+        what="Bytes per second that another machine sends to this one with iperf3 over TCP.",
+        server=_PROGRAM,
+        generator=msgspec.structs.replace(_PROGRAM, version_pattern=r"(iperf \S+)"),
+        outcomes=_outcomes(f"{APART} "),
+        command=_remote_command,
+        without=("qdisc", *_LINK_RANGES),
+    ),
 )

@@ -6,19 +6,48 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, flag, one_measurement, one_of, whole
+import msgspec
+
+from ktrial.bench.adapters._servers import APART, SHARED
+from ktrial.bench.adapters._tool import (
+    Program,
+    RemoteLoad,
+    ToolBenchmark,
+    agree,
+    flag,
+    one_measurement,
+    one_of,
+    whole,
+)
 from ktrial.bench.adapters.pgbench.output import PgbenchLog, PgbenchRun, read_log, read_pgbench
-from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput, Step
+from ktrial.bench.benchmark import (
+    ADDRESS,
+    PORT,
+    SECRET,
+    GeneratorPart,
+    Invocation,
+    Parameters,
+    ParsedRun,
+    RawOutput,
+    Step,
+)
 from ktrial.bench.outcomes import latency, outcome, rate
 from ktrial.kit.errors import BadInput, BadRun, UnreadableOutput
 from ktrial.kit.formats.tool_output import Quantity, in_base, nearest_rank
-from ktrial.kit.outcome import Measurement
+from ktrial.kit.outcome import Measurement, Outcome
 
 _LOG = "transactions."
+_PACKAGES = {
+    "apt": "postgresql",
+    "dnf": "postgresql-server postgresql-contrib",
+    "pacman": "postgresql",
+    "zypper": "postgresql-server postgresql-contrib",
+}
 _USER = "ktrial"
 #: The socket's path must stay short however deep the run's folder lies: the limit is 107 bytes. The clients run in that
 #: folder, the server in the data folder below it.
 _SOCKET = ("-h", "/proc/self/cwd", "-U", _USER)
+_REMOTE = ("-h", ADDRESS, "-p", PORT, "-U", _USER)
 _SERVER_FOLDER = ".."
 _DATABASE = "postgres"
 #: Every transaction is logged, and the log must not exceed what is collected.
@@ -35,46 +64,82 @@ _FEW_ABOVE = 5
 _SCRIPTS = ("tpcb-like", "simple-update", "select-only")
 _BLIND = (
     "From the moment at which a transaction was due to its end, including the wait for a free client. If the server "
-    "cannot keep up with the rate, the queue and the latency grow with the length of the run. Server and clients share "
-    "the CPUs. PostgreSQL has its default settings."
+    "cannot keep up with the rate, the queue and the latency grow with the length of the run. PostgreSQL has its "
+    "default settings. "
 )
 _latency = partial(latency, high=3600.0, resolution=1e-6)
-_OUTCOMES = (
-    *(
+
+
+def _outcomes(where: str) -> tuple[Outcome, ...]:
+    blind = _BLIND + where
+    return (
+        *(
+            _latency(
+                name,
+                f"The server completes {share} of the transactions within a [shorter|longer] time.",
+                blind,
+                headline=name == "latency-p99",
+            )
+            for name, (_, share) in _QUANTILES.items()
+        ),
+        _latency("latency-mean", "Transactions take [less|more] time on average.", blind),
+        _latency("latency-max", "The slowest transaction takes [less|more] time.", blind),
         _latency(
-            name,
-            f"The server completes {share} of the transactions within a [shorter|longer] time.",
-            _BLIND,
-            headline=name == "latency-p99",
-        )
-        for name, (_, share) in _QUANTILES.items()
-    ),
-    _latency("latency-mean", "Transactions take [less|more] time on average.", _BLIND),
-    _latency("latency-max", "The slowest transaction takes [less|more] time.", _BLIND),
-    _latency(
-        "lag-mean",
-        "Transactions begin [sooner|later] after the moment at which they were due.",
-        "How late the clients are; a part of the latency. Grows with the run if the server cannot keep up.",
-    ),
-    rate(
-        "transaction-rate",
-        "1/s",
-        "[More|Fewer] transactions per second are completed.",
-        "Cannot exceed the requested rate, around which it varies: transactions come at random times.",
-        (0.01, 1e7),
-    ),
-    outcome(
-        "late-share",
-        "ratio",
-        "score",
-        "[Fewer|More] transactions exceed the time limit, or are skipped because they are too late already.",
-        "Measured only if latency_limit_ms is set.",
-        (0.0, 1.0),
-    ),
-)
+            "lag-mean",
+            "Transactions begin [sooner|later] after the moment at which they were due.",
+            "How late the clients are; a part of the latency. Grows with the run if the server cannot keep up.",
+        ),
+        rate(
+            "transaction-rate",
+            "1/s",
+            "[More|Fewer] transactions per second are completed.",
+            "Cannot exceed the requested rate, around which it varies: transactions come at random times.",
+            (0.01, 1e7),
+        ),
+        outcome(
+            "late-share",
+            "ratio",
+            "score",
+            "[Fewer|More] transactions exceed the time limit, or are skipped because they are too late already.",
+            "Measured only if latency_limit_ms is set.",
+            (0.0, 1.0),
+        ),
+    )
 
 
 def _command(parameters: Parameters) -> Invocation:
+    scale, fsync = whole(parameters, "scale", 1, 10_000), flag(parameters, "fsync")
+    cluster = ("initdb", "-D", "data", "-U", _USER, "-A", "trust", "-E", "UTF8", "--no-locale")
+    filled = _filling(_SOCKET, scale)
+    server = Step(argv=_server(fsync, "-c", "listen_addresses="), ready=("pg_isready", "-q", *_SOCKET, "-d", _DATABASE))
+    steps = (Step(argv=(*cluster, *(() if fsync else ("--no-sync",))), limit_s=300), server, *filled)
+    return msgspec.structs.replace(_client(parameters, _SOCKET), steps=steps)
+
+
+def _remote_command(parameters: Parameters) -> Invocation:
+    scale, fsync = whole(parameters, "scale", 1, 10_000), flag(parameters, "fsync")
+    cluster = ("initdb", "-D", "data", "-U", _USER, "-A", "scram-sha-256", "--pwfile", "password")
+    # The socket lies in the private folder of the run; all others need the password.
+    allowed = "local all all trust\nhost all all 0.0.0.0/0 scram-sha-256\nhost all all ::/0 scram-sha-256\n"
+    server = _server(fsync, "-c", f"listen_addresses={ADDRESS}", "-c", f"port={PORT}")
+    return msgspec.structs.replace(
+        _client(parameters, _REMOTE),
+        steps=(
+            Step(argv=("tee", "password"), stdin=f"{SECRET}\n".encode()),
+            Step(argv=(*cluster, "-E", "UTF8", "--no-locale", *(() if fsync else ("--no-sync",))), limit_s=300),
+            Step(argv=("tee", "data/pg_hba.conf"), stdin=allowed.encode()),
+            Step(argv=server, ready=("pg_isready", "-q", *_SOCKET, "-p", PORT, "-d", _DATABASE)),
+        ),
+        generator=GeneratorPart(
+            reach=("pg_isready", *_REMOTE, "-d", _DATABASE, "-t", "0"),
+            threads=whole(parameters, "threads"),
+            steps=_filling(_REMOTE, scale),
+            environment={"PGPASSWORD": SECRET},
+        ),
+    )
+
+
+def _client(parameters: Parameters, to: tuple[str, ...]) -> Invocation:
     seconds, rate = whole(parameters, "seconds", 1, 86_400), whole(parameters, "rate", 1, _MOST_TRANSACTIONS)
     scale, clients = whole(parameters, "scale", 1, 10_000), whole(parameters, "clients", 1, 90)
     limit_ms = whole(parameters, "latency_limit_ms", 0, 3_600_000)
@@ -83,7 +148,7 @@ def _command(parameters: Parameters) -> Invocation:
             f"parameters rate and seconds give {rate * seconds} transactions; at most {_MOST_TRANSACTIONS} are allowed",
             hint="lower rate or seconds: pgbench logs every transaction",
         )
-    argv = ["pgbench", *_SOCKET, "-n", "-b", one_of(parameters, "script", _SCRIPTS), f"--rate={rate}"]
+    argv = ["pgbench", *to, "-n", "-b", one_of(parameters, "script", _SCRIPTS), f"--rate={rate}"]
     argv += ["-T", str(seconds), "-c", str(clients), "-j", str(whole(parameters, "threads", 1, clients))]
     argv += ["--log", f"--log-prefix={_LOG.rstrip('.')}"]
     if limit_ms:
@@ -93,22 +158,22 @@ def _command(parameters: Parameters) -> Invocation:
         argv=(*argv, _DATABASE),
         limit_s=2.0 * seconds + 120,
         files=(f"{_LOG}*",),
-        steps=_steps(scale, flag(parameters, "fsync"), limit_s=60 + 20.0 * scale),
         expected_s=seconds + making,
     )
 
 
-def _steps(scale: int, fsync: bool, limit_s: float) -> tuple[Step, ...]:
-    cluster = ["initdb", "-D", "data", "-U", _USER, "-A", "trust", "-E", "UTF8", "--no-locale"]
-    server = ["postgres", "-D", "data", "-k", _SERVER_FOLDER, "-c", "listen_addresses="]
+def _server(fsync: bool, *more: str) -> tuple[str, ...]:
     # Nothing remains in /dev/shm if the server is killed.
-    server += ["-c", "dynamic_shared_memory_type=mmap", "-c", f"fsync={'on' if fsync else 'off'}"]
+    server = ("postgres", "-D", "data", "-k", _SERVER_FOLDER, *more, "-c", "dynamic_shared_memory_type=mmap")
+    return (*server, "-c", f"fsync={'on' if fsync else 'off'}")
+
+
+def _filling(to: tuple[str, ...], scale: int) -> tuple[Step, ...]:
+    limit_s = 60 + 20.0 * scale
     return (
-        Step(argv=(*cluster, *(() if fsync else ("--no-sync",))), limit_s=300),
-        Step(argv=tuple(server), ready=("pg_isready", "-q", *_SOCKET, "-d", _DATABASE)),
-        Step(argv=("pgbench", *_SOCKET, "-i", "-q", "-s", str(scale), _DATABASE), limit_s=limit_s),
+        Step(argv=("pgbench", *to, "-i", "-q", "-s", str(scale), _DATABASE), limit_s=limit_s),
         # Writes left over from creating the tables end before the run.
-        Step(argv=("psql", *_SOCKET, "-d", _DATABASE, "-q", "-c", "CHECKPOINT"), limit_s=limit_s),
+        Step(argv=("psql", *to, "-d", _DATABASE, "-q", "-c", "CHECKPOINT"), limit_s=limit_s),
     )
 
 
@@ -195,16 +260,11 @@ BENCHMARK = ToolBenchmark(
     what="Transactions of a PostgreSQL server over a Unix socket at a fixed rate, in an open loop.",
     program=Program(
         needs=("initdb", "postgres", "pg_isready", "psql", "pgbench"),
-        packages={
-            "apt": "postgresql",
-            "dnf": "postgresql-server postgresql-contrib",
-            "pacman": "postgresql",
-            "zypper": "postgresql-server postgresql-contrib",
-        },
+        packages=_PACKAGES,
         version=("pgbench", "--version"),
         version_pattern=r"pgbench \(PostgreSQL\) (\S+)",
     ),
-    outcomes=_OUTCOMES,
+    outcomes=_outcomes(SHARED),
     parameters={
         "scale": 10,
         "rate": 200,
@@ -218,4 +278,21 @@ BENCHMARK = ToolBenchmark(
     command=_command,
     reader=_read,
     user_reason="PostgreSQL refuses to run as root",
+    remote=RemoteLoad(
+        what="Transactions of a PostgreSQL server over TCP from another machine at a fixed rate, in an open loop.",
+        server=Program(
+            needs=("initdb", "postgres", "pg_isready"),
+            packages=_PACKAGES,
+            version=("postgres", "--version"),
+            version_pattern=r"postgres \(PostgreSQL\) (\S+)",
+        ),
+        generator=Program(
+            needs=("pgbench", "psql", "pg_isready"),
+            packages=_PACKAGES,
+            version=("pgbench", "--version"),
+            version_pattern=r"(pgbench \(PostgreSQL\) \S+)",
+        ),
+        outcomes=_outcomes(APART),
+        command=_remote_command,
+    ),
 )

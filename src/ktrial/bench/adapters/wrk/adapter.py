@@ -3,12 +3,23 @@
 
 from __future__ import annotations
 
-from ktrial.bench.adapters._servers import LAST_WORDS, NGINX_PACKAGES, PAGE, nginx
-from ktrial.bench.adapters._tool import Program, ToolBenchmark, agree, one_measurement, whole
+import msgspec
+
+from ktrial.bench.adapters._servers import APART, LAST_WORDS, NGINX_PACKAGES, PAGE, SHARED, nginx
+from ktrial.bench.adapters._tool import (
+    Program,
+    RemoteLoad,
+    ToolBenchmark,
+    agree,
+    everywhere,
+    one_measurement,
+    whole,
+)
 from ktrial.bench.adapters.wrk.output import read_wrk
-from ktrial.bench.benchmark import Invocation, Parameters, ParsedRun, RawOutput
+from ktrial.bench.benchmark import AUTHORITY, GeneratorPart, Invocation, Parameters, ParsedRun, RawOutput
 from ktrial.bench.outcomes import latency, rate
 from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Outcome
 
 _QUANTILES = {
     "latency-p50": ("50", "half"),
@@ -19,37 +30,50 @@ _QUANTILES = {
 _MINUTE_S = 60
 _CLOSED = (
     "A closed loop: each connection sends its next request when the last one is answered. A server that stalls gets "
-    "fewer requests, which hides most of the stall. Server and clients share the CPUs."
+    "fewer requests, which hides most of the stall. "
 )
 
 
-_OUTCOMES = (
-    rate("request-rate", "1/s", "[More|Fewer] requests per second are answered.", _CLOSED, (0.1, 1e9), headline=True),
-    *(
-        latency(
-            name,
-            f"The server answers {share} of the requests within a [shorter|longer] time.",
-            _CLOSED,
-            high=60.0,
-            resolution=1e-6,
-        )
-        for name, (_, share) in _QUANTILES.items()
-    ),
-)
+def _outcomes(where: str) -> tuple[Outcome, ...]:
+    blind = _CLOSED + where
+    return (
+        rate("request-rate", "1/s", "[More|Fewer] requests per second are answered.", blind, (0.1, 1e9), headline=True),
+        *(
+            latency(
+                name,
+                f"The server answers {share} of the requests within a [shorter|longer] time.",
+                blind,
+                high=60.0,
+                resolution=1e-6,
+            )
+            for name, (_, share) in _QUANTILES.items()
+        ),
+    )
 
 
-def _command(parameters: Parameters) -> Invocation:
-    seconds, port = whole(parameters, "seconds", 1, 3600), whole(parameters, "port", 1024, 65_535)
+def _local_command(parameters: Parameters) -> Invocation:
+    return _command(parameters, f"127.0.0.1:{whole(parameters, 'port', 1024, 65_535)}")
+
+
+def _command(parameters: Parameters, at: str) -> Invocation:
+    """Return how to run wrk once with a server at this address and port."""
+    seconds = whole(parameters, "seconds", 1, 3600)
     connections = whole(parameters, "connections", 1, 4000)
     threads = whole(parameters, "threads", 1, connections)
     page_bytes = whole(parameters, "page_bytes", len(LAST_WORDS), 1_000_000)
     argv = ("wrk", "-t", str(threads), "-c", str(connections), "-d", f"{seconds}s", "--latency")
     return Invocation(
-        argv=(*argv, f"http://127.0.0.1:{port}/{PAGE}"),
+        argv=(*argv, f"http://{at}/{PAGE}"),
         limit_s=2.0 * seconds + 30,
         expected_s=seconds,
-        steps=nginx(port, whole(parameters, "workers", 1, 1024), page_bytes),
+        steps=nginx(at, whole(parameters, "workers", 1, 1024), page_bytes),
     )
+
+
+def _remote_command(parameters: Parameters) -> Invocation:
+    reach = ("wrk", "-t", "1", "-c", "1", "-d", "1s", f"http://{AUTHORITY}/{PAGE}")
+    part = GeneratorPart(reach=reach, threads=whole(parameters, "threads"))
+    return msgspec.structs.replace(_command(parameters, AUTHORITY), generator=part)
 
 
 def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
@@ -81,8 +105,20 @@ BENCHMARK = ToolBenchmark(
         version=("sh", "-c", "wrk -v; nginx -v"),
         version_pattern=r"(?s)(wrk \S+).*(nginx/\S+)",
     ),
-    outcomes=_OUTCOMES,
+    outcomes=_outcomes(SHARED),
     parameters={"seconds": 10, "connections": 16, "threads": 2, "workers": 1, "page_bytes": 1024, "port": 18_731},
-    command=_command,
+    command=_local_command,
     reader=_read,
+    remote=RemoteLoad(
+        what="Requests for one page of nginx over TCP from another machine, in a closed loop.",
+        server=Program(
+            needs=("nginx",), packages=NGINX_PACKAGES, version=("nginx", "-v"), version_pattern=r"(nginx/\S+)"
+        ),
+        generator=Program(
+            needs=("wrk",), packages=everywhere("wrk"), version=("wrk", "-v"), version_pattern=r"(wrk \S+)"
+        ),
+        outcomes=_outcomes(APART),
+        command=_remote_command,
+        without=("port",),
+    ),
 )

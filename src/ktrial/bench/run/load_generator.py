@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sends the load of runs from another machine, the load generator, and reads how busy that machine is meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import random
+import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from ktrial.bench.adapters._tool import Program, asking_version, version_in
+from ktrial.bench.availability import PACKAGE_PROGRAMS, install_command, package_tool
+from ktrial.bench.benchmark import GeneratorPart, Invocation, RawOutput, why_failed
+from ktrial.bench.generator_readings import FILES, OWN_GROUPS, Look, generator_run, limit_files
+from ktrial.bench.record import Execution, Watch
+from ktrial.bench.remote_load import LoadedBenchmark, ServerAddress, filled
+from ktrial.kit.errors import BadInput, KtrialError
+
+if TYPE_CHECKING:
+    from ktrial.bench.run.executor import AgentExecutor
+    from ktrial.machine.reading import Reading
+
+    ReadFiles = Callable[[Sequence[str]], Mapping[str, Reading | None]]
+
+#: Ports to choose from: below those that kernels give out by themselves.
+_PORTS = range(20_000, 32_000)
+_SOCKETS = ("/proc/net/tcp", "/proc/net/tcp6")
+#: Where a kernel lists the addresses of its machine.
+_TREE, _LONG = "/proc/net/fib_trie", "/proc/net/if_inet6"
+#: How long the server may take to answer the generator, and how often it is asked if it refuses.
+REACH_S, _ASKS, _PAUSE_S = 10.0, 3, 0.3
+_FACTS = ("boot.id", "cpu.model", "cpu.threads", "kernel.release")
+
+
+class GeneratorLost(KtrialError):
+    """The load generator could not send the whole load of a run; this says nothing about the measured machine."""
+
+
+class GeneratorMachine(NamedTuple):
+    """What identifies a load generator."""
+
+    boot_id: str | None
+    cpu: str
+    cpus: int | None
+    kernel: str
+
+    def __str__(self) -> str:
+        return f"{self.cpu}, {self.cpus} CPUs, Linux {self.kernel}"
+
+
+class LoadGenerator:
+    """Another machine that sends the load. `connect` starts its executor anew, `disconnect` ends its connection.
+
+    The server is at `server`, on the machine `measured`. If the connection breaks, the run has failed, and the next
+    run connects again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        measured: str,
+        server: ServerAddress,
+        connect: Callable[[], AgentExecutor],
+        disconnect: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self.measured = measured
+        self.server = server
+        self._connect = connect
+        self._disconnect = disconnect
+        self._executor: AgentExecutor | None = None
+        self._machine: GeneratorMachine | None = None
+        #: The first answers about each program, by its name: what all runs must have in common.
+        self._identities: dict[str, str] = {}
+        self._programs: dict[str, Program] = {}
+
+    @property
+    def executor(self) -> AgentExecutor:
+        if self._executor is None:
+            self._executor = self._connect()
+        return self._executor
+
+    @property
+    def machine(self) -> GeneratorMachine:
+        if self._machine is None:
+            facts = self.executor.facts()
+            told = {name: facts.value(name) for name in _FACTS}
+            self._machine = GeneratorMachine(
+                told["boot.id"], told["cpu.model"] or "unknown CPU", told["cpu.threads"], told["kernel.release"] or "?"
+            )
+        return self._machine
+
+    def close(self) -> None:
+        """End the connection; the agent there removes its copy."""
+        executor, self._executor, self._machine = self._executor, None, None
+        try:
+            if executor is not None:
+                executor.close()
+        finally:
+            self._disconnect()
+
+    def identify(self, program: Program) -> str:
+        """Return the machine and the version of a program there, as they were at first."""
+        name = program.needs[0]
+        if name not in self._identities:
+            self._programs[name] = program
+            self._identities[name] = self._identity(name)
+        return self._identities[name]
+
+    def _identity(self, name: str) -> str:
+        program = self._programs[name]
+        asked = asking_version(program)
+        assert asked is not None, "programs of generators tell their version"
+        return f"{self.machine}, {version_in(self.executor.run(asked).raw, program) or f'no {name}'}"
+
+    def check(self, benchmarks: Iterable[LoadedBenchmark]) -> None:
+        """Raise BadInput if the generator lacks a program of these benchmarks."""
+        for benchmark in benchmarks:
+            program = benchmark.remote.generator
+            found = self.executor.programs([*program.needs, *PACKAGE_PROGRAMS])
+            missing = [name for name in program.needs if found[name] is None]
+            if missing:
+                command = install_command(program.packages, package_tool(found))
+                raise BadInput(
+                    f"cannot send the load of {benchmark.name} from {self.name}: it lacks {', '.join(missing)}",
+                    hint=f"on {self.name}: {command}" if command else f"install {missing[0]} on {self.name}",
+                )
+
+    def check_server(self, boot_id: str | None, read: ReadFiles) -> None:
+        """Raise BadInput if the generator is the measured machine, or the server's address is not its own.
+
+        `boot_id` and `read` are of the measured machine.
+        """
+        if boot_id is not None and boot_id == self.machine.boot_id:
+            raise BadInput(
+                f"--load-from: {self.name} and {self.measured} are the same machine",
+                hint="name another machine, or leave out --load-from",
+            )
+        own = own_addresses(read((_TREE, _LONG)))
+        if own and self.server.address not in own:
+            raise BadInput(
+                f"{self.server.address} is not an address of {self.measured}",
+                hint=f"use --load-address with one of: {', '.join(own)}",
+            )
+
+    def placed(self, invocation: Invocation, read: ReadFiles) -> Invocation:
+        """Return the invocation with the server's address, a free port, and a password for this run alone."""
+        port = self.server.port
+        if port is None:
+            taken = taken_ports(read(_SOCKETS))
+            port = random.SystemRandom().choice([one for one in _PORTS if one not in taken])
+        return filled(invocation, self.server.words(port, secrets.token_hex(24)))
+
+    def run(self, invocation: Invocation, told: Invocation, watch: Watch | None) -> Execution:
+        """Send the load of a run whose server is ready. The result has the words of `told`, which hide the password.
+
+        Raise GeneratorLost if the generator or its connection fails.
+        """
+        watching = _Looking(self, watch)
+        try:
+            return self._send(invocation, told, watching)
+        except KtrialError as error:
+            if watching.is_reading_measured:
+                raise
+            if not isinstance(error, GeneratorLost):
+                self._give_up()
+            raise GeneratorLost(f"the load did not come from {self.name}: {error.message}") from None
+
+    def _give_up(self) -> None:
+        """End a connection that may be broken, so that the next run connects again."""
+        with contextlib.suppress(KtrialError, OSError):
+            self.close()
+
+    def _send(self, invocation: Invocation, told: Invocation, looking: _Looking) -> Execution:
+        part, shown = invocation.generator, told.generator
+        assert part is not None, "only invocations for generators come here"
+        assert shown is not None, "only invocations for generators come here"
+        identity = self._same_identity(invocation.argv[0])
+        why = self._unreached(part)
+        if why is not None:
+            raise GeneratorLost(why)
+        sent = self.executor.run(
+            msgspec.structs.replace(
+                invocation, steps=part.steps, environment=part.environment, cpus=None, generator=None
+            ),
+            looking,
+        )
+        return msgspec.structs.replace(
+            sent,
+            argv=(*sent.argv[:1], *told.argv[1:]),
+            steps=with_words(sent.steps, [one.argv for one in shown.steps]),
+            environment={**sent.environment, **shown.environment},
+            generator=generator_run(self.name, identity, looking.looks, sent.raw, part.threads),
+        )
+
+    def _same_identity(self, name: str) -> str:
+        """Return the identity. Raise KtrialError if the machine or the program has changed since the first run."""
+        first = self._identities.get(name)
+        identity = first if first is not None and self._machine is not None else self._identity(name)
+        if first not in {None, identity}:
+            raise GeneratorLost(f"{self.name} has changed: it was {first}; now it is {identity}")
+        return identity
+
+    def look(self) -> Look:
+        """Read how busy the generator is."""
+        executor = self.executor
+        groups = executor.read([OWN_GROUPS])[OWN_GROUPS]
+        files = (*FILES, *limit_files(None if groups is None else groups.text))
+        found = executor.read(files)
+        texts = {path: None if one is None else one.text for path, one in found.items()}
+        return Look(executor.clock.monotonic_ns() / 1e9, texts)
+
+    def _unreached(self, part: GeneratorPart) -> str | None:
+        """Return why the generator does not reach the server; None if it does."""
+        raw = RawOutput()
+        for left in reversed(range(_ASKS)):
+            raw = self.executor.run(Invocation(argv=part.reach, limit_s=REACH_S, environment=part.environment)).raw
+            if raw.interrupted:
+                raise KeyboardInterrupt
+            if raw.timed_out or why_failed(raw) is None or not left:
+                break
+            self.executor.clock.sleep(_PAUSE_S)
+        where = f"{self.name} does not reach the server at {self.server.address} on {self.measured}"
+        if raw.timed_out:
+            return (
+                f"{where}: no answer within {REACH_S:g} s; next: let its firewall pass the port, which "
+                "--load-address ADDRESS:PORT fixes"
+            )
+        said = why_failed(raw)
+        return None if said is None else f"{where}: {part.reach[0]} {said}"
+
+
+class _Looking:
+    """Reads the generator before and after the readings of the measured machine; a `bench.record.Watch`."""
+
+    def __init__(self, generator: LoadGenerator, watch: Watch | None) -> None:
+        self._generator = generator
+        self._watch = watch
+        self._before: Look | None = None
+        self.looks: tuple[Look, Look] | None = None
+        #: Whether the measured machine is being read, so that an error now is its own.
+        self.is_reading_measured = False
+
+    def begin(self) -> None:
+        self._before = self._generator.look()
+        if self._watch is not None:
+            self.is_reading_measured = True
+            self._watch.begin()
+            self.is_reading_measured = False
+
+    def end(self) -> None:
+        if self._watch is not None:
+            self.is_reading_measured = True
+            self._watch.end()
+            self.is_reading_measured = False
+        assert self._before is not None, "a run begins before it ends"
+        self.looks = (self._before, self._generator.look())
+
+
+def generator_limit_s(invocation: Invocation) -> float:
+    """Return how long the generator may take for its part of a run."""
+    steps_s = sum(step.limit_s for step in (() if invocation.generator is None else invocation.generator.steps))
+    return _ASKS * (REACH_S + _PAUSE_S) + steps_s + invocation.limit_s
+
+
+def with_words(ran: Sequence[tuple[str, ...]], told: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """Return the commands that ran, each with the path of its program and the words that hide its password."""
+    return tuple((one[0], *shown[1:]) for one, shown in zip(ran, told, strict=False))
+
+
+def taken_ports(found: Mapping[str, Reading | None]) -> frozenset[int]:
+    """Return the TCP ports in use, from the kernel's lists of sockets."""
+    rows = [line.split() for one in found.values() if one is not None and one.text for line in one.text.splitlines()]
+    local = (row[1].rpartition(":")[2] for row in rows if len(row) > 1 and ":" in row[1])
+    return frozenset(int(port, 16) for port in local)
+
+
+def own_addresses(found: Mapping[str, Reading | None]) -> tuple[str, ...]:
+    """Return a machine's own addresses except for those of the loopback, from the kernel's lists."""
+    tree, long = ((one.text or "") if (one := found.get(path)) is not None else "" for path in (_TREE, _LONG))
+    texts = re.findall(r"\|-- (\S+)\n\s+/32 host LOCAL", tree)
+    texts += [words[0] for line in long.splitlines() if (words := line.split())]
+    numbers = (ipaddress.ip_address(int(one, 16).to_bytes(16)) if len(one) == 32 else one for one in texts)
+    addresses = [ipaddress.ip_address(one) if isinstance(one, str) else one for one in numbers]
+    return tuple(dict.fromkeys(str(one) for one in addresses if not one.is_loopback and not one.is_link_local))

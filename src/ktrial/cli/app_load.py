@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`--load-from ssh:NAME`: the machine that sends the load of server benchmarks, and where their server listens."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import TYPE_CHECKING
+
+from ktrial.agent.ssh import check_name, configured_host
+from ktrial.cli.app_remote import RemoteLock
+from ktrial.cli.app_ssh import SSH, SshHost
+from ktrial.kit.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ktrial.bench.remote_load import ServerAddress
+    from ktrial.bench.run.executor import AgentExecutor
+    from ktrial.cli.app import App
+
+_ADDRESS_HINT = "--load-address ADDRESS, with the address at which {} reaches {}"
+
+
+def send_load_from(app: App, word: str | None, address: str | None) -> None:
+    """Let the machine `word` send the load of this command's benchmarks. Raise BadInput if it cannot."""
+    if word is None:
+        if address is not None:
+            raise BadInput("--load-address requires --load-from", hint="add --load-from ssh:NAME, or leave it out")
+        return
+    if app.generator is None:
+        _connect(app, word, address)
+    app.executor.generator = app.generator
+
+
+def _connect(app: App, word: str, address: str | None) -> None:
+    """Connect to the machine, check it, and tell the user which machine does what."""
+    from ktrial.bench.run.executor import AgentExecutor
+    from ktrial.bench.run.load_generator import LoadGenerator
+
+    name = word.removeprefix(SSH)
+    _check_machines(app, word, name)
+    host = SshHost(word, app.say, may_ask=False)
+    measured = "this machine" if app.host is None else app.host.called
+    server = _server_address(app, name, measured, address)
+
+    def connect() -> AgentExecutor:
+        RemoteLock(host.name, lambda: host.own_session).measure()
+        work = app.measuring_place.work
+        return AgentExecutor(lambda: host.connect("user"), work, None, None, app.interrupts, quiet=host.quiet)
+
+    def disconnect() -> None:
+        host.close()
+        host.__dict__.pop("own_session", None)
+
+    generator = app.close_at_end(LoadGenerator(name, measured, server, connect, disconnect))
+    session = app.user_session
+    generator.check_server(session.facts(["boot.id"]).value("boot.id"), session.read)
+    app.generator = generator
+    port = "" if server.port is None else f", port {server.port}"
+    app.say(f"the server runs on {measured} at {server.address}{port}; the load comes from {name}: {generator.machine}")
+
+
+def _check_machines(app: App, word: str, name: str) -> None:
+    if not word.startswith(SSH):
+        raise BadInput(f"--load-from {word}: expected ssh:NAME", hint="use ssh:NAME, as in `ssh NAME`")
+    check_name(word, name, option="--load-from")
+    host = app.host
+    if host is not None and not isinstance(host, SshHost):
+        raise BadInput(
+            f"--load-from needs a server on this machine or on one behind ssh, not on --host {host.word}",
+            hint="leave out --load-from, or use --host ssh:NAME",
+        )
+    if host is not None and host.word == word:
+        raise BadInput(
+            f"--load-from {word} is the measured machine", hint="name another machine, or leave out --load-from"
+        )
+
+
+def _server_address(app: App, name: str, measured: str, given: str | None) -> ServerAddress:
+    """Return where the server listens: the given address, or the one that ssh's configuration tells."""
+    hint = _ADDRESS_HINT.format(name, measured)
+    if given is not None:
+        return parse_address(given)
+    find: Callable[[str], str]
+    if app.host is None:
+        target, find = name, _own_address_towards
+    else:
+        target, find = app.host.word.removeprefix(SSH), _resolved
+    host = configured_host(target)
+    try:
+        return _checked(find(host))
+    except OSError as error:
+        raise BadInput(
+            f"--load-from: cannot find the address of {host}: {error.strerror or error}", hint=hint
+        ) from None
+    except BadInput as error:
+        raise BadInput(f"--load-from: ssh connects to {target} at {host}, and {error.message}", hint=hint) from None
+
+
+def parse_address(text: str) -> ServerAddress:
+    """Parse ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT. Raise BadInput."""
+    address, port = text, None
+    if text.startswith("["):
+        address, closing, rest = text[1:].partition("]")
+        port = rest.removeprefix(":") if closing and rest else None
+    elif text.count(":") == 1:
+        address, _, port = text.partition(":")
+    try:
+        found = _checked(address)
+    except BadInput as error:
+        raise BadInput(
+            f"--load-address {text}: {error.message}", hint="for example 10.0.0.5 or 10.0.0.5:7000"
+        ) from None
+    if port is None:
+        return found
+    if not port.isdigit() or not 1024 <= int(port) <= 65_535:
+        raise BadInput(f"--load-address {text}: expected a port from 1024 to 65535, got {port!r}")
+    return found._replace(port=int(port))
+
+
+def _checked(address: str) -> ServerAddress:
+    """Return the address. Raise BadInput if it is none, or one that no other machine reaches."""
+    from ktrial.bench.remote_load import ServerAddress
+
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        raise BadInput(f"expected an IP address, got {address!r}") from None
+    if found.is_unspecified or found.is_multicast:
+        raise BadInput(f"{found} is not the address of one machine")
+    if found.is_loopback:
+        raise BadInput(f"no other machine reaches {found}")
+    if found.is_link_local:
+        raise BadInput(f"{found} is valid on one link only")
+    return ServerAddress(str(found))
+
+
+def _resolved(host: str) -> str:
+    return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+
+
+def _own_address_towards(host: str) -> str:
+    """Return this machine's address on the way to a host; nothing is sent."""
+    family, kind, protocol, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, protocol) as way:
+        way.connect(target)
+        return str(way.getsockname()[0])
