@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ktrial.bench.record import GeneratorRun
 from ktrial.bench.text import duration, percent, show
 from ktrial.kit.units import show_bytes, show_seconds
 from ktrial.machine.gates import ABSENT, GateFinding, Reading
@@ -62,6 +63,9 @@ def told_conditions(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if found.lost is not None:
             yield "no samples", found.lost
         yield from _kernel(found)
+    generator = _convert(document.get("generator"), GeneratorRun)
+    if generator is not None:
+        yield "load from", f"{generator.name} ({generator.identity}) to the server on {generator.measured}"
     settled = _convert(document.get("settled"), Settled)
     if settled is not None:
         left = f"; still unsettled: {'; '.join(settled.left)}" if settled.left else ""

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
+import msgspec
+
 from ktrial.bench.benchmark import RawOutput
 from ktrial.bench.record import GeneratorRun
 
@@ -26,7 +28,7 @@ Number = TypeVar("Number", int, float)
 Texts = Mapping[str, str | None]
 
 
-class Look(NamedTuple):
+class GeneratorLook(NamedTuple):
     """The files of a generator at one moment, by its own clock."""
 
     monotonic_s: float
@@ -46,15 +48,15 @@ def limit_files(groups: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def generator_run(
-    name: str, identity: str, looks: tuple[Look, Look] | None, raw: RawOutput, threads: int
+def with_readings(
+    found: GeneratorRun, looks: tuple[GeneratorLook, GeneratorLook] | None, raw: RawOutput, threads: int
 ) -> GeneratorRun:
-    """Return the readings of a run; `threads` is how many threads of the program send."""
+    """Return the generator with its readings during a run; `threads` is how many threads of the program send."""
     program = None
     if raw.wall_ns and raw.user_us is not None and raw.system_us is not None:
         program = (raw.user_us + raw.system_us) * 1e3 / raw.wall_ns / threads
     if looks is None:
-        return GeneratorRun(name=name, identity=identity, program_share=program, busy_share=program)
+        return msgspec.structs.replace(found, program_share=program, busy_share=program)
     before, after = looks
     passed_s = after.monotonic_s - before.monotonic_s
     held_s = _throttled_s(before.texts, after.texts)
@@ -62,9 +64,8 @@ def generator_run(
     machine = _busy(before.texts.get(_STAT), after.texts.get(_STAT))
     waited_s = _grown(_pressure_s(before.texts), _pressure_s(after.texts))
     wanted = None if program is None else min(1.0, program + (throttled or 0.0))
-    return GeneratorRun(
-        name=name,
-        identity=identity,
+    return msgspec.structs.replace(
+        found,
         busy_share=max((one for one in (wanted, machine) if one is not None), default=None),
         program_share=program,
         machine_share=machine,

@@ -92,7 +92,7 @@ class LoadedBenchmark:
         return self._benchmark.parse(raw, parameters)
 
 
-def loaded(benchmarks: Mapping[str, Benchmark], identify: Callable[[Program], str]) -> dict[str, Benchmark]:
+def with_remote_load(benchmarks: Mapping[str, Benchmark], identify: Callable[[Program], str]) -> dict[str, Benchmark]:
     """Return the benchmarks; those whose load can come from another machine take it from there."""
     return {
         name: LoadedBenchmark(one, one.remote, identify)
@@ -113,7 +113,7 @@ def refuse_unloaded(name: str, benchmark: Benchmark, known: Mapping[str, Benchma
     )
 
 
-def filled(invocation: Invocation, words: Mapping[str, str]) -> Invocation:
+def fill_words(invocation: Invocation, words: Mapping[str, str]) -> Invocation:
     """Return the invocation with these texts in place of the words that stand for them."""
 
     def text(word: str) -> str:

@@ -15,22 +15,49 @@ from ktrial.kit.errors import BadInput
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ktrial.bench.benchmark import Benchmark
     from ktrial.bench.remote_load import ServerAddress
     from ktrial.bench.run.executor import AgentExecutor
+    from ktrial.bench.suite import Suite
     from ktrial.cli.app import App
 
 _ADDRESS_HINT = "--load-address ADDRESS, with the address at which {} reaches {}"
 
 
-def send_load_from(app: App, word: str | None, address: str | None) -> None:
-    """Let the machine `word` send the load of this command's benchmarks. Raise BadInput if it cannot."""
+def send_load_from(app: App, word: str | None, address: str | None, tools: str | None = None) -> None:
+    """Let the machine `word` send the load of this command's benchmarks. Raise BadInput if it cannot.
+
+    `tools` is the value of --tools.
+    """
     if word is None:
         if address is not None:
             raise BadInput("--load-address requires --load-from", hint="add --load-from ssh:NAME, or leave it out")
         return
+    if tools is not None:
+        raise BadInput("cannot combine --tools with --load-from", hint="leave out one of them")
     if app.generator is None:
         _connect(app, word, address)
     app.executor.generator = app.generator
+
+
+def benchmarks_of(app: App, suite: Suite) -> dict[str, Benchmark]:
+    """Return the benchmarks; with --load-from, those of the suite take their load from the other machine."""
+    if app.generator is None:
+        return app.benchmarks
+    from ktrial.bench.remote_load import refuse_unloaded, with_remote_load
+
+    found = with_remote_load(app.benchmarks, app.generator.identify)
+    app.generator.check([refuse_unloaded(one.use, found[one.use], found) for one in suite.benchmark])
+    return found
+
+
+def refuse_command(app: App) -> None:
+    """Raise BadInput for a command of the user with --load-from."""
+    if app.generator is not None:
+        raise BadInput(
+            "cannot combine --load-from with a command after --: it has no server that another machine could load",
+            hint="leave out --load-from, or name a benchmark such as redis-benchmark-get",
+        )
 
 
 def _connect(app: App, word: str, address: str | None) -> None:
@@ -86,10 +113,10 @@ def _server_address(app: App, name: str, measured: str, given: str | None) -> Se
     if app.host is None:
         target, find = name, _own_address_towards
     else:
-        target, find = app.host.word.removeprefix(SSH), _resolved
+        target, find = app.host.word.removeprefix(SSH), _resolve
     host = configured_host(target)
     try:
-        return _checked(find(host))
+        return _check_address(find(host))
     except OSError as error:
         raise BadInput(
             f"--load-from: cannot find the address of {host}: {error.strerror or error}", hint=hint
@@ -107,7 +134,7 @@ def parse_address(text: str) -> ServerAddress:
     elif text.count(":") == 1:
         address, _, port = text.partition(":")
     try:
-        found = _checked(address)
+        found = _check_address(address)
     except BadInput as error:
         raise BadInput(
             f"--load-address {text}: {error.message}", hint="for example 10.0.0.5 or 10.0.0.5:7000"
@@ -119,7 +146,7 @@ def parse_address(text: str) -> ServerAddress:
     return found._replace(port=int(port))
 
 
-def _checked(address: str) -> ServerAddress:
+def _check_address(address: str) -> ServerAddress:
     """Return the address. Raise BadInput if it is none, or one that no other machine reaches."""
     from ktrial.bench.remote_load import ServerAddress
 
@@ -136,7 +163,7 @@ def _checked(address: str) -> ServerAddress:
     return ServerAddress(str(found))
 
 
-def _resolved(host: str) -> str:
+def _resolve(host: str) -> str:
     return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
 
 

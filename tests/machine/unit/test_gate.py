@@ -13,6 +13,7 @@ from ktrial.machine.gates import (
     ABSENT,
     DEFAULTS,
     GATES,
+    LOAD_GENERATOR,
     OF_PHONES,
     GateFinding,
     GateLimits,
@@ -108,6 +109,7 @@ def test_good_conditions_pass() -> None:
         ("skin", "skin_c", 30.0, 31.6, "suspect"),
         ("skin", "skin_c", 30.0, 33.1, "refuse"),
         ("thermal_status", "thermal_status", 0.0, 1.0, "suspect"),
+        ("load_generator", "generator_busy", 0.8, 0.81, "suspect"),
     ],
 )
 def test_default_limits(gate: str, reading: str, left: object, right: object, wanted: str | None) -> None:
@@ -216,9 +218,9 @@ def test_what_is_missing_is_told_and_never_zero(gate: Any) -> None:
         found = of(gate.name, *groups)
         assert found is not None
         assert found.level == "could-not-tell"
-        assert gate.what in found.sentence
+        assert (gate.unknown or gate.what) in found.sentence
     empty = judge_groups({"a": [{}]})
-    later = {"others", *OF_PHONES}
+    later = {"others", *OF_PHONES, LOAD_GENERATOR}
     assert {one.gate for one in empty} == set(GATES) - later, "records of before these were looked at"
     assert {one.level for one in empty} == {"could-not-tell"}
     assert {one.level for one in judge_groups({"a": []})} == {"could-not-tell"}
@@ -282,8 +284,10 @@ def test_a_stricter_limit_never_lowers_the_level(one: float, other: float, left:
 
 def test_limits_of_a_protocol() -> None:
     limits = parse_gates({"start_temperature": "8C", "on_ac": "same", "governor": "same", "steal": "2%"})
-    assert limits == {name: limit for name, limit in DEFAULTS.items() if name not in OF_PHONES}
-    assert parse_gates({}, phone=True) == DEFAULTS
+    everywhere = {name: limit for name, limit in DEFAULTS.items() if name != LOAD_GENERATOR}
+    assert limits == {name: limit for name, limit in everywhere.items() if name not in OF_PHONES}
+    assert parse_gates({}, phone=True) == everywhere
+    assert parse_gates({LOAD_GENERATOR: "90%"})[LOAD_GENERATOR] == GateLimits(90)
     assert parse_gates({"screen": "same"})["screen"] == GateLimits(same="refuse")
     assert parse_gates({"start_temperature": "3C"})["start_temperature"] == GateLimits(3, 3)
     assert parse_gates({"start_temperature": 12})["start_temperature"] == GateLimits(5, 12)

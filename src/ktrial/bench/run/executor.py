@@ -178,7 +178,8 @@ class AgentExecutor:
 
     def _run_loaded(self, told: Invocation, generator: LoadGenerator, watch: Watch | None) -> Execution:
         """Run the server here, and the rest on the load generator."""
-        invocation = generator.placed(told, self.read)
+        placed = generator.place(told, self.read)
+        invocation = placed.invocation
         with self._private_directory(invocation) as folder, Course() as course:
             started = (self.clock.monotonic_ns(), self.clock.unix_ms())
             sent = Execution(
@@ -193,7 +194,7 @@ class AgentExecutor:
                 failure = self._prepare(invocation, folder, course)
                 if failure is None:
                     with nullcontext() if self._quiet is None else self._quiet(generator_limit_s(invocation)):
-                        sent = generator.run(invocation, told, watch)
+                        sent = generator.run(placed, watch)
                     raw = sent.raw
                 else:
                     raw = RawOutput(failed=failure)
@@ -207,11 +208,12 @@ class AgentExecutor:
             course.end()
         if course.died is not None and not raw.interrupted:
             raw = msgspec.structs.replace(raw, failed=course.died, load_failed=None, exit_status=None)
+        step_raw = {**course.raw, **{f"generator/{name}": data for name, data in sent.step_raw.items()}}
         return msgspec.structs.replace(
             sent,
-            raw=raw,
+            raw=placed.hide_in(raw),
             steps=(*with_words(course.steps, [one.argv for one in told.steps]), *sent.steps),
-            step_raw={**course.raw, **{f"generator/{name}": data for name, data in sent.step_raw.items()}},
+            step_raw={name: placed.hide(data) for name, data in step_raw.items()},
         )
 
     def _built_places(self, name: str) -> tuple[str, ...]:

@@ -9,20 +9,21 @@ import random
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
 from ktrial.bench.adapters._tool import Program, asking_version, version_in
 from ktrial.bench.availability import PACKAGE_PROGRAMS, install_command, package_tool
-from ktrial.bench.benchmark import GeneratorPart, Invocation, RawOutput, why_failed
-from ktrial.bench.generator_readings import FILES, OWN_GROUPS, Look, generator_run, limit_files
-from ktrial.bench.record import Execution, Watch
-from ktrial.bench.remote_load import LoadedBenchmark, ServerAddress, filled
+from ktrial.bench.benchmark import ADDRESS, AUTHORITY, SECRET, GeneratorPart, Invocation, RawOutput, why_failed
+from ktrial.bench.generator_readings import FILES, OWN_GROUPS, GeneratorLook, limit_files, with_readings
+from ktrial.bench.record import Execution, GeneratorRun, Watch
+from ktrial.bench.remote_load import LoadedBenchmark, ServerAddress, fill_words
 from ktrial.kit.errors import BadInput, KtrialError
 
 if TYPE_CHECKING:
-    from ktrial.bench.run.executor import AgentExecutor
+    from ktrial.machine.facts import FactBook
+    from ktrial.machine.ports import Clock
     from ktrial.machine.reading import Reading
 
     ReadFiles = Callable[[Sequence[str]], Mapping[str, Reading | None]]
@@ -35,6 +36,23 @@ _TREE, _LONG = "/proc/net/fib_trie", "/proc/net/if_inet6"
 #: How long the server may take to answer the generator, and how often it is asked if it refuses.
 REACH_S, _ASKS, _PAUSE_S = 10.0, 3, 0.3
 _FACTS = ("boot.id", "cpu.model", "cpu.threads", "kernel.release")
+
+
+class GeneratorExecutor(Protocol):
+    """What runs programs on the load generator, and reads it."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def facts(self) -> FactBook: ...
+
+    def read(self, paths: Sequence[str]) -> Mapping[str, Reading | None]: ...
+
+    def programs(self, names: Iterable[str]) -> Mapping[str, str | None]: ...
+
+    def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution: ...
+
+    def close(self) -> None: ...
 
 
 class GeneratorLost(KtrialError):
@@ -53,6 +71,23 @@ class GeneratorMachine(NamedTuple):
         return f"{self.cpu}, {self.cpus} CPUs, Linux {self.kernel}"
 
 
+class PlacedRun(NamedTuple):
+    """A run as records tell it, the same with its server's address, port and password, and these words."""
+
+    told: Invocation
+    invocation: Invocation
+    words: Mapping[str, str]
+
+    def hide(self, data: bytes) -> bytes:
+        """Return output with words in place of the address and the password."""
+        for word in (AUTHORITY, SECRET, ADDRESS):
+            data = data.replace(self.words[word].encode(), word.encode())
+        return data
+
+    def hide_in(self, raw: RawOutput) -> RawOutput:
+        return msgspec.structs.replace(raw, stdout=self.hide(raw.stdout), stderr=self.hide(raw.stderr))
+
+
 class LoadGenerator:
     """Another machine that sends the load. `connect` starts its executor anew, `disconnect` ends its connection.
 
@@ -65,7 +100,7 @@ class LoadGenerator:
         name: str,
         measured: str,
         server: ServerAddress,
-        connect: Callable[[], AgentExecutor],
+        connect: Callable[[], GeneratorExecutor],
         disconnect: Callable[[], None],
     ) -> None:
         self.name = name
@@ -73,14 +108,14 @@ class LoadGenerator:
         self.server = server
         self._connect = connect
         self._disconnect = disconnect
-        self._executor: AgentExecutor | None = None
+        self._executor: GeneratorExecutor | None = None
         self._machine: GeneratorMachine | None = None
         #: The first answers about each program, by its name: what all runs must have in common.
         self._identities: dict[str, str] = {}
         self._programs: dict[str, Program] = {}
 
     @property
-    def executor(self) -> AgentExecutor:
+    def executor(self) -> GeneratorExecutor:
         if self._executor is None:
             self._executor = self._connect()
         return self._executor
@@ -148,22 +183,23 @@ class LoadGenerator:
                 hint=f"use --load-address with one of: {', '.join(own)}",
             )
 
-    def placed(self, invocation: Invocation, read: ReadFiles) -> Invocation:
-        """Return the invocation with the server's address, a free port, and a password for this run alone."""
+    def place(self, invocation: Invocation, read: ReadFiles) -> PlacedRun:
+        """Return the run with the server's address, a free port, and a password for this run alone."""
         port = self.server.port
         if port is None:
             taken = taken_ports(read(_SOCKETS))
             port = random.SystemRandom().choice([one for one in _PORTS if one not in taken])
-        return filled(invocation, self.server.words(port, secrets.token_hex(24)))
+        words = self.server.words(port, secrets.token_hex(24))
+        return PlacedRun(invocation, fill_words(invocation, words), words)
 
-    def run(self, invocation: Invocation, told: Invocation, watch: Watch | None) -> Execution:
-        """Send the load of a run whose server is ready. The result has the words of `told`, which hide the password.
+    def run(self, placed: PlacedRun, watch: Watch | None) -> Execution:
+        """Send the load of a run whose server is ready. Raise GeneratorLost if the generator or its connection fails.
 
-        Raise GeneratorLost if the generator or its connection fails.
+        An error of the measured machine is raised as it is.
         """
         watching = _Looking(self, watch)
         try:
-            return self._send(invocation, told, watching)
+            return self._send(placed, watching)
         except KtrialError as error:
             if watching.is_reading_measured:
                 raise
@@ -176,7 +212,8 @@ class LoadGenerator:
         with contextlib.suppress(KtrialError, OSError):
             self.close()
 
-    def _send(self, invocation: Invocation, told: Invocation, looking: _Looking) -> Execution:
+    def _send(self, placed: PlacedRun, looking: _Looking) -> Execution:
+        invocation, told = placed.invocation, placed.told
         part, shown = invocation.generator, told.generator
         assert part is not None, "only invocations for generators come here"
         assert shown is not None, "only invocations for generators come here"
@@ -190,12 +227,13 @@ class LoadGenerator:
             ),
             looking,
         )
+        found = GeneratorRun(name=self.name, measured=self.measured, identity=identity)
         return msgspec.structs.replace(
             sent,
             argv=(*sent.argv[:1], *told.argv[1:]),
             steps=with_words(sent.steps, [one.argv for one in shown.steps]),
             environment={**sent.environment, **shown.environment},
-            generator=generator_run(self.name, identity, looking.looks, sent.raw, part.threads),
+            generator=with_readings(found, looking.looks, sent.raw, part.threads),
         )
 
     def _same_identity(self, name: str) -> str:
@@ -206,14 +244,14 @@ class LoadGenerator:
             raise GeneratorLost(f"{self.name} has changed: it was {first}; now it is {identity}")
         return identity
 
-    def look(self) -> Look:
+    def look(self) -> GeneratorLook:
         """Read how busy the generator is."""
         executor = self.executor
         groups = executor.read([OWN_GROUPS])[OWN_GROUPS]
         files = (*FILES, *limit_files(None if groups is None else groups.text))
         found = executor.read(files)
         texts = {path: None if one is None else one.text for path, one in found.items()}
-        return Look(executor.clock.monotonic_ns() / 1e9, texts)
+        return GeneratorLook(executor.clock.monotonic_ns() / 1e9, texts)
 
     def _unreached(self, part: GeneratorPart) -> str | None:
         """Return why the generator does not reach the server; None if it does."""
@@ -241,8 +279,8 @@ class _Looking:
     def __init__(self, generator: LoadGenerator, watch: Watch | None) -> None:
         self._generator = generator
         self._watch = watch
-        self._before: Look | None = None
-        self.looks: tuple[Look, Look] | None = None
+        self._before: GeneratorLook | None = None
+        self.looks: tuple[GeneratorLook, GeneratorLook] | None = None
         #: Whether the measured machine is being read, so that an error now is its own.
         self.is_reading_measured = False
 

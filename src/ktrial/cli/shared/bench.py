@@ -127,6 +127,7 @@ def choose(
 ) -> tuple[Suite, dict[str, Benchmark]]:
     """Return what the command line names: a suite, one benchmark, or a command of the user."""
     from ktrial.bench.suites import find_suite
+    from ktrial.cli.app_load import benchmarks_of, refuse_command
 
     if (suite is None) == (words is None):
         raise BadInput(
@@ -134,11 +135,7 @@ def choose(
             hint="name a suite from `ktrial bench --list`, or a command:  ktrial bench -n 5 -- CMD",
         )
     if words is not None:
-        if app.generator is not None:
-            raise BadInput(
-                "cannot combine --load-from with a command after --: it has no server that another machine could load",
-                hint="leave out --load-from, or name a benchmark such as redis-benchmark-get",
-            )
+        refuse_command(app)
         host = app.host
         shell = shell_environment(app, clean=clean or host is not None)
         most_s = _LIMIT_S if limit_s is None else limit_s
@@ -162,18 +159,7 @@ def choose(
     warn_of_faulty(app)
     found = find_suite(suite or "", app.suites, app.benchmarks)
     give_programs(app, [app.benchmarks[one.use] for one in found.benchmark], found.load)
-    return found, _loaded(app, found)
-
-
-def _loaded(app: App, suite: Suite) -> dict[str, Benchmark]:
-    """Return the benchmarks; with --load-from, those of the suite take their load from the other machine."""
-    if app.generator is None:
-        return app.benchmarks
-    from ktrial.bench.remote_load import loaded, refuse_unloaded
-
-    found = loaded(app.benchmarks, app.generator.identify)
-    app.generator.check([refuse_unloaded(one.use, found[one.use], found) for one in suite.benchmark])
-    return found
+    return found, benchmarks_of(app, found)
 
 
 def _refuse_options_of_command(given: Mapping[str, bool]) -> None:

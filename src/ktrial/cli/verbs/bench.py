@@ -136,9 +136,7 @@ def command(
         return list_benchmarks(app, tools, as_json)
     if tools is not None and words is not None:
         raise BadInput("cannot combine --tools with a command after --", hint="leave out --tools")
-    if tools is not None and options["load_from"] is not None:
-        raise BadInput("cannot combine --tools with --load-from", hint="leave out one of them")
-    send_load_from(app, options.pop("load_from"), options.pop("load_address"))
+    send_load_from(app, options.pop("load_from"), options.pop("load_address"), tools)
     before = {"steps": prepare_steps(options.pop("prepare")), "warm_ups": options.pop("warmup")}
     environment = named_variables(variables)
     limit_s = None if limit is None else seconds(limit, "--limit")
