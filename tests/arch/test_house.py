@@ -228,7 +228,7 @@ def test_explaining_a_knob_loads_neither_plans_nor_trials() -> None:
         "load_msgspec()\nfrom ktrial.cli.main import cli\n"
         "for name in ('cli.verbs.explain', 'cli.shared.ledger', 'tuning.knobs.explain', 'tuning.knobs.knob_text',"
         " 'studies.ledger.ledger_now', 'studies.ledger.text', 'tuning.catalog.cache', 'agent.session',"
-        " 'studies.ledger.file'):\n"
+        " 'studies.ledger.file', 'cli.shared.others', 'studies.ledger.others_text'):\n"
         "    importlib.import_module(f'ktrial.{name}')\n"
         "print(*sys.modules)"
     )

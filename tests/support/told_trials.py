@@ -182,11 +182,18 @@ class _Course:
 
 
 def messaging_trial(
-    store: Store, *, command: str = "perf", ended: bool = True, host: str | None = None, seed: int = 3
+    store: Store,
+    *,
+    command: str = "perf",
+    ended: bool = True,
+    host: str | None = None,
+    seed: int = 3,
+    changes: Mapping[str, str] = {},
 ) -> StoredTrial:
     """A trial in a store whose runs have the output of `perf bench sched messaging`; `case` is 4 % faster.
 
-    `host` is one of several with the same hardware, and no fast path is taken there.
+    `host` is one of several with the same hardware, and no fast path is taken there. `changes` are the settings of
+    `case`, in place of its environment.
     """
     name = "messages-abcdef" if host is None else f"messages-{host}"
     protocol = a_protocol(
@@ -197,12 +204,13 @@ def messaging_trial(
         if host is None
         else {},
     )
-    arms = {"control": ArmSettings(), "case": ArmSettings(environment={"TOOL": command})}
+    environment = {} if changes else {"TOOL": command}
+    arms = {"control": ArmSettings(), "case": ArmSettings(changes=changes, environment=environment)}
     file = TrialFile(
         name="messages",
         suite="perf-messaging",
         primary="time",
-        arms={"control": ArmFile(), "case": ArmFile(environment={"TOOL": command})},
+        arms={"control": ArmFile(), "case": ArmFile(set=changes, environment=environment)},
     )
     digest = protocol_sha256(file, protocol, arms)
     recorder = Recorder(lambda: store, lambda: 1_700_000_000_000)

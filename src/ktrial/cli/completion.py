@@ -33,6 +33,16 @@ def _labels_and_sessions(app: App) -> set[str]:
     return {name for one in app.store.sessions() for name in (one.label, one.session) if name}
 
 
+def _others(app: App) -> set[str]:
+    """Return the signers and bundles of verdicts of others."""
+    from ktrial.studies.ledger.others import decode_others
+
+    file = app.ledger_file.of_others()
+    data = file.read()
+    trials = () if data is None else decode_others(data, file.path).trials
+    return {name for one in trials for name in (one.signer, one.bundle) if name is not None}
+
+
 def _completer(names: Names) -> Callable[[click.Context, click.Parameter, str], list[str]]:
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         return _starting(incomplete, names, ctx)
@@ -84,6 +94,7 @@ session_names = _completer(_sessions)
 trial_names = _completer(_trials)
 bundle_names = _completer(lambda app: (*_trials(app), *_sessions(app)))
 retest_names = _completer(lambda app: (*_trials(app), *app.catalog.knobs))
+other_sources = _completer(_others)
 goal_names = _completer(lambda app: app.goals)
 goal_words = _completer(lambda app: (*app.goals, *app.catalog.profiles))
 published_names = _completer_or_files(_trials)

@@ -103,7 +103,7 @@ def sign(bundle: Path, key: Path) -> Path:
     by_hand = f"the bundle itself is complete; sign it with `ssh-keygen -Y sign -n {NAMESPACE} -f {key} {bundle}`"
     done = _run("sign", ["-q", "-n", NAMESPACE, "-f", str(key)], bundle)
     if done.returncode or not done.stdout:
-        reason = _said(done) or f"ssh-keygen ended with status {done.returncode}"
+        reason = _message(done) or f"ssh-keygen ended with status {done.returncode}"
         raise KtrialError(f"cannot sign {bundle}: {reason}", hint=by_hand)
     part = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
@@ -132,8 +132,8 @@ def verify(bundle: Path, signers: Path) -> BundleSignature:
         return msgspec.structs.replace(found, state="unreadable", reason=error.message)
     checked = _run("check-novalidate", ["-n", NAMESPACE, "-s", str(place)], bundle)
     if checked.returncode:
-        state = _state(_said(checked), _WRONG, "unreadable")
-        return msgspec.structs.replace(found, state=state, reason=_said(checked))
+        state = _state(_message(checked), _WRONG, "unreadable")
+        return msgspec.structs.replace(found, state=state, reason=_message(checked))
     key = checked.stdout.decode("utf-8", "replace").strip().rpartition(" with ")[2] or None
     found = msgspec.structs.replace(found, key=key)
     named = _run("find-principals", ["-s", str(place), "-f", str(signers)])
@@ -143,8 +143,8 @@ def verify(bundle: Path, signers: Path) -> BundleSignature:
         last = _run("verify", ["-n", NAMESPACE, "-f", str(signers), "-I", name, "-s", str(place)], bundle)
         if not last.returncode:
             return msgspec.structs.replace(found, state="good", signer=name)
-    state = _state(_said(last), _UNTRUSTED, "unknown signer")
-    return msgspec.structs.replace(found, state=state, reason=_said(last) or None)
+    state = _state(_message(last), _UNTRUSTED, "unknown signer")
+    return msgspec.structs.replace(found, state=state, reason=_message(last) or None)
 
 
 def signature_text(found: BundleSignature, *, width: int) -> str:
@@ -161,7 +161,7 @@ def _state(said: str, meanings: Mapping[str, State], other: State) -> State:
     return next((state for part, state in meanings.items() if part in said), other)
 
 
-def _said(done: subprocess.CompletedProcess[bytes]) -> str:
+def _message(done: subprocess.CompletedProcess[bytes]) -> str:
     """Return the first message of ssh-keygen that says more than that it failed."""
     lines = done.stderr.decode("utf-8", "replace").replace("Enter passphrase: ", "").splitlines()
     general = ("No principal matched", "Could not verify signature")

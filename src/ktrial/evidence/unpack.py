@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -167,3 +167,27 @@ class BundleResults:
 
     def is_scrubbed(self, session: str) -> bool:
         return bool(self._sessions[session].replaced)
+
+
+class OwnMachine(NamedTuple):
+    """What tells this machine's results from those of others: names of the installation, and boots."""
+
+    names: frozenset[str]
+    boots: frozenset[str]
+
+    def has_measured(self, boot: str | None, document: Mapping[str, Any]) -> bool:
+        """Return whether a session in this boot, with the facts in its document, was measured on this machine."""
+        return boot in self.boots or fact_value(facts_of(document), "os.machine") in self.names
+
+
+def facts_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the facts of the machine in the document of a session."""
+    told = document.get("machine")
+    return told if isinstance(told, Mapping) else {}
+
+
+def fact_value(facts: Mapping[str, Any], name: str) -> Any:
+    """Return the value of a fact in the document of a session; None for anything that is not a text or a number."""
+    fact = facts.get(name)
+    value = fact.get("value") if isinstance(fact, Mapping) else None
+    return value if isinstance(value, str | int) else None

@@ -12,6 +12,8 @@ import msgspec
 from ktrial.kit.tables import clean, labelled
 from ktrial.machine.transactions import UNFINISHED, Status
 from ktrial.studies.ledger.model import LedgerEntry, Now, standing
+from ktrial.studies.ledger.others import OthersVerdict
+from ktrial.studies.ledger.others_text import short_line
 from ktrial.studies.ledger.text import effect_words
 from ktrial.tuning.lasting.kept_files import is_lasting
 
@@ -28,11 +30,12 @@ class OpenTrial(msgspec.Struct, frozen=True):
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """What was tried last, and what to do next: commands with a reason each."""
+    """What was tried last, what to do next (commands with a reason each), and verdicts of others, never mixed in."""
 
     open: tuple[OpenTrial, ...]
     verdicts: tuple[LedgerEntry, ...]
     next: tuple[tuple[str, str], ...]
+    elsewhere: tuple[OthersVerdict, ...] = ()
 
 
 def overview_of(status: Status | None, entries: Sequence[LedgerEntry], now: Now, program: str = "ktrial") -> Overview:
@@ -71,6 +74,7 @@ def overview_json(found: Overview) -> dict[str, Any]:
     return {
         "open_trials": found.open,
         "verdicts": found.verdicts,
+        "elsewhere": found.elsewhere,
         "next": [{"command": command, "why": why} for command, why in found.next],
     }
 
@@ -84,6 +88,9 @@ def overview_text(found: Overview, *, width: int) -> str:
         day = time.strftime("%Y-%m-%d", time.gmtime(entry.started_unix_ms / 1000))
         told = f"{day} {entry.verdict}: {entry.what}; {entry.outcome} {effect_words(entry)}; {entry.trial}"
         lines.append(_line("verdicts" if not number else "", told, width))
+    for number, verdict in enumerate(found.elsewhere):
+        told = f"{verdict.entry.what}; {verdict.entry.outcome} {effect_words(verdict.entry)}; {short_line(verdict)}"
+        lines.append(_line("elsewhere" if not number else "", told, width))
     lines += [""] if lines else []
     column = max(len(command) for command, _ in found.next) + 2
     for number, (command, why) in enumerate(found.next):

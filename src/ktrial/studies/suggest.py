@@ -124,13 +124,13 @@ def rank(one: Candidate) -> tuple[int, int, int, str]:
 
 def tried_here(one: Candidate, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
     """Return the first ledger entry of exactly this setting with this suite; None if there is none."""
-    return next(
-        (
-            entry
-            for entry in entries
-            if entry.changes == one.settings
-            and not entry.environment
-            and entry.workload.partition(" ")[0] == one.measure.suite
-        ),
-        None,
+    return next((entry for entry in entries if is_of(one, entry)), None)
+
+
+def is_of(one: Candidate, entry: LedgerEntry) -> bool:
+    """Return whether a trial tried exactly this setting with this suite."""
+    return (
+        entry.changes == one.settings
+        and not entry.environment
+        and entry.workload.partition(" ")[0] == one.measure.suite
     )

@@ -10,13 +10,18 @@ from collections.abc import Mapping, Sequence
 from ktrial.kit.tables import labelled, paragraph
 from ktrial.studies.goals import Candidate
 from ktrial.studies.ledger.model import LedgerEntry
+from ktrial.studies.ledger.others import OthersVerdict
+from ktrial.studies.ledger.others_text import short_line
 from ktrial.tuning.catalog.model import CatalogSource
 
 _CLAIMS = 2
+_OTHERS = 2
+#: A candidate, what was tried here, and verdicts of others about it.
+Suggested = tuple[Candidate, LedgerEntry | None, Sequence[OthersVerdict]]
 
 
 def suggestions_text(
-    found: Sequence[tuple[Candidate, LedgerEntry | None]],
+    found: Sequence[Suggested],
     sources: Mapping[str, CatalogSource],
     not_here: Mapping[str, str],
     inert: Mapping[str, str],
@@ -25,12 +30,12 @@ def suggestions_text(
 ) -> str:
     """Return each candidate with its price, its evidence, and the command that tests it."""
     lines = []
-    for goal in dict.fromkeys(one.goal for one, _ in found):
-        own = [(one, entry) for one, entry in found if one.goal == goal]
+    for goal in dict.fromkeys(one.goal for one, _, _ in found):
+        own = [row for row in found if row[0].goal == goal]
         title = f"{goal}: {len(own)} candidates (unproven on this machine unless a verdict follows `here`)"
         lines += [paragraph(title, width=width), ""]
-        for one, entry in own:
-            lines += [*_candidate(one, entry, sources, width), ""]
+        for row in own:
+            lines += [*_candidate(row, sources, width), ""]
     if not found:
         lines += ["No candidates: every proposed setting is in force already or does not apply here.", ""]
     for why in dict.fromkeys(inert.values()):
@@ -40,9 +45,9 @@ def suggestions_text(
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _candidate(
-    one: Candidate, entry: LedgerEntry | None, sources: Mapping[str, CatalogSource], width: int
-) -> list[str]:
+def _candidate(row: Suggested, sources: Mapping[str, CatalogSource], width: int) -> list[str]:
+    one, entry, others = row
+
     def add(label: str, text: str) -> str:
         return labelled(f"  {label}", text, width=width, label_columns=12)
 
@@ -59,5 +64,6 @@ def _candidate(
     if entry is not None:
         when = time.strftime("%Y-%m-%d", time.gmtime(entry.started_unix_ms / 1000))
         lines.append(add("here", f"{entry.verdict or 'open'} on {when}: {entry.trial}"))
+    lines += [add("elsewhere", short_line(verdict)) for verdict in others[:_OTHERS]]
     lines.append(f"  {shlex.join(one.try_line)}")
     return lines

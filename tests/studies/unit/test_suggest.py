@@ -129,7 +129,7 @@ def test_own_trials_of_just_this_by_this_measure_are_shown() -> None:
     assert tried_here(candidate(), [*others, mine]) == mine
     assert tried_here(candidate(), others) is None
     text = suggestions_text(
-        [(candidate("refuted"), mine)], {}, {"phone": "no"}, {"vm.page-cluster": "no swap"}, width=80
+        [(candidate("refuted"), mine, ())], {}, {"phone": "no"}, {"vm.page-cluster": "no swap"}, width=80
     )
     assert "equivalent on 1970-01-01: a" in text
     assert "  refuted   c [s]" in text

@@ -9,6 +9,8 @@ from ktrial.kit.errors import BadInput, KtrialError
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
+    from ktrial.evidence.unpack import OwnMachine
+    from ktrial.results.model import StoredSession
     from ktrial.studies.ledger.model import Ledger, LedgerEntry
     from ktrial.trial.record import StoredTrial
     from ktrial.tuning.state.state import MachineState
@@ -68,13 +70,40 @@ def note(app: App) -> None:
 
 
 def _entries(app: App, stored: StoredTrial) -> tuple[LedgerEntry, ...]:
+    import msgspec
+
+    from ktrial.evidence.unpack import CAME
     from ktrial.studies.ledger.ledger import entries_of
 
     try:
-        kernel = app.store.session(stored.session).kernel_release
+        session = app.store.session(stored.session)
     except BadInput:
-        kernel = None
+        session = None
+    if session is not None and session.origin == CAME and not _is_own(app, session):
+        # A machine of the same hardware is another one, too: nothing was tried here.
+        stored = msgspec.structs.replace(stored, machine=f"another one: {stored.machine}")
+    kernel = None if session is None else session.kernel_release
     return entries_of(stored, app.trials.log(stored.trial), kernel, _state(app, stored), app.catalog.knobs)
+
+
+def _is_own(app: App, session: StoredSession) -> bool:
+    """Return whether a session from a bundle was measured on this machine."""
+    return own_machine(app).has_measured(session.boot_id, session.document)
+
+
+def own_machine(app: App) -> OwnMachine:
+    """Return the names of this installation, also as its own bundles have them, and the boots of its results."""
+    from ktrial.evidence.unpack import CAME, OwnMachine
+    from ktrial.kit.scrub import Scrubber
+
+    facts = app.user_session.facts(("os.machine", "boot.id"))
+    names, name = set(), facts.value("os.machine")
+    if isinstance(name, str) and name:
+        scrubbed = Scrubber(*app.scrubbing()).document({"os.machine": {"value": name}})
+        names = {name, scrubbed["os.machine"]["value"]}
+    boots = {one.boot_id for one in app.store.sessions() if one.origin != CAME and one.boot_id}
+    boot = facts.value("boot.id")
+    return OwnMachine(frozenset(names), frozenset(boots | ({boot} if isinstance(boot, str) else set())))
 
 
 def _state(app: App, stored: StoredTrial) -> MachineState | None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from ktrial.cli.hosts import again
 from ktrial.cli.shared.ledger import kept_ledger, ledger_of
+from ktrial.cli.shared.others import verdicts_elsewhere
 from ktrial.kit.errors import AgentError, KtrialError
 from ktrial.machine.transactions import Status, decode_reply
 from ktrial.studies.ledger.ledger_now import now_of
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Entries of the ledger that an overview looks at.
 _NEWEST = 40
+#: Verdicts of others that it shows.
+_OTHERS = 2
 
 
 class StatusAnswer(NamedTuple):
@@ -35,9 +40,9 @@ def gather_overview(app: App, *, may_ask: bool) -> StatusAnswer:
     answer = _journal(session, must=may_ask)
     status = decode_reply("status", answer, Status) if answer is not None else None
     entries = _entries(app)[:_NEWEST]
-    return StatusAnswer(
-        answer, status, overview_of(status, entries, now_of(session, entries, app.catalog.knobs), again(app.host))
-    )
+    found = overview_of(status, entries, now_of(session, entries, app.catalog.knobs), again(app.host))
+    others = verdicts_elsewhere(app, session)[:_OTHERS] if app.host is None else ()
+    return StatusAnswer(answer, status, msgspec.structs.replace(found, elsewhere=others))
 
 
 def _journal(session: AgentSession, *, must: bool) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ from ktrial.reports.publish import LIST, publication
 if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.evidence.differences import RecheckResult
+    from ktrial.evidence.unpack import Bundle
     from ktrial.judge.model.comparison import Comparison
 
 _COMPARISON = "comparison.json"
@@ -30,20 +31,15 @@ _COMPARISON = "comparison.json"
 
 def recheck_path(app: App, path: Path) -> RecheckResult:
     """Recompute a bundle, or a folder published with its data, and return every difference."""
-    again = partial(answered_again, app)
-    readers = Readers(benchmarks=app.benchmarks, importers=app.importers, catalog=app.catalog, again=again)
     if not path.is_dir():
-        bundle = app.bundles.examine(path)
-        data = bundle.comparison()
-        stored = None if data is None else decode_comparison(data, f"{path}: {_COMPARISON}")
-        return recheck(bundle, stored, readers).found
+        return recheck_bundle(app, app.bundles.examine(path))
     if not (path / DATA).is_dir():
         raise BadInput(
             f"{path}: no {DATA}/ in this folder to compute the comparison from",
             hint="publish the folder with `ktrial publish … --data`",
         )
     stored = decode_comparison(plain_file(path, _COMPARISON), str(path / _COMPARISON))
-    made = recheck(app.bundles.examine(path / DATA), stored, readers)
+    made = recheck(app.bundles.examine(path / DATA), stored, _readers(app))
     files = list(_changed_files(path))
     notes = made.found.notes
     if made.comparison is not None:
@@ -53,6 +49,18 @@ def recheck_path(app: App, path: Path) -> RecheckResult:
     return msgspec.structs.replace(
         made.found, file=str(path), notes=notes, differences=(*files, *made.found.differences)
     )
+
+
+def recheck_bundle(app: App, bundle: Bundle) -> RecheckResult:
+    """Recompute everything in an open bundle, and return every difference."""
+    data = bundle.comparison()
+    stored = None if data is None else decode_comparison(data, f"{bundle.shown}: {_COMPARISON}")
+    return recheck(bundle, stored, _readers(app)).found
+
+
+def _readers(app: App) -> Readers:
+    again = partial(answered_again, app)
+    return Readers(benchmarks=app.benchmarks, importers=app.importers, catalog=app.catalog, again=again)
 
 
 def _changed_files(folder: Path) -> Iterator[Difference]:

@@ -74,19 +74,14 @@ def command(
     ktrial bundle --verify found.tar.zst --signers signers
     """
     if verify:
-        if sessions or comparison is not None or keep_identity or key is not None or force:
-            raise Contradiction("cannot combine --verify with options that write a bundle", hint=_VERIFY_HINT)
-        return _verify(output, signers, as_json=as_json)
+        writes = bool(sessions) or comparison is not None or keep_identity or key is not None or force
+        return _verify(output, signers, writes=writes, as_json=as_json)
     if signers is not None:
         raise BadInput("--signers requires --verify", hint=_VERIFY_HINT)
     from ktrial.cli.shared.evidence import pack_comparison, scrubbing_of, sessions_named, tell
     from ktrial.evidence.pack import make_bundle
-    from ktrial.evidence.signature import check_signing, signature_of
 
-    check_output(output, force=force)
-    if key is not None:
-        check_signing(key)
-        check_output(signature_of(output), force=force)
+    _check_files(output, key, force=force)
     if comparison is not None:
         from ktrial.compare.files import as_json as encoded
         from ktrial.compare.files import read_comparison
@@ -109,6 +104,15 @@ def command(
     return 0
 
 
+def _check_files(bundle: Path, key: Path | None, *, force: bool) -> None:
+    from ktrial.evidence.signature import check_signing, signature_of
+
+    check_output(bundle, force=force)
+    if key is not None:
+        check_signing(key)
+        check_output(signature_of(bundle), force=force)
+
+
 def _sign(app: App, bundle: Path, key: Path | None) -> str | None:
     """Sign a bundle if there is a key, and return the signature's file."""
     from ktrial.evidence.signature import sign, signature_of
@@ -123,9 +127,12 @@ def _sign(app: App, bundle: Path, key: Path | None) -> str | None:
     return str(place)
 
 
-def _verify(bundle: Path, signers: Path | None, *, as_json: bool) -> int:
+def _verify(bundle: Path, signers: Path | None, *, writes: bool, as_json: bool) -> int:
+    """Show who signed a bundle; `writes` says that other options ask to write one."""
     from ktrial.evidence.signature import signature_text, verify
 
+    if writes:
+        raise Contradiction("cannot combine --verify with options that write a bundle", hint=_VERIFY_HINT)
     if signers is None:
         raise BadInput("--verify requires --signers: whose signatures count?", hint=_VERIFY_HINT)
     found = verify(bundle, signers)

@@ -28,6 +28,7 @@ def command(app: App, knob: str, as_json: bool) -> None:
     import msgspec
 
     from ktrial.cli.shared.ledger import kept_entries
+    from ktrial.cli.shared.others import verdicts_elsewhere
     from ktrial.kit.tables import columns
     from ktrial.tuning.knobs.address import parse_address
     from ktrial.tuning.knobs.explain import explain
@@ -40,9 +41,10 @@ def command(app: App, knob: str, as_json: bool) -> None:
     entry = find_knob(knob, app.catalog.knobs)
     answer = explain(app.user_session, entry, app.catalog.kinds, parse_address(knob).selector)
     entries = kept_entries(app, entry.id)
+    elsewhere = verdicts_elsewhere(app, app.user_session, lambda one: one.is_about(entry.id))
     if as_json:
         fields = {**msgspec.to_builtins(entry), "here": answer.values, "inert_here": answer.inert, "measured": entries}
-        write_json({"schema": "ktrial.knob/1", **fields})
+        write_json({"schema": "ktrial.knob/1", **fields, "elsewhere": elsewhere})
         return
     sys.stdout.write(
         knob_text(entry, app.catalog.sources, answer.state, answer.facts, answer.default, answer.inert, width=columns())
@@ -53,6 +55,10 @@ def command(app: App, knob: str, as_json: bool) -> None:
 
         now = now_of(app.user_session, entries, app.catalog.knobs)
         sys.stdout.write("\n".join([*measured_lines(entries, now, width=columns()), ""]))
+    if elsewhere:
+        from ktrial.studies.ledger.others_text import others_lines
+
+        sys.stdout.write("\n".join([*others_lines(elsewhere, width=columns()), ""]))
 
 
 def _knob_name(app: App, text: str) -> str:

@@ -1,32 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial ledger`: list everything that was tried on this machine."""
+"""`ktrial ledger`: list everything that was tried on this machine, and beside it verdicts of others."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.completion import knob_names
+from ktrial.cli.completion import knob_names, other_sources
 from ktrial.cli.options import json_option, write_json
 from ktrial.kit.errors import Contradiction
 
 
-@click.command(short_help="List everything that was tried here.")
+class ShowsLedger(click.Group):
+    """A group that runs `show` unless its first word names another of its commands."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_named = bool(args) and args[0] in {*self.commands, *ctx.help_option_names}
+        return super().parse_args(ctx, args if is_named else ["show", *args])
+
+
+@click.group(cls=ShowsLedger, short_help="List everything that was tried here.")
+def command() -> None:
+    """List what was tried here: `ktrial ledger [KNOB]` is short for `ktrial ledger show [KNOB]`.
+
+    Verdicts of others, from bundles that you import, come after your own. They never count as evidence.
+    """
+
+
+@command.command(short_help="List what was tried here, then elsewhere.")
 @click.argument("knob", required=False, shell_complete=knob_names, metavar="[KNOB]")
 @click.option("--markdown", is_flag=True, help="Write Markdown to stdout.")
 @json_option
 @click.pass_obj
-def command(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
+def show(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
     """List every setting that was tried here, or the trials of one knob: verdict, date, and whether it is in force.
 
     A later trial of the same settings supersedes or refutes an earlier one; both stay in the list.
     """
     from ktrial.cli.shared.ledger import ledger_of
+    from ktrial.cli.shared.others import verdicts_elsewhere
     from ktrial.kit.tables import columns
     from ktrial.studies.ledger.ledger_now import now_of
     from ktrial.studies.ledger.model import changed_since, of_knob, standing
+    from ktrial.studies.ledger.others_text import others_lines, others_markdown
     from ktrial.studies.ledger.text import ledger_markdown, ledger_text
 
     if markdown and as_json:
@@ -35,12 +54,66 @@ def command(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
     if knob is not None:
         entries = of_knob(entries, knob)
     now = now_of(app.user_session, entries, app.catalog.knobs)
+    elsewhere = verdicts_elsewhere(app, app.user_session, lambda entry: knob is None or entry.is_about(knob))
     if as_json:
         documents = [
             {"entry": one, "standing": standing(one, now), "changed_since": changed_since(one, now)} for one in entries
         ]
-        write_json({"schema": "ktrial.ledger-now/1", "now": now, "entries": documents})
+        write_json({"schema": "ktrial.ledger-now/1", "now": now, "entries": documents, "elsewhere": elsewhere})
     elif markdown:
-        sys.stdout.write(ledger_markdown(entries, now))
+        sys.stdout.write(ledger_markdown(entries, now) + others_markdown(elsewhere))
     else:
-        sys.stdout.write(ledger_text(entries, now, width=columns()))
+        lines = others_lines(elsewhere, width=columns(), shown=len(elsewhere))
+        sys.stdout.write(ledger_text(entries, now, width=columns()) + "".join(f"{line}\n" for line in lines))
+
+
+@command.command("import", short_help="Add the verdicts of a bundle from elsewhere.")
+@click.argument("bundle", type=click.Path(path_type=Path), metavar="BUNDLE")
+@click.option(
+    "--signers",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Import only if one of these names and keys signed BUNDLE (allowed_signers of OpenSSH).",
+)
+@json_option
+@click.pass_obj
+def import_bundle(app: App, bundle: Path, signers: Path | None, as_json: bool) -> None:
+    """Recheck BUNDLE, then show its verdicts under "tried elsewhere", ordered by how alike the machines are.
+
+    They never count as evidence about this machine: `keep`, `suggest` and `retest` ignore them. ktrial refuses a
+    bundle whose verdicts do not follow from its runs, and a bundle of this machine (`ktrial import` takes that).
+    """
+    from ktrial.cli.shared.others import import_others
+
+    found, signer = import_others(app, bundle, signers)
+    if as_json:
+        parts = {"added": found.added, "newly_signed": found.newly_signed, "known": found.known}
+        names = {name: [entry.trial for one in trials for entry in one.entries[:1]] for name, trials in parts.items()}
+        write_json({"schema": "ktrial.ledger-import/1", "file": str(bundle), "signer": signer, **names})
+    verdicts = sum(len(one.entries) for one in found.added)
+    signature = "unsigned" if signer is None else f"signed by {signer}"
+    told = f"{bundle}, {signature}: added {verdicts} verdict{'s'[: verdicts != 1]}"
+    told += f"; {len(found.newly_signed)} known trials are signed now" if found.newly_signed else ""
+    told += f"; {len(found.known)} already there" if found.known else ""
+    app.say(f'{told}. `ktrial ledger` shows them under "tried elsewhere"')
+
+
+@command.command(short_help="Remove verdicts of others.")
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    shell_complete=other_sources,
+    metavar="SIGNER|BUNDLE",
+    help="Signer, or file name or SHA-256 of the bundle, whose verdicts to remove.",
+)
+@json_option
+@click.pass_obj
+def forget(app: App, source: str, as_json: bool) -> None:
+    """Remove the imported verdicts of a signer or a bundle. Your own trials stay."""
+    from ktrial.cli.shared.others import forget_others
+
+    count = forget_others(app, source)
+    if as_json:
+        write_json({"schema": "ktrial.ledger-forget/1", "from": source, "trials": count})
+    app.say(f"forgot {count} trial{'s'[: count != 1]} from {source}")

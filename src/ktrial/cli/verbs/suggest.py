@@ -28,9 +28,10 @@ def command(app: App, name: str | None, as_json: bool) -> None:
     For each it shows the price, the evidence for and against, and a command to test it. It applies nothing.
     """
     from ktrial.cli.shared.ledger import kept_ledger
+    from ktrial.cli.shared.others import verdicts_elsewhere
     from ktrial.kit.errors import UnknownName
     from ktrial.kit.tables import columns
-    from ktrial.studies.suggest import candidates_of, tried_here
+    from ktrial.studies.suggest import candidates_of, is_of, tried_here
     from ktrial.studies.suggest_text import suggestions_text
 
     goals = app.goals
@@ -41,9 +42,16 @@ def command(app: App, name: str | None, as_json: bool) -> None:
     found = candidates_of(chosen, machine, app.catalog)
     ledger = kept_ledger(app)
     entries = ledger.entries if ledger is not None else ()
-    pairs = [(one, tried_here(one, entries)) for one in found.candidates]
+    others = verdicts_elsewhere(app, machine)
+    rows = [
+        (one, tried_here(one, entries), [verdict for verdict in others if is_of(one, verdict.entry)])
+        for one in found.candidates
+    ]
     if as_json:
-        documents = [{"candidate": one, "try": one.try_line, "here": entry} for one, entry in pairs]
+        documents = [
+            {"candidate": one, "try": one.try_line, "here": entry, "elsewhere": elsewhere}
+            for one, entry, elsewhere in rows
+        ]
         write_json(
             {
                 "schema": "ktrial.suggestions/1",
@@ -53,4 +61,4 @@ def command(app: App, name: str | None, as_json: bool) -> None:
             }
         )
     else:
-        sys.stdout.write(suggestions_text(pairs, app.catalog.sources, found.not_here, found.inert, width=columns()))
+        sys.stdout.write(suggestions_text(rows, app.catalog.sources, found.not_here, found.inert, width=columns()))

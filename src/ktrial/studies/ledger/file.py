@@ -16,6 +16,14 @@ class LedgerFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    def of_others(self) -> LedgerFile:
+        """Return the file beside it that holds verdicts of others, which no store can recreate."""
+        return LedgerFile(self._path.with_name(f"{self._path.stem}-elsewhere.json"))
+
     def read(self) -> bytes | None:
         try:
             return self._path.read_bytes()

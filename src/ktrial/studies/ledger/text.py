@@ -38,7 +38,7 @@ def _stacked(row: Sequence[str], width: int) -> Iterator[str]:
 
 def ledger_markdown(entries: Sequence[LedgerEntry], now: Now) -> str:
     lines = ["# Ledger", "", f"| {' | '.join(_HEADERS)} |", "|" + " --- |" * len(_HEADERS)]
-    lines += [f"| {' | '.join(_cell(text) for text in _row(entry, now))} |" for entry in entries]
+    lines += [f"| {' | '.join(markdown_cell(text) for text in _row(entry, now))} |" for entry in entries]
     return "\n".join([*lines, "", _legend()]) + "\n"
 
 
@@ -50,7 +50,7 @@ def measured_lines(entries: Sequence[LedgerEntry], now: Now, *, width: int) -> l
         where = f"kernel {entry.kernel or '?'}, {entry.scope}, against {entry.control}"
         label = f"  {entry.verdict or 'open'}"
         text = f"{entry.what} in {entry.outcome} ({entry.workload.partition(' ')[0]}): "
-        text += f"{_effect_words(*_change(entry))} [{_date(entry)}, {entry.trial}; {where}]"
+        text += f"{_effect_words(*_change(entry))} [{date_of(entry)}, {entry.trial}; {where}]"
         lines.append(labelled(label, text, width=width, label_columns=_VERDICT))
         lines += [labelled("", doubt, width=width, label_columns=_VERDICT) for doubt in _doubts(entry, now)]
     if len(entries) > _SHOWN:
@@ -76,7 +76,7 @@ def _row(entry: LedgerEntry, now: Now) -> tuple[str, ...]:
         verdict += " (refuted)" if entry.refuted else " (superseded)"
     elif changed_since(entry, now):
         verdict += " (outdated)"
-    return (_date(entry), entry.what, entry.outcome, verdict, *_change(entry), standing(entry, now), entry.trial)
+    return (date_of(entry), entry.what, entry.outcome, verdict, *_change(entry), standing(entry, now), entry.trial)
 
 
 def _change(entry: LedgerEntry) -> tuple[str, str]:
@@ -113,18 +113,18 @@ def verdict_sentence(entry: LedgerEntry) -> str:
         f"{entry.scope} against {entry.control}",
         *([f"Linux {entry.kernel}"] if entry.kernel is not None else []),
         f"trial {entry.trial}/{entry.arm}",
-        _date(entry),
+        date_of(entry),
     ]
     together = f", together with {others} more" if others > 0 else ""
     doubt = f"; {'refuted' if entry.refuted else 'superseded'} by {entry.superseded_by}" if entry.superseded_by else ""
     return f"{entry.verdict or 'undecided'}{together}: {', '.join(parts)}{doubt}"
 
 
-def _date(entry: LedgerEntry) -> str:
+def date_of(entry: LedgerEntry) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(entry.started_unix_ms / 1000))
 
 
-def _cell(text: str) -> str:
+def markdown_cell(text: str) -> str:
     return clean(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
