@@ -39,8 +39,8 @@ class RecordedMachines:
             yield self._sight(look)
 
     def stop(self, looks: Sequence[Look]) -> Iterator[Sight | None]:
-        raise AssertionError("nothing stops this trial")
-        yield
+        assert not looks, "nothing stops this trial"
+        yield from ()
 
     def _sight(self, look: Look) -> Sight:
         host, name = look.machine.host, f"backlog-1.{look.place + 1}-x"

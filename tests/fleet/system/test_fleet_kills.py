@@ -38,10 +38,15 @@ def processes_with(word: str) -> list[int]:
     return [pid for pid in found if pid != os.getpid()]
 
 
+def end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
 def kill(pids: list[int], rng: random.Random) -> None:
-    for pid in rng.sample(pids, min(len(pids), 1)):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    """Kill one of these processes."""
+    if pids:
+        end(rng.choice(pids))
 
 
 def parent_of(pid: int) -> int | None:
@@ -65,7 +70,7 @@ def kill_one(fleet: Fleet, running: subprocess.Popen[bytes], database: list[int]
 
     ways: dict[str, Callable[[], object]] = {
         "coordinator": running.kill,
-        "coordinator with all that it started": lambda: [kill([pid], rng) for pid in processes_with(str(fleet.folder))],
+        "coordinator with all that it started": lambda: list(map(end, processes_with(str(fleet.folder)))),
         "ssh": lambda: kill(processes_with(str(machine.ssh_config)), rng),
         "agent": lambda: machine.kill("ktrial-agent"),
         "sshd": lambda: machine.kill("sshd: remote"),
@@ -94,7 +99,7 @@ def kill_fleets(fleet: Fleet, url: str, kills: int, seed: int) -> None:
                 words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             ) as running:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    out, err = running.communicate(timeout=rng.uniform(1, 30) if len(told) < 10 else LIMIT_S)
+                    _, err = running.communicate(timeout=rng.uniform(1, 30) if len(told) < 10 else LIMIT_S)
                     if running.returncode == 0:
                         break
                     told.append(err.decode()[-600:])

@@ -272,6 +272,9 @@ def _trial_named(app: App, name: str) -> str | None:
 
 
 def _ansible(app: App, chosen: Chosen, folder: Path) -> Ansible:
+    if not app.on_this_machine:
+        option = "--machine-root" if app.host is None else "--host"
+        raise BadInput(f"{option}: the inventory names the machines of a fleet", hint=f"leave out {option}")
     if not chosen.inventory:
         raise BadInput("no inventory is named", hint="add -i INVENTORY, as for ansible-playbook")
     program = (sys.executable, "-I", "-m", "ktrial")
