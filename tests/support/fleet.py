@@ -102,10 +102,10 @@ class Fleet:
 
 
 @contextlib.contextmanager
-def fleet_of(names: Sequence[str]) -> Iterator[Fleet]:
-    """Machines for the time of a test."""
+def fleet_of(names: Sequence[str], **options: str) -> Iterator[Fleet]:
+    """Machines for the time of a test, made with these options."""
     with contextlib.ExitStack() as stack:
-        machines = {name: stack.enter_context(remote_machine(name)) for name in names}
+        machines = {name: stack.enter_context(remote_machine(name, **options)) for name in names}
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ktrial-fleet-")))
         folder.chmod(0o755)
         yield Fleet(folder, machines)

@@ -97,16 +97,21 @@ class SshUser:
         )
         (self.folder / "config").write_text("".join(self._hosts.values()))
 
-    def start(self, name: str, *words: str) -> subprocess.Popen[str]:
+    @property
+    def environment(self) -> dict[str, str]:
+        """The user's environment."""
         home = self.folder / "home"
         own = {f"XDG_{kind}_HOME": str(home / kind.lower()) for kind in ("STATE", "CACHE", "CONFIG")}
+        return {**os.environ, **own, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"}
+
+    def start(self, name: str, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "ktrial", "--host", f"ssh:{name}", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, **own, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"},
+            env=self.environment,
         )
 
     def ktrial(self, name: str, *words: str, status: int = 0) -> str:
