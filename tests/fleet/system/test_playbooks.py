@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -122,7 +123,7 @@ def test_a_host_key_that_changed_makes_a_machine_unreachable(web1: RemoteMachine
     other = (web1.folder / "key.pub").read_text().split()
     known.write_text(f"web1 {other[0]} {other[1]}\n")
     try:
-        done = play(tmp_path, [web1], tasks_of(APPLY), "--ssh-extra-args", "-o ControlPath=none")
+        done = play(tmp_path, [web1], tasks_of(APPLY), "--ssh-extra-args=-o ControlPath=none")
     finally:
         known.write_text(before)
     refused(done, 0, "Host key verification failed", what="unreachable")
@@ -185,14 +186,13 @@ def test_the_controller_itself_is_a_machine_too(web1: RemoteMachine, tmp_path: P
     assert [(one.what, one.changed) for one in tasks_in(tmp_path)] == [("ok", True), ("ok", True)], text
 
 
-def playbook_of_the_page() -> str:
-    found = re.search(r"<!-- tested: \S+ -->\n```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None
-    return found[1]
+def playbook_of_the_page(number: int) -> str:
+    books = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return str(books[number])
 
 
 def test_the_playbook_of_the_documentation(machines: tuple[RemoteMachine, RemoteMachine], tmp_path: Path) -> None:
-    book = playbook_of_the_page()
+    book = playbook_of_the_page(0)
     assert len(book.splitlines()) <= 34
     healthy, ill = ("-e", "health_check=true"), ("-e", "health_check=false")
     done = play(tmp_path, machines, book, "--check", "--diff", *healthy)
@@ -209,3 +209,39 @@ def test_the_playbook_of_the_documentation(machines: tuple[RemoteMachine, Remote
     assert values(machines) == [THERE, "1024"]
     assert play(tmp_path, machines, tasks_of("ktrial.tuning.revert: {}")).status == 0
     assert values(machines) == [THERE, THERE]
+
+
+TRIAL = """
+name = "backlog"
+command = ["sh", "-c", "echo value $(($(cat /proc/sys/net/core/somaxconn) + $$ % 9))"]
+metrics = ["value:lower=value ([0-9]+)"]
+design = { cap = 7, fixed = true, seed = 5, settle = "0s" }
+
+[arms.control]
+[arms.small]
+set = { "net.core.somaxconn" = 512 }
+"""
+
+
+def test_the_trial_of_the_documentation_ends_with_a_verdict(web1: RemoteMachine, tmp_path: Path) -> None:
+    (tmp_path / "backlog.toml").write_text(TRIAL)
+    book = playbook_of_the_page(1).replace("delay: 60", "delay: 1")
+    start, fetch = re.findall(r"    - name: (.*)", book)
+    done = play(tmp_path, [web1], book)
+    assert (done.status, done.of(start).changed) == (0, True), done.text
+    last = done.of(fetch).result
+    assert (last["state"], last["blocks"], last["next_look_s"]) == ("ended", 7, None)
+    assert '"verdict": "better"' in json.dumps(last["result"])
+    assert (tmp_path / "web1.db").exists()
+    done = play(tmp_path, [web1], book)
+    assert [(one.changed, one.result["state"]) for one in done.tasks] == [(False, "ended")] * 2, done.text
+
+
+def test_a_trial_is_stopped_and_its_settings_are_restored(web1: RemoteMachine, tmp_path: Path) -> None:
+    (tmp_path / "slow.toml").write_text(TRIAL.replace("backlog", "slow").replace("echo", "sleep 3; echo"))
+    words = "store: one.db}, environment: {XDG_STATE_HOME: state}"
+    start = f"ktrial.tuning.trial: {{file: slow.toml, {words}"
+    stop = f"ktrial.tuning.trial: {{name: slow, state: stopped, {words}"
+    done = play(tmp_path, [web1], tasks_of(start, stop, f"{stop}, check_mode: true"))
+    assert [one.result.get("state") for one in done.tasks] == ["running", "stopped", None], done.text
+    assert web1.read(FILE) == THERE

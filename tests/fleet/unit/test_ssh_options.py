@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from ktrial.fleet.ansible_collections.ktrial.tuning.plugins.plugin_utils.ssh_words import ssh_words
 
@@ -28,13 +31,22 @@ def options(**more: Any) -> Callable[[str], Any]:
     return lambda name: {**DEFAULTS, **more}[name]
 
 
-def test_the_defaults_share_the_connection_of_ansibles_own_tasks() -> None:
-    assert ssh_words(options()) == [
+LAST = ("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4")
+
+
+def test_the_defaults_share_one_connection() -> None:
+    words = ssh_words(options())
+    assert words[:-2] == [
         *("ssh", "-C", "-o", "ControlMaster=auto", "-o", "ControlPersist=60s"),
-        *("-o", "ConnectTimeout=10", "-o", "BatchMode=yes"),
-        # The name that Ansible gives to the socket: the SHA-1 of "web1-None-None".
-        *("-o", 'ControlPath="/tmp/cp/ae750fdd40"'),
+        *("-o", "ConnectTimeout=10", "-o", "BatchMode=yes", *LAST),
     ]
+    assert re.fullmatch(r'ControlPath="/tmp/cp/ktrial-[0-9a-f]{10}"', words[-1])
+    assert ssh_words(options()) == words
+
+
+@pytest.mark.parametrize("more", [{"host": "web2"}, {"port": 1}, {"ssh_common_args": "-J gate"}, {"remote_user": "a"}])
+def test_another_machine_or_way_never_shares_it(more: dict[str, Any]) -> None:
+    assert ssh_words(options(**more))[-1] != ssh_words(options())[-1]
 
 
 def test_everything_that_an_inventory_can_say() -> None:
@@ -55,7 +67,7 @@ def test_everything_that_an_inventory_can_say() -> None:
         *("/opt/bin/ssh", "-o", "StrictHostKeyChecking=no", "-o", "Port=2222"),
         *("-o", 'IdentityFile="/keys/my key"', "-o", 'User="deploy"'),
         *("-o", "ConnectTimeout=3", "-o", "BatchMode=yes"),
-        *("-o", "ProxyCommand=ssh -W %h:%p gate", "-F", "a file"),
+        *("-o", "ProxyCommand=ssh -W %h:%p gate", "-F", "a file", *LAST),
     ]
 
 

@@ -26,18 +26,23 @@ def ssh_words(option: Callable[[str], Any]) -> list[str]:
         words += ["-o", f'User="{option("remote_user")}"']
     words += ["-o", f"ConnectTimeout={option('timeout')}", "-o", "BatchMode=yes"]
     words += [*_split(option("ssh_common_args")), *_split(option("ssh_extra_args"))]
+    # A connection that later tasks share ends if the machine is gone, instead of leaving them waiting.
+    words += ["-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4"]
     if _shares_a_connection(words):
-        words += ["-o", f'ControlPath="{control_path(option)}"']
+        words += ["-o", f'ControlPath="{control_path(option, words)}"']
     return words
 
 
-def control_path(option: Callable[[str], Any]) -> str:
-    """Return the socket of the connection that Ansible's own tasks open and share."""
+def control_path(option: Callable[[str], Any], words: Sequence[str]) -> str:
+    """Return the socket of the connection that tasks share: one for each machine and way to it.
+
+    Ansible's own name for it leaves out jump hosts and configuration files, so that it may lead to another machine.
+    """
     folder = control_folder(option)
     if option("control_path"):
         return str(option("control_path") % {"directory": folder})
-    name = f"{option('host')}-{option('port')}-{option('remote_user')}"
-    return f"{folder}/{hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:10]}"
+    name = "\0".join([str(option("host")), *words])
+    return f"{folder}/ktrial-{hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:10]}"
 
 
 def control_folder(option: Callable[[str], Any]) -> str:

@@ -17,30 +17,31 @@ _GUARD_TRIPPED = 3
 
 def step_trial(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:
     """Start a trial, fetch what the machine has finished and send its next plan, or stop the trial."""
+    state = given["state"]
     name = given["name"] or (_name_of(given["file"]) if given["file"] else None)
     stored = ktrial.run("trial", "list", "--json").document["trials"]
     summary = newest(stored, name)
-    state = given["state"]
-    if state == "started" and given["file"] is None:
-        raise TaskFailed("no protocol file is named", "set `file` to the trial's file on the controller")
-    if state != "started" and summary is None:
-        raise TaskFailed(
-            f"unknown trial: {name!r}", "start it first, with `state: started`", trials=[one["trial"] for one in stored]
-        )
-    if state == "started" and summary is not None:
+    if summary is None:
+        if state != "started":
+            names = [one["trial"] for one in stored]
+            raise TaskFailed(f"unknown trial: {name!r}", "start it first, with `state: started`", trials=names)
+        return _start(ktrial, given, str(name), writes=writes)
+    if state == "started" or summary["ended"] is not None:
         return _as_stored(summary)
-    if summary is not None and summary["ended"] is not None:
-        return _as_stored(summary)
-    if not writes:
-        return {"changed": True, "trial": name if summary is None else summary["trial"]}
-    if state == "started":
-        return _step(ktrial, ktrial.run("trial", "run", *_STEP, *_fence(given), given["file"], accepts=(0, 3)))
-    assert summary is not None
     trial = str(summary["trial"])
+    if not writes:
+        return {"changed": True, "trial": trial}
     if state == "collected":
         return _step(ktrial, ktrial.run("trial", "resume", *_STEP, *_fence(given), trial, accepts=(0, 3)), summary)
-    answer = ktrial.run("trial", "stop", trial)
-    return {"changed": True, "trial": trial, "state": "stopped", "notes": answer.notes}
+    return {"changed": True, "trial": trial, "state": "stopped", "notes": ktrial.run("trial", "stop", trial).notes}
+
+
+def _start(ktrial: Ktrial, given: Mapping[str, Any], name: str, *, writes: bool) -> dict[str, Any]:
+    if given["file"] is None:
+        raise TaskFailed("no protocol file is named", "set `file` to the trial's file on the controller")
+    if not writes:
+        return {"changed": True, "trial": name}
+    return _step(ktrial, ktrial.run("trial", "run", *_STEP, *_fence(given), given["file"], accepts=(0, 3)))
 
 
 def newest(stored: Iterable[Mapping[str, Any]], name: str | None) -> Mapping[str, Any] | None:
