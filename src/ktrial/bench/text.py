@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ktrial.bench.record import RunRecord, Session, SessionSummary
 from ktrial.bench.suite import Suite
-from ktrial.kit.finding import Finding
+from ktrial.kit.finding import LEVEL_WORDS, Finding
 from ktrial.kit.tables import paragraph, table
 from ktrial.machine.run_conditions import Conditions
 
@@ -140,7 +140,7 @@ def summary_text(summaries: Sequence[SessionSummary], *, width: int) -> str:
 def findings_text(findings: Sequence[Finding], *, width: int) -> str:
     """Return a line for each doubt, the most serious first."""
     ordered = sorted(findings, key=lambda one: ("refuse", "suspect", "note").index(one.level))
-    return "".join(f"{paragraph(f'{one.level}: {one.sentence}', width=width)}\n" for one in ordered)
+    return "".join(f"{paragraph(f'{LEVEL_WORDS[one.level]}: {one.sentence}', width=width)}\n" for one in ordered)
 
 
 def holes_text(wanted: int, complete: int, holes: Sequence[tuple[str, str, str | None]], *, width: int) -> str:

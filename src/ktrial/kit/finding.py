@@ -9,6 +9,8 @@ from typing import Literal
 import msgspec
 
 FindingLevel = Literal["note", "suspect", "refuse"]
+#: What people read for each level.
+LEVEL_WORDS: Mapping[FindingLevel, str] = {"refuse": "refused", "suspect": "doubt", "note": "note"}
 #: Kinds which say that the difference may have another cause than the arm.
 CONFOUNDED = frozenset(
     ("time-and-arm-confounded", "order-unknown", "boot-and-arm-confounded", "machine-and-arm-confounded")

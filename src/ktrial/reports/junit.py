@@ -12,6 +12,7 @@ import xml.etree.ElementTree as ET
 from ktrial.bench.text import percent, show
 from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.judge.model.words import effect_text
+from ktrial.kit.finding import LEVEL_WORDS
 from ktrial.kit.tables import clean
 from ktrial.reports.order import asked_only
 from ktrial.reports.sections import pair_name
@@ -50,10 +51,10 @@ def _figures(comparison: Comparison) -> list[str]:
 
 def _findings(comparison: Comparison) -> list[str]:
     """Return every doubt and note; those of an outcome begin with its name."""
-    lines = [f"{finding.level}: {finding.sentence}" for finding in comparison.findings]
+    lines = [f"{LEVEL_WORDS[finding.level]}: {finding.sentence}" for finding in comparison.findings]
     for outcome in comparison.outcomes:
         own = (*outcome.findings, *(one for contrast in outcome.contrasts for one in contrast.findings))
-        lines += [f"{finding.level}: {outcome.name}: {finding.sentence}" for finding in own]
+        lines += [f"{LEVEL_WORDS[finding.level]}: {outcome.name}: {finding.sentence}" for finding in own]
     return [clean(line) for line in dict.fromkeys(lines)]
 
 

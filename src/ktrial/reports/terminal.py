@@ -10,7 +10,7 @@ from ktrial.bench.text import number, percent, scale_for
 from ktrial.compare.missing import HoleRow, hole_rows
 from ktrial.judge.model.comparison import ArmSource, Comparison, Contrast, OutcomeComparison, StateChange
 from ktrial.judge.model.words import effect_text
-from ktrial.kit.finding import Finding
+from ktrial.kit.finding import LEVEL_WORDS, Finding
 from ktrial.kit.tables import labelled, paragraph, shorten, table
 from ktrial.reports.ladder import full_picture
 from ktrial.reports.machines import HEADERS, machine_rows
@@ -19,7 +19,6 @@ from ktrial.reports.run_conditions import by_arm
 from ktrial.reports.sections import tier_rows
 from ktrial.reports.sentences import adjusted_words
 
-_MARKS = {"refuse": "refused", "suspect": "doubt", "note": "note"}
 _BETTER = {"lower": "less", "higher": "more", None: "?"}
 #: The most state changes that are shown; --json has all.
 _SHOWN_CHANGES = 10
@@ -58,7 +57,7 @@ class _NumberedNotes:
         """Return the numbers of findings, such as `1,3`."""
         numbers = []
         for one in findings:
-            self._levels.setdefault(one.sentence, _MARKS[one.level])
+            self._levels.setdefault(one.sentence, LEVEL_WORDS[one.level])
             numbers.append(self._numbers.setdefault(one.sentence, len(self._numbers) + 1))
         return ",".join(str(place) for place in sorted(set(numbers)))
 
@@ -277,5 +276,5 @@ def _findings(found: Comparison, width: int) -> str:
         lines.append(labelled("protocol", f"SHA-256 {found.protocol_sha256}", width=width))
     if found.accepted is not None:
         lines.append(labelled("accepted", found.accepted, width=width))
-    lines += [labelled(_MARKS[one.level], one.sentence, width=width) for one in found.findings]
+    lines += [labelled(LEVEL_WORDS[one.level], one.sentence, width=width) for one in found.findings]
     return "\n".join(lines)

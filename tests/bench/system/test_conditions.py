@@ -283,7 +283,7 @@ def test_show_tells_the_doubts_that_bench_told(root: FakeRoot, tmp_path: Path) -
     assert "uptime" in {one["kind"] for one in told}, ran.err
     (session,) = json.loads(run("runs", "--json").out)["sessions"]
     assert json.loads(run("show", session["session"], "--json").out)["findings"] == told
-    assert "suspect: 1 of 2 runs began in another state than the first" in run("show", session["session"]).out
+    assert "doubt: 1 of 2 runs began in another state than the first" in run("show", session["session"]).out
 
 
 @pytest.mark.parametrize(

@@ -323,7 +323,7 @@ def test_throttling_and_warnings_are_findings_and_void_nothing() -> None:
     assert found(result)["throttling"] == "suspect: thermally limited: runs 4/4 in stock"
     assert found(result)["kernel_log"] == "suspect: warnings of the kernel: runs 4/4 in stock"
     text = findings_text(result.findings, width=100)
-    assert text.splitlines()[0].startswith("suspect: ")
+    assert text.splitlines()[0].startswith("doubt: ")
     assert records[0].conditions is not None
     assert records[0].conditions.kernel_log is not None
     assert [line.text for line in records[0].conditions.kernel_log.lines] == ["CPU0: something is wrong"]

@@ -10,14 +10,13 @@ import msgspec
 
 from ktrial.judge.model.comparison import ArmValues, Comparison, Contrast, OutcomeComparison, Role
 from ktrial.judge.model.words import effect_phrase, interval_phrase, times_range, times_words, value_log_ratio
-from ktrial.kit.finding import Finding
+from ktrial.kit.finding import LEVEL_WORDS, Finding
 from ktrial.kit.tables import clean, labelled, paragraph
 from ktrial.kit.units import show_bytes, show_seconds, three_digits
 from ktrial.reports.order import by_level
 from ktrial.trial.protocol.campaign import CampaignDecision
 from ktrial.trial.protocol.from_commands import command_line, shown_name
 
-_LEVELS = {"refuse": "refused", "suspect": "doubt"}
 _LABEL = 10
 
 
@@ -114,7 +113,7 @@ def doubts_of(found: Comparison) -> list[str]:
 
 def _rest(found: Comparison, width: int) -> Iterator[str]:
     for one in _doubts(found):
-        yield labelled(_LEVELS[one.level], one.sentence, width=width, label_columns=_LABEL)
+        yield labelled(LEVEL_WORDS[one.level], one.sentence, width=width, label_columns=_LABEL)
     if found.trial is not None:
         yield labelled("scope", found.scope, width=width, label_columns=_LABEL)
         yield labelled("page", f"ktrial trial report {found.trial.trial}", width=width, label_columns=_LABEL)

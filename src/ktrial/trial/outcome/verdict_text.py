@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.judge.model.trial_summary import ToldArm, ToldTrial
 from ktrial.judge.model.words import effect_text
+from ktrial.kit.finding import LEVEL_WORDS
 from ktrial.kit.tables import clean, labelled, paragraph, table
 from ktrial.reports.ladder import full_picture
 from ktrial.reports.order import asked_only, by_level, by_weight, explored
 from ktrial.reports.sentences import blocks_words, count_words, ended_words, notices
 from ktrial.trial.outcome.live_view import interval_picture, reach_of
 
-_LEVELS = {"refuse": "refused", "suspect": "doubt", "note": "note"}
 _WORTH = {"yes": "; the change matters", "likely": "; the change is likely to matter", "unclear": ""}
 _PICTURE = 23
 #: Columns that the text beside a picture needs.
@@ -143,7 +143,9 @@ def _rest(found: Comparison, trial: ToldTrial, width: int) -> str:
         *(one for outcome in found.outcomes for each in outcome.judged for one in each.findings),
     ]
     once = {one.sentence: one for one in by_level(findings)}
-    lines += [labelled(_LEVELS[one.level], one.sentence, width=width, label_columns=_LABEL) for one in once.values()]
+    lines += [
+        labelled(LEVEL_WORDS[one.level], one.sentence, width=width, label_columns=_LABEL) for one in once.values()
+    ]
     void = sum(one.void is not None for one in trial.drawn)
     if void:
         lines.append(
