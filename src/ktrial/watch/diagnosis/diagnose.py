@@ -366,7 +366,8 @@ def _findings(recording: Recording, phases: Phases, stutters: Stutters | None) -
     ]
     found += [f"{gap.kind} from {gap.begin_s:.1f} to {gap.end_s:.1f} s: {gap.why}" for gap in recording.gaps]
     if stutters is not None and 0 < stutters.count < FEWEST_STUTTERS:
-        found.append(f"{stutters.count} stutters are too few to find a cause (minimum {FEWEST_STUTTERS})")
+        many = "1 stutter is" if stutters.count == 1 else f"{stutters.count} stutters are"
+        found.append(f"{many} too few to find a cause (minimum {FEWEST_STUTTERS})")
     return tuple(found)
 
 

@@ -127,7 +127,8 @@ def verdict_sentences(found: Diagnosis) -> list[str]:
         return []
     share = range_text(found.late_share, 100, "%")
     per_hour = range_text(found.per_hour, 1, "")
-    lines = [f"{found.stutters} stutters ({found.definition}): {share} of the time was late, {per_hour} an hour"]
+    many = f"{found.stutters} stutter{'s'[: found.stutters != 1]}"
+    lines = [f"{many} ({found.definition}): {share} of the time was late, {per_hour} an hour"]
     for cause in found.named:
         lines.append(
             f"{cause.name}: {cause.overlapping} of {found.stutters} stutters, {cause.expected:.1f} by chance "
