@@ -238,9 +238,9 @@ class LoadGenerator:
 
     def _same_identity(self, name: str) -> str:
         """Return the identity. Raise KtrialError if the machine or the program has changed since the first run."""
-        first = self._identities.get(name)
-        identity = first if first is not None and self._machine is not None else self._identity(name)
-        if first not in {None, identity}:
+        first = self._identities[name]
+        identity = first if self._machine is not None else self._identity(name)
+        if identity != first:
             raise GeneratorLost(f"{self.name} has changed: it was {first}; now it is {identity}")
         return identity
 
