@@ -68,7 +68,7 @@ class LoadedBenchmark:
     @property
     def parameters(self) -> Parameters:
         own = {name: value for name, value in self._benchmark.parameters.items() if name not in self.remote.without}
-        return {**own, GENERATOR_PARAMETER: self._identify(self.remote.generator)}
+        return {**own, **self.remote.parameters, GENERATOR_PARAMETER: self._identify(self.remote.generator)}
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
         del facts
@@ -80,7 +80,7 @@ class LoadedBenchmark:
                 raise BadInput(
                     f"parameter {name}: ktrial sets it, and it is {known[name]!r}, not {value!r}", hint="leave it out"
                 )
-        return self.remote.command({**self._benchmark.parameters, **parameters})
+        return self.remote.command({**self._benchmark.parameters, **self.remote.parameters, **parameters})
 
     def version_invocation(self) -> Invocation | None:
         return asking_version(self.remote.server)

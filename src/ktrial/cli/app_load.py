@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ktrial.agent.ssh import check_name, configured_host
 from ktrial.cli.app_remote import RemoteLock
 from ktrial.cli.app_ssh import SSH, SshHost
-from ktrial.kit.errors import BadInput
+from ktrial.kit.errors import BadInput, Busy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ktrial.bench.suite import Suite
     from ktrial.cli.app import App
 
+_LOOK_S = 0.5
 _ADDRESS_HINT = "--load-address ADDRESS, with the address at which {} reaches {}"
 
 
@@ -63,7 +64,7 @@ def refuse_command(app: App) -> None:
 def _connect(app: App, word: str, address: str | None) -> None:
     """Connect to the machine, check it, and tell the user which machine does what."""
     from ktrial.bench.run.executor import AgentExecutor
-    from ktrial.bench.run.load_generator import LoadGenerator
+    from ktrial.bench.run.load_generator import RECONNECT_S, LoadGenerator
 
     name = word.removeprefix(SSH)
     _check_machines(app, word, name)
@@ -71,8 +72,10 @@ def _connect(app: App, word: str, address: str | None) -> None:
     measured = "this machine" if app.host is None else app.host.called
     server = _server_address(app, name, measured, address)
 
+    lock = RemoteLock(host.name, lambda: host.own_session)
+
     def connect() -> AgentExecutor:
-        RemoteLock(host.name, lambda: host.own_session).measure()
+        _take(lock, app.clock.sleep, 0.0 if app.generator is None else RECONNECT_S)
         work = app.measuring_place.work
         return AgentExecutor(lambda: host.connect("user"), work, None, None, app.interrupts, quiet=host.quiet)
 
@@ -86,6 +89,20 @@ def _connect(app: App, word: str, address: str | None) -> None:
     app.generator = generator
     port = "" if server.port is None else f", port {server.port}"
     app.say(f"the server runs on {measured} at {server.address}{port}; the load comes from {name}: {generator.machine}")
+
+
+def _take(lock: RemoteLock, sleep: Callable[[float], None], left_s: float) -> None:
+    """Take the lock on measurements. The session of a broken connection may hold it until it hears nothing any more."""
+    while True:
+        try:
+            lock.measure()
+        except Busy:
+            if left_s <= 0:
+                raise
+        else:
+            return
+        sleep(_LOOK_S)
+        left_s -= _LOOK_S
 
 
 def _check_machines(app: App, word: str, name: str) -> None:

@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
-from ktrial.bench.adapters import all_benchmarks
+from ktrial.bench.adapters import all_benchmarks, iperf3
 from ktrial.bench.adapters._tool import RemoteLoad, ToolBenchmark
 from ktrial.bench.benchmark import ADDRESS, AUTHORITY, PORT, SECRET, Invocation, RawOutput
 from ktrial.bench.record import Execution, Watch
 from ktrial.bench.remote_load import LoadedBenchmark, ServerAddress, fill_words, refuse_unloaded, with_remote_load
 from ktrial.bench.run.load_generator import GeneratorLost, LoadGenerator, own_addresses, taken_ports
-from ktrial.kit.errors import AgentError, BadInput, KtrialError, UnknownName
+from ktrial.kit.errors import AgentError, BadInput, BadRun, KtrialError, UnknownName
 from ktrial.machine.facts import Fact, FactBook
 from ktrial.machine.reading import Reading
 from tests.support.bench import FakeClock
@@ -143,6 +146,33 @@ def test_parameters_of_the_link_here_are_unknown_with_another_machine() -> None:
     with pytest.raises(UnknownName):
         LOADED["iperf3"].invocation({"delay_us": 5}, FactBook({}))
     assert run_of("iperf3").network is None
+
+
+@pytest.mark.parametrize("version, threads", [("3.12", 1), ("3.16", 4), ("3.18", 4), ("4.0", 4)])
+def test_threads_of_iperf3_hang_on_its_version(version: str, threads: int) -> None:
+    command = remote("iperf3").command
+    parameters = {**all_benchmarks()["iperf3"].parameters, "reverse": True, "streams": 4}
+    invocation = command({**parameters, "generator": f"some CPU, 4 CPUs, Linux 3.1, iperf {version}"})
+    assert invocation.generator is not None
+    assert invocation.generator.threads == threads
+    assert invocation.argv[-1] == "-R"
+
+
+@pytest.mark.parametrize("asked, reported, fits", [(False, 0, True), (True, 1, True), (True, 0, False)])
+def test_the_direction_of_iperf3_is_checked(*, asked: bool, reported: int, fits: bool) -> None:
+    case = Path(iperf3.__file__).parent / "cases/3.12-stream/stdout"
+    text = re.sub(rb'"reverse":\s*\d', b'"reverse": %d' % reported, case.read_bytes())
+    start = json.loads(text)["start"]["test_start"]
+    shape = {"seconds": start["duration"], "omit_seconds": start["omit"], "streams": start["num_streams"]}
+    parameters = {**shape, "reverse": asked, "generator": "some CPU"}
+    raw = RawOutput(exit_status=0, stdout=text)
+    if fits:
+        assert LOADED["iperf3"].parse(raw, parameters).measurements
+    else:
+        with pytest.raises(BadRun, match="asked for reverse True"):
+            LOADED["iperf3"].parse(raw, parameters)
+    with pytest.raises(UnknownName):
+        all_benchmarks()["iperf3"].parse(raw, {**shape, "reverse": asked})
 
 
 def test_a_long_address_has_brackets_only_in_urls() -> None:

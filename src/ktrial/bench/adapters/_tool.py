@@ -48,7 +48,7 @@ class RemoteLoad(msgspec.Struct, frozen=True, kw_only=True):
     """How a benchmark runs with its load from another machine, the generator.
 
     `server` has the programs here, `generator` those on the other machine. `command` builds an invocation with a
-    `generator` part. Parameters named in `without` make no sense then.
+    `generator` part. Parameters named in `without` make no sense then, those in `parameters` only then.
     """
 
     what: str
@@ -57,6 +57,7 @@ class RemoteLoad(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: tuple[Outcome, ...]
     command: Callable[[Parameters], Invocation]
     without: tuple[str, ...] = ()
+    parameters: Parameters = {}
 
 
 class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,8 +106,9 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return self.reader(raw, self._complete(parameters))
 
     def _complete(self, parameters: Parameters) -> Parameters:
+        known = {*self.parameters, *(() if self.remote is None else (GENERATOR_PARAMETER, *self.remote.parameters))}
         for name in parameters:
-            if name not in self.parameters and (name != GENERATOR_PARAMETER or self.remote is None):
+            if name not in known or (name not in self.parameters and GENERATOR_PARAMETER not in parameters):
                 raise UnknownName(f"parameter of {self.name}", name, self.parameters)
         return {**self.parameters, **parameters}
 

@@ -35,6 +35,8 @@ _SOCKETS = ("/proc/net/tcp", "/proc/net/tcp6")
 _TREE, _LONG = "/proc/net/fib_trie", "/proc/net/if_inet6"
 #: How long the server may take to answer the generator, and how often it is asked if it refuses.
 REACH_S, _ASKS, _PAUSE_S = 10.0, 3, 0.3
+#: How long to wait until the sessions of a broken connection have ended there: longer than the silence that they bear.
+RECONNECT_S = 90.0
 _FACTS = ("boot.id", "cpu.model", "cpu.threads", "kernel.release")
 
 
@@ -303,7 +305,7 @@ class _Looking:
 def generator_limit_s(invocation: Invocation) -> float:
     """Return how long the generator may take for its part of a run."""
     steps_s = sum(step.limit_s for step in (() if invocation.generator is None else invocation.generator.steps))
-    return _ASKS * (REACH_S + _PAUSE_S) + steps_s + invocation.limit_s
+    return RECONNECT_S + _ASKS * (REACH_S + _PAUSE_S) + steps_s + invocation.limit_s
 
 
 def with_words(ran: Sequence[tuple[str, ...]], told: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:

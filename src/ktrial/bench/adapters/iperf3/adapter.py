@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from ktrial.bench.adapters._servers import APART
@@ -11,6 +13,7 @@ from ktrial.bench.adapters._tool import (
     RemoteLoad,
     ToolBenchmark,
     agree,
+    flag,
     matching,
     one_measurement,
     whole,
@@ -18,6 +21,7 @@ from ktrial.bench.adapters._tool import (
 from ktrial.bench.adapters.iperf3.output import read_iperf3
 from ktrial.bench.benchmark import (
     ADDRESS,
+    GENERATOR_PARAMETER,
     PORT,
     SERVER_ADDRESS,
     GeneratorPart,
@@ -34,6 +38,7 @@ from ktrial.kit.outcome import Outcome
 
 _PORT = 5201
 _SHARED = "Both ends are on this machine and share its CPUs; no network card, driver or interrupt takes part. "
+_FIRST_WITH_THREADS = (3, 16)
 _THREADS = "iperf3 before 3.16 has one thread for all streams. "
 _LINK_RANGES = {
     "delay_us": (0, 10_000_000),
@@ -97,15 +102,24 @@ def _remote_command(parameters: Parameters) -> Invocation:
     # Asking it for nothing but an end of the test shows that it listens.
     asked = ("iperf3", "-c", ADDRESS, "-p", PORT, "-n", "1")
     invocation = _client(parameters, ADDRESS, PORT)
-    argv, congestion = invocation.argv, parameters["congestion"]
-    if congestion is not None:
+    argv = invocation.argv
+    if flag(parameters, "reverse"):
+        argv += ("-R",)
+    if parameters["congestion"] is not None:
         argv += ("-C", matching(parameters, "congestion", "[a-z0-9_]{1,15}", "bbr"))
     return msgspec.structs.replace(
         invocation,
         argv=argv,
         steps=(Step(argv=server, ready=asked),),
-        generator=GeneratorPart(reach=asked, threads=1),
+        generator=GeneratorPart(reach=asked, threads=_threads(parameters)),
     )
+
+
+def _threads(parameters: Parameters) -> int:
+    """Return how many threads of the generator's iperf3 send."""
+    found = re.search(r"iperf (\d+)\.(\d+)", parameters.get(GENERATOR_PARAMETER, ""))
+    has_many = found is not None and (int(found[1]), int(found[2])) >= _FIRST_WITH_THREADS
+    return whole(parameters, "streams") if has_many else 1
 
 
 def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
@@ -114,6 +128,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         {name: parameters[name] for name in ("seconds", "omit_seconds", "streams")},
         {"seconds": run.duration_s, "omit_seconds": run.omit_s, "streams": run.streams},
     )
+    agree({"reverse": parameters.get("reverse", False)}, {"reverse": run.is_reverse})
     if parameters["congestion"]:
         agree({"congestion": parameters["congestion"]}, {"congestion": run.sender_congestion})
     again = None if run.retransmits is None else Quantity(run.retransmits, str(run.retransmits))
@@ -144,11 +159,12 @@ BENCHMARK = ToolBenchmark(
     command=_command,
     reader=_read,
     remote=RemoteLoad(
-        what="Bytes per second that another machine sends to this one with iperf3 over TCP.",
+        what="Bytes per second that iperf3 sends over TCP from another machine to this one, or with `reverse` back.",
         server=_PROGRAM,
         generator=msgspec.structs.replace(_PROGRAM, version_pattern=r"(iperf \S+)"),
         outcomes=_outcomes(f"{APART} "),
         command=_remote_command,
         without=("qdisc", *_LINK_RANGES),
+        parameters={"reverse": False},
     ),
 )

@@ -16,7 +16,10 @@ _REPEATED = frozenset({"sock_bufsize", "sndbuf_actual", "rcvbuf_actual"})
 
 
 class Iperf3Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of the client. `retransmits` and the congestion controls are None if the kernel does not report them."""
+    """One run of the client. `retransmits` and the congestion controls are None if the kernel does not report them.
+
+    With `is_reverse` the server sent.
+    """
 
     version: str
     streams: int
@@ -26,6 +29,7 @@ class Iperf3Run(msgspec.Struct, frozen=True, kw_only=True):
     retransmits: int | None
     sender_congestion: str | None
     receiver_congestion: str | None
+    is_reverse: bool = False
 
 
 def read_iperf3(data: bytes, source: str = "stdout") -> Iperf3Run:
@@ -53,6 +57,7 @@ def read_iperf3(data: bytes, source: str = "stdout") -> Iperf3Run:
         retransmits=json_whole(sent["retransmits"], source, "retransmits") if "retransmits" in sent else None,
         sender_congestion=_name(end, "sender_tcp_congestion", source),
         receiver_congestion=_name(end, "receiver_tcp_congestion", source),
+        is_reverse=asked.get("reverse") == 1,
     )
 
 
