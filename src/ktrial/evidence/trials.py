@@ -61,7 +61,9 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
     if not log.endswith(b"\n"):
         raise BadInput(f"{where}/{_LOG}: the last line is truncated")
     kept = KeptTrial(stored=stored, log=decode(log, f"{where}/{_LOG}"), noise=profile)
-    is_whole = {stored.file.control, *stored.arms} <= stored.file.arms.keys() and stored.file.control in stored.arms
+    arms = {one.name for one in kept.protocol.arms}
+    control = kept.protocol.control
+    is_whole = control in arms == stored.arms.keys() and arms - {control} <= stored.file.arms.keys()
     if not is_whole or not (stored.file.suite or stored.file.command):
         raise BadInput(f"{where}: its arms are not those of its file, or nothing is measured")
     if stored.trial != name or stored.session not in {one.session for one in bundle.manifest.sessions}:

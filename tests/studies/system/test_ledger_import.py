@@ -77,6 +77,8 @@ def test_a_verdict_travels_signed_and_stays_apart(run: Run, root: FakeRoot, tmp_
     status = run("--no-sudo status --json").json
     assert (status["verdicts"], [one["signer"] for one in status["elsewhere"]]) == ([], ["alice"])
 
+    assert "elsewhere   vm.swappiness=10; perf-messaging.time -2.7 % (" in run("--no-sudo status").out
+
     assert TRIAL not in (root.run("trial", "list").out + root.run("runs").out)
     assert run(f"keep {TRIAL} --yes").status == 2
     assert "nothing to retest" in run("retest").err

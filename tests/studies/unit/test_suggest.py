@@ -7,12 +7,14 @@ import msgspec
 
 from ktrial.machine.facts import FactKind
 from ktrial.studies.goals import Candidate, Goal, GoalSetting, Measure
+from ktrial.studies.ledger.others import OthersLedger, verdicts_of
 from ktrial.studies.suggest import Suggestions, candidates_of, rank, tried_here
 from ktrial.studies.suggest_text import suggestions_text
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.knob import Evidence
 from ktrial.tuning.knobs.profile import Requirement
 from tests.studies.unit.test_model_ledger import entry
+from tests.studies.unit.test_others import HERE, trial
 from tests.support.knobs import KINDS, KNOBS, catalog, profile
 from tests.support.machine import FakeMachine
 
@@ -128,10 +130,13 @@ def test_own_trials_of_just_this_by_this_measure_are_shown() -> None:
     ]
     assert tried_here(candidate(), [*others, mine]) == mine
     assert tried_here(candidate(), others) is None
+    elsewhere = verdicts_of(OthersLedger(trials=(trial(signer="alice", entries=(entry("c"),)),)), HERE)
     text = suggestions_text(
-        [(candidate("refuted"), mine, ())], {}, {"phone": "no"}, {"vm.page-cluster": "no swap"}, width=80
+        [(candidate("refuted"), mine, elsewhere)], {}, {"phone": "no"}, {"vm.page-cluster": "no swap"}, width=80
     )
-    assert "equivalent on 1970-01-01: a" in text
+    here, _, there = text.partition("  elsewhere ")
+    assert "equivalent on 1970-01-01: a" in here
+    assert there.startswith("better on 1970-01-01: c (signed by alice). Same: CPU model,")
     assert "  refuted   c [s]" in text
     assert "  ktrial try vm.swappiness=10 --suite memory-pressure --primary frame-p99\n" in text
     assert "no effect here: vm.page-cluster: no swap" in text

@@ -123,7 +123,8 @@ def _sign(app: App, bundle: Path, key: Path | None) -> str | None:
         return None
     app.say(f"signing {bundle} with {key}; ssh-keygen asks for its passphrase if it has one")
     place = sign(bundle, key)
-    app.say(f"signed: publish {place} beside it; others check both with `{_VERIFY_HINT}`")
+    check = f"ktrial bundle --verify {bundle} --signers FILE"
+    app.say(f"signed: publish {place} beside it; others check both with `{check}`")
     return str(place)
 
 
