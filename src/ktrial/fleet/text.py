@@ -8,7 +8,16 @@ from collections.abc import Iterator, Sequence
 
 from ktrial.bench.text import duration
 from ktrial.fleet.draw import balance
-from ktrial.fleet.log import FleetBegan, FleetEnded, FleetEvent, MachineStep, Standing, WaveBegan, WaveEnded
+from ktrial.fleet.log import (
+    FleetBegan,
+    FleetEnded,
+    FleetEvent,
+    MachineState,
+    MachineStep,
+    Standing,
+    WaveBegan,
+    WaveEnded,
+)
 from ktrial.fleet.rollout import WaveOutcome
 from ktrial.fleet.store import Held
 from ktrial.fleet.verdict import FleetContrast, FleetResult
@@ -90,6 +99,25 @@ def counts_text(standing: Standing, now_unix_ms: int) -> str:
     told += [f"{counts[state]} {word}" for state, word in words.items() if counts[state]]  # type: ignore[index]
     left_s = seconds_left(standing, now_unix_ms)
     return ", ".join(told) + (f"; about {duration(left_s)} left" if left_s else "")
+
+
+def live_lines(standing: Standing, now_unix_ms: int, *, width: int) -> list[str]:
+    """Return a row for each wave, with how many of its machines are in which state, and a line about all."""
+    states: dict[str, tuple[MachineState | None, ...]] = {
+        "done": ("ended",),
+        "measuring": ("running",),
+        "waiting": (None,),
+        "away": ("unreachable",),
+        "failed": ("failed", "stopped"),
+    }
+    rows = []
+    for wave in standing.waves:
+        found = Counter(map(standing.state_of, standing.places_of(wave)))
+        over = standing.waves_over.get(wave)
+        say = "" if over is None else over.decision
+        rows.append([str(wave), *(str(sum(found[one] for one in group)) for group in states.values()), say])
+    text = table(["wave", *states, ""], rows, width=width)
+    return ["", *text.rstrip("\n").splitlines(), counts_text(standing, now_unix_ms)]
 
 
 def seconds_left(standing: Standing, now_unix_ms: int) -> float | None:

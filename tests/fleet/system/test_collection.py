@@ -97,6 +97,6 @@ def test_the_linter_has_nothing_to_say(tmp_path: Path) -> None:
         "ANSIBLE_COLLECTIONS_PATH": str(tmp_path),
         "PATH": f"{linter.parent}:{os.environ['PATH']}",
     }
-    argv = [linter, "--offline", "--strict", "--skip-list", "galaxy[no-changelog],galaxy[no-repository]", "."]
+    argv = [str(linter), "--offline", "--strict", "--skip-list", "galaxy[no-changelog],galaxy[no-repository]", "."]
     done = subprocess.run(argv, cwd=copy, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -11,7 +11,7 @@ from ktrial.fleet.draw import draw
 from ktrial.fleet.file import FleetTable, parse_fleet_trial, wave_sizes
 from ktrial.fleet.guards import worse_p
 from ktrial.fleet.log import Standing, decode, encode
-from ktrial.fleet.text import announcement, result_text, status_text
+from ktrial.fleet.text import announcement, live_lines, result_text, status_text
 from ktrial.fleet.verdict import fleet_result
 from ktrial.kit.errors import BadInput
 from tests.support.fleets import GUARD, began, fleet_trial, hosts, simulated
@@ -40,6 +40,15 @@ def test_a_fleet_of_eight_says_how_its_machines_differ() -> None:
     assert text.startswith("On machines like these, big is better")
     assert "The machines differ: better on 6, worse on 0 of 8" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_row_for_each_wave_says_what_its_machines_do() -> None:
+    standing, _ = simulated(began(fleet_trial(waves=(2, 3)), hosts(5)), away={"m1": 5000})
+    lines = live_lines(standing, 0, width=80)
+    assert lines[1].split() == ["wave", "done", "measuring", "waiting", "away", "failed"]
+    assert sum(int(line.split()[1]) for line in lines[3:5]) == 4
+    assert sum(int(line.split()[5]) for line in lines[3:5]) == 1
+    assert lines[-1] == "4 of 5 done, 1 failed"
 
 
 def test_the_waves_are_those_of_the_file_and_nobody_is_left_over() -> None:

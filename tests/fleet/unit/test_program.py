@@ -34,7 +34,13 @@ def ktrial(code: str, **more: object) -> Ktrial:
 def test_a_failure_has_the_message_the_next_step_and_the_status(words: tuple[str, ...]) -> None:
     with pytest.raises(TaskFailed) as failure:
         ktrial(ERROR.format(message="it broke", status=4)).run(*words)
-    assert failure.value.result == {"failed": True, "msg": "it broke; next: do it", "hint": "do it", "rc": 4}
+    assert failure.value.result == {
+        "failed": True,
+        "msg": "it broke; next: do it",
+        "hint": "do it",
+        "rc": 4,
+        "kind": None,
+    }
 
 
 @pytest.mark.parametrize("message", ["cannot connect to web1: no route", "lost the connection to web1"])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import sys
 import tempfile
@@ -21,11 +22,21 @@ from ktrial.fleet.log import FleetBegan, FleetEvent, Standing
 from ktrial.fleet.machines import AnsibleMachines, facts_of
 from ktrial.fleet.rollout import WaveOutcome, keep_arguments, proven_arm, roll_out, waves_of
 from ktrial.fleet.store import StoredFleets
-from ktrial.fleet.text import announcement, counts_text, event_text, outcome_text, result_text, status_text
+from ktrial.fleet.text import (
+    announcement,
+    counts_text,
+    event_text,
+    live_lines,
+    outcome_text,
+    result_text,
+    status_text,
+)
 from ktrial.fleet.verdict import fleet_result
 from ktrial.kit import plain_json
+from ktrial.kit.console import LiveLines, is_live
 from ktrial.kit.errors import BadInput, GuardTripped, KtrialError, Refused
 from ktrial.kit.files import read_file
+from ktrial.kit.streams import draw as draw_on
 from ktrial.kit.tables import columns
 from ktrial.results.store.runs import this_writer
 from ktrial.tuning.plans.confirm import must_agree
@@ -144,12 +155,20 @@ def _coordinator(
 
 
 def _listener(app: App, standing: Standing, *, as_json: bool) -> Callable[[FleetEvent], None]:
+    live = LiveLines(lambda text: draw_on(sys.stderr, text), lambda: os.get_terminal_size(sys.stderr.fileno()))
+    is_drawn = is_live(sys.stderr, os.environ) and not (as_json and sys.stdout.isatty())
+
     def listen(event: FleetEvent) -> None:
         if as_json:
             sys.stdout.write(plain_json.line(event))
             sys.stdout.flush()
-        if (line := event_text(event)) is not None:
-            app.say(f"{line} ({counts_text(standing, app.clock.unix_ms())})")
+        line, now_ms = event_text(event), app.clock.unix_ms()
+        if is_drawn:
+            if line is not None:
+                live.say(f"{line}\n")
+            live.draw(live_lines(standing, now_ms, width=live.columns))
+        elif line is not None:
+            app.say(f"{line} ({counts_text(standing, now_ms)})")
 
     return listen
 
