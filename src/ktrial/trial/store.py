@@ -87,9 +87,10 @@ class StoredTrials:
         raise UnknownName("trial", name, every, hint="`ktrial trial list` lists them")
 
     def of_name(self, name: str) -> tuple[StoredTrial, ...]:
-        """Return the trials whose files have this name, newest first."""
-        candidates = self._select(_TRIALS.where(trials.c.trial.startswith(f"{name}-", autoescape=True)))
-        return tuple(one for one in candidates if one.file.name == name)
+        """Return the trials whose files have this name, newest first, or the one that has it itself."""
+        begins = trials.c.trial.startswith(f"{name}-", autoescape=True)
+        candidates = self._select(_TRIALS.where(begins | (trials.c.trial == name)))
+        return tuple(one for one in candidates if name in {one.file.name, one.trial})
 
     def profiles(self, suite: str | None, machine: str) -> tuple[NoiseProfile, ...]:
         chosen = (

@@ -115,14 +115,16 @@ def extend(app: App, name: str | None, blocks: int, yes_dangerous: bool, as_json
 
 
 @command.command("list", short_help="List all trials.")
+@click.argument("name", required=False, metavar="[NAME]")
 @json_option
 @click.pass_obj
-def list_(app: App, as_json: bool) -> None:
-    """List all stored trials, the newest first, with their verdicts."""
+def list_(app: App, name: str | None, as_json: bool) -> None:
+    """List all stored trials, or those whose files have NAME, the newest first, with their verdicts."""
     from ktrial.trial.outcome.summary import summary_of
     from ktrial.trial.outcome.text import trials_text
 
-    found = [summary_of(one, app.trials.log(one.trial)) for one in app.trials.all()]
+    chosen = app.trials.all() if name is None else app.trials.of_name(name)
+    found = [summary_of(one, app.trials.log(one.trial)) for one in chosen]
     write_answer(
         as_json, lambda: {"schema": "ktrial.trials/1", "trials": found}, lambda width: trials_text(found, width=width)
     )

@@ -19,12 +19,11 @@ def step_trial(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dic
     """Start a trial, fetch what the machine has finished and send its next plan, or stop the trial."""
     state = given["state"]
     name = given["name"] or (_name_of(given["file"]) if given["file"] else None)
-    stored = ktrial.run("trial", "list", "--json").document["trials"]
-    summary = newest(stored, name)
+    # Of a shared store, only what has the name is read.
+    summary = newest(ktrial.run("trial", "list", "--json", str(name)).document["trials"], name)
     if summary is None:
         if state != "started":
-            names = [one["trial"] for one in stored]
-            raise TaskFailed(f"unknown trial: {name!r}", "start it first, with `state: started`", trials=names)
+            raise TaskFailed(f"unknown trial: {name!r}", "start it first, with `state: started`")
         return _start(ktrial, given, str(name), writes=writes)
     if state == "started" or summary["ended"] is not None:
         return _as_stored(summary)
