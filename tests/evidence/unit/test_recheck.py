@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -34,6 +35,9 @@ from tests.support.told_trials import a_trial
 
 TIME = {"outcome": "time", "value": 1.5, "unit": "s", "direction": "lower", "original": "1.5 s"}
 NOTE = "the bundle contains no comparison: only raw output was re-read"
+
+
+the_catalog = cache(load_catalog)
 
 
 def digest_of(data: bytes) -> str:
@@ -120,7 +124,7 @@ def checked(
     readers = Readers(
         benchmarks={"tool": FakeBenchmark(name="tool")},
         importers={"other": importer},
-        catalog=load_catalog(),
+        catalog=the_catalog(),
         again=again,
     )
     return recheck(bundle, published, readers).found
