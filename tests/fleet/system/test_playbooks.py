@@ -72,12 +72,23 @@ def test_a_password_comes_from_a_vault(web1: RemoteMachine, tmp_path: Path) -> N
         done = play(tmp_path, [web1], book, "--vault-password-file", "key", "-e", "@secret.yml")
         assert done.status == 0, done.text
         assert [one.changed for one in done.tasks] == [True, True]
-        done = play(tmp_path, [web1], tasks_of(APPLY), "-e", "ansible_become_password=wrong")
+        (tmp_path / "asked").write_text("wrong\n")
+        done = play(tmp_path, [web1], tasks_of(APPLY), "--become-password-file", "asked")
         assert (done.of("0").what, done.of("0").result["rc"]) == ("failed", 5)
         assert "sudo on web1 did not accept the password" in done.of("0").message
         assert "wrong" not in done.text
         done = play(tmp_path, [web1], tasks_of(APPLY))
         assert "whose sudo asks for a password, and there is no terminal here; next: " in done.of("0").message
+
+
+def test_a_delegated_task_works_on_the_other_machine(
+    machines: tuple[RemoteMachine, RemoteMachine], tmp_path: Path
+) -> None:
+    there = "delegate_to: web2, run_once: true"
+    done = play(tmp_path, machines, tasks_of(f"{APPLY}, {there}"))
+    assert (done.status, values(machines)) == (0, [THERE, "512"]), done.text
+    assert play(tmp_path, machines, tasks_of(f"ktrial.tuning.revert: {{}}, {there}")).status == 0
+    assert values(machines) == [THERE, THERE]
 
 
 def _vault(folder: Path, *words: str) -> None:

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -82,6 +85,40 @@ def test_lines_of_json_are_read_and_other_output_is_an_error() -> None:
     assert answer.documents == ({"a": 1}, {"b": 2})
     with pytest.raises(TaskFailed, match="no JSON: 'hello"):
         ktrial("print('hello')").run("facts")
+
+
+def test_a_task_that_is_stopped_ends_ktrial_first(tmp_path: Path) -> None:
+    """As the keyword `timeout` does, and Ansible itself if it is interrupted."""
+    place = tmp_path / "ended"
+    code = f"""
+import signal, sys, time, pathlib
+def end(*_):
+    time.sleep(0.1)
+    pathlib.Path({str(place)!r}).touch()
+    sys.exit(1)
+signal.signal(signal.SIGTERM, end)
+pathlib.Path({str(tmp_path / "began")!r}).touch()
+time.sleep(60)
+"""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError
+
+    def interrupt() -> None:
+        while not (tmp_path / "began").exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    waiting = threading.Thread(target=interrupt)
+    waiting.start()
+    try:
+        with pytest.raises(TimeoutError):
+            ktrial(code).run("apply")
+    finally:
+        waiting.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert place.exists()
 
 
 def test_a_program_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
