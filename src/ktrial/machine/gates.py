@@ -153,13 +153,14 @@ OF_THE_RUN = frozenset(("steal", "throttling", "kernel_log", LOAD_GENERATOR))
 DEFAULTS: Mapping[str, GateLimits] = {name: gate.default for name, gate in GATES.items()}
 
 
-def parse_gates(table: Mapping[str, Any], *, phone: bool = False) -> dict[str, GateLimits]:
+def parse_gates(table: Mapping[str, Any], *, phone: bool = False, has_generator: bool = False) -> dict[str, GateLimits]:
     """Return the limits of all gates: those of a `[gates]` table, and defaults for the others. Raise BadInput.
 
-    Gates of phones are among them if the machine is a `phone`, or if the table has them; that of load generators only
-    if the table has it.
+    Gates of phones are among them if the machine is a `phone`, that of the load generator if there is one, and all
+    that the table has.
     """
-    limits = {name: limit for name, limit in DEFAULTS.items() if name not in _OF_SOME or (phone and name in OF_PHONES)}
+    absent = {*(() if phone else OF_PHONES), *(() if has_generator else (LOAD_GENERATOR,))}
+    limits = {name: limit for name, limit in DEFAULTS.items() if name not in absent}
     for name, value in table.items():
         if name not in GATES:
             raise UnknownName("gate", name, GATES, hint=f"use one of: {', '.join(GATES)}")

@@ -100,7 +100,7 @@ def test_a_benchmark_takes_its_load_from_the_other_machine(pair: Pair, tmp_path:
 
 def test_a_connection_that_breaks_fails_its_run_and_nothing_stays(pair: Pair, tmp_path: Path) -> None:
     output = tmp_path / "out.json"
-    words = pair.bench("wrk-nginx", "-n", "2", "-p", "seconds=3", "-o", str(output))
+    words = pair.bench("wrk-nginx", "-n", "2", "-p", "seconds=2", "-o", str(output))
     going = subprocess.Popen(
         pair.server.command(*words), env=pair.server.environment(), stderr=subprocess.PIPE, text=True
     )

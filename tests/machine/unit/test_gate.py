@@ -287,6 +287,7 @@ def test_limits_of_a_protocol() -> None:
     everywhere = {name: limit for name, limit in DEFAULTS.items() if name != LOAD_GENERATOR}
     assert limits == {name: limit for name, limit in everywhere.items() if name not in OF_PHONES}
     assert parse_gates({}, phone=True) == everywhere
+    assert parse_gates({}, phone=True, has_generator=True) == DEFAULTS
     assert parse_gates({LOAD_GENERATOR: "90%"})[LOAD_GENERATOR] == GateLimits(90)
     assert parse_gates({"screen": "same"})["screen"] == GateLimits(same="refuse")
     assert parse_gates({"start_temperature": "3C"})["start_temperature"] == GateLimits(3, 3)

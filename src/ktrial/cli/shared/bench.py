@@ -266,7 +266,7 @@ def order_of(
         fresh=fresh,
         label=label,
         load=suite.load,
-        gates=limits_of(suite, gates, phone=facts.value("os.android") is True),
+        gates=limits_of(suite, gates, phone=facts.value("os.android") is True, has_generator=app.generator is not None),
         sample_period_s=suite.sample_period_s,
         environment=environment,
     )
@@ -285,7 +285,9 @@ def cpus_left(facts: FactBook) -> str | None:
     return ",".join(map(str, sorted(left & online))) if online and not online <= left else None
 
 
-def limits_of(suite: Suite, gates: Sequence[str], *, phone: bool = False) -> dict[str, GateLimits]:
+def limits_of(
+    suite: Suite, gates: Sequence[str], *, phone: bool = False, has_generator: bool = False
+) -> dict[str, GateLimits]:
     """Return the suite's limits, overridden by the limits on the command line."""
     from ktrial.machine.gates import parse_gates
 
@@ -297,7 +299,7 @@ def limits_of(suite: Suite, gates: Sequence[str], *, phone: bool = False) -> dic
                 f"cannot read --gate {text!r}", hint="use NAME=LIMIT, such as start_temperature=8C or swap=off"
             )
         given[name.strip()] = _limit(name.strip(), limit.strip())
-    return parse_gates({**suite.gates, **given}, phone=phone)
+    return parse_gates({**suite.gates, **given}, phone=phone, has_generator=has_generator)
 
 
 def _limit(gate: str, text: str) -> Any:

@@ -228,7 +228,11 @@ def order_of(ready: Prepared, label: str | None = None) -> Order:
         seed=ready.seed,
         label=label,
         load=ready.suite.load,
-        gates=parse_gates({**ready.suite.gates, **ready.file.gates}, phone=ready.facts.value("os.android") is True),
+        gates=parse_gates(
+            {**ready.suite.gates, **ready.file.gates},
+            phone=ready.facts.value("os.android") is True,
+            has_generator=bool(ready.file.load_from),
+        ),
         sample_period_s=ready.suite.sample_period_s,
     )
 
