@@ -184,13 +184,23 @@ def test_a_run_has_a_free_port_and_a_password_of_its_own() -> None:
     rows = "sl local_address\n 0: 00000000:4E20 00000000:0000 0A\n 1: 0100007F:7D00 00000000:0000 01"
     taken = {"/proc/net/tcp": Reading(data=rows.encode()), "/proc/net/tcp6": None}
     assert taken_ports(taken) == {20_000, 32_000}
-    all_but_one = "\n".join(f" 0: 00000000:{port:04X} x" for port in range(20_000, 31_999))
+    assert taken_ports(taken, "0A") == {20_000}
+    all_but_one = "\n".join(f" 0: 00000000:{port:04X} 0 06" for port in range(20_000, 31_999))
     only = {"/proc/net/tcp": Reading(data=all_but_one.encode())}
     first, second = (generator().place(run_of(), lambda _: only) for _ in range(2))
     assert first.words[PORT] == second.words[PORT] == "31999"
     assert first.words[SECRET] != second.words[SECRET]
     assert first.told == second.told, "records are the same"
     assert first.hide(f"at 10.0.0.5:31999 with {first.words[SECRET]}".encode()) == b"at {authority} with {secret}"
+
+
+def test_a_port_of_another_server_is_refused_because_the_load_would_hit_that() -> None:
+    load = LoadGenerator("load1", "web1", ServerAddress("10.0.0.5", 20_000), answering, lambda: None)
+    taken = " 0: 0500000A:4E20 00000000:0000 {state} 00000000:00000000"
+    gone, listening = ({"/proc/net/tcp": Reading(data=taken.format(state=one).encode())} for one in ("06", "0A"))
+    assert load.place(run_of(), lambda _: gone).words[PORT] == "20000"
+    with pytest.raises(BadInput, match="another server listens on port 20000 of web1"):
+        load.place(run_of(), lambda _: listening)
 
 
 def test_a_run_tells_the_generator_and_hides_the_password() -> None:

@@ -8,10 +8,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from ktrial.bench.remote_load import ServerAddress
 from ktrial.cli.app_load import parse_address, send_load_from
-from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.cli.shared.unattended import refuse_elsewhere
+from ktrial.kit.errors import BadInput, KtrialError, Refused
+from ktrial.trial.protocol.file import ArmFile, TrialFile
 
 
 @pytest.mark.parametrize(
@@ -72,6 +76,13 @@ def test_a_guest_has_no_server_for_another_machine() -> None:
     guest = SimpleNamespace(word="guest:lab")
     with pytest.raises(BadInput, match="not on --host guest:lab"):
         send_load_from(app(host=guest), "ssh:load1", None)
+
+
+def test_a_plan_cannot_carry_the_load() -> None:
+    file = TrialFile(name="t", suite="wrk-nginx", arms={"control": ArmFile(), "a": ArmFile()}, load_from="ssh:load1")
+    with pytest.raises(Refused, match="a plan cannot carry a load from another machine"):
+        refuse_elsewhere(app(on_this_machine=False), file)
+    refuse_elsewhere(app(on_this_machine=False), replace(file, load_from=UNSET))
 
 
 def ssh_that_prints(folder: Path, text: str, status: int = 0) -> str:

@@ -91,6 +91,8 @@ def test_any_edit_is_another_trial_and_another_order_of_keys_is_not() -> None:
         ('suite = "memory-pressure"', 'suite = "a"\nmetrics = ["b"]', BadInput, "`metrics` read the output"),
         ('suite = "memory-pressure"', 'suite = "a"\nlimit = "1min"', BadInput, "`limit` applies to runs of a command"),
         ('suite = "memory-pressure"', 'suite = "x"\nprepare = [["a"]]', BadInput, "prepare is for a command"),
+        ('suite = "memory-pressure"', 'suite = "x"\nload_address = "10.0.0.5"', BadInput, "requires load_from"),
+        ('suite = "memory-pressure"', 'command = ["a"]\nload_from = "ssh:a"', BadInput, "load_from with a command"),
         ('suite = "memory-pressure"', 'command = ["a"]\nprepare = [[]]', BadInput, "a command of prepare is empty"),
         ('suite = "memory-pressure"', 'command = ["a"]\nlimit = "0s"', BadInput, "limit = 0s leaves no time for a run"),
         ('suite = "memory-pressure"', 'command = ["a"]\nlimit = "soon"', BadInput, "limit"),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: Ports to choose from: below those that kernels give out by themselves.
 _PORTS = range(20_000, 32_000)
-_SOCKETS = ("/proc/net/tcp", "/proc/net/tcp6")
+_SOCKETS, _LISTENS = ("/proc/net/tcp", "/proc/net/tcp6"), "0A"
 #: Where a kernel lists the addresses of its machine.
 _TREE, _LONG = "/proc/net/fib_trie", "/proc/net/if_inet6"
 #: How long the server may take to answer the generator, and how often it is asked if it refuses.
@@ -186,10 +186,18 @@ class LoadGenerator:
             )
 
     def place(self, invocation: Invocation, read: ReadFiles) -> PlacedRun:
-        """Return the run with the server's address, a free port, and a password for this run alone."""
-        port = self.server.port
+        """Return the run with the server's address, a free port, and a password for this run alone.
+
+        Raise BadInput if the port that the user named belongs to another server, which the load would hit.
+        """
+        port, sockets = self.server.port, read(_SOCKETS)
+        if port is not None and port in taken_ports(sockets, _LISTENS):
+            raise BadInput(
+                f"--load-address: another server listens on port {port} of {self.measured}",
+                hint="name another port, or none",
+            )
         if port is None:
-            taken = taken_ports(read(_SOCKETS))
+            taken = taken_ports(sockets)
             port = random.SystemRandom().choice([one for one in _PORTS if one not in taken])
         words = self.server.words(port, secrets.token_hex(24))
         return PlacedRun(invocation, fill_words(invocation, words), words)
@@ -313,10 +321,11 @@ def with_words(ran: Sequence[tuple[str, ...]], told: Sequence[tuple[str, ...]]) 
     return tuple((one[0], *shown[1:]) for one, shown in zip(ran, told, strict=False))
 
 
-def taken_ports(found: Mapping[str, Reading | None]) -> frozenset[int]:
-    """Return the TCP ports in use, from the kernel's lists of sockets."""
+def taken_ports(found: Mapping[str, Reading | None], state: str | None = None) -> frozenset[int]:
+    """Return the TCP ports in use, or those of sockets in this state, from the kernel's lists of sockets."""
     rows = [line.split() for one in found.values() if one is not None and one.text for line in one.text.splitlines()]
-    local = (row[1].rpartition(":")[2] for row in rows if len(row) > 1 and ":" in row[1])
+    sockets = [row for row in rows if len(row) > 3 and ":" in row[1]]
+    local = (row[1].rpartition(":")[2] for row in sockets if state in {None, row[3]})
     return frozenset(int(port, 16) for port in local)
 
 
