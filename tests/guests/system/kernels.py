@@ -113,7 +113,8 @@ ARM_KERNELS = (
     Kernel("6.1-arm64", "linux-image-arm64", (), architecture="arm64"),
     Kernel("6.12-arm64", "linux-image-6.12-arm64", (), architecture="arm64"),
 )
-
+#: For machines of 32 bits.
+ARMV7_KERNEL = Kernel("6.1-armhf", "linux-image-armmp", (), architecture="armhf")
 
 #: Debian builds its kernels with sched_ext since then.
 FORKY = Kernel("forky", "linux-image-amd64", tuple(MODULES.split()), suite="forky")
