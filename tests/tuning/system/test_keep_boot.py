@@ -28,10 +28,11 @@ case "$*" in
     *) ;;
 esac
 """
-#: In a mount namespace, with a /boot, /etc/default and state of its own; `keep WORD…` runs ktrial.
+#: In a mount namespace, with a /boot, /etc/default, state and home of its own; `keep WORD…` runs ktrial.
 SET_UP = """\
 set -e; umask 022
-mkdir "$1/boot" "$1/boot/grub" "$1/default" "$1/default/grub.d" "$1/grub.d" "$1/state"
+unset XDG_CONFIG_HOME XDG_CACHE_HOME XDG_STATE_HOME XDG_DATA_HOME KTRIAL_STORE; export HOME="$1/home"
+mkdir "$1/boot" "$1/boot/grub" "$1/default" "$1/default/grub.d" "$1/grub.d" "$1/state" "$1/home"
 : > "$1/boot/vmlinuz-6.1.0-own"; : > "$1/boot/initrd.img-6.1.0-own"
 printf '%s\\n' 'GRUB_TIMEOUT=5' 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"' 'GRUB_CMDLINE_LINUX=""' > "$1/default/grub"
 cp /etc/grub.d/00_header /etc/grub.d/10_linux "$1/grub.d/"; chmod 755 "$1/probe"; chmod 700 "$1/state"
