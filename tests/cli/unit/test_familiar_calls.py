@@ -19,6 +19,9 @@ MARGINE = "margine-bench-kernel/1"
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "KTRIAL_STORE"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def run(*words: str) -> tuple[int, str, str]:
