@@ -29,7 +29,7 @@ import numpy as np
 from ktrial.fleet.ansible import Ansible
 from ktrial.fleet.conduct import Coordinator
 from ktrial.fleet.guards import worse_p
-from ktrial.fleet.log import Standing
+from ktrial.fleet.log import FleetStanding
 from ktrial.fleet.stepped import stepped_effect
 from ktrial.fleet.store import StoredFleets
 from ktrial.judge.sequential import call
@@ -133,7 +133,7 @@ def show_coordinator(most: int) -> None:
             fleets = StoredFleets(lambda: database)  # noqa: B023 (used within this turn)
             first = began(fleet_trial(waves=(1, "25%", "100%")), hosts(count))
             fleets.begin(first)
-            standing = Standing([first])
+            standing = FleetStanding([first])
             world = Simulated(standing)
             lease = _Stored(world, fleets.take(first.fleet, "perf"))
             before, since_s = cpu_s(), time.monotonic()

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ktrial.fleet.conduct import Coordinator, Look, Sight
+from ktrial.fleet.conduct import Coordinator, MachineLook, Sight
 from ktrial.fleet.draw import draw
 from ktrial.fleet.file import AGAIN, FleetTable, FleetTrial
-from ktrial.fleet.log import FleetBegan, FleetEvent, Standing
+from ktrial.fleet.log import FleetBegan, FleetEvent, FleetStanding
 from ktrial.judge.model.log import Event, OutcomeRule, TrialArm
 from ktrial.trial.protocol.file import ArmFile
 from tests.support.trials import TIME, log_of, protocol
@@ -53,7 +53,7 @@ class Simulated:
 
     def __init__(
         self,
-        standing: Standing,
+        standing: FleetStanding,
         *,
         effect: Effect = lambda _: 0.0,
         harm: Effect = lambda _: 0.0,
@@ -92,14 +92,14 @@ class Simulated:
 
     # The machines.
 
-    def look(self, looks: Sequence[Look]) -> Iterator[Sight | None]:
+    def look(self, looks: Sequence[MachineLook]) -> Iterator[Sight | None]:
         for look in looks:
             yield None
             yield self._sight(look)
         measuring = [step for step in self.standing.steps.values() if step.state == "running"]
         self.most_measuring = max(self.most_measuring, len(measuring))
 
-    def stop(self, looks: Sequence[Look]) -> Iterator[Sight | None]:
+    def stop(self, looks: Sequence[MachineLook]) -> Iterator[Sight | None]:
         for look in looks:
             self.stopped.append(look.machine.host)
             yield Sight(look.machine.host, "stopped", trial=look.trial)
@@ -107,7 +107,7 @@ class Simulated:
     def log(self, trial: str) -> Sequence[Event]:
         return self._logs[trial]
 
-    def _sight(self, look: Look) -> Sight:
+    def _sight(self, look: MachineLook) -> Sight:
         host = look.machine.host
         if self._away.get(host, 0) > 0:
             self._away[host] -= 1
@@ -122,7 +122,7 @@ class Simulated:
         self._logs[name] = self._made(look)
         return Sight(host, "ended", trial=name, blocks=self.standing.began.trial.fleet.blocks)
 
-    def _made(self, look: Look) -> list[Event]:
+    def _made(self, look: MachineLook) -> list[Event]:
         """Return the log of a machine's trial: its level, noise, and the arm where it is in force."""
         machine, blocks = look.machine, self.standing.began.trial.fleet.blocks
         rules = {
@@ -149,9 +149,9 @@ class Simulated:
         return log_of(fixed, scores)
 
 
-def simulated(first: FleetBegan, **manner: Any) -> tuple[Standing, Simulated]:
+def simulated(first: FleetBegan, **manner: Any) -> tuple[FleetStanding, Simulated]:
     """Run a fleet's trial on simulated machines to its end."""
-    standing = Standing([first])
+    standing = FleetStanding([first])
     world = Simulated(standing, **manner)
     Coordinator(standing, world, world, world, world.log, lambda _: None).carry_out()
     return standing, world

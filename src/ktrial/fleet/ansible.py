@@ -81,7 +81,7 @@ class Ansible:
         for source in self._sources:
             if "," not in source and not Path(source).exists():
                 raise BadInput(f"{source}: no such inventory", hint="name a file or folder, or hosts as `a,b,`")
-        argv = [_found("ansible-inventory"), *self._words(), "--list"]
+        argv = [_path_of("ansible-inventory"), *self._words(), "--list"]
         argv += [] if self._limit is None else ["--limit", self._limit]
         try:
             done = subprocess.run(
@@ -97,7 +97,9 @@ class Ansible:
                 f"ansible-inventory did not answer within {_LIMIT_S:.0f} s", hint=f"try it: {shlex.join(argv)}"
             ) from None
         if done.returncode or _UNPARSED in done.stderr:
-            raise BadInput(f"Ansible cannot read the inventory: {_told(done.stderr)}", hint=f"try: {shlex.join(argv)}")
+            raise BadInput(
+                f"Ansible cannot read the inventory: {_cause_in(done.stderr)}", hint=f"try: {shlex.join(argv)}"
+            )
         found = parse_inventory(done.stdout)
         if not found.hosts:
             raise BadInput(
@@ -163,7 +165,7 @@ class Ansible:
             stopped.set()
             thread.join()
         if hosts:
-            why = _told(run.stdout.read().encode()) if run.stdout is not None else run.status
+            why = _cause_in(run.stdout.read().encode()) if run.stdout is not None else run.status
             raise KtrialError(f"Ansible ended without {', '.join(sorted(hosts))}: {why}", hint="run the command again")
 
     def _words(self) -> list[str]:
@@ -200,7 +202,7 @@ def parse_inventory(data: bytes) -> Inventory:
     return Inventory(hosts, {name: hosts for name, hosts in groups.items() if hosts})
 
 
-def _found(program: str) -> str:
+def _path_of(program: str) -> str:
     beside = Path(sys.executable).with_name(program)
     path = str(beside) if beside.exists() else shutil.which(program)
     if path is None:
@@ -216,7 +218,7 @@ def _runner() -> Any:
     return ansible_runner
 
 
-def _told(output: bytes) -> str:
+def _cause_in(output: bytes) -> str:
     """Return the first line of an error."""
     lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
     chosen = next((line for line in lines if _CAUSE.match(line)), lines[-1] if lines else "no reason given")

@@ -15,10 +15,10 @@ from ktrial.fleet.log import (
     FINAL,
     FleetEnded,
     FleetEvent,
-    Machine,
+    FleetMachine,
+    FleetStanding,
     MachineState,
     MachineStep,
-    Standing,
     WaveBegan,
     WaveEnded,
 )
@@ -30,11 +30,11 @@ AWAY_LOOK_S = 30.0
 _LONGEST_NAP_S = 20.0
 
 
-class Look(NamedTuple):
+class MachineLook(NamedTuple):
     """A look at a machine that is due: begin its trial, or go on with `trial`. `place` is its number in the list."""
 
     place: int
-    machine: Machine
+    machine: FleetMachine
     trial: str | None = None
 
 
@@ -53,10 +53,10 @@ class Sight(NamedTuple):
 class Looking(Protocol):
     """Looks at machines, and stops them."""
 
-    def look(self, looks: Sequence[Look]) -> Iterator[Sight | None]:
+    def look(self, looks: Sequence[MachineLook]) -> Iterator[Sight | None]:
         """Yield what each machine says, as soon as it does, and now and then None meanwhile."""
 
-    def stop(self, looks: Sequence[Look]) -> Iterator[Sight | None]:
+    def stop(self, looks: Sequence[MachineLook]) -> Iterator[Sight | None]:
         """Stop the machines' trials; each restores everything at once."""
 
 
@@ -79,7 +79,7 @@ class Coordinator:
 
     def __init__(
         self,
-        standing: Standing,
+        standing: FleetStanding,
         lease: FleetLease,
         looking: Looking,
         clock: Time,
@@ -112,7 +112,7 @@ class Coordinator:
         if standing.end is None:
             self._tell(FleetEnded(reason="all waves are over"))
 
-    def collect(self, looks: Sequence[Look]) -> None:
+    def collect(self, looks: Sequence[MachineLook]) -> None:
         """Look once at machines whose results are missing."""
         self._take(looks, self._looking.look(looks))
 
@@ -143,7 +143,7 @@ class Coordinator:
                 self._clock.sleep(min(_LONGEST_NAP_S, self._wait_s(places)))
                 self._lease.append()
 
-    def _due(self, places: Sequence[int]) -> list[Look]:
+    def _due(self, places: Sequence[int]) -> list[MachineLook]:
         """Return the looks that are due now; a machine that has not begun is due if not too many measure."""
         standing, now_ms = self._standing, self._clock.unix_ms()
         busy = sum(standing.state_of(place) == "running" for place in places)
@@ -155,9 +155,9 @@ class Coordinator:
                 if limit is not None and busy >= limit:
                     continue
                 busy += 1
-                found.append(Look(place, machine))
+                found.append(MachineLook(place, machine))
             elif step.state not in FINAL and (step.next_look_unix_ms or 0) <= now_ms:
-                found.append(Look(place, machine, step.trial))
+                found.append(MachineLook(place, machine, step.trial))
         return found
 
     def _wait_s(self, places: Sequence[int]) -> float:
@@ -206,14 +206,14 @@ class Coordinator:
     def _stop_running(self) -> None:
         standing = self._standing
         running = [
-            Look(place, standing.machine(place), step.trial)
+            MachineLook(place, standing.machine(place), step.trial)
             for place, step in standing.steps.items()
             if step.state in {"running", "unreachable"}
         ]
         if running:
             self._take(running, self._looking.stop(running))
 
-    def _take(self, looks: Sequence[Look], sights: Iterator[Sight | None]) -> None:
+    def _take(self, looks: Sequence[MachineLook], sights: Iterator[Sight | None]) -> None:
         """Log what the machines say, and renew the lease meanwhile."""
         places = {look.machine.host: look.place for look in looks}
         for sight in sights:
@@ -241,6 +241,6 @@ class Coordinator:
         return WaveEnded(wave=wave, decision="go on", reason=reason, guards=guards)
 
 
-def finished_logs(standing: Standing, logs: Callable[[str], Sequence[Event]]) -> dict[int, Sequence[Event]]:
+def finished_logs(standing: FleetStanding, logs: Callable[[str], Sequence[Event]]) -> dict[int, Sequence[Event]]:
     """Return the logs of the machines whose trials are over, by place."""
     return {place: logs(trial) for place, trial in standing.finished.items()}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from ktrial.fleet.file import FleetTable, wave_sizes
-from ktrial.fleet.log import Machine
+from ktrial.fleet.log import FleetMachine
 from ktrial.kit.errors import BadInput
 
 #: Fewer pairs cannot give an interval of 95 %.
@@ -25,7 +25,7 @@ Facts: TypeAlias = Mapping[str, Mapping[str, str]]
 class Draw(NamedTuple):
     """The machines that take part, and the others with the reason."""
 
-    machines: tuple[Machine, ...]
+    machines: tuple[FleetMachine, ...]
     left_out: Mapping[str, str]
 
 
@@ -43,10 +43,10 @@ def draw(table: FleetTable, facts: Facts, seed: int, arms: tuple[str, str]) -> D
     if not hosts:
         raise BadInput("no machine of the inventory can take part", hint="see the reasons above")
     rng.shuffle(hosts)
-    machines: list[Machine] = []
+    machines: list[FleetMachine] = []
     for wave, size in enumerate(wave_sizes(table, len(hosts)), 1):
         for host in hosts[len(machines) : len(machines) + size]:
-            machines.append(Machine(host=host, wave=wave, seed=rng.randrange(_MOST_SEED), facts=facts[host]))
+            machines.append(FleetMachine(host=host, wave=wave, seed=rng.randrange(_MOST_SEED), facts=facts[host]))
     return Draw(tuple(machines), {})
 
 
@@ -60,7 +60,7 @@ def _pairs(table: FleetTable, facts: Facts, rng: random.Random, arms: tuple[str,
         hosts = _in_order(members, facts, table.near, rng)
         pairs += zip(hosts[::2], hosts[1::2], strict=False)
         if len(hosts) % 2:
-            left_out[hosts[-1]] = f"no other machine has {_shown(table.match, group)}"
+            left_out[hosts[-1]] = f"no other machine has {_pairs_text(table.match, group)}"
     if len(pairs) < FEWEST_PAIRS:
         raise BadInput(
             f"{len(facts)} machines make {len(pairs)} pairs that agree in {', '.join(table.match)} "
@@ -68,14 +68,14 @@ def _pairs(table: FleetTable, facts: Facts, rng: random.Random, arms: tuple[str,
             hint='name fewer facts in `match`, add machines, or use design = "within"',
         )
     rng.shuffle(pairs)
-    machines: list[Machine] = []
+    machines: list[FleetMachine] = []
     sizes = wave_sizes(table, len(pairs))
     wave_of = [wave for wave, size in enumerate(sizes, 1) for _ in range(size)]
     for number, (pair, wave) in enumerate(zip(pairs, wave_of, strict=True), 1):
         # One coin per pair: which of the two hosts gets the arm.
         order = arms if rng.random() < 0.5 else arms[::-1]
         machines += (
-            Machine(host=host, wave=wave, seed=rng.randrange(_MOST_SEED), facts=facts[host], pair=number, arm=arm)
+            FleetMachine(host=host, wave=wave, seed=rng.randrange(_MOST_SEED), facts=facts[host], pair=number, arm=arm)
             for host, arm in zip(pair, order, strict=True)
         )
     return Draw(tuple(machines), left_out)
@@ -94,7 +94,7 @@ def _in_order(hosts: list[str], facts: Facts, near: str | None, rng: random.Rand
 
 def _stepped(
     table: FleetTable, hosts: list[str], facts: Facts, rng: random.Random, arms: tuple[str, str]
-) -> tuple[Machine, ...]:
+) -> tuple[FleetMachine, ...]:
     """Return every machine once per period: the first without the arm, then with one more wave each time."""
     rng.shuffle(hosts)
     sizes = wave_sizes(table, len(hosts))
@@ -106,7 +106,7 @@ def _stepped(
         )
     wave_of = [wave for wave, size in enumerate(sizes, 1) for _ in range(size)]
     return tuple(
-        Machine(
+        FleetMachine(
             host=host,
             wave=period + 1,
             seed=rng.randrange(_MOST_SEED),
@@ -124,7 +124,7 @@ def orders(sizes: Sequence[int]) -> int:
     return math.factorial(sum(sizes)) // math.prod(math.factorial(size) for size in sizes)
 
 
-def balance(machines: Sequence[Machine], names: Sequence[str]) -> Mapping[str, Mapping[str, Mapping[str, int]]]:
+def balance(machines: Sequence[FleetMachine], names: Sequence[str]) -> Mapping[str, Mapping[str, Mapping[str, int]]]:
     """Return how many machines have each value of these facts: fact -> value -> arm or wave -> count."""
     found: dict[str, dict[str, dict[str, int]]] = {}
     for name in names:
@@ -135,5 +135,5 @@ def balance(machines: Sequence[Machine], names: Sequence[str]) -> Mapping[str, M
     return found
 
 
-def _shown(names: Sequence[str], values: Sequence[str]) -> str:
+def _pairs_text(names: Sequence[str], values: Sequence[str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=True))

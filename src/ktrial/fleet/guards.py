@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ktrial.fleet.log import GuardReading, Standing
+from ktrial.fleet.log import FleetStanding, GuardReading
 from ktrial.judge.collect_log import collect, pairs_of, visit_scores
 from ktrial.judge.model.log import Event, Protocol, protocol_in
 from ktrial.judge.sequential import Array, as_array, hodges_lehmann
@@ -27,7 +27,7 @@ _SAME = 1e-9
 Logs = Mapping[int, Sequence[Event]]
 
 
-def guard_readings(standing: Standing, logs: Logs) -> tuple[GuardReading, ...]:
+def guard_readings(standing: FleetStanding, logs: Logs) -> tuple[GuardReading, ...]:
     """Return each guard on the machines that have finished; `logs` has their trials, by place."""
     if not logs:
         return ()
@@ -50,7 +50,7 @@ def guard_readings(standing: Standing, logs: Logs) -> tuple[GuardReading, ...]:
     return tuple(readings)
 
 
-def guard_units(standing: Standing, logs: Logs, outcome: str, arm: str) -> list[Array]:
+def guard_units(standing: FleetStanding, logs: Logs, outcome: str, arm: str) -> list[Array]:
     """Return the differences whose signs are coins: those of each machine's blocks, of each pair, or of each switch."""
     design = standing.began.trial.fleet.design
     if design == "within":
@@ -80,7 +80,9 @@ def level_of(log: Sequence[Event], outcome: str) -> float | None:
     return float(np.mean(scores)) if scores and np.isfinite(scores).all() else None
 
 
-def pair_differences(standing: Standing, levels: Mapping[int, float], arm: str) -> Iterator[tuple[str, str, float]]:
+def pair_differences(
+    standing: FleetStanding, levels: Mapping[int, float], arm: str
+) -> Iterator[tuple[str, str, float]]:
     """Yield each complete pair: the machine with the arm, the other one, and how much better the first is."""
     pairs: dict[int, dict[bool, int]] = {}
     for place in levels:
@@ -93,7 +95,7 @@ def pair_differences(standing: Standing, levels: Mapping[int, float], arm: str) 
             yield standing.machine(ends[True]).host, standing.machine(ends[False]).host, difference
 
 
-def switch_changes(standing: Standing, levels: Mapping[int, float]) -> Iterator[float]:
+def switch_changes(standing: FleetStanding, levels: Mapping[int, float]) -> Iterator[float]:
     """Yield how much better each machine got when it got the arm, beyond what the others did at the same time."""
     of_host: dict[str, dict[int, float]] = {}
     switch: dict[str, int] = {}

@@ -18,7 +18,7 @@ MachineState = Literal["running", "ended", "unreachable", "failed", "stopped"]
 FINAL: tuple[MachineState, ...] = ("ended", "failed", "stopped")
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
     """A machine that takes part, by its name in the inventory.
 
     If it measures only one `arm`, that is named. `pair` is the number of its pair. With stepped waves each machine is
@@ -42,7 +42,7 @@ class FleetBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
     trial: FleetTrial
     sha256: str
     seed: int
-    machines: tuple[Machine, ...]
+    machines: tuple[FleetMachine, ...]
     left_out: Mapping[str, str] = {}
 
 
@@ -120,7 +120,7 @@ def decode(line: str | bytes) -> FleetEvent:
     return _DECODER.decode(line)
 
 
-class Standing:
+class FleetStanding:
     """Where a fleet's trial stands, from its log."""
 
     def __init__(self, events: Iterable[FleetEvent]) -> None:
@@ -169,7 +169,7 @@ class Standing:
         """Return the places of a wave's machines in the list."""
         return tuple(place for place, one in enumerate(self.began.machines) if one.wave == wave)
 
-    def machine(self, place: int) -> Machine:
+    def machine(self, place: int) -> FleetMachine:
         return self.began.machines[place]
 
     def state_of(self, place: int) -> MachineState | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ktrial.fleet.ansible import Ansible, TaskResult
-from ktrial.fleet.conduct import Look, Sight
+from ktrial.fleet.conduct import MachineLook, Sight
 from ktrial.fleet.file import FleetTrial
 from ktrial.fleet.log import FleetBegan
 from ktrial.kit.errors import GuardTripped
@@ -36,20 +36,20 @@ class AnsibleMachines:
         self._fence = fence
         self._find_trial = find_trial
 
-    def look(self, looks: Sequence[Look]) -> Iterator[Sight | None]:
+    def look(self, looks: Sequence[MachineLook]) -> Iterator[Sight | None]:
         yield from self._task({one.machine.host: self._arguments(one) for one in looks})
 
-    def stop(self, looks: Sequence[Look]) -> Iterator[Sight | None]:
+    def stop(self, looks: Sequence[MachineLook]) -> Iterator[Sight | None]:
         names = {one.machine.host: one.trial or self._find_trial(self._name(one)) for one in looks}
         arguments = {host: {"state": "stopped", "name": name} for host, name in names.items() if name is not None}
         if arguments:
             yield from self._task(arguments)
 
-    def _name(self, look: Look) -> str:
+    def _name(self, look: MachineLook) -> str:
         """Return the name of a machine's trial, by its place in the list."""
         return f"{self._began.fleet}.{look.place + 1}"
 
-    def _arguments(self, look: Look) -> dict[str, Any]:
+    def _arguments(self, look: MachineLook) -> dict[str, Any]:
         """Begin a trial unless the store has it already: a coordinator may have died after it began."""
         name = self._name(look)
         known = look.trial or self._find_trial(name)

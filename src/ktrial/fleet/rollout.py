@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from ktrial.fleet.ansible import TaskResult
 from ktrial.fleet.file import FleetTrial, wave_sizes
-from ktrial.fleet.log import Standing
+from ktrial.fleet.log import FleetStanding
 from ktrial.fleet.verdict import FleetResult
 from ktrial.kit.errors import BadInput, Refused
 
@@ -76,7 +76,7 @@ def keep_arguments(trial: FleetTrial, arm: str, direction: Direction) -> dict[st
     return {"settings": settings, "profiles": list(profiles), "state": direction}
 
 
-def waves_of(standing: Standing, hosts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def waves_of(standing: FleetStanding, hosts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """Return the hosts in waves: those of the trial in its order, then the others of the inventory."""
     known = dict.fromkeys(one.host for one in standing.began.machines)
     ordered = [host for host in known if host in set(hosts)] + [host for host in hosts if host not in known]

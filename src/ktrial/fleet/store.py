@@ -7,14 +7,13 @@ than the one before; machines refuse plans of a lower fence than they have seen.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
 
-from ktrial.fleet.log import FleetBegan, FleetEvent, Standing, TakenOver, decode, encode
+from ktrial.fleet.log import FleetBegan, FleetEvent, FleetStanding, TakenOver, decode, encode
 from ktrial.kit.errors import BadInput, Busy, KtrialError, UnknownName
 from ktrial.results.store.database import Database
 from ktrial.results.store.runs import is_gone
@@ -24,7 +23,7 @@ from ktrial.results.store.schema import fleet_events, fleets
 LEASE_S = 120.0
 
 
-class Held(NamedTuple):
+class Holder(NamedTuple):
     """Who has a trial, and for how many seconds."""
 
     holder: str
@@ -54,11 +53,11 @@ class StoredFleets:
             )
             self._append(connection, first.fleet, [first])
 
-    def take(self, fleet: str, holder: str) -> Lease:
+    def take(self, fleet: str, holder: str) -> CoordinatorLease:
         """Take a trial. Raise Busy while another coordinator has it."""
         database = self._open_database()
         with database.writing() as connection:
-            row = self._known(connection, fleet, lock=True)
+            row = self._row_there(connection, fleet, lock=True)
             now_ms = _now_ms(connection)
             if row.holder not in {None, holder} and row.held_until_unix_ms > now_ms and not is_gone(row.holder):
                 left_s = (row.held_until_unix_ms - now_ms) / 1000
@@ -70,17 +69,17 @@ class StoredFleets:
             fence = max(row.fence + 1, now_ms // 1000)
             self._hold(connection, fleet, holder, fence, now_ms + int(1000 * LEASE_S))
             self._append(connection, fleet, [TakenOver(holder=holder, fence=fence, at_unix_ms=now_ms)])
-        return Lease(self, fleet, holder, fence)
+        return CoordinatorLease(self, fleet, holder, fence)
 
-    def held(self, fleet: str) -> Held | None:
+    def holder_of(self, fleet: str) -> Holder | None:
         """Return who coordinates a trial now."""
         with self._open_database().reading() as connection:
-            row = self._known(connection, fleet)
+            row = self._row_there(connection, fleet)
             left_ms = row.held_until_unix_ms - _now_ms(connection)
         is_held = row.holder is not None and left_ms > 0 and not is_gone(row.holder)
-        return Held(row.holder, left_ms / 1000) if is_held else None
+        return Holder(row.holder, left_ms / 1000) if is_held else None
 
-    def standing(self, fleet: str) -> Standing:
+    def standing(self, fleet: str) -> FleetStanding:
         chosen = (
             sa.select(fleet_events.c.document)
             .join(fleets, fleets.c.key == fleet_events.c.fleet_key)
@@ -90,7 +89,7 @@ class StoredFleets:
         with self._open_database().reading() as connection:
             lines = [row.document for row in connection.execute(chosen)]
         try:
-            return Standing([decode(line) for line in lines])
+            return FleetStanding([decode(line) for line in lines])
         except msgspec.DecodeError as error:
             raise KtrialError(
                 f"cannot read the log of {fleet}: another version of ktrial wrote it ({error})",
@@ -117,19 +116,19 @@ class StoredFleets:
             raise UnknownName("trial of a fleet", name, every, hint="`ktrial fleet status` shows the newest")
         return found[0]
 
-    def append(self, lease: Lease, events: Sequence[FleetEvent]) -> None:
+    def append(self, lease: CoordinatorLease, events: Sequence[FleetEvent]) -> None:
         """Append events to the log and renew the lease. Raise KtrialError if another coordinator has taken over."""
         with self._open_database().writing() as connection:
             self._renew(connection, lease)
             self._append(connection, lease.fleet, events)
 
-    def let_go(self, lease: Lease) -> None:
+    def let_go(self, lease: CoordinatorLease) -> None:
         with self._open_database().writing() as connection:
             mine = (fleets.c.fleet == lease.fleet) & (fleets.c.fence == lease.fence)
             connection.execute(sa.update(fleets).where(mine).values(holder=None, held_until_unix_ms=0))
 
-    def _renew(self, connection: sa.Connection, lease: Lease) -> None:
-        row = self._known(connection, lease.fleet, lock=True)
+    def _renew(self, connection: sa.Connection, lease: CoordinatorLease) -> None:
+        row = self._row_there(connection, lease.fleet, lock=True)
         if row.fence != lease.fence or row.holder != lease.holder:
             who = "another coordinator" if row.holder is None else holder_text(row.holder)
             raise KtrialError(
@@ -149,7 +148,7 @@ class StoredFleets:
         chosen = sa.select(fleets).where(fleets.c.fleet == fleet)
         return connection.execute(chosen.with_for_update() if lock else chosen).one_or_none()
 
-    def _known(self, connection: sa.Connection, fleet: str, *, lock: bool = False) -> sa.Row[Any]:
+    def _row_there(self, connection: sa.Connection, fleet: str, *, lock: bool = False) -> sa.Row[Any]:
         row = self._row(connection, fleet, lock=lock)
         if row is None:
             raise KtrialError(f"{fleet} is not in this store any more", hint="give its store with --store")
@@ -169,7 +168,7 @@ class StoredFleets:
             connection.execute(sa.insert(fleet_events), rows)
 
 
-class Lease(NamedTuple):
+class CoordinatorLease(NamedTuple):
     """A coordinator's hold on a trial."""
 
     fleets: StoredFleets
@@ -195,6 +194,6 @@ def holder_text(holder: str) -> str:
 
 def _now_ms(connection: sa.Connection) -> int:
     """Return the database's time: coordinators' clocks may differ."""
-    if connection.dialect.name == "postgresql":
-        return int(connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp()) * 1000")).scalar_one())
-    return time.time_ns() // 1_000_000
+    is_server = connection.dialect.name == "postgresql"
+    asked = "extract(epoch FROM clock_timestamp()) * 1000" if is_server else "(julianday('now') - 2440587.5) * 86400000"
+    return int(connection.execute(sa.text(f"SELECT {asked}")).scalar_one())

@@ -12,14 +12,14 @@ from ktrial.fleet.log import (
     FleetBegan,
     FleetEnded,
     FleetEvent,
+    FleetStanding,
     MachineState,
     MachineStep,
-    Standing,
     WaveBegan,
     WaveEnded,
 )
 from ktrial.fleet.rollout import WaveOutcome
-from ktrial.fleet.store import Held
+from ktrial.fleet.store import Holder
 from ktrial.fleet.verdict import FleetContrast, FleetResult
 from ktrial.judge.model.words import effect_text, percent_text, range_text, value_log_ratio
 from ktrial.kit.tables import clean, labelled, paragraph, table
@@ -91,7 +91,7 @@ def _step_text(step: MachineStep) -> str | None:
     }.get(step.state)
 
 
-def counts_text(standing: Standing, now_unix_ms: int) -> str:
+def counts_text(standing: FleetStanding, now_unix_ms: int) -> str:
     """Return where the machines stand in one line: `3 of 8 done, 4 measuring, 1 away; about 3 min left`."""
     counts = Counter(map(standing.state_of, range(len(standing.began.machines))))
     words = {"running": "measuring", "unreachable": "away", "failed": "failed", "stopped": "stopped", None: "waiting"}
@@ -101,7 +101,7 @@ def counts_text(standing: Standing, now_unix_ms: int) -> str:
     return ", ".join(told) + (f"; about {duration(left_s)} left" if left_s else "")
 
 
-def live_lines(standing: Standing, now_unix_ms: int, *, width: int) -> list[str]:
+def live_lines(standing: FleetStanding, now_unix_ms: int, *, width: int) -> list[str]:
     """Return a row for each wave, with how many of its machines are in which state, and a line about all."""
     states: dict[str, tuple[MachineState | None, ...]] = {
         "done": ("ended",),
@@ -120,7 +120,7 @@ def live_lines(standing: Standing, now_unix_ms: int, *, width: int) -> list[str]
     return ["", *text.rstrip("\n").splitlines(), counts_text(standing, now_unix_ms)]
 
 
-def seconds_left(standing: Standing, now_unix_ms: int) -> float | None:
+def seconds_left(standing: FleetStanding, now_unix_ms: int) -> float | None:
     """Return how long the machines that measure still take, and the waves after them; None if unknown."""
     running = [step for step in standing.steps.values() if step.state == "running" and step.next_look_unix_ms]
     if not running or standing.end is not None:
@@ -131,7 +131,7 @@ def seconds_left(standing: Standing, now_unix_ms: int) -> float | None:
     return max(0.0, now_s) + whole_s * len(later)
 
 
-def status_text(standing: Standing, held: Held | None, now_unix_ms: int, *, width: int) -> str:
+def status_text(standing: FleetStanding, held: Holder | None, now_unix_ms: int, *, width: int) -> str:
     """Return where a fleet's trial stands: each machine's state, and who coordinates it."""
     began = standing.began
     lines = [f"{began.fleet}: {counts_text(standing, now_unix_ms)}"]

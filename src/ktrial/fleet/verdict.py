@@ -12,7 +12,7 @@ import numpy as np
 
 from ktrial.fleet.draw import FEWEST_PAIRS
 from ktrial.fleet.guards import Logs, block_effects, level_of, pair_differences
-from ktrial.fleet.log import Standing, WaveEnded
+from ktrial.fleet.log import FleetStanding, WaveEnded
 from ktrial.fleet.stepped import stepped_effect
 from ktrial.judge.model.comparison import MachineEffect, Pooled, Role
 from ktrial.judge.model.log import OutcomeRule, protocol_in
@@ -84,7 +84,7 @@ class FleetResult(msgspec.Struct, frozen=True, kw_only=True):
     ended: str | None = None
 
 
-def fleet_result(standing: Standing, logs: Logs) -> FleetResult:
+def fleet_result(standing: FleetStanding, logs: Logs) -> FleetResult:
     """Return the result so far; `logs` has the trial of each machine that has finished its blocks, by place."""
     began = standing.began
     judged = {"within": _within, "pairs": _of_pairs, "stepped": _of_steps}[began.trial.fleet.design]
@@ -104,7 +104,7 @@ def fleet_result(standing: Standing, logs: Logs) -> FleetResult:
     )
 
 
-def _trials(standing: Standing) -> dict[str, tuple[str, ...]]:
+def _trials(standing: FleetStanding) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for place, trial in standing.finished.items():
         host = standing.machine(place).host
@@ -112,7 +112,7 @@ def _trials(standing: Standing) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _within(standing: Standing, logs: Logs) -> list[FleetContrast]:
+def _within(standing: FleetStanding, logs: Logs) -> list[FleetContrast]:
     protocol = protocol_in(next(iter(logs.values())))
     found = []
     for role in _ROLES:
@@ -195,7 +195,7 @@ def _contrast(
     )
 
 
-def _subgroups(standing: Standing, kept: Sequence[PooledMachine], error: float) -> list[SubgroupEffect]:
+def _subgroups(standing: FleetStanding, kept: Sequence[PooledMachine], error: float) -> list[SubgroupEffect]:
     """Return the effect for each value of the facts that were declared beforehand."""
     facts = {one.host: one.facts for one in standing.began.machines}
     found = []
@@ -214,7 +214,7 @@ def _subgroups(standing: Standing, kept: Sequence[PooledMachine], error: float) 
     return found
 
 
-def _of_pairs(standing: Standing, logs: Logs) -> list[FleetContrast]:
+def _of_pairs(standing: FleetStanding, logs: Logs) -> list[FleetContrast]:
     def judged(bare: FleetContrast, levels: Mapping[int, float], error: float) -> FleetContrast:
         pairs = list(pair_differences(standing, levels, bare.arm))
         shown = tuple(
@@ -234,7 +234,7 @@ def _of_pairs(standing: Standing, logs: Logs) -> list[FleetContrast]:
     return _between(standing, logs, judged)
 
 
-def _of_steps(standing: Standing, logs: Logs) -> list[FleetContrast]:
+def _of_steps(standing: FleetStanding, logs: Logs) -> list[FleetContrast]:
     def judged(bare: FleetContrast, levels: Mapping[int, float], error: float) -> FleetContrast:
         whole: dict[str, dict[int, float]] = {}
         switch: dict[str, int] = {}
@@ -260,7 +260,7 @@ def _of_steps(standing: Standing, logs: Logs) -> list[FleetContrast]:
 
 
 def _between(
-    standing: Standing, logs: Logs, judged: Callable[[FleetContrast, Mapping[int, float], float], FleetContrast]
+    standing: FleetStanding, logs: Logs, judged: Callable[[FleetContrast, Mapping[int, float], float], FleetContrast]
 ) -> list[FleetContrast]:
     """Return the contrasts of a design in which each machine measures one arm at a time."""
     trial, protocol = standing.began.trial, protocol_in(next(iter(logs.values())))

@@ -56,9 +56,13 @@ class StoredTrials:
             lines = [row.document for row in connection.execute(chosen)]
         return decode("".join(f"{line}\n" for line in lines).encode(), f"trial {trial}")
 
-    def all(self) -> tuple[StoredTrial, ...]:
-        """Return all trials, newest first."""
-        return self._select(_TRIALS)
+    def all(self, name: str | None = None) -> tuple[StoredTrial, ...]:
+        """Return all trials, newest first, or those whose files have this name, and the one that has it itself."""
+        if name is None:
+            return self._select(_TRIALS)
+        begins = trials.c.trial.startswith(f"{name}-", autoescape=True)
+        candidates = self._select(_TRIALS.where(begins | (trials.c.trial == name)))
+        return tuple(one for one in candidates if name in {one.file.name, one.trial})
 
     def _select(self, chosen: sa.Select[Any]) -> tuple[StoredTrial, ...]:
         with self._open_database().reading() as connection:
@@ -85,12 +89,6 @@ class StoredTrials:
         if name is None or not every:
             raise BadInput("no trials yet", hint="`ktrial try vm.swappiness=10` runs one")
         raise UnknownName("trial", name, every, hint="`ktrial trial list` lists them")
-
-    def of_name(self, name: str) -> tuple[StoredTrial, ...]:
-        """Return the trials whose files have this name, newest first, or the one that has it itself."""
-        begins = trials.c.trial.startswith(f"{name}-", autoescape=True)
-        candidates = self._select(_TRIALS.where(begins | (trials.c.trial == name)))
-        return tuple(one for one in candidates if name in {one.file.name, one.trial})
 
     def profiles(self, suite: str | None, machine: str) -> tuple[NoiseProfile, ...]:
         chosen = (

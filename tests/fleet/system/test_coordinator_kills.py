@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.fleet.conduct import Coordinator, Look, Sight
+from ktrial.fleet.conduct import Coordinator, MachineLook, Sight
 from ktrial.fleet.log import FleetBegan
 from ktrial.fleet.store import StoredFleets
 from ktrial.fleet.verdict import fleet_result
@@ -32,17 +32,17 @@ class RecordedMachines:
     def __init__(self, folder: Path, simulation: Simulated) -> None:
         self._folder, self._simulation = folder, simulation
 
-    def look(self, looks: Sequence[Look]) -> Iterator[Sight | None]:
+    def look(self, looks: Sequence[MachineLook]) -> Iterator[Sight | None]:
         for look in looks:
             time.sleep(0.002)
             yield None
             yield self._sight(look)
 
-    def stop(self, looks: Sequence[Look]) -> Iterator[Sight | None]:
+    def stop(self, looks: Sequence[MachineLook]) -> Iterator[Sight | None]:
         assert not looks, "nothing stops this trial"
         yield from ()
 
-    def _sight(self, look: Look) -> Sight:
+    def _sight(self, look: MachineLook) -> Sight:
         host, name = look.machine.host, f"backlog-1.{look.place + 1}-x"
         place = self._folder / host
         has_begun = place.exists()
@@ -153,7 +153,7 @@ def test_one_coordinator_at_a_time_and_a_late_one_is_told(tmp_path: Path) -> Non
     assert other.fence > mine.fence
     with pytest.raises(Exception, match="process 2 on there has taken over backlog-1"):
         mine.append()
-    held = fleets.held(first.fleet)
+    held = fleets.holder_of(first.fleet)
     assert held is not None
     assert held.text == "process 2 on there"
     database.close()

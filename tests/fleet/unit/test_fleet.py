@@ -10,7 +10,7 @@ import pytest
 from ktrial.fleet.draw import draw
 from ktrial.fleet.file import FleetTable, parse_fleet_trial, wave_sizes
 from ktrial.fleet.guards import worse_p
-from ktrial.fleet.log import Standing, decode, encode
+from ktrial.fleet.log import FleetStanding, decode, encode
 from ktrial.fleet.text import announcement, live_lines, result_text, status_text
 from ktrial.fleet.verdict import fleet_result
 from ktrial.kit.errors import BadInput
@@ -159,7 +159,7 @@ def test_another_coordinator_goes_on_from_the_log() -> None:
     first = began(fleet_trial(), hosts(5))
     standing, world = simulated(first)
     events = [decode(encode(event)) for event in world.events]
-    again = Standing([first, *events])
+    again = FleetStanding([first, *events])
     assert again.finished == standing.finished
     assert again.end == standing.end
     assert {wave: over.decision for wave, over in again.waves_over.items()} == {1: "go on", 2: "go on", 3: "go on"}

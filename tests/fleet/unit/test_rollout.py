@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ktrial.fleet.ansible import TaskResult
-from ktrial.fleet.log import Standing
+from ktrial.fleet.log import FleetStanding
 from ktrial.fleet.rollout import WaveOutcome, keep_arguments, proven_arm, roll_out, waves_of
 from ktrial.fleet.verdict import fleet_result
 from ktrial.kit.errors import BadInput, Refused
@@ -88,7 +88,7 @@ def test_only_what_was_proven_is_kept() -> None:
 def test_what_a_roll_out_keeps_and_where() -> None:
     trial = fleet_trial(waves=(2, "100%"))
     assert keep_arguments(trial, "big", "present")["settings"] == {"net.core.somaxconn": "512"}
-    standing = Standing([began(trial, hosts(4))])
+    standing = FleetStanding([began(trial, hosts(4))])
     waves = waves_of(standing, ("m1", "m2", "m4", "n1"))
     assert sorted(sum(waves, ())) == ["m1", "m2", "m4", "n1"]
     assert len(waves[0]) == 2

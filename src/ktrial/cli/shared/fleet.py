@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ktrial.agent.user_folders import state_folder
 from ktrial.cli.options import is_terminal, write_answer
 from ktrial.fleet.ansible import Ansible
-from ktrial.fleet.conduct import Coordinator, Look, finished_logs
+from ktrial.fleet.conduct import Coordinator, MachineLook, finished_logs
 from ktrial.fleet.draw import draw
 from ktrial.fleet.file import FleetTrial, parse_fleet_trial
-from ktrial.fleet.log import FleetBegan, FleetEvent, Standing
+from ktrial.fleet.log import FleetBegan, FleetEvent, FleetStanding
 from ktrial.fleet.machines import AnsibleMachines, facts_of
 from ktrial.fleet.rollout import WaveOutcome, keep_arguments, proven_arm, roll_out, waves_of
 from ktrial.fleet.store import StoredFleets
@@ -43,13 +43,13 @@ from ktrial.tuning.plans.confirm import must_agree
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
-    from ktrial.fleet.store import Lease
+    from ktrial.fleet.store import CoordinatorLease
     from ktrial.fleet.verdict import FleetResult
 
 _LIMIT_BYTES = 1 << 20
 
 
-class Chosen(NamedTuple):
+class MachineChoice(NamedTuple):
     """Which machines: the inventory's sources, a pattern, and how many ktrial reaches at once."""
 
     inventory: tuple[str, ...]
@@ -57,7 +57,7 @@ class Chosen(NamedTuple):
     forks: int
 
 
-def run_fleet(app: App, file: Path, chosen: Chosen, *, yes: bool, as_json: bool) -> int:
+def run_fleet(app: App, file: Path, chosen: MachineChoice, *, yes: bool, as_json: bool) -> int:
     """Run a fleet's trial, or go on with the one of this file that is not over."""
     trial = parse_fleet_trial(read_file(file, _LIMIT_BYTES), str(file))
     fleets = stored_fleets(app)
@@ -76,7 +76,7 @@ def run_fleet(app: App, file: Path, chosen: Chosen, *, yes: bool, as_json: bool)
         return _carry_out(app, fleets, ansible, standing, folder, as_json=as_json)
 
 
-def _unfinished(fleets: StoredFleets, trial: FleetTrial, file: Path) -> Standing | None:
+def _unfinished(fleets: StoredFleets, trial: FleetTrial, file: Path) -> FleetStanding | None:
     """Return the newest trial of this file that is not over. Raise Refused if the file was edited since it began."""
     for name in fleets.names():
         standing = fleets.standing(name)
@@ -126,7 +126,7 @@ def _begin(app: App, ansible: Ansible, trial: FleetTrial) -> FleetBegan:
 
 
 def _carry_out(
-    app: App, fleets: StoredFleets, ansible: Ansible, standing: Standing, folder: Path, *, as_json: bool
+    app: App, fleets: StoredFleets, ansible: Ansible, standing: FleetStanding, folder: Path, *, as_json: bool
 ) -> int:
     fleet = standing.began.fleet
     lease = fleets.take(fleet, this_writer())
@@ -146,7 +146,7 @@ def _carry_out(
 
 
 def _coordinator(
-    app: App, ansible: Ansible, standing: Standing, lease: Lease, folder: Path, *, as_json: bool
+    app: App, ansible: Ansible, standing: FleetStanding, lease: CoordinatorLease, folder: Path, *, as_json: bool
 ) -> Coordinator:
     machines = AnsibleMachines(
         ansible, standing.began, folder, fence=lease.fence, find_trial=lambda name: _trial_named(app, name)
@@ -154,7 +154,7 @@ def _coordinator(
     return Coordinator(standing, lease, machines, app.clock, app.trials.log, _listener(app, standing, as_json=as_json))
 
 
-def _listener(app: App, standing: Standing, *, as_json: bool) -> Callable[[FleetEvent], None]:
+def _listener(app: App, standing: FleetStanding, *, as_json: bool) -> Callable[[FleetEvent], None]:
     live = LiveLines(lambda text: draw_on(sys.stderr, text), lambda: os.get_terminal_size(sys.stderr.fileno()))
     is_drawn = is_live(sys.stderr, os.environ) and not (as_json and sys.stdout.isatty())
 
@@ -173,7 +173,7 @@ def _listener(app: App, standing: Standing, *, as_json: bool) -> Callable[[Fleet
     return listen
 
 
-def stop_fleet(app: App, name: str | None, chosen: Chosen, *, as_json: bool) -> int:
+def stop_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json: bool) -> int:
     """Stop a fleet's trial: each machine that measures restores everything at once."""
     fleets = stored_fleets(app)
     fleet = fleets.find(name)
@@ -189,13 +189,13 @@ def stop_fleet(app: App, name: str | None, chosen: Chosen, *, as_json: bool) -> 
     return 0
 
 
-def collect_fleet(app: App, name: str | None, chosen: Chosen, *, as_json: bool) -> int:
+def collect_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json: bool) -> int:
     """Fetch what machines have finished that were away when the trial ended; each run once."""
     fleets = stored_fleets(app)
     fleet = fleets.find(name)
     standing = fleets.standing(fleet)
     late = [
-        Look(place, standing.machine(place), step.trial)
+        MachineLook(place, standing.machine(place), step.trial)
         for place, step in sorted(standing.steps.items())
         if step.state != "ended"
     ]
@@ -229,7 +229,7 @@ def result_of(app: App, name: str | None) -> FleetResult:
 def show_status(app: App, name: str | None, *, as_json: bool) -> None:
     fleets = stored_fleets(app)
     fleet = fleets.find(name)
-    standing, held = fleets.standing(fleet), fleets.held(fleet)
+    standing, held = fleets.standing(fleet), fleets.holder_of(fleet)
     now_ms = app.clock.unix_ms()
 
     def document() -> dict[str, Any]:
@@ -251,7 +251,15 @@ def show_status(app: App, name: str | None, *, as_json: bool) -> None:
 
 
 def roll_out_fleet(
-    app: App, name: str | None, chosen: Chosen, *, arm: str | None, undo: bool, anyway: bool, yes: bool, as_json: bool
+    app: App,
+    name: str | None,
+    chosen: MachineChoice,
+    *,
+    arm: str | None,
+    undo: bool,
+    anyway: bool,
+    yes: bool,
+    as_json: bool,
 ) -> int:
     """Keep what a fleet's trial has proven on the machines of an inventory, wave by wave, or take it back."""
     fleets = stored_fleets(app)
@@ -287,10 +295,10 @@ def stored_fleets(app: App) -> StoredFleets:
 
 def _trial_named(app: App, name: str) -> str | None:
     """Return the newest trial in the store whose protocol has this name."""
-    return next((one.trial for one in app.trials.of_name(name)), None)
+    return next((one.trial for one in app.trials.all(name)), None)
 
 
-def _ansible(app: App, chosen: Chosen, folder: Path) -> Ansible:
+def _ansible(app: App, chosen: MachineChoice, folder: Path) -> Ansible:
     if not app.on_this_machine:
         option = "--machine-root" if app.host is None else "--host"
         raise BadInput(f"{option}: the inventory names the machines of a fleet", hint=f"leave out {option}")

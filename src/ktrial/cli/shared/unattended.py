@@ -40,7 +40,7 @@ def refuse_turn(app: App, *, unattended: bool) -> None:
 
 def refuse_second(app: App, name: str) -> None:
     """Raise Busy if the store has a trial of this name: another coordinator began it meanwhile."""
-    if app.trials.of_name(name):
+    if app.trials.all(name):
         raise Busy(
             "busy",
             f"the store has a trial {name} already",

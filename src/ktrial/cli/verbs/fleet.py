@@ -45,9 +45,9 @@ def run(
 
     If the trial of this file is not over, go on with it: after Ctrl-C, or after its coordinator died.
     """
-    from ktrial.cli.shared.fleet import Chosen, run_fleet
+    from ktrial.cli.shared.fleet import MachineChoice, run_fleet
 
-    return run_fleet(app, file, Chosen(inventory, limit, forks), yes=yes, as_json=as_json)
+    return run_fleet(app, file, MachineChoice(inventory, limit, forks), yes=yes, as_json=as_json)
 
 
 @command.command(short_help="Show where a fleet's trial stands.")
@@ -68,9 +68,9 @@ def status(app: App, name: str | None, as_json: bool) -> None:
 @click.pass_obj
 def stop(app: App, name: str | None, inventory: tuple[str, ...], limit: str | None, forks: int, as_json: bool) -> int:
     """Stop a fleet's trial. Each machine restores its settings at once; what it has measured stays."""
-    from ktrial.cli.shared.fleet import Chosen, stop_fleet
+    from ktrial.cli.shared.fleet import MachineChoice, stop_fleet
 
-    return stop_fleet(app, name, Chosen(inventory, limit, forks), as_json=as_json)
+    return stop_fleet(app, name, MachineChoice(inventory, limit, forks), as_json=as_json)
 
 
 @command.command(short_help="Fetch results of machines that were away.")
@@ -82,9 +82,9 @@ def collect(
     app: App, name: str | None, inventory: tuple[str, ...], limit: str | None, forks: int, as_json: bool
 ) -> int:
     """Fetch what machines have measured that were away when the trial ended, and judge it again."""
-    from ktrial.cli.shared.fleet import Chosen, collect_fleet
+    from ktrial.cli.shared.fleet import MachineChoice, collect_fleet
 
-    return collect_fleet(app, name, Chosen(inventory, limit, forks), as_json=as_json)
+    return collect_fleet(app, name, MachineChoice(inventory, limit, forks), as_json=as_json)
 
 
 @command.command(short_help="Keep what was proven, wave by wave.")
@@ -101,9 +101,9 @@ def rollout(app: App, /, name: str | None, **options: Any) -> int:
 
     If a machine fails, its wave is taken back and the roll-out stops.
     """
-    from ktrial.cli.shared.fleet import Chosen, roll_out_fleet
+    from ktrial.cli.shared.fleet import MachineChoice, roll_out_fleet
 
-    chosen = Chosen(*(options.pop(one) for one in ("inventory", "limit", "forks")))
+    chosen = MachineChoice(*(options.pop(one) for one in ("inventory", "limit", "forks")))
     return roll_out_fleet(app, name, chosen, **options)
 
 

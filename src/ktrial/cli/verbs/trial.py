@@ -123,8 +123,7 @@ def list_(app: App, name: str | None, as_json: bool) -> None:
     from ktrial.trial.outcome.summary import summary_of
     from ktrial.trial.outcome.text import trials_text
 
-    chosen = app.trials.all() if name is None else app.trials.of_name(name)
-    found = [summary_of(one, app.trials.log(one.trial)) for one in chosen]
+    found = [summary_of(one, app.trials.log(one.trial)) for one in app.trials.all(name)]
     write_answer(
         as_json, lambda: {"schema": "ktrial.trials/1", "trials": found}, lambda width: trials_text(found, width=width)
     )
