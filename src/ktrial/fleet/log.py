@@ -132,6 +132,8 @@ class FleetStanding:
         self.waves_begun: set[int] = set()
         self.waves_over: dict[int, WaveEnded] = {}
         self.end: FleetEnded | None = None
+        #: When the coordinator first looked at each machine.
+        self.first_look_unix_ms: dict[int, int] = {}
         #: When each machine that cannot be reached was first found so.
         self.away_since_unix_ms: dict[int, int] = {}
         for event in rest:
@@ -152,6 +154,7 @@ class FleetStanding:
                 pass
 
     def _take_step(self, event: MachineStep) -> None:
+        self.first_look_unix_ms.setdefault(event.place, event.at_unix_ms)
         if event.state == "unreachable":
             self.away_since_unix_ms.setdefault(event.place, event.at_unix_ms)
         else:

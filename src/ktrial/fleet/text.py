@@ -193,15 +193,8 @@ def headline(one: FleetContrast) -> str:
 def _about(one: FleetContrast, width: int) -> Iterator[str]:
     """Yield how the effect differs between machines, and between groups of them."""
     pooled = one.pooled
-    if pooled.tau is not None and pooled.predicted_low is not None and pooled.predicted_high is not None:
-        ends = (value_log_ratio(end, one.direction) for end in (pooled.predicted_low, pooled.predicted_high))
-        differ = "The machines differ" if one.differs else "The machines agree"
-        yield paragraph(
-            f"{differ}: better on {one.helped}, worse on {one.hurt} of {len(pooled.machines)} by their own intervals; "
-            f"between machines the effect varies by {percent_text(pooled.tau)} (I² {100 * (pooled.i_squared or 0):.0f} "
-            f"%). On one more machine, expect {range_text(*ends)}.",
-            width=width,
-        )
+    if (said := spread_sentence(one)) is not None:
+        yield paragraph(said, width=width)
     rows = []
     for machine in pooled.machines:
         change, interval = effect_text(machine.effect, "ratio", one.direction)
@@ -213,6 +206,20 @@ def _about(one: FleetContrast, width: int) -> Iterator[str]:
             for group in one.subgroups
         ]
         yield table(["fact", "value", "machines", "change", "interval"], rows, width=width).rstrip("\n")
+
+
+def spread_sentence(one: FleetContrast) -> str | None:
+    """Return how the effect differs between machines; None if they are not pooled."""
+    pooled = one.pooled
+    if pooled.tau is None or pooled.predicted_low is None or pooled.predicted_high is None:
+        return None
+    ends = (value_log_ratio(end, one.direction) for end in (pooled.predicted_low, pooled.predicted_high))
+    differ = "The machines differ" if one.differs else "The machines agree"
+    return (
+        f"{differ}: better on {one.helped}, worse on {one.hurt} of {len(pooled.machines)} by their own intervals; "
+        f"between machines the effect varies by {percent_text(pooled.tau)} (I² {100 * (pooled.i_squared or 0):.0f} "
+        f"%). On one more machine, expect {range_text(*ends)}."
+    )
 
 
 def _change(one: FleetContrast) -> tuple[str, str]:

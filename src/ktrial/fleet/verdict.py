@@ -48,7 +48,7 @@ class FleetContrast(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     outcome: str
-    role: str
+    role: Role
     direction: Direction
     margin: float
     arm: str
@@ -216,11 +216,12 @@ def _subgroups(standing: FleetStanding, kept: Sequence[PooledMachine], error: fl
 
 def _of_pairs(standing: FleetStanding, logs: Logs) -> list[FleetContrast]:
     def judged(bare: FleetContrast, levels: Mapping[int, float], error: float) -> FleetContrast:
+        blocks = standing.began.trial.fleet.blocks
         pairs = list(pair_differences(standing, levels, bare.arm))
         shown = tuple(
             MachineEffect(
                 machine=f"{one} against {other}",
-                blocks=1,
+                blocks=2 * blocks,
                 effect=Effect(estimate=difference, low=None, high=None, method="difference of two machines"),
             )
             for one, other, difference in pairs
@@ -245,7 +246,11 @@ def _of_steps(standing: FleetStanding, logs: Logs) -> list[FleetContrast]:
         periods = len({one.wave for one in standing.began.machines})
         hosts = [host for host, values in whole.items() if len(values) == periods]
         shown = tuple(
-            MachineEffect(machine=host, blocks=len(values), why=None if host in hosts else "a period is missing")
+            MachineEffect(
+                machine=host,
+                blocks=len(values) * standing.began.trial.fleet.blocks,
+                why=None if host in hosts else "a period is missing",
+            )
             for host, values in whole.items()
         )
         why = f"{len(hosts)} machines were measured in all {periods} periods"

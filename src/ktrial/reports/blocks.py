@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ktrial.reports.charts.drawing import Chart, Style
 
 
 class Styled(NamedTuple):
@@ -77,6 +80,12 @@ class Pictures(NamedTuple):
     modules: Sequence[str] = ()
 
 
+class Drawn(NamedTuple):
+    """A chart that belongs to this section alone; `draw` makes it for a style."""
+
+    draw: Callable[[Style], Chart]
+
+
 class Folded(NamedTuple):
     """Details for some readers, collapsed if the format of the report can do that."""
 
@@ -84,7 +93,7 @@ class Folded(NamedTuple):
     blocks: Sequence[Block]
 
 
-Block = Text | Heading | Items | Grid | Code | Pictures | Folded
+Block = Text | Heading | Items | Grid | Code | Pictures | Drawn | Folded
 
 
 class ReportSection(NamedTuple):
@@ -93,3 +102,13 @@ class ReportSection(NamedTuple):
     name: str
     title: str
     blocks: Sequence[Block]
+
+
+class Supplement(NamedTuple):
+    """What a report says beyond its comparison: a headline of its own, and more sections after the machines."""
+
+    headline: str | None = None
+    sections: Sequence[ReportSection] = ()
+
+
+NO_SUPPLEMENT = Supplement()

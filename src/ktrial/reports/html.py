@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 from ktrial.judge.model.comparison import Comparison
 from ktrial.kit.html_tags import Markup, Part, render, tag
 from ktrial.reports.blocks import (
+    NO_SUPPLEMENT,
     Block,
     Cell,
     Code,
+    Drawn,
     Folded,
     Grid,
     Heading,
@@ -25,6 +27,7 @@ from ktrial.reports.blocks import (
     ReportSection,
     Stack,
     Styled,
+    Supplement,
     Text,
 )
 from ktrial.reports.charts import comparison_charts, outcome_charts
@@ -59,9 +62,10 @@ _MOST_POINTS = 1200
 _FEWEST_POINTS = 200
 
 
-def html_page(comparison: Comparison) -> str:
-    body = _Body(comparison)
+def html_page(comparison: Comparison, more: Supplement = NO_SUPPLEMENT) -> str:
+    body = _Body(comparison, more)
     sections = body.content()
+    has_values = any(outcome.arms for outcome in comparison.outcomes)
     head = (
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=_policy()),
@@ -73,10 +77,10 @@ def html_page(comparison: Comparison) -> str:
     )
     content = (
         tag("a", "To the verdicts", href="#verdicts", class_="skip"),
-        _header(comparison, body, sections),
+        _header(comparison, body, sections, more.headline or headline(comparison)),
         tag(
             "main",
-            _arms(body.cast),
+            _arms(body.cast) if has_values or not comparison.outcomes else None,
             [
                 tag("section", tag("h2", one.title, id=one.name), parts, aria_labelledby=one.name)
                 for one, parts in sections
@@ -103,13 +107,15 @@ def policy_hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _header(comparison: Comparison, body: _Body, sections: list[tuple[ReportSection, list[Part]]]) -> Markup:
+def _header(
+    comparison: Comparison, body: _Body, sections: list[tuple[ReportSection, list[Part]]], answer: str
+) -> Markup:
     links = [tag("li", tag("a", section.title, href=f"#{section.name}")) for section, _ in sections]
     accepted = comparison.accepted
     return tag(
         "header",
         tag("p", comparison.title, class_="title"),
-        tag("h1", Markup(render(headline(comparison)).replace(" %", "&nbsp;%")), class_="answer"),
+        tag("h1", Markup(render(answer).replace(" %", "&nbsp;%")), class_="answer"),
         tag("p", f"Scope: {comparison.scope}.", _doubts(comparison), class_="scope"),
         tag("p", tag("span", "Compared although refused", class_="refuse"), f": {accepted}") if accepted else None,
         body.headline(),
@@ -141,13 +147,14 @@ def _arms(cast: Cast) -> Markup:
 class _Body:
     """Renders the content of a page and numbers its figures."""
 
-    def __init__(self, comparison: Comparison) -> None:
-        self._sections = report_sections(comparison, charted=_MOST_CHARTED)
+    def __init__(self, comparison: Comparison, more: Supplement) -> None:
+        self._sections = report_sections(comparison, more, charted=_MOST_CHARTED)
         comparison = asked_only(comparison)
         self._figures = 0
         self.cast = cast_of(comparison)
         wide, narrow, beside = (Style(palette=PAGE, width=width, titled=False) for width in (_WIDE, _NARROW, _BESIDE))
-        self._wide, self._narrow = (comparison_charts(comparison, style, PLACED) for style in (wide, narrow))
+        self._styles = (wide, narrow)
+        self._wide, self._narrow = (comparison_charts(comparison, style, PLACED) for style in self._styles)
         self._beside = comparison_charts(comparison, beside, without=PLACED)
         charted = by_weight(comparison.outcomes)[:_MOST_CHARTED]
         most = max(_FEWEST_POINTS, min(_MOST_POINTS, _ALL_POINTS // max(1, len(charted))))
@@ -210,7 +217,9 @@ class _Body:
             kind = f"verdict {_VERDICTS[line.text]}"
         return tag(name, text, class_=kind)
 
-    def _pictures(self, block: Pictures) -> list[Part]:
+    def _pictures(self, block: Pictures | Drawn) -> list[Part]:
+        if isinstance(block, Drawn):
+            return [self._figure(*map(block.draw, self._styles))]
         if block.modules:
             return self._charts_of(block.modules)
         if block.outcome is None:

@@ -45,16 +45,21 @@ def contrast_rows(outcome: OutcomeComparison, contrast: Contrast) -> Iterator[Ma
     for one in pooled.machines:
         change, interval = effect_text(one.effect, outcome.unit, outcome.direction)
         yield MachineRow(name, arm, one.machine, str(one.blocks), change, interval, one.why or "")
-    count = len(pooled.together)
-    if not count:
-        yield MachineRow(name, arm, "all together", "-", "-", "-", contrast.why)
-        return
     change, interval = effect_text(contrast.effect, outcome.unit, outcome.direction)
+    if not pooled.together:
+        yield MachineRow(name, arm, mean_name(pooled), "-", change, interval, contrast.why)
+        return
     blocks = sum(one.blocks for one in pooled.together)
-    yield MachineRow(name, arm, f"mean of {count} machines", str(blocks), change, interval, _heterogeneity(pooled))
+    yield MachineRow(name, arm, mean_name(pooled), str(blocks), change, interval, _heterogeneity(pooled))
     if pooled.predicted_low is not None and pooled.predicted_high is not None:
         ends = [value_log_ratio(end, outcome.direction) for end in (pooled.predicted_low, pooled.predicted_high)]
         yield MachineRow(name, arm, "one more machine", "-", "-", range_text(ends[0], ends[1]), "prediction interval")
+
+
+def mean_name(pooled: Pooled) -> str:
+    """Return the name of the row of all machines."""
+    count = len(pooled.together)
+    return f"mean of {count} machines" if count else "all together"
 
 
 def _heterogeneity(pooled: Pooled) -> str:

@@ -11,7 +11,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ktrial.judge.model.comparison import Comparison
 from ktrial.kit.tables import clean
-from ktrial.reports.blocks import Block, Cell, Code, Folded, Grid, Heading, Items, Line, Pictures, Stack, Styled, Text
+from ktrial.reports.blocks import (
+    NO_SUPPLEMENT,
+    Block,
+    Cell,
+    Code,
+    Folded,
+    Grid,
+    Heading,
+    Items,
+    Line,
+    Pictures,
+    Stack,
+    Styled,
+    Supplement,
+    Text,
+)
 from ktrial.reports.charts.drawing import MARKS
 from ktrial.reports.order import asked_only
 from ktrial.reports.sections import arms_grid, findings, notice_list, report_sections, tier_grids, verdict_grid
@@ -32,13 +47,13 @@ def step_summary(comparison: Comparison) -> str:
     return _join_parts([*_head(comparison, 3), *_texts(blocks, {})])
 
 
-def markdown(comparison: Comparison, charts: Addresses | None = None) -> str:
+def markdown(comparison: Comparison, charts: Addresses | None = None, more: Supplement = NO_SUPPLEMENT) -> str:
     pictures = charts or {}
     parts = _head(comparison, 1)
     if comparison.accepted is not None:
         parts.append(f"Compared although refused: {escape(comparison.accepted)}")
     parts += _images(pictures.get("", ()))
-    for section in report_sections(comparison):
+    for section in report_sections(comparison, more):
         if texts := list(_texts(section.blocks, pictures)):
             parts += [f"## {escape(section.title)}", *texts]
     return _join_parts(parts)

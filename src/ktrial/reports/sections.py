@@ -16,6 +16,7 @@ from ktrial.judge.model.verdict import Verdict
 from ktrial.judge.model.words import effect_text, p_text
 from ktrial.kit.finding import Finding
 from ktrial.reports.blocks import (
+    NO_SUPPLEMENT,
     Block,
     Cell,
     Code,
@@ -27,6 +28,7 @@ from ktrial.reports.blocks import (
     ReportSection,
     Stack,
     Styled,
+    Supplement,
     Text,
 )
 from ktrial.reports.machines import HEADERS, NUMERIC, machine_rows
@@ -52,7 +54,9 @@ _CHECKED = {True: "holds", False: "does not hold", None: "cannot be checked"}
 _HOLE = Styled("not comparable", "verdict")
 
 
-def report_sections(comparison: Comparison, *, charted: int | None = None) -> list[ReportSection]:
+def report_sections(
+    comparison: Comparison, more: Supplement = NO_SUPPLEMENT, *, charted: int | None = None
+) -> list[ReportSection]:
     """Return all sections that have content, in reading order.
 
     `charted` is the number of outcomes for which the format draws charts, the weightiest first; None means all.
@@ -64,6 +68,7 @@ def report_sections(comparison: Comparison, *, charted: int | None = None) -> li
         ReportSection("verdicts", "Verdicts", [verdict_grid(comparison)]),
         *_trial(comparison),
         ReportSection("machines", "Machine by machine", _machines(comparison)),
+        *more.sections,
         ReportSection("tiers", "Tiers", tier_grids(comparison)),
         ReportSection("same", "What was the same, and what was not", _same_and_different(comparison)),
         ReportSection("together", "Outcomes together", [Pictures()]),
@@ -253,7 +258,7 @@ def _outcomes(comparison: Comparison, charted: int | None) -> list[Block]:
         margin = f"{direction}; differences below {100 * outcome.margin:g} % do not matter."
         blocks += [Heading((outcome.name, Styled(f" · {outcome.role}", "role")), anchor), Text(margin, "note")]
         blocks += [Text(contrast.sentence) for contrast in outcome.judged if contrast.sentence]
-        blocks.append(arms_grid(outcome, f"{anchor}-runs"))
+        blocks += [arms_grid(outcome, f"{anchor}-runs")] if outcome.arms else []
         if outcome.blind_spots:
             blocks.append(Text(f"What it does not show: {outcome.blind_spots}", "note"))
         if outcome.same_as:

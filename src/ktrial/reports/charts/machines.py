@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.reports.charts.drawing import Chart, Style, Table, frame, label
 from ktrial.reports.charts.forest import Axis, ForestRow, axis_words, panel, reach_of, ticks
-from ktrial.reports.machines import MachineRow, contrast_rows
+from ktrial.reports.machines import MachineRow, contrast_rows, mean_name
 from ktrial.reports.order import by_weight
 
 PLACE = 3
@@ -32,7 +32,7 @@ def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
             name=f"machines-{number}",
             title=f"{outcome.name}, {contrast.arm}: machine by machine",
             caption=_caption(contrast),
-            spec=frame(style, comparison.title, panel(rows, _axis(outcome, rows), style)),
+            spec=frame(style, comparison.title, panel(rows, ratio_axis(outcome, rows), style)),
             table=_table(outcome, contrast),
             marks=True,
         )
@@ -48,14 +48,16 @@ def _rows(outcome: OutcomeComparison, contrast: Contrast) -> list[ForestRow]:
         if one.effect is not None
     ]
     whole = contrast.effect
-    if whole is not None and pooled.together:
-        rows.append(ForestRow(outcome, contrast, whole, f"mean of {len(pooled.together)} machines"))
+    if rows and whole is not None:
+        rows.append(ForestRow(outcome, contrast, whole, mean_name(pooled)))
+    if rows and whole is not None and pooled.predicted_low is not None:
         expected = replace(whole, low=pooled.predicted_low, high=pooled.predicted_high)
         rows.append(ForestRow(outcome, contrast, expected, "one more machine", "expected"))
     return rows
 
 
-def _axis(outcome: OutcomeComparison, rows: list[ForestRow]) -> Axis:
+def ratio_axis(outcome: OutcomeComparison, rows: list[ForestRow]) -> Axis:
+    """Return an axis that fits the effects of one outcome."""
     margin = math.log1p(outcome.margin)
     return Axis(
         reach=reach_of(rows, 1.5 * margin, 1e-4),
