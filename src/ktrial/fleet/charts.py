@@ -161,7 +161,7 @@ def _body(standing: Standing, bars: Sequence[_Bar], style: Style) -> Spec:
         values.append(
             {
                 "row": len(heads) + len(values),
-                "name": label(one.machine.host, 24),
+                "name": label(one.machine.host, 24) + (f" · {label(one.machine.arm, 12)}" if one.machine.arm else ""),
                 "start": one.start_s / factor,
                 "end": one.end_s / factor,
                 "state": _WORDS[one.step.state],
@@ -171,7 +171,7 @@ def _body(standing: Standing, bars: Sequence[_Bar], style: Style) -> Spec:
         )
     names = max((len(one["name"]) for one in (*values, *heads)), default=0)
     plot = style.width - 24 if narrow else style.width - _STATE_ROOM - _LETTER * names
-    x = linear(0, span_s / factor, {"title": f"{unit} since the first machine began", "tickCount": 5 if narrow else 8})
+    x = linear(0, span_s / factor, {"title": f"{unit} since the first machine began", "tickCount": 5, "format": "~g"})
     y: Spec = {
         "field": "row",
         "type": "ordinal",

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -49,7 +51,6 @@ def fleet_comparison(standing: Standing, found: FleetResult, logs: Logs, units: 
     outcomes: dict[str, list[FleetContrast]] = {}
     for one in found.contrasts:
         outcomes.setdefault(one.outcome, []).append(one)
-    protocol = msgspec.to_builtins(trial)
     bare = Comparison(
         title=f"{found.fleet}: {', '.join(map(clean, arms))} against {clean(trial.control)} on "
         f"{count_words(found.machines, 'machine', 'machines')}",
@@ -60,10 +61,16 @@ def fleet_comparison(standing: Standing, found: FleetResult, logs: Logs, units: 
         outcomes=tuple(_outcome(name, every, units.get(name, "ratio")) for name, every in outcomes.items()),
         findings=tuple(_findings(found)),
         reproduce=(f"ktrial fleet report {found.fleet}",),
-        protocol={name: value for name, value in protocol.items() if value not in (None, {}, [], "")},
+        protocol=_given(msgspec.to_builtins(trial)),
         protocol_sha256=standing.began.sha256,
     )
     return msgspec.structs.replace(bare, answer=_answer(found, bare))
+
+
+def _given(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document without what its author left open."""
+    inner = {name: _given(value) if isinstance(value, Mapping) else value for name, value in document.items()}
+    return {name: value for name, value in inner.items() if value or (value == 0 and value is not False)}
 
 
 def _scope(standing: Standing, found: FleetResult) -> str:
@@ -131,7 +138,8 @@ def _outcome(name: str, every: list[FleetContrast], unit: Unit) -> OutcomeCompar
 
 
 def _contrast(one: FleetContrast) -> Contrast:
-    units = sum(machine.why is None for machine in one.pooled.machines)
+    machines = sorted(one.pooled.machines, key=lambda each: each.effect.estimate if each.effect else -math.inf)
+    units = sum(machine.why is None for machine in machines)
     return Contrast(
         arm=one.arm,
         control=one.control,
@@ -144,7 +152,7 @@ def _contrast(one: FleetContrast) -> Contrast:
         blocks=None,
         test=None,
         sentence=" ".join(filter(None, (verdict_sentence(one), spread_sentence(one)))),
-        pooled=one.pooled,
+        pooled=msgspec.structs.replace(one.pooled, machines=tuple(reversed(machines))),
     )
 
 
@@ -153,7 +161,7 @@ def _answer(found: FleetResult, comparison: Comparison) -> str:
     primary = [one for one in found.contrasts if one.role == "primary"]
     stopped = _stopped(found)
     if stopped is not None:
-        return shorten(f"Wave {stopped.wave} stopped the trial: {clean(stopped.reason)}", _HEADLINE)
+        return shorten(_stop_sentence(found, stopped), _HEADLINE)
     if not primary:
         return "No machine has finished its blocks"
     if len(primary) > 1:
@@ -163,6 +171,17 @@ def _answer(found: FleetResult, comparison: Comparison) -> str:
     hurts = any(other.verdict == "worse" for other in found.contrasts if other.role != "primary")
     price = ", at a price" if hurts and one.verdict == "better" else ""
     return shorten(f"On {one.scope}, {_gist(one, price)}{_spread(one)}", _HEADLINE)
+
+
+def _stop_sentence(found: FleetResult, stopped: WaveEnded) -> str:
+    guard = next((one for one in stopped.guards if one.is_broken), None)
+    if guard is None:
+        return f"Wave {stopped.wave} stopped the trial: {clean(stopped.reason)}"
+    arm, what = (shorten(clean(text), _NAME) for text in (guard.arm, guard.outcome.rpartition(".")[2]))
+    direction = next((one.direction for one in found.contrasts if one.outcome == guard.outcome), None)
+    where = count_words(found.measured, "machine", "machines")
+    change, _ = _guard_texts(guard, direction)
+    return f"On {where}, {arm} is worse than a guard allows: {what} {change}; wave {stopped.wave} stopped the trial"
 
 
 def _gist(one: FleetContrast, price: str) -> str:
@@ -265,15 +284,16 @@ def _waves(standing: Standing, found: FleetResult) -> list[Block]:
     """Return each machine's time, what was decided after each wave, and what the guards read."""
     blocks: list[Block] = [Drawn(partial(waves_chart, standing))] if standing.steps else []
     decided = [
-        (str(over.wave), str(len(standing.places_of(over.wave))), over.decision, over.reason) for over in found.waves
+        (f"wave {over.wave}", str(len(standing.places_of(over.wave))), over.decision, over.reason)
+        for over in found.waves
     ]
     if decided:
         headers = ("wave", "machines", "decision", "why")
-        blocks.append(Grid("What was decided after each wave", headers, decided, (0, 1), (3,)))
+        blocks.append(Grid("What was decided after each wave", headers, decided, (1,), (3,)))
     directions = {one.outcome: one.direction for one in found.contrasts}
     guards: list[tuple[Cell, ...]] = [
         (
-            *(str(over.wave), guard.outcome, guard.arm),
+            *(f"wave {over.wave}", guard.outcome, guard.arm),
             *_guard_texts(guard, directions.get(guard.outcome)),
             *(p_text(guard.p), f"{guard.error:.2g}"),
             Styled("broken", "worse") if guard.is_broken else "holds",
@@ -284,7 +304,7 @@ def _waves(standing: Standing, found: FleetResult) -> list[Block]:
     if guards:
         headers = ("wave", "guard", "arm", "change", "allowed", "p", "error", "guard says")
         caption = "Guards on the machines so far. A guard breaks if the change is worse than allowed and p is at most "
-        blocks.append(Grid(f"{caption}the error of one look.", headers, guards, (0, 3, 4, 5, 6)))
+        blocks.append(Grid(f"{caption}the error of one look.", headers, guards, (3, 4, 5, 6)))
     return blocks
 
 

@@ -36,6 +36,20 @@ class WaveOutcome(NamedTuple):
     failed: Mapping[str, str]
 
 
+def proven_arms(trial: FleetTrial, found: FleetResult) -> list[str]:
+    """Return the arms that are better on machines like these, if no wave stopped the trial."""
+    if any(over.decision == "stop" for over in found.waves):
+        return []
+    return [
+        one.arm
+        for one in found.contrasts
+        if one.role == "primary"
+        and one.verdict == "better"
+        and one.scope == "machines like these"
+        and not trial.arms[one.arm].placebo
+    ]
+
+
 def proven_arm(trial: FleetTrial, found: FleetResult, wanted: str | None, *, anyway: bool) -> str:
     """Return the arm to keep. Raise Refused for one that was not proven better, or BadInput for no such arm."""
     arms = [name for name in trial.arms if name != trial.control and not trial.arms[name].placebo]
@@ -47,7 +61,7 @@ def proven_arm(trial: FleetTrial, found: FleetResult, wanted: str | None, *, any
         raise BadInput(f"several arms are better: {', '.join(better)}", hint=f"choose one:  --arm {better[0]}")
     arm = wanted or next(iter(better), arms[0])
     stopped = any(over.decision == "stop" for over in found.waves)
-    if anyway or (arm in better and not stopped and primary[arm].scope == "machines like these"):
+    if anyway or arm in proven_arms(trial, found):
         return arm
     if stopped:
         why = "a wave stopped its trial"

@@ -37,6 +37,14 @@ def machine_rows(comparison: Comparison) -> list[MachineRow]:
     ]
 
 
+def machines_caption(comparison: Comparison) -> str:
+    """Return what the rows are."""
+    pooled = (contrast.pooled for outcome in comparison.outcomes for contrast in outcome.contrasts)
+    if any(one is not None and one.together for one in pooled):
+        return "Each machine, the mean of all, and the expected effect on another machine."
+    return "Each machine, and all together."
+
+
 def contrast_rows(outcome: OutcomeComparison, contrast: Contrast) -> Iterator[MachineRow]:
     """Yield the rows of a contrast; none if it was measured on one machine only."""
     name, arm, pooled = outcome.name, contrast.arm, contrast.pooled

@@ -31,7 +31,7 @@ from ktrial.reports.blocks import (
     Supplement,
     Text,
 )
-from ktrial.reports.machines import HEADERS, NUMERIC, machine_rows
+from ktrial.reports.machines import HEADERS, NUMERIC, machine_rows, machines_caption
 from ktrial.reports.order import asked_only, by_level, by_weight, explored, short_names
 from ktrial.reports.run_conditions import by_arm
 from ktrial.reports.sentences import (
@@ -164,8 +164,7 @@ def _machines(comparison: Comparison) -> list[Block]:
     rows = machine_rows(comparison)
     if not rows:
         return []
-    caption = "Each machine, the mean of all, and the expected effect on another machine."
-    return [Grid(caption, HEADERS, rows, NUMERIC, (6,)), Pictures(modules=("machines",))]
+    return [Grid(machines_caption(comparison), HEADERS, rows, NUMERIC, (6,)), Pictures(modules=("machines",))]
 
 
 class TierRow(NamedTuple):

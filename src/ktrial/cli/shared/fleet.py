@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ktrial.agent.user_folders import state_folder
 from ktrial.cli.options import is_terminal, write_answer
+from ktrial.cli.shared.bench import check_output
+from ktrial.cli.shared.trial_outcome import load_comparison
+from ktrial.compare.files import write_file
 from ktrial.fleet.ansible import Ansible
 from ktrial.fleet.conduct import Coordinator, MachineLook, finished_logs
 from ktrial.fleet.draw import draw
 from ktrial.fleet.file import FleetTrial, parse_fleet_trial
 from ktrial.fleet.log import FleetBegan, FleetEvent, FleetStanding
 from ktrial.fleet.machines import AnsibleMachines, facts_of
-from ktrial.fleet.rollout import WaveOutcome, keep_arguments, proven_arm, roll_out, waves_of
+from ktrial.fleet.rollout import WaveOutcome, keep_arguments, proven_arm, proven_arms, roll_out, waves_of
 from ktrial.fleet.store import StoredFleets
 from ktrial.fleet.text import (
     announcement,
@@ -45,8 +48,10 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.fleet.store import CoordinatorLease
     from ktrial.fleet.verdict import FleetResult
+    from ktrial.kit.outcome import Unit
 
 _LIMIT_BYTES = 1 << 20
+_PAGES = (".html", ".md")
 
 
 class MachineChoice(NamedTuple):
@@ -142,7 +147,13 @@ def _carry_out(
     finally:
         with contextlib.suppress(Exception):
             lease.let_go()  # otherwise it ends by itself
-    return show_result(app, fleet, as_json=as_json)
+    found = _print_result(app, fleet, as_json=as_json)
+    app.say(f"next: `ktrial fleet report {fleet} -o {fleet}.html` writes a page for others")
+    proven = proven_arms(standing.began.trial, found)
+    if proven:
+        arm = f" --arm {proven[0]}" if len(proven) > 1 else ""
+        app.say(f"next: `ktrial fleet rollout {fleet}{arm} -i INVENTORY` keeps {proven[0]} on all machines, in waves")
+    return _end_status(found)
 
 
 def _coordinator(
@@ -212,8 +223,48 @@ def collect_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json:
 
 def show_result(app: App, name: str | None, *, as_json: bool) -> int:
     """Print what a fleet's trial says so far. Raise GuardTripped if a wave stopped it."""
+    return _end_status(_print_result(app, name, as_json=as_json))
+
+
+def _print_result(app: App, name: str | None, *, as_json: bool) -> FleetResult:
     found = result_of(app, name)
     write_answer(as_json, lambda: found, lambda width: result_text(found, width=width))
+    return found
+
+
+def write_report(app: App, name: str | None, output: Path | None, *, markdown: bool, force: bool, as_json: bool) -> int:
+    """Write a fleet's report as a page for others. Raise GuardTripped if a wave stopped its trial."""
+    if as_json or (markdown and output is not None):
+        raise BadInput("-o, --markdown and --json exclude each other", hint="choose one of them")
+    if output is not None and output.suffix.lower() not in _PAGES:
+        raise BadInput(f"-o {output}: unknown report format", hint=f"name a file that ends in {', '.join(_PAGES)}")
+    check_output(output, force=force)
+    from ktrial.fleet.page import fleet_html, fleet_markdown
+
+    fleets = stored_fleets(app)
+    standing = fleets.standing(fleets.find(name))
+    logs = finished_logs(standing, app.trials.log)
+    found = fleet_result(standing, logs)
+    made = fleet_html if output is not None and output.suffix.lower() == ".html" else fleet_markdown
+    text = made(standing, found, logs, _units(app, standing))
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_file(output, text.encode())
+        app.say(f"wrote {output}")
+    return _end_status(found)
+
+
+def _units(app: App, standing: Standing) -> dict[str, Unit]:
+    """Return the unit of each outcome, as the first machine that finished has measured it."""
+    first = next(iter(standing.finished.values()), None)
+    kept = None if first is None else app.trials.named(first)
+    if kept is None:
+        return {}
+    return {one.name: one.unit for one in load_comparison(app, kept.stored).outcomes}
+
+
+def _end_status(found: FleetResult) -> int:
     stopped = next((over for over in found.waves if over.decision == "stop"), None)
     if stopped is not None:
         raise GuardTripped(f"wave {stopped.wave} stopped the trial: {stopped.reason}")

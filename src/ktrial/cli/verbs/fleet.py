@@ -109,10 +109,21 @@ def rollout(app: App, /, name: str | None, **options: Any) -> int:
 
 @command.command(short_help="Show what a fleet's trial found.")
 @click.argument("name", required=False, metavar=_NAME)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Page to write for others, .html (one file that works offline) or .md.",
+)
+@click.option("--markdown", is_flag=True, help="Write Markdown to stdout.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
 @json_option
 @click.pass_obj
-def report(app: App, name: str | None, as_json: bool) -> int:
+def report(app: App, name: str | None, output: Path | None, markdown: bool, force: bool, as_json: bool) -> int:
     """Show the effect over machines, how much it differs between them, and for which machines the verdict holds."""
-    from ktrial.cli.shared.fleet import show_result
+    from ktrial.cli.shared.fleet import show_result, write_report
 
+    if output is not None or markdown:
+        return write_report(app, name, output, markdown=markdown, force=force, as_json=as_json)
     return show_result(app, name, as_json=as_json)

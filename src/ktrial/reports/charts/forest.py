@@ -121,9 +121,14 @@ def caption(comparison: Comparison, rows: Sequence[ForestRow], axis: Axis) -> li
     return [
         f"Points are estimates against {against}, lines their intervals; to the right is {right_words(rows)}.",
         "The shaded band is the margin: differences inside it do not matter.",
-        *(["Verdicts are corrected for the number of effects, intervals are not."] if len(rows) > 1 else []),
+        *(["Verdicts are corrected for the number of effects, intervals are not."] if _is_corrected(rows) else []),
         *(["An arrowhead marks an interval that continues beyond the picture."] if cut else []),
     ]
+
+
+def _is_corrected(rows: Sequence[ForestRow]) -> bool:
+    """Return whether verdicts hold for fewer errors than intervals; without a test, the interval itself decides."""
+    return len(rows) > 1 and any(row.contrast.pooled is None or row.contrast.test is not None for row in rows)
 
 
 def right_words(rows: Iterable[ForestRow]) -> str:
