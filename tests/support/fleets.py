@@ -13,12 +13,16 @@ import numpy as np
 from ktrial.fleet.conduct import Coordinator, MachineLook, Sight
 from ktrial.fleet.draw import draw
 from ktrial.fleet.file import AGAIN, FleetTable, FleetTrial
+from ktrial.fleet.guards import Logs
 from ktrial.fleet.log import FleetBegan, FleetEvent, FleetStanding
+from ktrial.fleet.page import Units
+from ktrial.fleet.verdict import FleetResult, fleet_result
 from ktrial.judge.model.log import Event, OutcomeRule, TrialArm
 from ktrial.trial.protocol.file import ArmFile
 from tests.support.trials import TIME, log_of, protocol
 
 GUARD = "case.p99"
+UNITS: Units = {TIME: "s", GUARD: "s"}
 #: What a machine's blocks look like: scores of the control and the arm for each outcome.
 Effect = Callable[[str], float]
 
@@ -162,6 +166,21 @@ def hosts(count: int, **facts: str) -> dict[str, dict[str, str]]:
         f"m{number}": {"cpu.model": "A", "cpu.threads": "8", "kernel.release": "6.1", **facts}
         for number in range(1, count + 1)
     }
+
+
+def racks(count: int) -> dict[str, dict[str, str]]:
+    """Hosts of which every other one is in rack `a`, and the first two are databases."""
+    return {
+        host: {**facts, "inventory.rack": "ab"[number % 2], "inventory.role": "db" if number < 2 else "web"}
+        for number, (host, facts) in enumerate(hosts(count).items())
+    }
+
+
+def fleet_page(write: Callable[[FleetStanding, FleetResult, Logs, Units], str], first: FleetBegan, **manner: Any) -> str:
+    """Return the report of a simulated fleet, by `fleet_html` or `fleet_markdown`."""
+    standing, world = simulated(first, **manner)
+    logs = {place: world.log(trial) for place, trial in standing.finished.items()}
+    return write(standing, fleet_result(standing, logs), logs, UNITS)
 
 
 def shuffled_names(count: int, seed: int) -> list[str]:

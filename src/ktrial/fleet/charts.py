@@ -89,12 +89,15 @@ def waves_chart(standing: Standing, style: Style) -> Chart:
     """Return a bar for each machine from the first look at it to the last, by wave."""
     bars = _bars(standing)
     shown = _shown(bars)
-    left_out = f" The picture shows {len(shown)} of {len(bars)} machines." if len(shown) < len(bars) else ""
+    notes = [f" The picture shows {len(shown)} of {len(bars)} machines."] if len(shown) < len(bars) else []
+    waiting = len(standing.began.machines) - len(bars)
+    if waiting:
+        notes.append(f" {_machines(waiting)} not begun: see the table.")
     return Chart(
         name="waves",
         title="Waves over time",
         caption="Each bar is a machine, from the first time ktrial looked at it to the last. Its colour, the mark at "
-        f"its end and the word beside it say what became of it.{left_out}",
+        f"its end and the word beside it say what became of it.{''.join(notes)}",
         spec=frame(style, "Waves over time", _body(standing, shown, style)),
         table=_table(standing, [*shown, *(one for one in bars if one not in shown)]),
         marks=True,

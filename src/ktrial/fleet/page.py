@@ -59,7 +59,7 @@ def fleet_comparison(standing: Standing, found: FleetResult, logs: Logs, units: 
         control=trial.control,
         arms=tuple(_source(standing, logs, name) for name in (trial.control, *arms)),
         outcomes=tuple(_outcome(name, every, units.get(name, "ratio")) for name, every in outcomes.items()),
-        findings=tuple(_findings(found)),
+        findings=tuple(_findings(found, standing.began.left_out)),
         reproduce=(f"ktrial fleet report {found.fleet}",),
         protocol=_given(msgspec.to_builtins(trial)),
         protocol_sha256=standing.began.sha256,
@@ -138,7 +138,7 @@ def _outcome(name: str, every: list[FleetContrast], unit: Unit) -> OutcomeCompar
 
 
 def _contrast(one: FleetContrast) -> Contrast:
-    machines = sorted(one.pooled.machines, key=lambda each: each.effect.estimate if each.effect else -math.inf)
+    machines = sorted(one.pooled.machines, key=lambda each: -each.effect.estimate if each.effect else math.inf)
     units = sum(machine.why is None for machine in machines)
     return Contrast(
         arm=one.arm,
@@ -152,7 +152,7 @@ def _contrast(one: FleetContrast) -> Contrast:
         blocks=None,
         test=None,
         sentence=" ".join(filter(None, (verdict_sentence(one), spread_sentence(one)))),
-        pooled=msgspec.structs.replace(one.pooled, machines=tuple(reversed(machines))),
+        pooled=msgspec.structs.replace(one.pooled, machines=tuple(machines)),
     )
 
 
@@ -208,8 +208,8 @@ def _stopped(found: FleetResult) -> WaveEnded | None:
     return next((over for over in found.waves if over.decision == "stop"), None)
 
 
-def _findings(found: FleetResult) -> Iterator[Finding]:
-    """Yield what a reader must know before trusting the verdict."""
+def _findings(found: FleetResult, before: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what a reader must know; `before` has the machines that were left out before the first run."""
     directions = {one.outcome: one.direction for one in found.contrasts}
     for over in found.waves:
         for guard in over.guards:
@@ -229,12 +229,18 @@ def _findings(found: FleetResult) -> Iterator[Finding]:
             sentence=f"Wave {stopped.wave} stopped the trial: {stopped.reason}. The verdicts are about "
             f"{count_words(found.measured, 'machine', 'machines')} of {found.machines}.",
         )
-    if found.left_out:
+    if lost := [host for host in found.left_out if host not in before]:
+        yield Finding(
+            kind="fleet-machines-lost",
+            level="suspect",
+            sentence=f"{count_words(len(lost), 'machine', 'machines')} began and gave no result. If the arm is the "
+            "cause, the verdict is too kind.",
+        )
+    if before:
         yield Finding(
             kind="fleet-machines-left-out",
-            level="suspect",
-            sentence=f"{count_words(len(found.left_out), 'machine', 'machines')} gave no result. If the arm is the "
-            "cause, the verdict is too kind.",
+            level="note",
+            sentence=f"{count_words(len(before), 'machine', 'machines')} of the inventory did not take part.",
         )
     for one in found.contrasts:
         if one.differs and (said := spread_sentence(one)) is not None:

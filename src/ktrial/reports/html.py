@@ -80,7 +80,7 @@ def html_page(comparison: Comparison, more: Supplement = NO_SUPPLEMENT) -> str:
         _header(comparison, body, sections, more.headline or headline(comparison)),
         tag(
             "main",
-            _arms(body.cast) if has_values or not comparison.outcomes else None,
+            _arms(body.cast) if has_values else None,
             [
                 tag("section", tag("h2", one.title, id=one.name), parts, aria_labelledby=one.name)
                 for one, parts in sections
@@ -219,7 +219,8 @@ class _Body:
 
     def _pictures(self, block: Pictures | Drawn) -> list[Part]:
         if isinstance(block, Drawn):
-            return [self._figure(*map(block.draw, self._styles))]
+            wide, narrow = map(block.draw, self._styles)
+            return [self._figure(wide, narrow)]
         if block.modules:
             return self._charts_of(block.modules)
         if block.outcome is None:

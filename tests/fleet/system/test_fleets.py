@@ -55,7 +55,7 @@ def check_runs(url: str, machines: int) -> None:
 
 
 def test_a_coordinator_that_dies_is_taken_over_and_the_verdict_is_that_of_all_machines(
-    fleet: Fleet, server: str
+    fleet: Fleet, server: str, tmp_path: Path
 ) -> None:
     trial = fleet.write_trial(dict.fromkeys(NAMES, -0.2), fleet='waves = ["100%"]\nsubgroups = ["inventory.rack"]')
     words = fleet.words("run", str(trial), "-i", str(fleet.inventory), "-y")
@@ -76,6 +76,14 @@ def test_a_coordinator_that_dies_is_taken_over_and_the_verdict_is_that_of_all_ma
     found = json.loads(fleet.ktrial("report", "--json", store=server).stdout)
     assert found["contrasts"][0]["helped"] == 3
     assert [one["value"] for one in found["contrasts"][0]["subgroups"]] == ["0", "1"]
+    assert f"next: `ktrial fleet report {found['fleet']} -o {found['fleet']}.html`" in done.stderr
+    assert f"next: `ktrial fleet rollout {found['fleet']} -i INVENTORY` keeps big" in done.stderr
+    assert "wrote" in fleet.ktrial("report", "-o", str(tmp_path / "fleet.html"), store=server).stderr
+    page = (tmp_path / "fleet.html").read_text(encoding="utf-8")
+    assert "On machines like these, big is better" in page
+    assert 'id="waves"' in page
+    told = fleet.ktrial("report", "--markdown", store=server).stdout
+    assert told.startswith(f"# {found['fleet']}: big against control on 3 machines")
     for machine in fleet.machines.values():
         assert machine.processes() == []
         assert machine.run("find", str(machine.home), "-type", "f") == ""
