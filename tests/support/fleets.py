@@ -176,7 +176,9 @@ def racks(count: int) -> dict[str, dict[str, str]]:
     }
 
 
-def fleet_page(write: Callable[[FleetStanding, FleetResult, Logs, Units], str], first: FleetBegan, **manner: Any) -> str:
+def fleet_page(
+    write: Callable[[FleetStanding, FleetResult, Logs, Units], str], first: FleetBegan, **manner: Any
+) -> str:
     """Return the report of a simulated fleet, by `fleet_html` or `fleet_markdown`."""
     standing, world = simulated(first, **manner)
     logs = {place: world.log(trial) for place, trial in standing.finished.items()}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ktrial.bench.text import duration
-from ktrial.fleet.log import Machine, MachineState, MachineStep, Standing
+from ktrial.fleet.log import FleetMachine, FleetStanding, MachineState, MachineStep
 from ktrial.fleet.verdict import FleetContrast
 from ktrial.judge.model.comparison import Contrast, OutcomeComparison
 from ktrial.judge.model.words import effect_text
@@ -79,13 +79,13 @@ def _machines(count: int) -> str:
 class _Bar(NamedTuple):
     """A machine's time in its wave, in seconds since the first machine began."""
 
-    machine: Machine
+    machine: FleetMachine
     step: MachineStep
     start_s: float
     end_s: float
 
 
-def waves_chart(standing: Standing, style: Style) -> Chart:
+def waves_chart(standing: FleetStanding, style: Style) -> Chart:
     """Return a bar for each machine from the first look at it to the last, by wave."""
     bars = _bars(standing)
     shown = _shown(bars)
@@ -104,7 +104,7 @@ def waves_chart(standing: Standing, style: Style) -> Chart:
     )
 
 
-def _bars(standing: Standing) -> list[_Bar]:
+def _bars(standing: FleetStanding) -> list[_Bar]:
     began = min(standing.first_look_unix_ms.values(), default=0)
     bars = []
     for place, step in standing.steps.items():
@@ -121,7 +121,7 @@ def _shown(bars: Sequence[_Bar]) -> list[_Bar]:
     return [one for one in bars if one in chosen]
 
 
-def _table(standing: Standing, bars: Sequence[_Bar]) -> Table:
+def _table(standing: FleetStanding, bars: Sequence[_Bar]) -> Table:
     rows = [
         (
             *(str(one.machine.wave), clean(one.machine.host), one.machine.arm or "all", _WORDS[one.step.state]),
@@ -148,7 +148,7 @@ def _colours(palette: Palette) -> Mapping[MachineState, str]:
     }
 
 
-def _body(standing: Standing, bars: Sequence[_Bar], style: Style) -> Spec:
+def _body(standing: FleetStanding, bars: Sequence[_Bar], style: Style) -> Spec:
     narrow = style.width < _NARROW
     colours = _colours(style.palette)
     span_s = max((one.end_s for one in bars), default=0.0) or 1.0

@@ -12,7 +12,7 @@ import msgspec
 
 from ktrial.fleet.charts import FACT_HEADERS, fact_rows, facts_chart, waves_chart
 from ktrial.fleet.guards import Logs
-from ktrial.fleet.log import GuardReading, Standing, WaveEnded
+from ktrial.fleet.log import FleetStanding, GuardReading, WaveEnded
 from ktrial.fleet.text import headline as verdict_sentence
 from ktrial.fleet.text import spread_sentence
 from ktrial.fleet.verdict import FleetContrast, FleetResult
@@ -33,18 +33,18 @@ _HEADLINE, _NAME = 130, 30
 Units = Mapping[str, Unit]
 
 
-def fleet_html(standing: Standing, found: FleetResult, logs: Logs, units: Units) -> str:
+def fleet_html(standing: FleetStanding, found: FleetResult, logs: Logs, units: Units) -> str:
     """Return the page. `units` has those of the outcomes that are known."""
     comparison = fleet_comparison(standing, found, logs, units)
     return html_page(comparison, _supplement(standing, found, comparison))
 
 
-def fleet_markdown(standing: Standing, found: FleetResult, logs: Logs, units: Units) -> str:
+def fleet_markdown(standing: FleetStanding, found: FleetResult, logs: Logs, units: Units) -> str:
     comparison = fleet_comparison(standing, found, logs, units)
     return markdown(comparison, more=_supplement(standing, found, comparison))
 
 
-def fleet_comparison(standing: Standing, found: FleetResult, logs: Logs, units: Units) -> Comparison:
+def fleet_comparison(standing: FleetStanding, found: FleetResult, logs: Logs, units: Units) -> Comparison:
     """Return a fleet's result as a comparison, whose machines are those of the fleet."""
     trial = standing.began.trial
     arms = [name for name in trial.arms if name != trial.control]
@@ -73,7 +73,7 @@ def _given(document: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in inner.items() if value or (value == 0 and value is not False)}
 
 
-def _scope(standing: Standing, found: FleetResult) -> str:
+def _scope(standing: FleetStanding, found: FleetResult) -> str:
     table = standing.began.trial.fleet
     primary = next((one for one in found.contrasts if one.role == "primary"), None)
     about = "nothing yet" if primary is None else primary.scope
@@ -83,7 +83,7 @@ def _scope(standing: Standing, found: FleetResult) -> str:
     )
 
 
-def _source(standing: Standing, logs: Logs, arm: str) -> ArmSource:
+def _source(standing: FleetStanding, logs: Logs, arm: str) -> ArmSource:
     """Return the runs of an arm on all machines, and the facts that all machines share."""
     runs = failed = void = 0
     trials = []
@@ -115,7 +115,7 @@ def _source(standing: Standing, logs: Logs, arm: str) -> ArmSource:
     )
 
 
-def _facts(standing: Standing) -> dict[str, set[str]]:
+def _facts(standing: FleetStanding) -> dict[str, set[str]]:
     """Return the values of each recorded fact."""
     machines = standing.began.machines
     names = sorted({name for one in machines for name in one.facts})
@@ -252,7 +252,7 @@ def _guard_texts(guard: GuardReading, direction: Direction | None) -> tuple[str,
     return change, allowed
 
 
-def _supplement(standing: Standing, found: FleetResult, comparison: Comparison) -> Supplement:
+def _supplement(standing: FleetStanding, found: FleetResult, comparison: Comparison) -> Supplement:
     sections = (
         ReportSection("facts", "By fact", list(_by_fact(standing, found, comparison))),
         ReportSection("waves", "Waves over time", _waves(standing, found)),
@@ -261,7 +261,7 @@ def _supplement(standing: Standing, found: FleetResult, comparison: Comparison) 
     return Supplement(comparison.answer, sections)
 
 
-def _by_fact(standing: Standing, found: FleetResult, comparison: Comparison) -> Iterator[Block]:
+def _by_fact(standing: FleetStanding, found: FleetResult, comparison: Comparison) -> Iterator[Block]:
     """Yield the effect for each value of the declared facts, and which facts were not tested."""
     pairs = [(outcome, contrast) for outcome in comparison.outcomes for contrast in outcome.contrasts]
     every = {(outcome.name, contrast.arm): (outcome, contrast) for outcome, contrast in pairs}
@@ -286,7 +286,7 @@ def _by_fact(standing: Standing, found: FleetResult, comparison: Comparison) -> 
         yield Text(f"Recorded, but not declared in subgroups, and therefore not tested: {names}.", "note")
 
 
-def _waves(standing: Standing, found: FleetResult) -> list[Block]:
+def _waves(standing: FleetStanding, found: FleetResult) -> list[Block]:
     """Return each machine's time, what was decided after each wave, and what the guards read."""
     blocks: list[Block] = [Drawn(partial(waves_chart, standing))] if standing.steps else []
     decided = [
@@ -314,7 +314,7 @@ def _waves(standing: Standing, found: FleetResult) -> list[Block]:
     return blocks
 
 
-def _left_out(standing: Standing, found: FleetResult) -> list[Block]:
+def _left_out(standing: FleetStanding, found: FleetResult) -> list[Block]:
     rows = [
         (clean(host), "before the first run" if host in standing.began.left_out else "while measuring", clean(why))
         for host, why in found.left_out.items()

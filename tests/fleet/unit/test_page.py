@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ktrial.fleet.charts import MOST_BARS, waves_chart
-from ktrial.fleet.log import FleetBegan, Standing
+from ktrial.fleet.log import FleetBegan, FleetStanding
 from ktrial.fleet.page import fleet_comparison, fleet_html, fleet_markdown
 from ktrial.fleet.verdict import fleet_result
 from ktrial.reports.charts.drawing import PAGE, Chart, Style
@@ -145,7 +145,7 @@ def test_machines_that_have_not_begun_are_in_the_table() -> None:
 
 def test_a_trial_without_a_look_yet_has_a_page() -> None:
     first = began(fleet_trial(), hosts(4))
-    standing = Standing([first])
+    standing = FleetStanding([first])
     text = fleet_html(standing, fleet_result(standing, {}), {}, UNITS)
     assert "No machine has finished its blocks" in text
 

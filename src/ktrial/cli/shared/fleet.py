@@ -255,7 +255,7 @@ def write_report(app: App, name: str | None, output: Path | None, *, markdown: b
     return _end_status(found)
 
 
-def _units(app: App, standing: Standing) -> dict[str, Unit]:
+def _units(app: App, standing: FleetStanding) -> dict[str, Unit]:
     """Return the unit of each outcome, as the first machine that finished has measured it."""
     first = next(iter(standing.finished.values()), None)
     kept = None if first is None else app.trials.named(first)
