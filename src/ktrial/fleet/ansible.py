@@ -42,6 +42,13 @@ class Inventory(msgspec.Struct, frozen=True):
     groups: Mapping[str, tuple[str, ...]]
 
 
+class _Group(msgspec.Struct, frozen=True):
+    """A group of the inventory, or its `_meta`, which has the variables of all hosts."""
+
+    hosts: tuple[str, ...] = ()
+    hostvars: Mapping[str, Mapping[str, Any]] = {}
+
+
 class TaskResult(NamedTuple):
     """What a task said about a host."""
 
@@ -191,13 +198,14 @@ class Ansible:
 def parse_inventory(data: bytes) -> Inventory:
     """Parse what `ansible-inventory --list` prints."""
     try:
-        tree = msgspec.json.decode(data, type=dict[str, dict[str, Any]])
-    except msgspec.DecodeError as error:
-        raise KtrialError(f"ansible-inventory: cannot read its answer: {error}") from None
-    meta = tree.pop("_meta", {})
-    groups = {name: tuple(group.get("hosts", ())) for name, group in tree.items()}
+        tree = msgspec.json.decode(data, type=dict[str, _Group])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise KtrialError(
+            f"ansible-inventory: cannot read its answer: {error}", hint="try `ansible-inventory -i INVENTORY --list`"
+        ) from None
+    variables = tree.pop("_meta", _Group()).hostvars
+    groups = {name: group.hosts for name, group in tree.items()}
     listed = {host for hosts in groups.values() for host in hosts}
-    variables = meta.get("hostvars", {})
     hosts = {host: variables.get(host, {}) for host in sorted(listed | set(variables))}
     return Inventory(hosts, {name: hosts for name, hosts in groups.items() if hosts})
 

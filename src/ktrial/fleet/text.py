@@ -22,6 +22,7 @@ from ktrial.fleet.rollout import WaveOutcome
 from ktrial.fleet.store import Holder
 from ktrial.fleet.verdict import FleetContrast, FleetResult
 from ktrial.judge.model.words import effect_text, percent_text, range_text, value_log_ratio
+from ktrial.judge.stats.machines import FEWEST_MACHINES
 from ktrial.kit.tables import clean, labelled, paragraph, table
 
 _MOST_NAMES = 8
@@ -50,6 +51,11 @@ def announcement(began: FleetBegan, *, width: int) -> str:
         labelled(f"  {clean(host)}", f"left out: {why}", width=width, label_columns=_LABEL)
         for host, why in began.left_out.items()
     ]
+    if fleet.design == "within" and len(hosts) < FEWEST_MACHINES:
+        few = (
+            f"fewer than {FEWEST_MACHINES} machines are shown side by side: no verdict on others like them is possible"
+        )
+        lines.append(paragraph(few, width=width))
     return "\n".join(lines) + "\n" + balance_text(began, width=width)
 
 

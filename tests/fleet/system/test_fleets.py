@@ -111,6 +111,10 @@ def test_stop_restores_every_machine_at_once(fleet: Fleet) -> None:
         _, told = running.communicate(timeout=60)
     assert running.returncode == 130, told
     assert "`ktrial fleet stop backlog-" in told
+    fleet.write_trial({}, fleet='waves = ["100%"]\nblocks = 20', seed=2)
+    edited = fleet.run()
+    assert edited.returncode == 4
+    assert "trial.toml was edited after backlog-" in edited.stderr
     done = fleet.ktrial("stop", "-i", str(fleet.inventory))
     assert done.returncode == 0, done.stderr
     assert fleet.values() == BEFORE

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from ktrial.fleet.ansible import parse_inventory
 from ktrial.fleet.draw import draw
 from ktrial.fleet.file import FleetTable, parse_fleet_trial, wave_sizes
 from ktrial.fleet.guards import worse_p
 from ktrial.fleet.log import FleetStanding, decode, encode
 from ktrial.fleet.text import announcement, live_lines, result_text, status_text
 from ktrial.fleet.verdict import fleet_result
-from ktrial.kit.errors import BadInput
+from ktrial.kit.errors import BadInput, KtrialError
 from tests.support.fleets import GUARD, began, fleet_trial, hosts, simulated
 
 TRIAL = """
@@ -60,6 +64,30 @@ def test_the_waves_are_those_of_the_file_and_nobody_is_left_over() -> None:
     shown = announcement(first, width=80)
     assert "wave 3" in shown
     assert "and 6 more" in shown
+
+
+def test_an_inventory_of_one_is_told_what_it_cannot_say() -> None:
+    first = began(fleet_trial(), hosts(1))
+    assert "fewer than 3 machines are shown side by side" in " ".join(announcement(first, width=80).split())
+    standing, world = simulated(first)
+    (one, _) = fleet_result(standing, {0: world.log(standing.finished[0])}).contrasts
+    assert (one.verdict, one.scope) == ("inconclusive", "these machines")
+    assert one.why == "1 of 1 machines can be pooled (minimum 3)"
+
+
+def test_a_machine_in_two_groups_is_one_machine() -> None:
+    listed = (
+        b'{"_meta": {"hostvars": {"a": {"rack": 1}}}, "web": {"hosts": ["a", "b"]}, "db": {"hosts": ["a"]}, "all": {}}'
+    )
+    found = parse_inventory(listed)
+    assert list(found.hosts) == ["a", "b"]
+    assert found.groups == {"web": ("a", "b"), "db": ("a",)}
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_no_answer_of_ansible_crashes_the_reader(answer: bytes) -> None:
+    with contextlib.suppress(KtrialError):
+        parse_inventory(answer)
 
 
 def test_at_most_the_stated_number_of_machines_measures_at_a_time() -> None:
