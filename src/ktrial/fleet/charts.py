@@ -88,7 +88,7 @@ class _Bar(NamedTuple):
 def waves_chart(standing: FleetStanding, style: Style) -> Chart:
     """Return a bar for each machine from the first look at it to the last, by wave."""
     bars = _bars(standing)
-    shown = _shown(bars)
+    shown = _bars_to_draw(bars)
     notes = [f" The picture shows {len(shown)} of {len(bars)} machines."] if len(shown) < len(bars) else []
     waiting = len(standing.began.machines) - len(bars)
     if waiting:
@@ -113,7 +113,7 @@ def _bars(standing: FleetStanding) -> list[_Bar]:
     return sorted(bars, key=lambda one: (one.machine.wave, one.start_s, one.machine.host))
 
 
-def _shown(bars: Sequence[_Bar]) -> list[_Bar]:
+def _bars_to_draw(bars: Sequence[_Bar]) -> list[_Bar]:
     """Return the bars to draw; if there are too many, those that gave no result first."""
     if len(bars) <= MOST_BARS:
         return list(bars)

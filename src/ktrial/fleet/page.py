@@ -22,7 +22,7 @@ from ktrial.judge.model.words import effect_text, p_text, percent_text, value_lo
 from ktrial.kit.finding import Finding
 from ktrial.kit.outcome import Direction, Unit
 from ktrial.kit.tables import clean, shorten
-from ktrial.reports.blocks import Block, Cell, Drawn, Grid, ReportSection, Styled, Supplement, Text
+from ktrial.reports.blocks import Block, Cell, Grid, OwnChart, ReportSection, Styled, Supplement, Text
 from ktrial.reports.html import html_page
 from ktrial.reports.markdown import markdown
 from ktrial.reports.sentences import count_words
@@ -61,15 +61,15 @@ def fleet_comparison(standing: FleetStanding, found: FleetResult, logs: Logs, un
         outcomes=tuple(_outcome(name, every, units.get(name, "ratio")) for name, every in outcomes.items()),
         findings=tuple(_findings(found, standing.began.left_out)),
         reproduce=(f"ktrial fleet report {found.fleet}",),
-        protocol=_given(msgspec.to_builtins(trial)),
+        protocol=_without_blanks(msgspec.to_builtins(trial)),
         protocol_sha256=standing.began.sha256,
     )
     return msgspec.structs.replace(bare, answer=_answer(found, bare))
 
 
-def _given(document: Mapping[str, Any]) -> dict[str, Any]:
+def _without_blanks(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a document without what its author left open."""
-    inner = {name: _given(value) if isinstance(value, Mapping) else value for name, value in document.items()}
+    inner = {name: _without_blanks(value) if isinstance(value, Mapping) else value for name, value in document.items()}
     return {name: value for name, value in inner.items() if value or (value == 0 and value is not False)}
 
 
@@ -275,7 +275,7 @@ def _by_fact(standing: FleetStanding, found: FleetResult, comparison: Comparison
         ]
         yield Grid(f"{one.outcome}, {one.arm}: the effect by fact", (*FACT_HEADERS, "note"), rows, (2, 3, 4), (5,))
         if any(group.effect is not None for group in one.subgroups):
-            yield Drawn(partial(facts_chart, one, *every[one.outcome, one.arm]))
+            yield OwnChart(partial(facts_chart, one, *every[one.outcome, one.arm]))
     if any(one.subgroups for one in found.contrasts):
         yield Text(
             "A difference between two values of a fact is not tested: chance did not draw who has which.", "note"
@@ -288,7 +288,7 @@ def _by_fact(standing: FleetStanding, found: FleetResult, comparison: Comparison
 
 def _waves(standing: FleetStanding, found: FleetResult) -> list[Block]:
     """Return each machine's time, what was decided after each wave, and what the guards read."""
-    blocks: list[Block] = [Drawn(partial(waves_chart, standing))] if standing.steps else []
+    blocks: list[Block] = [OwnChart(partial(waves_chart, standing))] if standing.steps else []
     decided = [
         (f"wave {over.wave}", str(len(standing.places_of(over.wave))), over.decision, over.reason)
         for over in found.waves

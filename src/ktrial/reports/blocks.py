@@ -80,7 +80,7 @@ class Pictures(NamedTuple):
     modules: Sequence[str] = ()
 
 
-class Drawn(NamedTuple):
+class OwnChart(NamedTuple):
     """A chart that belongs to this section alone; `draw` makes it for a style."""
 
     draw: Callable[[Style], Chart]
@@ -93,7 +93,7 @@ class Folded(NamedTuple):
     blocks: Sequence[Block]
 
 
-Block = Text | Heading | Items | Grid | Code | Pictures | Drawn | Folded
+Block = Text | Heading | Items | Grid | Code | Pictures | OwnChart | Folded
 
 
 class ReportSection(NamedTuple):

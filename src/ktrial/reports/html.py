@@ -17,12 +17,12 @@ from ktrial.reports.blocks import (
     Block,
     Cell,
     Code,
-    Drawn,
     Folded,
     Grid,
     Heading,
     Items,
     Line,
+    OwnChart,
     Pictures,
     ReportSection,
     Stack,
@@ -217,8 +217,8 @@ class _Body:
             kind = f"verdict {_VERDICTS[line.text]}"
         return tag(name, text, class_=kind)
 
-    def _pictures(self, block: Pictures | Drawn) -> list[Part]:
-        if isinstance(block, Drawn):
+    def _pictures(self, block: Pictures | OwnChart) -> list[Part]:
+        if isinstance(block, OwnChart):
             wide, narrow = map(block.draw, self._styles)
             return [self._figure(wide, narrow)]
         if block.modules:
