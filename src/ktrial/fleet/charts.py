@@ -229,6 +229,8 @@ def _texts(heads: Sequence[Spec], y: Spec, plot: float, *, narrow: bool) -> list
     name = text("name", x=0, align="left", dy=-7) if narrow else text("name", x=-10, align="right")
     state = text("state", x=plot, align="right", dy=-7) if narrow else text("state", x=plot + 12, align="left")
     state["encoding"]["color"] = colour
-    head = {"data": {"values": list(heads)}} | text("name", x=0 if narrow else -10, align="left" if narrow else "right")
+    head: Spec = {"data": {"values": list(heads)}} | text(
+        "name", x=0 if narrow else -10, align="left" if narrow else "right"
+    )
     head["mark"]["fontWeight"] = "bold"
     return [name, state, head]

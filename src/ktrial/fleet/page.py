@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -60,8 +61,8 @@ def fleet_comparison(standing: FleetStanding, found: FleetResult, logs: Logs, un
         arms=tuple(_source(standing, logs, name) for name in (trial.control, *arms)),
         outcomes=tuple(_outcome(name, every, units.get(name, "ratio")) for name, every in outcomes.items()),
         findings=tuple(_findings(found, standing.began.left_out)),
-        reproduce=(f"ktrial fleet report {found.fleet}",),
-        protocol=_without_blanks(msgspec.to_builtins(trial)),
+        reproduce=(shlex.join(("ktrial", "fleet", "report", found.fleet)),),
+        protocol={"seed": standing.began.seed, **_without_blanks(msgspec.to_builtins(trial))},
         protocol_sha256=standing.began.sha256,
     )
     return msgspec.structs.replace(bare, answer=_answer(found, bare))
@@ -70,7 +71,7 @@ def fleet_comparison(standing: FleetStanding, found: FleetResult, logs: Logs, un
 def _without_blanks(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a document without what its author left open."""
     inner = {name: _without_blanks(value) if isinstance(value, Mapping) else value for name, value in document.items()}
-    return {name: value for name, value in inner.items() if value or (value == 0 and value is not False)}
+    return {name: value for name, value in inner.items() if value not in (None, "", (), [], {})}
 
 
 def _scope(standing: FleetStanding, found: FleetResult) -> str:
@@ -276,6 +277,8 @@ def _by_fact(standing: FleetStanding, found: FleetResult, comparison: Comparison
         yield Grid(f"{one.outcome}, {one.arm}: the effect by fact", (*FACT_HEADERS, "note"), rows, (2, 3, 4), (5,))
         if any(group.effect is not None for group in one.subgroups):
             yield OwnChart(partial(facts_chart, one, *every[one.outcome, one.arm]))
+    if declared and found.design != "within":
+        yield Text(f"The design {found.design} judges all machines together: there is no effect by fact.", "note")
     if any(one.subgroups for one in found.contrasts):
         yield Text(
             "A difference between two values of a fact is not tested: chance did not draw who has which.", "note"
@@ -294,8 +297,8 @@ def _waves(standing: FleetStanding, found: FleetResult) -> list[Block]:
         for over in found.waves
     ]
     if decided:
-        headers = ("wave", "machines", "decision", "why")
-        blocks.append(Grid("What was decided after each wave", headers, decided, (1,), (3,)))
+        columns = ("wave", "machines", "decision", "why")
+        blocks.append(Grid("What was decided after each wave", columns, decided, (1,), (3,)))
     directions = {one.outcome: one.direction for one in found.contrasts}
     guards: list[tuple[Cell, ...]] = [
         (

@@ -96,7 +96,11 @@ def test_a_limit_that_stops_a_wave_is_the_answer_although_no_machine_finished() 
 
 def test_pairs_are_about_these_machines_and_show_their_mean() -> None:
     odd = {"m13": {"cpu.model": "B", "cpu.threads": "8", "kernel.release": "6.1"}}
-    text = told(began(fleet_trial(design="pairs"), {**hosts(12), **odd}), effect=lambda _: 0.3, between=0.02)
+    text = told(
+        began(fleet_trial(design="pairs", subgroups=("cpu.model",)), {**hosts(12), **odd}),
+        effect=lambda _: 0.3,
+        between=0.02,
+    )
     assert answer(text).startswith("On these machines, big is better: time -2")
     machines = [row for row in rows(text, "Each machine, and all together") if row[0] == "tool.time"]
     assert len(machines) == 7
@@ -106,6 +110,7 @@ def test_pairs_are_about_these_machines_and_show_their_mean() -> None:
     assert "1 machine of the inventory did not take part" in text
     runs = {row[0]: (row[1], row[5]) for row in rows(text, "Runs of each arm")}
     assert runs == {"control": ("84", "6"), "big": ("84", "6")}
+    assert "The design pairs judges all machines together: there is no effect by fact." in text
 
 
 def test_each_machine_is_a_bar_in_its_wave_from_the_first_look_to_its_end() -> None:
@@ -121,7 +126,7 @@ def test_each_machine_is_a_bar_in_its_wave_from_the_first_look_to_its_end() -> N
         assert states.pop(late) == ("failed", "cross")
         assert set(states.values()) == {("done", "circle")}
         assert [row[1] for row in chart.table.rows] == [one["name"] for one in drawn]
-    assert "minutes" in str(chart.spec)
+        assert "minutes since" in str(chart.spec)
     assert standing.first_look_unix_ms.keys() == standing.steps.keys()
 
 
