@@ -12,7 +12,7 @@ from ktrial.fleet.verdict import FleetContrast
 from ktrial.judge.model.comparison import Contrast, OutcomeComparison
 from ktrial.judge.model.words import effect_text
 from ktrial.kit.tables import clean
-from ktrial.reports.charts.drawing import Chart, Palette, Spec, Style, Table, frame, label, linear
+from ktrial.reports.charts.drawing import Chart, Palette, Spec, Style, Table, frame, label, labels, linear
 from ktrial.reports.charts.forest import ForestRow, panel
 from ktrial.reports.charts.machines import ratio_axis
 from ktrial.reports.sentences import count_words
@@ -150,7 +150,7 @@ def _colours(palette: Palette) -> Mapping[MachineState, str]:
 
 def _body(standing: FleetStanding, bars: Sequence[_Bar], style: Style) -> Spec:
     narrow = style.width < _NARROW
-    colours = _colours(style.palette)
+    colours, hosts = _colours(style.palette), labels((one.machine.host for one in bars), 24)
     span_s = max((one.end_s for one in bars), default=0.0) or 1.0
     factor, unit = next(((size, name) for size, name in _UNITS if span_s >= 2 * size), _UNITS[-1])
     values: list[Spec] = []
@@ -164,7 +164,7 @@ def _body(standing: FleetStanding, bars: Sequence[_Bar], style: Style) -> Spec:
         values.append(
             {
                 "row": len(heads) + len(values),
-                "name": label(one.machine.host, 24) + (f" · {label(one.machine.arm, 12)}" if one.machine.arm else ""),
+                "name": hosts[one.machine.host] + (f" · {label(one.machine.arm, 12)}" if one.machine.arm else ""),
                 "start": one.start_s / factor,
                 "end": one.end_s / factor,
                 "state": _WORDS[one.step.state],

@@ -78,9 +78,10 @@ def _scope(standing: FleetStanding, found: FleetResult) -> str:
     table = standing.began.trial.fleet
     primary = next((one for one in found.contrasts if one.role == "primary"), None)
     about = "nothing yet" if primary is None else primary.scope
+    unfinished = "; the trial is not over" if found.ended is None else ""
     return (
         f"{about}; {found.measured} of {count_words(found.machines, 'machine', 'machines')} measured, "
-        f"design {table.design}, {table.blocks} blocks on each"
+        f"design {table.design}, {table.blocks} blocks on each{unfinished}"
     )
 
 

@@ -153,6 +153,9 @@ def test_a_trial_without_a_look_yet_has_a_page() -> None:
     standing = FleetStanding([first])
     text = fleet_html(standing, fleet_result(standing, {}), {}, UNITS)
     assert "No machine has finished its blocks" in text
+    assert (
+        "Scope: nothing yet; 0 of 4 machines measured, design within, 7 blocks on each; the trial is not over." in text
+    )
 
 
 def test_the_page_has_the_sections_and_no_switches_for_arms() -> None:

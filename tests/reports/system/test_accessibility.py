@@ -18,14 +18,14 @@ from ktrial.watch.diagnosis.page import diagnosis_page
 from tests.support.axe import RECOMMENDED, WCAG, fetch_axe, needs_npm, violations
 from tests.support.chromium import Chromium
 from tests.support.comparisons import hostile
-from tests.support.fleets import began, fleet_page, fleet_trial, hosts, racks
+from tests.support.fleets import began, fleet_page, fleet_trial, racks
 from tests.support.told_trials import a_trial
 from tests.watch.unit.test_diagnose_page import found
 
 pytestmark = pytest.mark.xdist_group("accessibility")
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 DESK = 1100
-PAGES = ("trial", "hostile", "diagnosis", "fleet", "stopped-fleet")
+PAGES = ("trial", "hostile", "diagnosis", "fleet")
 #: One page of each kind: the first, tables, transcripts, generated, pictures, the search.
 OF_SITE = ("index", "ab", "reference/commands", "reference/knobs-build", "watermarks", "search")
 
@@ -44,11 +44,11 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
+    stopped = began(fleet_trial(subgroups=("inventory.rack",), waves=("100%",)), racks(8))
     texts = {
         "trial": html_page(a_trial().told()),
         "hostile": html_page(hostile()),
-        "fleet": fleet_page(fleet_html, began(fleet_trial(subgroups=("inventory.rack",)), racks(8))),
-        "stopped-fleet": fleet_page(fleet_html, began(fleet_trial(), hosts(8)), harm=lambda _: -0.5, away={"m1": 5000}),
+        "fleet": fleet_page(fleet_html, stopped, harm=lambda _: -0.5, away={"m1": 5000}),
         "diagnosis": diagnosis_page([(found("flight"), ("a reason",)), (found("tuned"), ())]),
     }
     for name, text in texts.items():
