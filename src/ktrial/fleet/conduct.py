@@ -27,7 +27,7 @@ from ktrial.judge.model.log import Event
 #: How soon to look again at a machine that cannot be reached.
 AWAY_LOOK_S = 30.0
 #: How long the coordinator sleeps at most before it renews its lease.
-_LONGEST_NAP_S = 20.0
+LONGEST_NAP_S = 10.0
 
 
 class MachineLook(NamedTuple):
@@ -140,7 +140,7 @@ class Coordinator:
             if due:
                 self._take(due, self._looking.look(due))
             else:
-                self._clock.sleep(min(_LONGEST_NAP_S, self._wait_s(places)))
+                self._clock.sleep(min(LONGEST_NAP_S, self._wait_s(places)))
                 self._lease.append()
 
     def _due(self, places: Sequence[int]) -> list[MachineLook]:

@@ -53,13 +53,14 @@ class StoredFleets:
             )
             self._append(connection, first.fleet, [first])
 
-    def take(self, fleet: str, holder: str) -> CoordinatorLease:
-        """Take a trial. Raise Busy while another coordinator has it."""
+    def take(self, fleet: str, holder: str, *, from_others: bool = False) -> CoordinatorLease:
+        """Take a trial. Raise Busy while another coordinator has it, unless it may be taken `from_others`."""
         database = self._open_database()
         with database.writing() as connection:
             row = self._row_there(connection, fleet, lock=True)
             now_ms = _now_ms(connection)
-            if row.holder not in {None, holder} and row.held_until_unix_ms > now_ms and not is_gone(row.holder):
+            is_held = row.holder not in {None, holder} and row.held_until_unix_ms > now_ms and not is_gone(row.holder)
+            if is_held and not from_others:
                 left_s = (row.held_until_unix_ms - now_ms) / 1000
                 raise Busy(
                     "busy",

@@ -156,4 +156,5 @@ def test_one_coordinator_at_a_time_and_a_late_one_is_told(tmp_path: Path) -> Non
     held = fleets.holder_of(first.fleet)
     assert held is not None
     assert held.text == "process 2 on there"
+    assert fleets.take(first.fleet, "here/m boot 3 3", from_others=True).fence > other.fence
     database.close()

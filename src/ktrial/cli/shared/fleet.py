@@ -17,8 +17,8 @@ from ktrial.cli.options import is_terminal, write_answer
 from ktrial.cli.shared.bench import check_output
 from ktrial.cli.shared.trial_outcome import load_comparison
 from ktrial.compare.files import write_file
-from ktrial.fleet.ansible import Ansible
-from ktrial.fleet.conduct import Coordinator, MachineLook, finished_logs
+from ktrial.fleet.ansible import BEAT_S, Ansible
+from ktrial.fleet.conduct import LONGEST_NAP_S, Coordinator, MachineLook, finished_logs
 from ktrial.fleet.draw import draw
 from ktrial.fleet.file import FleetTrial, parse_fleet_trial
 from ktrial.fleet.log import FleetBegan, FleetEvent, FleetStanding
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 _LIMIT_BYTES = 1 << 20
 _PAGES = (".html", ".md")
+#: A coordinator renews its lease at least this often, and so notices that it has lost it.
+_NOTICES_S = 1.5 * max(BEAT_S, LONGEST_NAP_S)
 
 
 class MachineChoice(NamedTuple):
@@ -73,7 +75,8 @@ def run_fleet(app: App, file: Path, chosen: MachineChoice, *, yes: bool, as_json
             began = _begin(app, ansible, trial)
             app.say(announcement(began, width=columns()).rstrip("\n"))
             if not yes and is_terminal():
-                must_agree(f"Measure on {len(began.machines)} machines?", "aborted; nothing was changed")
+                count = len({one.host for one in began.machines})
+                must_agree(f"Measure on {count} machines?", "aborted; nothing was changed")
             fleets.begin(began)
             standing = fleets.standing(began.fleet)
         else:
@@ -134,9 +137,8 @@ def _carry_out(
     app: App, fleets: StoredFleets, ansible: Ansible, standing: FleetStanding, folder: Path, *, as_json: bool
 ) -> int:
     fleet = standing.began.fleet
-    lease = fleets.take(fleet, this_writer())
     try:
-        with app.interrupts:
+        with app.interrupts, _lease(fleets, fleet) as lease:
             coordinator = _coordinator(app, ansible, standing, lease, folder, as_json=as_json)
             coordinator.carry_out()
     except KeyboardInterrupt:
@@ -144,9 +146,6 @@ def _carry_out(
             f"machines finish the blocks that they have and restore everything; `ktrial fleet stop {fleet}` stops them"
         )
         return app.end_interrupted(f"{kept}; the same command goes on")
-    finally:
-        with contextlib.suppress(Exception):
-            lease.let_go()  # otherwise it ends by itself
     found = _print_result(app, fleet, as_json=as_json)
     app.say(f"next: `ktrial fleet report {fleet} -o {fleet}.html` writes a page for others")
     proven = proven_arms(standing.began.trial, found)
@@ -193,10 +192,14 @@ def stop_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json: bo
         app.say(f"{fleet} is over: {standing.end.reason}")
         return 0
     with _private_folder() as folder, app.interrupts:
-        lease = fleets.take(fleet, this_writer())
         ansible = _ansible(app, chosen, folder)
-        _coordinator(app, ansible, standing, lease, folder, as_json=as_json).stop("stopped by the user")
-        lease.let_go()
+        other = fleets.holder_of(fleet)
+        with _lease(fleets, fleet, from_others=True) as lease:
+            if other is not None:
+                app.say(f"{other.text} coordinates {fleet}; waiting until it has noticed")
+                app.clock.sleep(_NOTICES_S)
+            standing = fleets.standing(fleet)
+            _coordinator(app, ansible, standing, lease, folder, as_json=as_json).stop("stopped by the user")
     return 0
 
 
@@ -213,11 +216,9 @@ def collect_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json:
     if not late:
         app.say(f"every machine of {fleet} that began has given its results")
         return show_result(app, fleet, as_json=as_json)
-    with _private_folder() as folder, app.interrupts:
-        lease = fleets.take(fleet, this_writer())
+    with _private_folder() as folder, app.interrupts, _lease(fleets, fleet) as lease:
         coordinator = _coordinator(app, _ansible(app, chosen, folder), standing, lease, folder, as_json=as_json)
         coordinator.collect(late)
-        lease.let_go()
     return show_result(app, fleet, as_json=as_json)
 
 
@@ -358,6 +359,17 @@ def _ansible(app: App, chosen: MachineChoice, folder: Path) -> Ansible:
     program = (sys.executable, "-I", "-m", "ktrial")
     store = app.store_path or str(state_folder() / "results.db")
     return Ansible(chosen.inventory, program, folder, limit=chosen.limit, forks=chosen.forks, store=store)
+
+
+@contextlib.contextmanager
+def _lease(fleets: StoredFleets, fleet: str, *, from_others: bool = False) -> Iterator[CoordinatorLease]:
+    """Take a trial, and let another coordinator take it afterwards."""
+    lease = fleets.take(fleet, this_writer(), from_others=from_others)
+    try:
+        yield lease
+    finally:
+        with contextlib.suppress(KtrialError):  # a database that is away: the lease ends by itself
+            lease.let_go()
 
 
 @contextlib.contextmanager
