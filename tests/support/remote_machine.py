@@ -185,7 +185,9 @@ class RemoteMachine:
     ) -> None:
         self.folder, self.name = folder, name
         self.home = folder / "home"
-        self._more, self._python = more, sys.executable
+        # A copy: the machine may have no Python of its own.
+        self._more, self._python = more, str(folder / "python")
+        shutil.copy(os.path.realpath(sys.executable), self._python)
         for place in ("etc", "overlay", "state", "home"):
             (folder / place).mkdir()
         os.chown(self.home, UID, UID)

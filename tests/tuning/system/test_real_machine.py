@@ -21,6 +21,7 @@ MOVING = (
     "fs.inode-",
     "fs.file-nr",
     "fs.aio-nr",
+    "fs.quota.",
     "kernel.ns_last_pid",
     "kernel.pty.nr",
 )
