@@ -132,7 +132,7 @@ def kill_coordinators(url: str, folder: Path, kills: int, seed: int) -> None:
 
 
 def test_killed_coordinators_lose_nothing_and_do_nothing_twice(tmp_path: Path) -> None:
-    kill_coordinators(str(tmp_path / "results.db"), tmp_path, 60, 1)
+    kill_coordinators(str(tmp_path / "results.db"), tmp_path, 25, 1)
 
 
 def test_two_hundred_killed_coordinators_with_postgresql(tmp_path: Path) -> None:

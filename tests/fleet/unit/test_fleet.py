@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktrial.fleet.ansible import parse_inventory
+from ktrial.fleet.conduct import Coordinator, MachineLook
 from ktrial.fleet.draw import draw
 from ktrial.fleet.file import FleetTable, parse_fleet_trial, wave_sizes
 from ktrial.fleet.guards import worse_p
@@ -130,6 +131,17 @@ def test_a_machine_that_is_away_for_a_while_is_waited_for_and_for_too_long_left_
     assert standing.end is not None
     assert standing.end.reason == "all waves are over"
     assert "m2" in status_text(standing, None, 0, width=80)
+
+
+def test_results_of_a_machine_that_was_away_are_brought_in_later_once() -> None:
+    standing, world = simulated(began(fleet_trial(waves=("100%",)), hosts(4)), away={"m2": 90})
+    place = next(place for place, step in standing.steps.items() if step.host == "m2")
+    assert standing.state_of(place) == "failed"
+    coordinator = Coordinator(standing, world, world, world, world.log, lambda _: None)
+    while standing.state_of(place) != "ended":
+        coordinator.collect([MachineLook(place, standing.machine(place), standing.steps[place].trial)])
+    assert sorted(standing.finished) == [0, 1, 2, 3]
+    assert len(set(standing.finished.values())) == 4
 
 
 def test_a_wave_whose_machines_are_all_away_stops_the_trial() -> None:
