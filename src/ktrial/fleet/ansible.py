@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -30,6 +31,8 @@ _INSTALL = f"{sys.executable} -m pip install 'ktrial[fleet]'"
 _LIMIT_S = 120.0
 #: How often a long task gives the coordinator a chance to say that it is still there.
 BEAT_S = 10.0
+#: How often to look whether Ansible has ended.
+_LOOK_S = 0.2
 _UNPARSED = b"Unable to parse "
 _CAUSE = re.compile(r"\[(ERROR|WARNING)\]: (Failed to parse inventory with '[a-z_]+' plugin: )?|ERROR! |fatal: ")
 _STATES = {"runner_on_ok": "ok", "runner_on_failed": "failed", "runner_on_unreachable": "unreachable"}
@@ -160,18 +163,24 @@ class Ansible:
             cancel_callback=stopped.is_set,
         )
         try:
+            beat_s = time.monotonic()
             while hosts and (thread.is_alive() or not results.empty()):
                 try:
-                    found = results.get(timeout=BEAT_S if thread.is_alive() else 0.1)
+                    found = results.get(timeout=_LOOK_S)
                 except queue.Empty:
-                    yield None
+                    if time.monotonic() - beat_s >= BEAT_S:
+                        beat_s = time.monotonic()
+                        yield None
                     continue
                 hosts.discard(found.host)
                 yield found
         finally:
             stopped.set()
             thread.join()
-        if hosts:
+        if run.status == "successful":
+            for host in sorted(hosts):
+                yield TaskResult(host, "unreachable", {"msg": "the inventory does not have it any more"})
+        elif hosts:
             why = _cause_in(run.stdout.read().encode()) if run.stdout is not None else run.status
             raise KtrialError(f"Ansible ended without {', '.join(sorted(hosts))}: {why}", hint="run the command again")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ktrial.fleet.ansible import Ansible
 from ktrial.fleet.store import StoredFleets
 from ktrial.judge.model.log import RunEnded
 from ktrial.results.store.database import Database
@@ -141,6 +142,16 @@ def test_an_inventory_that_says_nothing_is_refused(fleet: Fleet, words: Sequence
     assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
     assert said in done.stderr
     assert "next: " in done.stderr
+
+
+def test_a_machine_that_left_the_inventory_is_away(fleet: Fleet, tmp_path: Path) -> None:
+    ansible = Ansible([str(fleet.inventory)], ["ktrial"], tmp_path, limit=None, forks=1, store=f"{tmp_path}/db")
+    (found,) = [one for one in ansible.run("facts", {"gone": {}}) if one is not None]
+    assert (found.host, found.state, found.message) == (
+        "gone",
+        "unreachable",
+        "the inventory does not have it any more",
+    )
 
 
 def test_machines_that_cannot_take_part_are_left_out_with_the_reason(fleet: Fleet, tmp_path: Path) -> None:
