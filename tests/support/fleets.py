@@ -169,7 +169,7 @@ def hosts(count: int, **facts: str) -> dict[str, dict[str, str]]:
 
 
 def racks(count: int) -> dict[str, dict[str, str]]:
-    """Hosts of which every other one is in rack `a`, and the first two are databases."""
+    """Hosts by turns in rack `a` and `b`; the first two are databases."""
     return {
         host: {**facts, "inventory.rack": "ab"[number % 2], "inventory.role": "db" if number < 2 else "web"}
         for number, (host, facts) in enumerate(hosts(count).items())

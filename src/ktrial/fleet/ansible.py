@@ -7,6 +7,7 @@ hosts through the connection that the inventory describes.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import queue
@@ -24,9 +25,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from ktrial.fleet import collection
 from ktrial.kit.errors import BadInput, KtrialError
 
-COLLECTIONS = Path(__file__).parent / "ansible_collections"
 _INSTALL = f"{sys.executable} -m pip install 'ktrial[fleet]'"
 _LIMIT_S = 120.0
 #: How often a long task gives the coordinator a chance to say that it is still there.
@@ -128,12 +129,15 @@ class Ansible:
         From time to time yield None. If the caller stops early, Ansible is stopped.
         """
         names = sorted({name for one in arguments.values() for name in one})
-        task = {name: f"{{{{ ktrial_arguments[inventory_hostname].{name} | default(omit) }}}}" for name in names}
+        # Encoded, so that Ansible never takes a value for a template, which could run commands here.
+        encoded = base64.b64encode(json.dumps(arguments).encode()).decode()
+        found = "(ktrial_arguments | b64decode | from_json)[inventory_hostname]"
+        task = {name: f"{{{{ {found}.{name} | default(omit) }}}}" for name in names}
         play = {
             "hosts": list(arguments),
             "gather_facts": False,
             "check_mode": check,
-            "vars": {"ktrial_arguments": arguments, "ktrial_program": shlex.join(self._program)},
+            "vars": {"ktrial_arguments": encoded, "ktrial_program": shlex.join(self._program)},
             "tasks": [{"name": module, f"ktrial.tuning.{module}": task}],
         }
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
@@ -188,7 +192,7 @@ class Ansible:
         return [word for source in self._sources for word in ("-i", source)]
 
     def _environment(self) -> dict[str, str]:
-        paths = [str(COLLECTIONS), *filter(None, [os.environ.get("ANSIBLE_COLLECTIONS_PATH")])]
+        paths = [str(collection.path()), *filter(None, [os.environ.get("ANSIBLE_COLLECTIONS_PATH")])]
         folder = str(Path(sys.executable).parent)
         return {
             **os.environ,

@@ -91,7 +91,7 @@ class PlacedRun(NamedTuple):
 
 
 class LoadGenerator:
-    """Another machine that sends the load. `connect` starts its executor anew, `disconnect` ends its connection.
+    """Another machine that sends the load. `connect` starts its executor again, `disconnect` ends its connection.
 
     The server is at `server`, on the machine `measured`. If the connection breaks, the run has failed, and the next
     run connects again.
