@@ -82,7 +82,7 @@ def test_a_key_that_the_machine_does_not_take(web1: RemoteMachine) -> None:
 
 def test_a_full_disk(web1: RemoteMachine) -> None:
     mount = f"mount -t tmpfs -o size=1m,uid={UID},mode=700 tmpfs {web1.home}"
-    with changed(web1, mount, f"umount {web1.home}"):
+    with changed(web1, mount, f"umount --lazy {web1.home}"):
         said = refusal(web1)
         assert "no folder there can hold and run it" in said
         assert said.count("No space left on device (") == 2
@@ -92,7 +92,7 @@ def test_a_full_disk(web1: RemoteMachine) -> None:
 def test_a_folder_in_memory_serves_where_the_home_is_full(web1: RemoteMachine) -> None:
     runtime = f"mkdir -p /run/user/{UID}; chown {UID} /run/user/{UID}"
     mount = f"mount -t tmpfs -o size=1m,uid={UID},mode=700 tmpfs {web1.home}; {runtime}"
-    with changed(web1, mount, f"umount {web1.home}"):
+    with changed(web1, mount, f"umount --lazy {web1.home}"):
         done = web1.ktrial("facts", "--json")
         assert done.returncode == 0, done.stderr
         assert web1.run("find", f"/run/user/{UID}").split() == [f"/run/user/{UID}"]
@@ -101,7 +101,7 @@ def test_a_folder_in_memory_serves_where_the_home_is_full(web1: RemoteMachine) -
 
 def test_no_program_may_start_anywhere(web1: RemoteMachine) -> None:
     mount = f"mount -t tmpfs -o noexec,uid={UID},mode=700 tmpfs {web1.home}"
-    with changed(web1, mount, f"umount {web1.home}"):
+    with changed(web1, mount, f"umount --lazy {web1.home}"):
         said = refusal(web1)
         assert said.count("Permission denied") == 3
         assert "without noexec" in said
