@@ -6,6 +6,7 @@ The protocol is that of include/uapi/linux/fuse.h, version 7.31. Contents are ma
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import struct
@@ -209,7 +210,8 @@ class Served:
             except Exception as error:  # noqa: BLE001 (the test must see it, not the thread)
                 self._errors.append(error)
                 answer, status = b"", -errno.EIO
-            os.write(device, _REPLY.pack(_REPLY.size + len(answer), status, unique) + answer)
+            with contextlib.suppress(FileNotFoundError):  # the mount went away before the answer, as for a late close
+                os.write(device, _REPLY.pack(_REPLY.size + len(answer), status, unique) + answer)
 
     def _answer(self, operation: int, node: int, body: bytes) -> bytes:
         if operation == 26:
