@@ -21,7 +21,7 @@ WORLD = {"os", "subprocess", "time", "sqlite3", "socket", "pathlib", "random", "
 #: A package imports itself and those before it.
 ORDER = (
     *("kit", "machine", "agent", "judge", "tuning", "recordings", "bench", "results", "compare", "reports"),
-    *("kernels", "guests", "trial", "watch", "studies", "evidence", "fleet", "cli"),
+    *("kernels", "guests", "trial", "watch", "live", "studies", "evidence", "fleet", "cli"),
 )
 #: Ansible loads these plugins under another name, and names their classes.
 COLLECTION = SOURCE / "fleet" / "ansible_collections"
