@@ -65,6 +65,7 @@ class Simulated:
         between: float = 0.05,
         away: Mapping[str, int] | None = None,
         trips: Sequence[str] = (),
+        fails: Mapping[str, int] | None = None,
         turns: int = 2,
         seed: int = 5,
     ) -> None:
@@ -76,6 +77,7 @@ class Simulated:
         self.stopped: list[str] = []
         self._effect, self._harm, self._noise = effect, harm, noise
         self._away, self._trips, self._turns = dict(away or {}), trips, turns
+        self._fails = dict(fails or {})
         self._rng = np.random.default_rng(seed)
         self._levels = {one.host: float(self._rng.normal(0, between)) for one in standing.began.machines}
         self._logs: dict[str, list[Event]] = {}
@@ -116,6 +118,9 @@ class Simulated:
         if self._away.get(host, 0) > 0:
             self._away[host] -= 1
             return Sight(host, "unreachable", message="no route to host")
+        if self._fails.get(host, 0) > 0:
+            self._fails[host] -= 1
+            return Sight(host, "failed", message="cannot read the store: server closed the connection", may_pass=True)
         if host in self._trips:
             return Sight(host, "failed", message="the temperature is 99.0 °C (limit 95 °C)", guard=True)
         name = f"backlog-1.{look.place + 1}-x"

@@ -7,6 +7,7 @@ a machine while that measures.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
@@ -26,6 +27,9 @@ from ktrial.judge.model.log import Event
 
 #: How soon to look again at a machine that cannot be reached.
 AWAY_LOOK_S = 30.0
+#: How often in a row a look may fail before the machine is left out, if the failure may pass: the store was away, or
+#: something ended the program that looked.
+MOST_FAILURES = 3
 #: How long the coordinator sleeps at most before it renews its lease.
 LONGEST_NAP_S = 10.0
 
@@ -39,7 +43,10 @@ class MachineLook(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """What a look found. `guard` is set if the machine has restored itself because a limit was passed."""
+    """What a look found. `guard` is set if the machine has restored itself because a limit was passed.
+
+    `may_pass` is set for a failure of the environment, which the next look may not meet.
+    """
 
     host: str
     state: MachineState
@@ -48,6 +55,7 @@ class Sight(NamedTuple):
     next_look_s: float | None = None
     message: str | None = None
     guard: bool = False
+    may_pass: bool = False
 
 
 class Looking(Protocol):
@@ -92,6 +100,7 @@ class Coordinator:
         self._clock = clock
         self._logs = logs
         self._listen = listen
+        self._failures: Counter[int] = Counter()
 
     def carry_out(self) -> None:
         """Run until all waves are over, or one stops the trial."""
@@ -168,11 +177,12 @@ class Coordinator:
 
     def _step(self, place: int, sight: Sight) -> MachineStep:
         now_ms = self._clock.unix_ms()
-        next_s = AWAY_LOOK_S if sight.state == "unreachable" else sight.next_look_s
+        state = self._state(place, sight)
+        next_s = AWAY_LOOK_S if state == "unreachable" else sight.next_look_s
         return MachineStep(
             place=place,
             host=sight.host,
-            state=sight.state,
+            state=state,
             at_unix_ms=now_ms,
             trial=sight.trial,
             blocks=sight.blocks,
@@ -180,6 +190,14 @@ class Coordinator:
             message=sight.message,
             guard=sight.guard,
         )
+
+    def _state(self, place: int, sight: Sight) -> MachineState:
+        """Return what the machine is now; a failure that may pass is looked at again a few times."""
+        if sight.state != "failed" or not sight.may_pass:
+            self._failures[place] = 0
+            return sight.state
+        self._failures[place] += 1
+        return "unreachable" if self._failures[place] < MOST_FAILURES else "failed"
 
     def _give_up(self, places: Iterable[int]) -> None:
         """Leave out machines that were away for longer than the trial is patient."""

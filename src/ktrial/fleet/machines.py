@@ -11,7 +11,7 @@ from ktrial.fleet.ansible import Ansible, TaskResult
 from ktrial.fleet.conduct import MachineLook, Sight
 from ktrial.fleet.file import FleetTrial
 from ktrial.fleet.log import FleetBegan
-from ktrial.kit.errors import GuardTripped
+from ktrial.kit.errors import GuardTripped, KtrialError
 from ktrial.trial.protocol.file import trial_text
 
 #: The facts that every trial of a fleet records of its machines.
@@ -77,7 +77,9 @@ def sight_of(result: TaskResult) -> Sight:
         if content.get("kind") == "busy":
             # A coordinator that died may have left a step there, which ends by itself.
             return Sight(result.host, "unreachable", message=result.message)
-        return Sight(result.host, "failed", message=result.message, guard=tripped)
+        return Sight(
+            result.host, "failed", message=result.message, guard=tripped, may_pass=_may_pass(content.get("rc"))
+        )
     return Sight(
         result.host,
         content["state"],
@@ -85,6 +87,11 @@ def sight_of(result: TaskResult) -> Sight:
         blocks=content.get("blocks") or 0,
         next_look_s=content.get("next_look_s"),
     )
+
+
+def _may_pass(status: int | None) -> bool:
+    """Return whether a program that ended so may do better next time: its environment failed, or a signal ended it."""
+    return status is not None and (status < 0 or status == KtrialError.exit_status)
 
 
 def facts_of(

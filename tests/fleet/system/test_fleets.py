@@ -45,7 +45,7 @@ def check_runs(url: str, machines: int) -> None:
         fleets, trials = StoredFleets(lambda: database), StoredTrials(lambda: database)
         standing = fleets.standing(fleets.find(None))
         assert standing.end is not None
-        assert len(standing.finished) == machines
+        assert len(standing.finished) == machines, standing.steps
         for trial in standing.finished.values():
             made = [(one.block, one.arm) for one in trials.log(trial) if isinstance(one, RunEnded) and one.block]
             assert len(made) == len(set(made)) == 14

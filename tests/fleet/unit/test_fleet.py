@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktrial.fleet.ansible import parse_inventory
+from ktrial.fleet.ansible import TaskResult, parse_inventory
 from ktrial.fleet.conduct import Coordinator, MachineLook
 from ktrial.fleet.draw import draw
 from ktrial.fleet.file import FleetTable, parse_fleet_trial, wave_sizes
 from ktrial.fleet.guards import worse_p
 from ktrial.fleet.log import FleetStanding, decode, encode
+from ktrial.fleet.machines import sight_of
 from ktrial.fleet.text import announcement, live_lines, result_text, status_text
 from ktrial.fleet.verdict import fleet_result
 from ktrial.kit.errors import BadInput, KtrialError
@@ -131,6 +132,21 @@ def test_a_machine_that_is_away_for_a_while_is_waited_for_and_for_too_long_left_
     assert standing.end is not None
     assert standing.end.reason == "all waves are over"
     assert "m2" in status_text(standing, None, 0, width=80)
+
+
+def test_a_look_that_fails_is_repeated_twice_and_then_its_machine_is_left_out() -> None:
+    standing, _ = simulated(began(fleet_trial(waves=("100%",)), hosts(4)), fails={"m1": 2, "m2": 3})
+    states = {standing.machine(place).host: standing.state_of(place) for place in range(4)}
+    assert states == {"m1": "ended", "m2": "failed", "m3": "ended", "m4": "ended"}
+
+
+@pytest.mark.parametrize(
+    "status, may_pass",
+    [(1, True), (-9, True), (2, False), (3, False), (4, False), (5, False), (None, False)],
+)
+def test_a_failure_of_the_environment_may_pass(status: int | None, may_pass: bool) -> None:
+    sight = sight_of(TaskResult("m1", "failed", {"rc": status, "msg": "cannot read the store"}))
+    assert (sight.may_pass, sight.guard) == (may_pass, status == 3)
 
 
 def test_results_of_a_machine_that_was_away_are_brought_in_later_once() -> None:

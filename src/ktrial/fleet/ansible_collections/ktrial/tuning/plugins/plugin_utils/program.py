@@ -76,7 +76,8 @@ class Ktrial:
     def run(self, *verb: str, accepts: Sequence[int] = (0,)) -> ProgramAnswer:
         """Run one command. Raise TaskFailed if its exit status is none of those that the caller accepts."""
         status, out, messages = self._start([*self._words, *verb])
-        answer = ProgramAnswer(status, documents_of(out), messages)
+        # What a signal ended may have written half of its answer.
+        answer = ProgramAnswer(status, documents_of(out) if status >= 0 else (), messages)
         if status not in accepts:
             raise self.failure(answer)
         return answer
