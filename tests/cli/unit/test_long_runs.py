@@ -96,16 +96,15 @@ def test_nobody_is_asked_without_need(monkeypatch: pytest.MonkeyPatch, case: str
 
 
 @pytest.mark.parametrize(
-    "file, unattended, why",
+    "file, why",
     [
-        (TrialFile(name="t", arms={}, guest=GuestFile()), False, "trials in guests"),
-        (TrialFile(name="t", arms={"a": ArmFile(boot=("quiet",))}), False, "arms that boot this machine"),
-        (TrialFile(name="t", arms={}), True, "--unattended"),
+        (TrialFile(name="t", arms={}, guest=GuestFile()), "trials in guests"),
+        (TrialFile(name="t", arms={"a": ArmFile(boot=("quiet",))}), "arms that boot this machine"),
     ],
 )
-def test_runs_that_cannot_wait_for_an_idle_machine(file: TrialFile, unattended: bool, why: str) -> None:
+def test_runs_that_cannot_wait_for_an_idle_machine(file: TrialFile, why: str) -> None:
     app: Any = SimpleNamespace(when_idle=True)
     with pytest.raises(BadInput, match=f"--when-idle with {why}"):
-        refuse_idle(app, file, unattended=unattended)
+        refuse_idle(app, file)
     app.when_idle = False
-    refuse_idle(app, file, unattended=unattended)
+    refuse_idle(app, file)

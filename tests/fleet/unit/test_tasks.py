@@ -223,31 +223,40 @@ def test_only_what_is_kept_is_taken_back(fake: Fake, tmp_path: Path) -> None:
 
 
 TRIAL = {"trial": "backlog", "name": "backlog", "ended": None, "blocks": 7}
-TURN = {"event": "turn", "trial": "backlog", "state": "running", "blocks": 8, "cap": 20, "next_look_s": 30.0}
+TURN = {
+    "event": "turn",
+    "trial": "backlog",
+    "state": "running",
+    "blocks": 8,
+    "cap": 20,
+    "next_look_s": 30.0,
+    "in_use": None,
+}
 STEP = "--unattended --turn --json"
 
 
 def trial(**more: Any) -> dict[str, Any]:
-    return {"file": None, "name": "backlog", "state": "started", "fence": None, **more}
+    return {"file": None, "name": "backlog", "state": "started", "fence": None, "when_idle": False, **more}
 
 
 def test_a_trial_starts_once(fake: Fake, tmp_path: Path) -> None:
     file = tmp_path / "backlog.toml"
     file.write_text('name = "backlog"\n')
     program = fake(trial_list={"trials": []}, trial_run=(0, {"event": "began"}, {**TURN, "blocks": 0}))
-    options = trial(file=str(file), name=None, fence=4)
+    options = trial(file=str(file), name=None, fence=4, when_idle=True)
     assert step_trial(program, options, writes=False) == {"changed": True, "trial": "backlog"}
     found = step_trial(program, options, writes=True)
     assert (found["changed"], found["state"], found["next_look_s"]) == (True, "running", 30.0)
-    assert calls(tmp_path)[-1] == f"trial run {STEP} --fence 4 {file}"
+    assert calls(tmp_path)[-1] == f"trial run {STEP} --when-idle --fence 4 {file}"
     again = step_trial(fake(trial_list={"trials": [TRIAL]}), options, writes=True)
     assert again == {"changed": False, "trial": "backlog", "state": "running", "blocks": 7}
 
 
 @pytest.mark.parametrize("blocks, changed", [(7, False), (8, True)])
 def test_collecting_changes_something_if_there_are_more_blocks(fake: Fake, blocks: int, changed: bool) -> None:
-    program = fake(trial_list={"trials": [TRIAL]}, trial_resume={**TURN, "blocks": blocks})
-    assert step_trial(program, trial(state="collected"), writes=True)["changed"] == changed
+    program = fake(trial_list={"trials": [TRIAL]}, trial_resume={**TURN, "blocks": blocks, "in_use": "/dev/tty1"})
+    found = step_trial(program, trial(state="collected"), writes=True)
+    assert (found["changed"], found["in_use"]) == (changed, "/dev/tty1")
 
 
 def test_the_last_step_brings_the_result(fake: Fake, tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from ktrial.bench.around import start_gate
+from ktrial.bench.around.idle import IdleWatch, LastInput
 from ktrial.judge.model.log import BlockVoided, Event, RunEnded, TrialEnd
 from tests.support.kept import records
 from tests.support.tree import FakeRoot, Ran
@@ -360,6 +362,40 @@ def test_a_trial_in_single_steps_makes_all_its_blocks(place: Place) -> None:
     assert len(made) == len(set(made)) == 18
     assert place.run("trial", "recheck").status == 0
     assert turn_of(place.run("trial", "resume", *TURN))["state"] == "ended"
+
+
+def test_each_block_waits_for_an_idle_machine_and_one_with_input_is_made_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = [time.time()]
+    monkeypatch.setattr(IdleWatch, "last_input", lambda _: LastInput(time.time() - inputs[-1], "/dev/tty1"))
+    monkeypatch.setattr(start_gate, "BUSY_S", 0.01)
+    file = place.folder / "trial.toml"
+    file.write_text(FIXED.format(script=place.script))
+    began = turn_of(place.run("trial", "run", str(file), *TURN, "--no-profile", "--when-idle"))
+    assert (began["state"], began["blocks"], began["in_use"]) == ("running", 0, "/dev/tty1")
+    assert began["next_look_s"] == 60
+    assert place.made() == 0
+
+    def look() -> dict[str, Any]:
+        now = turn_of(place.run("trial", "resume", *TURN, "--when-idle"))
+        while place.workers():
+            time.sleep(0.02)
+        return now
+
+    inputs.append(0)
+    assert look()["blocks"] == 0
+    assert look()["blocks"] == 1, "a plan has one block"
+    inputs.append(time.time())
+    used = look()
+    assert (used["blocks"], used["in_use"]) == (1, "/dev/tty1")
+    (void,) = (event for event in log_of(place.home) if isinstance(event, BlockVoided))
+    assert (void.block, void.cause, void.reason) == (2, "reading", "input during the run: /dev/tty1")
+    inputs.append(0)
+    assert look()["in_use"] is None
+    assert look()["blocks"] == 2
+    assert place.run("trial", "recheck").status == 0
+    assert place.is_as_before()
 
 
 def test_a_machine_refuses_the_plans_of_a_coordinator_that_another_one_replaced(place: Place) -> None:

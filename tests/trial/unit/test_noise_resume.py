@@ -81,3 +81,4 @@ def test_a_profile_is_measured_for_a_trial_that_is_long_beside_it(
 ) -> None:
     assert is_worth(protocol(names=names, cap=budget)) == is_cheap
     assert is_worth(protocol(names=names, cap=None, budget=budget)) == is_cheap
+    assert not is_worth(protocol(names=names, cap=budget, fixed=True))

@@ -146,12 +146,26 @@ class Around:
         if self._idle is not None:
             self._idle.wait(tell)
 
+    @property
+    def waits_for_idle(self) -> bool:
+        """Whether the user asked for an idle machine."""
+        return self._idle is not None
+
+    def refuse_use(self) -> None:
+        """From now on, let `wait` raise MachineInUse instead of waiting."""
+        if self._idle is not None:
+            self._idle.is_patient = False
+
     def disturbed(self, began_ns: int) -> str | None:
         """Return which session or terminal was used since `began_ns`.
 
         None means that nobody used one, or that the user accepts a machine in use.
         """
-        return self._idle.disturbed((self.now_ns() - began_ns) / 1e9) if self._idle is not None else None
+        return self.used_within((self.now_ns() - began_ns) / 1e9)
+
+    def used_within(self, seconds: float) -> str | None:
+        """Return which session or terminal was used within the last `seconds`, as `disturbed` does."""
+        return self._idle.disturbed(seconds) if self._idle is not None else None
 
     def prepare(self) -> tuple[PreparedRun, ...]:
         return self._resets.carry_out() if self._resets is not None else ()

@@ -40,6 +40,10 @@ _CHOICE = ("(", "-name", "tty[0-9]*", "-o", "-path", "/dev/pts/[0-9]*", ")")
 _TERMINALS = ("find", "/dev", "/dev/pts", "-maxdepth", "1", "-type", "c", *_CHOICE, "-printf", "%A@ %p\\n")
 
 
+class MachineInUse(Exception):
+    """Somebody or something uses a machine for which nobody waits."""
+
+
 class LastInput(NamedTuple):
     """The source of the last input, and the seconds since then."""
 
@@ -48,7 +52,12 @@ class LastInput(NamedTuple):
 
 
 class IdleWatch:
-    """Watches for input with the user's rights. `others` returns what other programs use, or None."""
+    """Watches for input with the user's rights. `others` returns what other programs use, or None.
+
+    Unless it `is_patient`, `wait` raises MachineInUse instead of waiting.
+    """
+
+    is_patient = True
 
     def __init__(self, executor: Executor, clock: Clock, others: Callable[[], str | None] = lambda: None) -> None:
         self._executor = executor
@@ -59,6 +68,8 @@ class IdleWatch:
         """Wait until the machine is idle; call `tell` with what uses it when that changes."""
         last_told = None
         while (used := self._used()) is not None:
+            if not self.is_patient:
+                raise MachineInUse(used)
             if used != last_told:
                 last_told = used
                 tell(used)

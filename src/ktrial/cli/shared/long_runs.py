@@ -119,13 +119,12 @@ def left_seconds(app: App, ready: Prepared, protocol: Protocol, blocks: int) -> 
     return trial_seconds(protocol, run_seconds(app, ready), ready.settle_s, max(0, protocol.cap - blocks))
 
 
-def refuse_idle(app: App, file: TrialFile, *, unattended: bool = False) -> None:
+def refuse_idle(app: App, file: TrialFile) -> None:
     """Raise BadInput for --when-idle with a trial whose runs cannot wait for this machine."""
     cases = {
         "trials in guests": file.guest is not None,
         "arms that boot this machine": boots_this_machine(file),
         "arms that a person sets up": file.guest is None and is_by_hand(file),
-        "--unattended": unattended,
     }
     culprit = next((case for case, holds in cases.items() if holds), None)
     if app.when_idle and culprit is not None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from ktrial.bench.around.idle import IDLE_S
 from ktrial.bench.text import duration
 from ktrial.cli.hosts import again
 from ktrial.cli.shared import guest_trials
@@ -197,7 +198,7 @@ def run_file(
     if unattended:
         refuse_elsewhere(app, file)
     file = _in_boots(app, file)
-    refuse_idle(app, file, unattended=unattended)
+    refuse_idle(app, file)
     if boots_this_machine(file):
         from ktrial.cli.shared.boot_trials import begin_in_boots
         from ktrial.cli.shared.boots import BootConsent
@@ -272,6 +273,8 @@ def _in_boots(app: App, file: TrialFile) -> TrialFile:
 
 def _end(app: App, stored: StoredTrial, carried: CarriedOut, *, as_json: bool) -> int:
     """Show the result, or say when to look again at a machine that makes the next blocks."""
+    if carried.in_use is not None and not carried.interrupted:
+        return tell_turn(app, stored, IDLE_S, in_use=carried.in_use, as_json=as_json)
     if carried.sent_s is not None and not carried.interrupted:
         return tell_turn(app, stored, carried.sent_s, as_json=as_json)
     if app.turn is not None and not carried.interrupted:
@@ -327,7 +330,7 @@ def resume_trial(
         refuse_elsewhere(app, stored.file)
         if app.turn is not None and has_running_plan(app, stored):
             return tell_turn(app, stored, LOOK_AGAIN_S, as_json=as_json)
-    refuse_idle(app, stored.file, unattended=unattended)
+    refuse_idle(app, stored.file)
     if boots_this_machine(stored.file):
         from ktrial.cli.shared.boot_trials import resume_in_boots
         from ktrial.cli.shared.boots import BootConsent

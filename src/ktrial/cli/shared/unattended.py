@@ -48,14 +48,18 @@ def refuse_second(app: App, name: str) -> None:
         )
 
 
-def tell_turn(app: App, stored: StoredTrial, next_look_s: float | None, *, as_json: bool) -> int:
-    """Say that the machine makes the trial's next blocks, and when to look again; or that it is over."""
+def tell_turn(
+    app: App, stored: StoredTrial, next_look_s: float | None, *, as_json: bool, in_use: str | None = None
+) -> int:
+    """Say that the machine makes the trial's next blocks or is `in_use`, and when to look again; or that it is over."""
     judgement = judgement_of(app.trials.log(stored.trial))
     state = "ended" if next_look_s is None else "running"
     if as_json:
         told = {"trial": stored.trial, "state": state, "blocks": judgement.blocks, "cap": judgement.cap}
-        sys.stdout.write(plain_json.line({"event": "turn", **told, "next_look_s": next_look_s}))
-    if next_look_s is not None:
+        sys.stdout.write(plain_json.line({"event": "turn", **told, "next_look_s": next_look_s, "in_use": in_use}))
+    if in_use is not None and next_look_s is not None:
+        app.say(f"the machine is in use ({in_use}); look again in {duration(next_look_s)}")
+    elif next_look_s is not None:
         app.say(f"the machine makes the next blocks of {stored.trial}; look again in {duration(next_look_s)}")
     return 0
 

@@ -59,8 +59,11 @@ def usable(profiles: Sequence[NoiseProfile], key: ProfileKey, now_unix_ms: int) 
 def is_worth(trial: Protocol) -> bool:
     """Return whether a trial that has no noise profile should begin with one; otherwise beginning without is cheaper.
 
-    A profile can lower the cap and lets a huge effect end the trial after four blocks, but costs twenty runs.
+    A profile can lower the cap and lets a huge effect end the trial after four blocks, but costs twenty runs. A fixed
+    trial makes all its blocks anyway.
     """
+    if trial.fixed:
+        return False
     cap = trial.budget if trial.cap is None else trial.cap
     return _WORTH_SHARE * cap * len(trial.arms) >= VISITS
 

@@ -39,12 +39,14 @@ from ktrial.tuning.plans.wait_for_lock import PatientMachine
 class CarriedOut(NamedTuple):
     """The judgement at which a trial stopped, and whether somebody interrupted the trial.
 
-    `sent_s` is how long the blocks take that the machine makes by itself now, if the trial pauses for them.
+    `sent_s` is how long the blocks take that the machine makes by itself now, if the trial pauses for them; `in_use` is
+    what uses the machine, if it pauses for that.
     """
 
     judgement: Judgement
     interrupted: bool
     sent_s: float | None = None
+    in_use: str | None = None
 
 
 class Planned(NamedTuple):
@@ -282,8 +284,9 @@ def carry_on(
     with limits_watched(world, ready.file):
         try:
             judgement = loop.carry_out()
-            sent_s = visits.sent_s if isinstance(visits, UnattendedVisits) else None
-            return CarriedOut(judgement, loop.interrupted, sent_s)
+            if isinstance(visits, UnattendedVisits):
+                return CarriedOut(judgement, loop.interrupted, visits.sent_s, visits.in_use)
+            return CarriedOut(judgement, loop.interrupted)
         except AgentError as error:
             if error.kind != "lost":
                 raise

@@ -28,6 +28,8 @@ from ktrial.trial.run.loop import Standing, Visit
 from ktrial.trial.run.manual_visits import VisitTurn
 from ktrial.trial.run.records import INPUT, Cause, cause_of, measurements_of, readings_event, run_event
 
+#: What a trial says while it waits until nobody uses the machine; what is in use follows.
+WAITS_FOR_IDLE = "waiting for an idle machine; in use"
 _OUT_OF_TIME = "no time is left for another block"
 
 
@@ -348,7 +350,7 @@ class MachineVisits:
 
     def _run(self, task: Task, block: int | None, arm: str, position: int) -> tuple[RunRecord, str]:
         standing = self._standing
-        self._around.wait(lambda used: self._listen(VisitWaits(waiting=f"waiting for an idle machine; in use: {used}")))
+        self._around.wait(lambda used: self._listen(VisitWaits(waiting=f"{WAITS_FOR_IDLE}: {used}")))
         settled = None
         if block is not None:
             self._around.forget_settings()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ktrial.agent.session import AgentSession
 from ktrial.bench.around.around_run import Around
+from ktrial.bench.around.idle import MachineInUse
 from ktrial.bench.around.start_gate import OTHERS_HOLD_S, OTHERS_S, StartGates
 from ktrial.bench.run.executor import AgentExecutor
 from ktrial.bench.run.folders import PlanFolders
@@ -37,9 +38,10 @@ from ktrial.trial.run.guards import writers
 from ktrial.trial.run.loop import Standing, Visit
 from ktrial.trial.run.ports import TrialWorld
 from ktrial.trial.run.prepare import Prepared, Rig
-from ktrial.trial.run.visits import MachineVisits
+from ktrial.trial.run.records import INPUT
+from ktrial.trial.run.visits import WAITS_FOR_IDLE, MachineVisits
 from ktrial.trial.unattended.carrier import Carrier, Fetched, Turn
-from ktrial.trial.unattended.log import MadeVisit, ended_in, made_visits
+from ktrial.trial.unattended.log import Line, MadeVisit, PlanBegun, ended_in, made_visits
 from ktrial.trial.unattended.plan import (
     LOOK_SOURCES,
     PlannedArm,
@@ -76,13 +78,14 @@ class Unattended(NamedTuple):
 
 
 class _KeptVisit(NamedTuple):
-    """A visit that the machine has made, and its part of the plan."""
+    """A visit that the machine has made, and its part of the plan. `used` is what somebody used meanwhile."""
 
     made: MadeVisit
     planned: PlannedVisit
     plan: str
     #: The arms of the block in the order in which the plan has them.
     order: tuple[str, ...]
+    used: str | None = None
 
 
 def refuse_uncarried(ready: Prepared) -> None:
@@ -138,9 +141,16 @@ class UnattendedVisits:
         self._told_over: int | None = None
         #: How long the plan takes that the machine got last, if the trial pauses for it.
         self.sent_s: float | None = None
+        #: What uses the machine, if the trial pauses for that.
+        self.in_use: str | None = None
+        if needs.turn is not None:
+            self._around.refuse_use()
 
     def begin(self, blocks_left: int | None) -> None:
-        self._live.begin(blocks_left)
+        try:
+            self._live.begin(blocks_left)
+        except MachineInUse as use:
+            self.in_use = str(use)
         self._arms.leave()
 
     def can_make(self, visit: Visit) -> bool:
@@ -196,6 +206,8 @@ class UnattendedVisits:
 
     def _carry_out(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
         """Let the machine make these visits, and further ones. Return False without waiting for them if so wanted."""
+        if not self._is_idle():
+            return False
         plan = self._plan([*visits, *self._ahead(visits[0].block, blocks_left)])
         expected_s = self._live.pace.visits_s(len(plan.visits)) or 0.0
         if self._needs.turn is not None:
@@ -211,6 +223,15 @@ class UnattendedVisits:
         finally:
             interrupts.watch = watch
         return True
+
+    def _is_idle(self) -> bool:
+        """Wait for an idle machine if the user asked for one. Return False if the trial pauses instead."""
+        if self.in_use is None:
+            try:
+                self._around.wait(lambda used: self._listen(VisitWaits(waiting=f"{WAITS_FOR_IDLE}: {used}")))
+            except MachineInUse as use:
+                self.in_use = str(use)
+        return self.in_use is None
 
     def _start(self, plan: UnattendedPlan) -> None:
         """Start a plan. If the agent refuses it, remove the plan's folder."""
@@ -231,10 +252,11 @@ class UnattendedVisits:
     def _keep(self, fetched: Fetched, *, is_left: bool = False) -> None:
         """Keep the visits that were made, and why no more were."""
         plan, lines = fetched
+        used = self._used_since(lines)
         for made in made_visits(lines):
             planned = plan.visits[made.visit.visit]
             order = tuple(one.arm for one in plan.visits if one.block == planned.block)
-            self._held[planned.block, planned.arm] = _KeptVisit(made, planned, plan.id, order)
+            self._held[planned.block, planned.arm] = _KeptVisit(made, planned, plan.id, order, used)
         self._folders.add(_folder_of(plan))
         ended = ended_in(lines)
         hint = f"everything has been restored; `ktrial trial resume {self._standing.trial} --unattended` continues"
@@ -246,6 +268,14 @@ class UnattendedVisits:
             self._failure = KtrialError("the process that carried out the plan was killed", hint=hint)
         else:
             self._failure = KtrialError(f"the plan has ended early: {ended.message or ended.reason}", hint=hint)
+
+    def _used_since(self, lines: Sequence[Line]) -> str | None:
+        """Return what somebody used since a plan began, if the user asked for an idle machine."""
+        begun = next((line for line in lines if isinstance(line, PlanBegun)), None)
+        if begun is None or not self._around.waits_for_idle:
+            return None
+        now_ms = self._world.clock.unix_ms() + self._needs.ahead_ms
+        return self._around.used_within(max(0.0, (now_ms - begun.at_unix_ms) / 1000))
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -271,9 +301,13 @@ class UnattendedVisits:
         if void is not None and not is_void:
             event = BlockVoided(block=visit.block, arm=visit.arm, cause=void.cause, reason=void.reason)
             self._standing.append(event)
+        elif held.used is not None and not is_void:
+            reason = f"{INPUT}: {held.used}"
+            self._standing.append(BlockVoided(block=visit.block, arm=visit.arm, cause="reading", reason=reason))
+            self._held = {place: one for place, one in self._held.items() if place[0] != visit.block}
         for command in (one for run in held.planned.runs[first:] for one in run):
             self._needs.folders.remove(Path(command.folder))
-        return void is None and not is_void
+        return void is None and held.used is None and not is_void
 
     def _facts_of(self, made: MadeVisit) -> FactBook:
         """Return the facts of the boot in which a visit was made."""
@@ -290,6 +324,8 @@ class UnattendedVisits:
         enough = protocol.cap if protocol.fixed and protocol.cap is not None else FEWEST_BLOCKS
         more = enough - done - 1
         if protocol.screen is not None or self._ready.file.time_s is not None or block != max(standing.drawn):
+            more = 0
+        if self._around.waits_for_idle:  # before each block
             more = 0
         if blocks_left is not None:
             more = min(more, blocks_left - 1)

@@ -40,6 +40,7 @@ TRIAL: dict[str, Any] = {
     "name": {"type": "str"},
     "state": {"type": "str", "choices": ["started", "collected", "stopped"], "default": "started"},
     "fence": {"type": "int"},
+    "when_idle": {"type": "bool", "default": False},
     "store": {"type": "str"},
 }
 TRIAL_RULES: dict[str, Any] = {"required_one_of": [("file", "name")]}

@@ -34,6 +34,11 @@ options:
     description:
       - Number of the coordinator. The machine refuses plans of one with a lower number.
     type: int
+  when_idle:
+    description:
+      - Send a block only while nobody and nothing else uses the machine, and repeat blocks with input.
+    type: bool
+    default: false
   store:
     description:
       - File or URL of the store on the controller for runs and results.
@@ -110,6 +115,11 @@ next_look_s:
   returned: after a step
   type: float
   sample: 310.5
+in_use:
+  description: What uses the machine, so that it got no block with O(when_idle=true); otherwise null.
+  returned: after a step
+  type: str
+  sample: session 3 (tty) of ann
 tripped:
   description: Whether a guard ended the trial.
   returned: after a step

@@ -31,7 +31,7 @@ def step_trial(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dic
     if not writes:
         return {"changed": True, "trial": trial}
     if state == "collected":
-        return _step(ktrial, ktrial.run("trial", "resume", *_STEP, *_fence(given), trial, accepts=(0, 3)), summary)
+        return _step(ktrial, ktrial.run("trial", "resume", *_options(given), trial, accepts=(0, 3)), summary)
     return {"changed": True, "trial": trial, "state": "stopped", "notes": ktrial.run("trial", "stop", trial).notes}
 
 
@@ -40,7 +40,7 @@ def _start(ktrial: Ktrial, given: Mapping[str, Any], name: str, *, writes: bool)
         raise TaskFailed("no protocol file is named", "set `file` to the trial's file on the controller")
     if not writes:
         return {"changed": True, "trial": name}
-    return _step(ktrial, ktrial.run("trial", "run", *_STEP, *_fence(given), given["file"], accepts=(0, 3)))
+    return _step(ktrial, ktrial.run("trial", "run", *_options(given), given["file"], accepts=(0, 3)))
 
 
 def newest(stored: Iterable[Mapping[str, Any]], name: str | None) -> Mapping[str, Any] | None:
@@ -61,15 +61,16 @@ def _step(ktrial: Ktrial, answer: ProgramAnswer, before: Mapping[str, Any] | Non
     if turn is None:
         raise ktrial.failure(answer)
     is_over = turn["state"] == "ended"
-    result = {name: turn[name] for name in ("trial", "state", "blocks", "cap", "next_look_s")}
+    result = {name: turn[name] for name in ("trial", "state", "blocks", "cap", "next_look_s", "in_use")}
     result |= {"changed": before is None or is_over or turn["blocks"] != before["blocks"], "notes": answer.notes}
     if is_over and answer.document is not turn:
         result["result"] = answer.document
     return {**result, "tripped": answer.status == _GUARD_TRIPPED}
 
 
-def _fence(given: Mapping[str, Any]) -> list[str]:
-    return [] if given["fence"] is None else ["--fence", str(given["fence"])]
+def _options(given: Mapping[str, Any]) -> list[str]:
+    fence = [] if given["fence"] is None else ["--fence", str(given["fence"])]
+    return [*_STEP, *(["--when-idle"] if given["when_idle"] else []), *fence]
 
 
 def _name_of(file: str) -> str:
