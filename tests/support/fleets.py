@@ -64,6 +64,7 @@ class Simulated:
         noise: float = 0.01,
         between: float = 0.05,
         away: Mapping[str, int] | None = None,
+        used: Mapping[str, int] | None = None,
         trips: Sequence[str] = (),
         fails: Mapping[str, int] | None = None,
         turns: int = 2,
@@ -76,7 +77,8 @@ class Simulated:
         self.most_measuring = 0
         self.stopped: list[str] = []
         self._effect, self._harm, self._noise = effect, harm, noise
-        self._away, self._trips, self._turns = dict(away or {}), trips, turns
+        self._away, self._used = dict(away or {}), dict(used or {})
+        self._trips, self._turns = trips, turns
         self._fails = dict(fails or {})
         self._rng = np.random.default_rng(seed)
         self._levels = {one.host: float(self._rng.normal(0, between)) for one in standing.began.machines}
@@ -125,6 +127,9 @@ class Simulated:
             return Sight(host, "failed", message="the temperature is 99.0 °C (limit 95 °C)", guard=True)
         name = f"backlog-1.{look.place + 1}-x"
         assert look.trial in {None, name}
+        if self._used.get(host, 0) > 0:
+            self._used[host] -= 1
+            return Sight(host, "in-use", trial=name, next_look_s=60.0, message="in use: /dev/tty1")
         self._looks[name] = self._looks.get(name, 0) + 1
         if self._looks[name] < self._turns:
             return Sight(host, "running", trial=name, next_look_s=60.0)

@@ -27,6 +27,7 @@ _STATE_ROOM = 96
 _WORDS: Mapping[MachineState, str] = {
     "ended": "done",
     "running": "measuring",
+    "in-use": "in use",
     "unreachable": "away",
     "failed": "failed",
     "stopped": "stopped",
@@ -34,6 +35,7 @@ _WORDS: Mapping[MachineState, str] = {
 _SHAPES: Mapping[MachineState, str] = {
     "ended": "circle",
     "running": "triangle-right",
+    "in-use": "triangle-down",
     "unreachable": "diamond",
     "failed": "cross",
     "stopped": "square",
@@ -142,6 +144,7 @@ def _colours(palette: Palette) -> Mapping[MachineState, str]:
     return {
         "ended": palette.verdicts["better"],
         "running": palette.ink,
+        "in-use": palette.muted,
         "unreachable": palette.muted,
         "failed": palette.verdicts["worse"],
         "stopped": palette.verdicts["worse"],

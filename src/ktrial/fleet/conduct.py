@@ -93,7 +93,9 @@ class Coordinator:
         clock: Time,
         logs: Callable[[str], Sequence[Event]],
         listen: Callable[[FleetEvent], None],
+        tick: Callable[[], None] = lambda: None,
     ) -> None:
+        """Prepare the coordinator; `listen` gets each event, and `tick` is called now and then between them."""
         self._standing = standing
         self._lease = lease
         self._looking = looking
@@ -101,6 +103,7 @@ class Coordinator:
         self._logs = logs
         self._listen = listen
         self._failures: Counter[int] = Counter()
+        self._tick = tick
 
     def carry_out(self) -> None:
         """Run until all waves are over, or one stops the trial."""
@@ -151,6 +154,7 @@ class Coordinator:
             else:
                 self._clock.sleep(min(LONGEST_NAP_S, self._wait_s(places)))
                 self._lease.append()
+                self._tick()
 
     def _due(self, places: Sequence[int]) -> list[MachineLook]:
         """Return the looks that are due now; a machine that has not begun is due if not too many measure."""
@@ -160,20 +164,21 @@ class Coordinator:
         found = []
         for place in places:
             step, machine = standing.steps.get(place), standing.machine(place)
-            if step is None:
+            if step is not None and (step.state in FINAL or (step.next_look_unix_ms or 0) > now_ms):
+                continue
+            if step is None or step.state == "in-use":
                 if limit is not None and busy >= limit:
                     continue
                 busy += 1
-                found.append(MachineLook(place, machine))
-            elif step.state not in FINAL and (step.next_look_unix_ms or 0) <= now_ms:
-                found.append(MachineLook(place, machine, step.trial))
+            found.append(MachineLook(place, machine, None if step is None else step.trial))
         return found
 
     def _wait_s(self, places: Sequence[int]) -> float:
         now_ms = self._clock.unix_ms()
         steps = [step for place in places if (step := self._standing.steps.get(place)) is not None]
         due_ms = [step.next_look_unix_ms or 0 for step in steps if step.state not in FINAL]
-        return max(0.05, (min(due_ms, default=now_ms) - now_ms) / 1000)
+        # What is due and was not looked at waits until fewer machines measure.
+        return max(0.05, (min((one for one in due_ms if one > now_ms), default=now_ms) - now_ms) / 1000)
 
     def _step(self, place: int, sight: Sight) -> MachineStep:
         now_ms = self._clock.unix_ms()
@@ -226,7 +231,7 @@ class Coordinator:
         running = [
             MachineLook(place, standing.machine(place), step.trial)
             for place, step in standing.steps.items()
-            if step.state in {"running", "unreachable"}
+            if step.state in {"running", "in-use", "unreachable"}
         ]
         if running:
             self._take(running, self._looking.stop(running))
@@ -236,6 +241,7 @@ class Coordinator:
         places = {look.machine.host: look.place for look in looks}
         for sight in sights:
             self._tell(*(() if sight is None else (self._step(places[sight.host], sight),)))
+            self._tick()
 
     def _wave_ended(self, wave: int) -> WaveEnded:
         """Decide whether the trial goes on after a wave."""

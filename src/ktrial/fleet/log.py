@@ -13,7 +13,7 @@ import msgspec
 
 from ktrial.fleet.file import FleetTrial
 
-MachineState = Literal["running", "ended", "unreachable", "failed", "stopped"]
+MachineState = Literal["running", "in-use", "ended", "unreachable", "failed", "stopped"]
 #: The states in which a machine has nothing more to do.
 FINAL: tuple[MachineState, ...] = ("ended", "failed", "stopped")
 
@@ -34,8 +34,18 @@ class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
     switch: int | None = None
 
 
+class MachineTime(msgspec.Struct, frozen=True, kw_only=True):
+    """About how long a machine takes for its warm-up, and for all its blocks."""
+
+    warm_up_s: float
+    blocks_s: float
+
+
 class FleetBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="fleet"):
-    """What was fixed before the first run. `left_out` has the hosts that do not take part, and why."""
+    """What was fixed before the first run. `left_out` has the hosts that do not take part, and why.
+
+    With `when_idle`, machines measure only while nobody and nothing else uses them. `takes` is missing if unknown.
+    """
 
     schema: Literal["ktrial.fleet-log/1"] = "ktrial.fleet-log/1"
     fleet: str
@@ -44,6 +54,8 @@ class FleetBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
     seed: int
     machines: tuple[FleetMachine, ...]
     left_out: Mapping[str, str] = {}
+    when_idle: bool = False
+    takes: MachineTime | None = None
 
 
 class WaveBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="wave"):

@@ -54,11 +54,11 @@ class AnsibleMachines:
         name = self._name(look)
         known = look.trial or self._find_trial(name)
         if known is not None:
-            return {"state": "collected", "name": known}
+            return {"state": "collected", "name": known, "when_idle": self._began.when_idle}
         trial: FleetTrial = self._began.trial
         path = self._folder / f"{name}.toml"
         path.write_text(trial_text(trial.for_machine(name, look.machine.seed, look.machine.arm)), encoding="utf-8")
-        return {"state": "started", "file": str(path), "name": name}
+        return {"state": "started", "file": str(path), "name": name, "when_idle": self._began.when_idle}
 
     def _task(self, arguments: Mapping[str, Mapping[str, Any]]) -> Iterator[Sight | None]:
         given = {host: {"fence": self._fence, **one} for host, one in arguments.items()}
@@ -77,15 +77,16 @@ def sight_of(result: TaskResult) -> Sight:
         if content.get("kind") == "busy":
             # A coordinator that died may have left a step there, which ends by itself.
             return Sight(result.host, "unreachable", message=result.message)
-        return Sight(
-            result.host, "failed", message=result.message, guard=tripped, may_pass=_may_pass(content.get("rc"))
-        )
+        may_pass = _may_pass(content.get("rc"))
+        return Sight(result.host, "failed", message=result.message, guard=tripped, may_pass=may_pass)
+    in_use = content.get("in_use")
     return Sight(
         result.host,
-        content["state"],
+        content["state"] if in_use is None else "in-use",
         trial=content.get("trial"),
         blocks=content.get("blocks") or 0,
         next_look_s=content.get("next_look_s"),
+        message=None if in_use is None else f"in use: {in_use}",
     )
 
 

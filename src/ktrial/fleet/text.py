@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from ktrial.bench.text import duration
 from ktrial.fleet.draw import balance
+from ktrial.fleet.eta import seconds_left, wave_seconds
 from ktrial.fleet.log import (
     FleetBegan,
     FleetEnded,
@@ -29,8 +30,8 @@ _MOST_NAMES = 8
 _LABEL = 14
 
 
-def announcement(began: FleetBegan, *, width: int) -> str:
-    """Return who will be measured when, and how the groups are balanced."""
+def announcement(began: FleetBegan, *, width: int, forks: int) -> str:
+    """Return who will be measured when, how long that takes, and how the groups are balanced."""
     fleet, machines = began.trial.fleet, began.machines
     what = {
         "within": "each machine measures all arms",
@@ -47,6 +48,7 @@ def announcement(began: FleetBegan, *, width: int) -> str:
     for wave in sorted({one.switch or one.wave for one in machines}):
         members = list(dict.fromkeys(one.host for one in machines if (one.switch or one.wave) == wave))
         lines.append(labelled(f"  wave {wave}", _names(members), width=width, label_columns=_LABEL))
+    lines.append(labelled("  time", time_text(began, forks), width=width, label_columns=_LABEL))
     lines += [
         labelled(f"  {clean(host)}", f"left out: {why}", width=width, label_columns=_LABEL)
         for host, why in began.left_out.items()
@@ -57,6 +59,22 @@ def announcement(began: FleetBegan, *, width: int) -> str:
         )
         lines.append(paragraph(few, width=width))
     return "\n".join(lines) + "\n" + balance_text(began, width=width)
+
+
+def time_text(began: FleetBegan, forks: int) -> str:
+    """Return how long a trial takes, in all and wave by wave."""
+    more = "; machines that are in use are waited for" if began.when_idle else ""
+    waves = wave_seconds(began, forks)
+    if not waves:
+        return f"unknown until the first machine has begun to measure{more}"
+    each = [duration(one) for one in waves.values()]
+    told = f"about {duration(sum(waves.values()))}"
+    if len(each) > 1 and len(set(each)) == 1:
+        told += f", {each[0]} for each of {len(each)} waves"
+    elif len(each) > 1:
+        shown = ", ".join(each[:_MOST_NAMES])
+        told += f"; wave by wave {shown}" + (f" and {len(each) - _MOST_NAMES} more" if len(each) > _MOST_NAMES else "")
+    return told + more
 
 
 def balance_text(began: FleetBegan, *, width: int) -> str:
@@ -100,7 +118,14 @@ def _step_text(step: MachineStep) -> str | None:
 def counts_text(standing: FleetStanding, now_unix_ms: int) -> str:
     """Return where the machines stand in one line: `3 of 8 done, 4 measuring, 1 away; about 3 min left`."""
     counts = Counter(map(standing.state_of, range(len(standing.began.machines))))
-    words = {"running": "measuring", "unreachable": "away", "failed": "failed", "stopped": "stopped", None: "waiting"}
+    words = {
+        "running": "measuring",
+        "in-use": "in use",
+        "unreachable": "away",
+        "failed": "failed",
+        "stopped": "stopped",
+        None: "waiting",
+    }
     told = [f"{counts['ended']} of {len(standing.began.machines)} done"]
     told += [f"{counts[state]} {word}" for state, word in words.items() if counts[state]]  # type: ignore[index]
     left_s = seconds_left(standing, now_unix_ms)
@@ -112,6 +137,7 @@ def live_lines(standing: FleetStanding, now_unix_ms: int, *, width: int) -> list
     states: dict[str, tuple[MachineState | None, ...]] = {
         "done": ("ended",),
         "measuring": ("running",),
+        **({"in use": ("in-use",)} if standing.began.when_idle else {}),
         "waiting": (None,),
         "away": ("unreachable",),
         "failed": ("failed", "stopped"),
@@ -124,17 +150,6 @@ def live_lines(standing: FleetStanding, now_unix_ms: int, *, width: int) -> list
         rows.append([str(wave), *(str(sum(found[one] for one in group)) for group in states.values()), say])
     text = table(["wave", *states, ""], rows, width=width)
     return ["", *text.rstrip("\n").splitlines(), counts_text(standing, now_unix_ms)]
-
-
-def seconds_left(standing: FleetStanding, now_unix_ms: int) -> float | None:
-    """Return how long the machines that measure still take, and the waves after them; None if unknown."""
-    running = [step for step in standing.steps.values() if step.state == "running" and step.next_look_unix_ms]
-    if not running or standing.end is not None:
-        return None
-    now_s = max(((step.next_look_unix_ms or 0) - now_unix_ms) / 1000 for step in running)
-    whole_s = max(((step.next_look_unix_ms or 0) - step.at_unix_ms) / 1000 for step in running)
-    later = [wave for wave in standing.waves if wave not in standing.waves_begun]
-    return max(0.0, now_s) + whole_s * len(later)
 
 
 def status_text(standing: FleetStanding, held: Holder | None, now_unix_ms: int, *, width: int) -> str:

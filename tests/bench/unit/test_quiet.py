@@ -286,7 +286,7 @@ def test_a_press_of_ctrl_c_after_a_run_keeps_the_run() -> None:
 
 def test_without_logind_terminals_tell() -> None:
     def reply(argv: tuple[str, ...]) -> RawOutput:
-        return answer(b"9999.5 /dev/pts/0\n100.0 /dev/tty1\n") if argv[0] == "find" else answer(exit_status=1)
+        return answer(b"9999.5 50.0 /dev/pts/0\n100.0 50.0 /dev/tty1\n") if argv[0] == "find" else answer(exit_status=1)
 
     watch = IdleWatch(Desktop(reply=reply), FakeClock(10_000))
     assert watch.last_input().of == "/dev/pts/0"

@@ -14,21 +14,21 @@ from ktrial.cli.main import cli
 
 #: Commands that run something in order to measure it.
 MEASURING = frozenset((
-    "ab", "bench", "blame", "boot try", "demo", "frames", "kernel bisect", "kernel boot", "kernel boot-time",
-    "kernel trial", "ladder", "noise", "retest", "trial extend", "trial next", "trial resume", "trial run", "try",
-    "tune", "watch", "with",
+    "ab", "bench", "blame", "boot try", "demo", "fleet run", "frames", "kernel bisect", "kernel boot",
+    "kernel boot-time", "kernel trial", "ladder", "noise", "retest", "trial extend", "trial next", "trial resume",
+    "trial run", "try", "tune", "watch", "with",
 ))  # fmt: skip
 #: Commands that answer with verdicts.
 JUDGING = frozenset((
-    "ab", "blame", "claim", "compare", "demo", "kernel trial", "ladder", "retest", "state diff", "trial extend",
-    "trial next", "trial resume", "trial run", "trial show", "try", "tune",
+    "ab", "blame", "claim", "compare", "demo", "fleet run", "kernel trial", "ladder", "retest", "state diff",
+    "trial extend", "trial next", "trial resume", "trial run", "trial show", "try", "tune",
 ))  # fmt: skip
 _IN_A_GUEST = "the program runs in a guest, which has no user and an environment of its own"
 _STORED = "its protocol is fixed in a file or in the store"
 _KERNELS = "it measures with suites only, in boots of this machine or in guests"
 _ALWAYS_SAME = "it always measures the same example"
 _NOTHING_MEASURED = "it shows what happens, and compares nothing"
-_OF_STORED = dict.fromkeys(("retest", "trial extend", "trial next", "trial resume", "trial run"), _STORED)
+_OF_STORED = dict.fromkeys(("fleet run", "retest", "trial extend", "trial next", "trial resume", "trial run"), _STORED)
 
 #: For each option: the commands that could have it, and the reasons of those that do not.
 TABLE: dict[str, tuple[frozenset[str], dict[str, str]]] = {
@@ -63,6 +63,7 @@ TABLE: dict[str, tuple[frozenset[str], dict[str, str]]] = {
         {
             "blame": "it answers with the settings that matter; the trial of each may be checked with `trial show`",
             "demo": _ALWAYS_SAME,
+            "fleet run": "its guards stop it with status 3; `fleet report --json` has its verdicts",
             "tune": "it answers with what it keeps; settings that are worse are part of its work",
         },
     ),

@@ -97,14 +97,18 @@ def wait_for(is_so: object, running: subprocess.Popen[str], limit_s: float = 150
     end_s = time.monotonic() + limit_s
     while not is_so():
         assert running.poll() is None, running.stderr.read() if running.stderr else ""
-        assert time.monotonic() < end_s
+        if time.monotonic() > end_s:
+            running.kill()
+            _, told = running.communicate()
+            pytest.fail(told)
         time.sleep(0.1)
 
 
 def test_stop_restores_a_machine_at_once(fleet: Fleet) -> None:
-    """One machine: what is stopped on several is seen in simulation."""
-    trial = fleet.write_trial({}, fleet='waves = ["100%"]\nblocks = 40', seed=2)
-    words = fleet.words("run", str(trial), "-i", str(fleet.inventory), "--limit", "m1", "-y")
+    """One machine, which counts as idle here: what is stopped on several is seen in simulation."""
+    is_idle = 'gates = { others = { suspect = "100%" } }'
+    trial = fleet.write_trial({}, fleet='waves = ["100%"]\nblocks = 40', top=is_idle, seed=2)
+    words = fleet.words("run", str(trial), "-i", str(fleet.inventory), "--limit", "m1", "-y", "--when-idle")
     with subprocess.Popen(
         words, env=fleet.environment(), stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
     ) as running:
@@ -113,6 +117,10 @@ def test_stop_restores_a_machine_at_once(fleet: Fleet) -> None:
         _, told = running.communicate(timeout=60)
     assert running.returncode == 130, told
     assert "`ktrial fleet stop backlog-" in told
+    assert "time unknown until the first machine has begun to measure; machines that are" in " ".join(told.split())
+    status = json.loads(fleet.ktrial("status", "--json").stdout)
+    assert status["when_idle"]
+    assert status["left_s"] > 0
     fleet.write_trial({}, fleet='waves = ["100%"]\nblocks = 20', seed=2)
     edited = fleet.run()
     assert edited.returncode == 4

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import math
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 from ktrial.fleet.ansible import TaskResult, parse_inventory
 from ktrial.fleet.conduct import Coordinator, MachineLook
 from ktrial.fleet.draw import draw
+from ktrial.fleet.eta import machine_time, seconds_left, wave_seconds
 from ktrial.fleet.file import FleetTable, parse_fleet_trial, wave_sizes
 from ktrial.fleet.guards import worse_p
-from ktrial.fleet.log import FleetStanding, decode, encode
+from ktrial.fleet.log import FleetEnded, FleetStanding, MachineState, MachineStep, decode, encode
 from ktrial.fleet.machines import sight_of
 from ktrial.fleet.text import announcement, live_lines, result_text, status_text
 from ktrial.fleet.verdict import fleet_result
@@ -57,20 +59,63 @@ def test_a_row_for_each_wave_says_what_its_machines_do() -> None:
     assert lines[-1] == "4 of 5 done, 1 failed"
 
 
+def test_how_long_it_takes_is_told_before_and_follows_what_machines_really_take() -> None:
+    first = began(fleet_trial(waves=(2, "100%"), at_once=2, blocks=7), hosts(6))
+    assert "unknown until the first machine has begun" in announcement(first, width=80, forks=8)
+    # 7 blocks of 2 arms of 8 s each, after a warm-up of 16 s; the second wave measures two and two.
+    first = msgspec.structs.replace(first, takes=machine_time(first, 5.0, 3.0), when_idle=True)
+    assert wave_seconds(first, 8) == {1: 16 + 112, 2: 16 + 224}
+    assert wave_seconds(first, 1) == {1: 32 + 112, 2: 64 + 224}
+    shown = " ".join(announcement(first, width=200, forks=8).split())
+    assert "time about 6 min 8 s; wave by wave 2 min 8 s, 4 min 0 s; machines that are in use are waited for" in shown
+    standing = FleetStanding([first])
+    assert seconds_left(standing, 0) == 3 * 112
+    in_wave = standing.places_of(1)
+    states: tuple[MachineState, ...] = ("running", "in-use")
+    for place, state in zip(in_wave, states, strict=True):
+        standing.take(MachineStep(place=place, host="m", state=state, at_unix_ms=0, next_look_unix_ms=16_000))
+    assert seconds_left(standing, 6_000) == 3 * 112  # one that is in use may have all its blocks before it
+    for place in in_wave:
+        standing.take(MachineStep(place=place, host="m", state="ended", at_unix_ms=200_000, blocks=7))
+    assert seconds_left(standing, 200_000) == 2 * 200
+    standing.take(FleetEnded(reason="over"))
+    assert seconds_left(standing, 200_000) is None
+
+
+def test_without_an_estimate_the_first_plan_tells_the_time() -> None:
+    standing = FleetStanding([began(fleet_trial(waves=(1, "100%")), hosts(3))])
+    assert seconds_left(standing, 0) is None
+    (place,) = standing.places_of(1)
+    step = MachineStep(place=place, host="m", state="running", at_unix_ms=0, next_look_unix_ms=60_000)
+    standing.take(step)
+    assert seconds_left(standing, 20_000) == 40 + 60
+
+
+def test_a_machine_in_use_is_looked_at_again_and_holds_no_place() -> None:
+    first = began(fleet_trial(waves=("100%",), at_once=1), hosts(3))
+    standing, world = simulated(msgspec.structs.replace(first, when_idle=True), used={"m2": 3})
+    assert len(standing.finished) == 3
+    assert world.most_measuring == 1
+    used = [one for one in world.events if isinstance(one, MachineStep) and one.state == "in-use"]
+    assert [(one.host, one.message) for one in used] == [("m2", "in use: /dev/tty1")] * 3
+    assert [one.next_look_unix_ms - one.at_unix_ms for one in used if one.next_look_unix_ms] == [60_000] * 3
+    assert live_lines(standing, 0, width=80)[1].split()[3:5] == ["in", "use"]
+
+
 def test_the_waves_are_those_of_the_file_and_nobody_is_left_over() -> None:
     assert wave_sizes(FleetTable(), 20) == (1, 5, 14)
     assert wave_sizes(FleetTable(waves=(3,)), 8) == (3, 3, 2)
     assert wave_sizes(FleetTable(waves=("50%",)), 3) == (2, 1)
     first = began(fleet_trial(), hosts(20))
     assert sorted(one.host for one in first.machines) == sorted(hosts(20))
-    shown = announcement(first, width=80)
+    shown = announcement(first, width=80, forks=8)
     assert "wave 3" in shown
     assert "and 6 more" in shown
 
 
 def test_an_inventory_of_one_is_told_what_it_cannot_say() -> None:
     first = began(fleet_trial(), hosts(1))
-    assert "fewer than 3 machines are shown side by side" in " ".join(announcement(first, width=80).split())
+    assert "fewer than 3 machines are shown side by side" in " ".join(announcement(first, width=80, forks=8).split())
     standing, world = simulated(first)
     (one, _) = fleet_result(standing, {0: world.log(standing.finished[0])}).contrasts
     assert (one.verdict, one.scope) == ("inconclusive", "these machines")

@@ -110,9 +110,16 @@ def test_properties_that_are_none_are_refused(old: bytes, new: bytes) -> None:
 
 
 def test_terminals() -> None:
-    said = b"1795129376.6638385970 /dev/tty2\n1795129380.0000000000 /dev/pts/0\n"
-    assert read_access_times(said, "find") == {"/dev/tty2": pytest.approx(1795129376.66), "/dev/pts/0": 1795129380.0}
-    for bad in (b"", b"x /dev/tty1\n", b"1 tty1\n", b"-1 /dev/tty1\n", b"1e400 /dev/tty1\n"):
+    said = (
+        b"1795129376.6638385970 1795129300.0 /dev/tty2\n1795129380.0000000000 1795100000.5 /dev/pts/0\n"
+        b"1795129390.5 1795129390.7 /dev/pts/1\n"
+    )
+    assert read_access_times(said, "find") == {
+        "/dev/tty2": pytest.approx(1795129376.66),
+        "/dev/pts/0": 1795129380.0,
+        "/dev/pts/1": 0.0,  # nobody has typed into it yet
+    }
+    for bad in (b"", b"x 1 /dev/tty1\n", b"1 x /dev/tty1\n", b"1 1 tty1\n", b"1 /dev/tty1\n", b"1e400 1 /dev/tty1\n"):
         with pytest.raises(UnreadableOutput):
             read_access_times(bad, "find")
 

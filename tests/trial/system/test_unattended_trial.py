@@ -394,6 +394,8 @@ def test_each_block_waits_for_an_idle_machine_and_one_with_input_is_made_again(
     inputs.append(0)
     assert look()["in_use"] is None
     assert look()["blocks"] == 2
+    idle = place.run("trial", "stop", "t")
+    assert (idle.status, "carries out no plan of t-" in idle.err) == (0, True), idle.err
     assert place.run("trial", "recheck").status == 0
     assert place.is_as_before()
 

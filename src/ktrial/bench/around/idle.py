@@ -3,7 +3,7 @@
 
 Somebody shows in logind's sessions or in the access times of terminals.
 
-`find /dev … -printf '%A@ %p'` prints when each terminal was last read from.
+`find /dev … -printf '%A@ %C@ %p'` prints when each terminal was last read from, and when it was opened.
 """
 
 from __future__ import annotations
@@ -18,17 +18,26 @@ from ktrial.kit.formats.tool_output import number, numbered, unreadable
 from ktrial.machine.logins import PROPERTIES, read_session_ids, read_sessions
 from ktrial.machine.ports import Clock
 
+#: A terminal that was opened so short before its last access has not been read since.
+_OPENING_S = 0.5
+
 
 def read_access_times(data: bytes, source: str) -> dict[str, float]:
-    """Return the access time of each terminal in seconds since 1970. Raise UnreadableOutput."""
+    """Return when each terminal was last read, in seconds since 1970. Raise UnreadableOutput.
+
+    That is 0 for one that was never read since it was opened: programs open terminals of their own to run others.
+    """
     found: dict[str, float] = {}
     for line_number, line in numbered(data, source):
-        seconds, _, path = line.strip().partition(" ")
+        read, _, rest = line.strip().partition(" ")
+        opened, _, path = rest.partition(" ")
         if not path.startswith("/dev/"):
-            raise unreadable(source, line_number, line, "seconds and a terminal")
-        found[path] = number(seconds, source, line_number, "the time at which a terminal was read")
+            raise unreadable(source, line_number, line, "two times and a terminal")
+        read_s = number(read, source, line_number, "the time at which a terminal was read")
+        opened_s = number(opened, source, line_number, "the time at which a terminal was opened")
+        found[path] = read_s if read_s >= opened_s + _OPENING_S else 0.0
     if not found:
-        raise unreadable(source, None, "", "seconds and a terminal")
+        raise unreadable(source, None, "", "two times and a terminal")
     return found
 
 
@@ -37,7 +46,7 @@ IDLE_S = 60.0
 _ASK_EACH_S = 5.0
 _LIMIT_S = 10.0
 _CHOICE = ("(", "-name", "tty[0-9]*", "-o", "-path", "/dev/pts/[0-9]*", ")")
-_TERMINALS = ("find", "/dev", "/dev/pts", "-maxdepth", "1", "-type", "c", *_CHOICE, "-printf", "%A@ %p\\n")
+_TERMINALS = ("find", "/dev", "/dev/pts", "-maxdepth", "1", "-type", "c", *_CHOICE, "-printf", "%A@ %C@ %p\\n")
 
 
 class MachineInUse(Exception):

@@ -12,14 +12,21 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from ktrial.agent.user_folders import state_folder
+from ktrial.bench.suites import tasks_of
+from ktrial.bench.text import duration
 from ktrial.cli.options import is_terminal, write_answer
 from ktrial.cli.shared.bench import check_output
+from ktrial.cli.shared.long_runs import LONG_S, newest_runs
 from ktrial.cli.shared.trial_outcome import load_comparison
+from ktrial.cli.shared.trial_start import what_to_measure
 from ktrial.compare.files import write_file
 from ktrial.fleet.ansible import BEAT_S, Ansible
 from ktrial.fleet.conduct import LONGEST_NAP_S, Coordinator, MachineLook, finished_logs
 from ktrial.fleet.draw import draw
+from ktrial.fleet.eta import machine_time, seconds_left, wave_seconds
 from ktrial.fleet.file import FleetTrial, parse_fleet_trial
 from ktrial.fleet.log import FleetBegan, FleetEvent, FleetStanding
 from ktrial.fleet.machines import AnsibleMachines, facts_of
@@ -41,7 +48,11 @@ from ktrial.kit.errors import BadInput, GuardTripped, KtrialError, Refused
 from ktrial.kit.files import read_file
 from ktrial.kit.streams import draw as draw_on
 from ktrial.kit.tables import columns
+from ktrial.machine.facts import Fact, FactBook
 from ktrial.results.store.runs import this_writer
+from ktrial.trial.arms.plan_arms import settle_before
+from ktrial.trial.protocol.forecast import expected_run_seconds
+from ktrial.trial.run.prepare import needed_suite
 from ktrial.tuning.plans.confirm import must_agree
 
 if TYPE_CHECKING:
@@ -72,16 +83,48 @@ def run_fleet(app: App, file: Path, chosen: MachineChoice, *, yes: bool, as_json
         ansible = _ansible(app, chosen, folder)
         standing = _unfinished(fleets, trial, file)
         if standing is None:
-            began = _begin(app, ansible, trial)
-            app.say(announcement(began, width=columns()).rstrip("\n"))
+            began = _timed(app, _begin(app, ansible, trial))
+            app.say(announcement(began, width=columns(), forks=chosen.forks).rstrip("\n"))
             if not yes and is_terminal():
-                count = len({one.host for one in began.machines})
-                must_agree(f"Measure on {count} machines?", "aborted; nothing was changed")
+                must_agree(_question(began, chosen.forks), "aborted; nothing was changed")
             fleets.begin(began)
             standing = fleets.standing(began.fleet)
         else:
-            app.say(f"{standing.began.fleet} goes on")
+            app.say(f"{standing.began.fleet} goes on{_way_on(app, standing.began)}")
         return _carry_out(app, fleets, ansible, standing, folder, as_json=as_json)
+
+
+def _question(began: FleetBegan, forks: int) -> str:
+    """Return the question before the first run; it names a time above that of which every measurement warns."""
+    machines = f"{len({one.host for one in began.machines})} machines"
+    whole_s = sum(wave_seconds(began, forks).values())
+    if whole_s > LONG_S:
+        return f"This may take {duration(whole_s)} on {machines}. Continue?"
+    return f"Measure on {machines}?"
+
+
+def _way_on(app: App, began: FleetBegan) -> str:
+    """Return what a trial that goes on says if it began otherwise than it is called now."""
+    if began.when_idle == app.when_idle:
+        return ""
+    return f" {'with' if began.when_idle else 'without'} --when-idle, as it began"
+
+
+def _timed(app: App, began: FleetBegan) -> FleetBegan:
+    """Return the trial with how long a machine takes, as far as earlier runs or the benchmarks tell."""
+    if began.trial.load_from:  # to ask for it would send the program there, and the machines refuse it
+        return began
+    threads = began.machines[0].facts.get("cpu.threads", "")
+    facts = FactBook({"cpu.threads": Fact(value=int(threads))} if threads.isdecimal() else {})
+    try:
+        suite, benchmarks = what_to_measure(app, began.trial)
+        tasks = tasks_of(needed_suite(began.trial, suite, benchmarks), benchmarks, facts, began.trial.cpus)
+    except KtrialError:  # what this machine lacks; the others say what they lack when they begin
+        return began
+    earlier = newest_runs(app, {task.label for task in tasks})
+    run_s = expected_run_seconds(earlier, tasks, began.trial.command, facts)
+    takes = machine_time(began, run_s, settle_before(began.trial, app.catalog))
+    return msgspec.structs.replace(began, takes=takes)
 
 
 def _unfinished(fleets: StoredFleets, trial: FleetTrial, file: Path) -> FleetStanding | None:
@@ -130,6 +173,7 @@ def _begin(app: App, ansible: Ansible, trial: FleetTrial) -> FleetBegan:
         seed=seed,
         machines=drawn.machines,
         left_out={**left_out, **drawn.left_out},
+        when_idle=app.when_idle,
     )
 
 
@@ -161,10 +205,14 @@ def _coordinator(
     machines = AnsibleMachines(
         ansible, standing.began, folder, fence=lease.fence, find_trial=lambda name: _trial_named(app, name)
     )
-    return Coordinator(standing, lease, machines, app.clock, app.trials.log, _listener(app, standing, as_json=as_json))
+    listen, tick = _listener(app, standing, as_json=as_json)
+    return Coordinator(standing, lease, machines, app.clock, app.trials.log, listen, tick)
 
 
-def _listener(app: App, standing: FleetStanding, *, as_json: bool) -> Callable[[FleetEvent], None]:
+def _listener(
+    app: App, standing: FleetStanding, *, as_json: bool
+) -> tuple[Callable[[FleetEvent], None], Callable[[], None]]:
+    """Return what shows an event, and what shows between two events how much time is left."""
     live = LiveLines(lambda text: draw_on(sys.stderr, text), lambda: os.get_terminal_size(sys.stderr.fileno()))
     is_drawn = is_live(sys.stderr, os.environ) and not (as_json and sys.stdout.isatty())
 
@@ -180,7 +228,11 @@ def _listener(app: App, standing: FleetStanding, *, as_json: bool) -> Callable[[
         elif line is not None:
             app.say(f"{line} ({counts_text(standing, now_ms)})")
 
-    return listen
+    def tick() -> None:
+        if is_drawn:
+            live.draw(live_lines(standing, app.clock.unix_ms(), width=live.columns))
+
+    return listen, tick
 
 
 def stop_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json: bool) -> int:
@@ -296,6 +348,8 @@ def show_status(app: App, name: str | None, *, as_json: bool) -> None:
             "fleet": fleet,
             "holder": holder,
             "ended": ended,
+            "when_idle": standing.began.when_idle,
+            "left_s": seconds_left(standing, now_ms),
             "machines": machines,
         }
 

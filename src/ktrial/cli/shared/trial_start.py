@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ktrial.trial.run.prepare import Prepared
 
 
-def _what_to_measure(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchmark]]:
+def what_to_measure(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchmark]]:
     """Return what the protocol measures."""
     if file.compares_commands:
         own = command_of_arm(app, file, file.full_arms[file.control])
@@ -64,7 +64,7 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
         app.host.check_trial()
         refuse_in_guests(app.host, file)
     undo_left_commands(app)
-    suite, benchmarks = _what_to_measure(app, file)
+    suite, benchmarks = what_to_measure(app, file)
     # Do not ask the executor, because programs that it starts now would not get the right OOM score.
     facts = app.best_session("planning the arms").facts()
     file = msgspec.structs.replace(file, cpus=cpus_here(app, facts, file.cpus))
@@ -83,7 +83,7 @@ def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> tuple[Task, 
 
     For guests, check only what the trial would measure.
     """
-    suite, benchmarks = _what_to_measure(app, file)
+    suite, benchmarks = what_to_measure(app, file)
     if file.compares_commands:
         extras_of(app, file)
     if file.guest is None:

@@ -148,7 +148,11 @@ def stop_trial(app: App, name: str | None) -> int:
     root = app.root_session("stopping a trial")
     states = plan_states(root)
     if states.running is None:
-        return stop_in_boots(app, name)
+        found = None if name is None else app.trials.find(name)
+        if found is None or boots_this_machine(found.file):
+            return stop_in_boots(app, name)
+        app.say(f"this machine carries out no plan of {found.trial}; nothing to restore")
+        return 0
     running = next((one.trial for one in states.plans if one.id == states.running), states.running)
     if name is not None and app.trials.find(name).trial != running:
         raise Refused(f"cannot stop {name}: this machine carries out {running}", hint="`ktrial trial stop` stops that")

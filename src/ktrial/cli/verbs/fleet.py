@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import json_option, with_options
+from ktrial.cli.options import json_option, when_idle_option, with_options
 
 _NAME = "[FLEET]"
 _machines_options = with_options(
@@ -35,6 +35,7 @@ def command() -> None:
 @command.command(short_help="Run a fleet's trial, or go on with it.")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @_machines_options
+@when_idle_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before measuring.")
 @json_option
 @click.pass_obj

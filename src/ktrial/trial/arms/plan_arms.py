@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ from ktrial.trial.record import ArmSettings
 from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.address import is_assignment, parse_address
 from ktrial.tuning.knobs.knob import Knob, clear_each_other
+from ktrial.tuning.knobs.profile import flatten
 from ktrial.tuning.plans.model import Plan, Refusal, ServiceStep, Why
 from ktrial.tuning.plans.resolve import make_plan
 from ktrial.tuning.plans.wire import wire_plan
@@ -173,10 +174,23 @@ def _what_differs(arm: ArmSettings) -> tuple[Mapping[str, Any], ...]:
 
 def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> float:
     """Return the longest wait that any arm's settings need: every visit waits equally long."""
+    return _longest_wait(trial, [change.knob for plan in plans.values() for change in plan.changes], knobs)
+
+
+def settle_before(trial: TrialFile, catalog: Catalog) -> float:
+    """Return that wait as far as it is known without the machine's plans, some of which change nothing there."""
+    names = [address.partition("@")[0] for arm in trial.full_arms.values() for address in arm.set]
+    for arm in trial.full_arms.values():
+        profiles = (arm.profile,) if isinstance(arm.profile, str) else arm.profile
+        known = [name for name in profiles if name in catalog.profiles]
+        names += [one.knob.partition("@")[0] for name in known for one in flatten(name, catalog.profiles)]
+    return _longest_wait(trial, names, catalog.knobs)
+
+
+def _longest_wait(trial: TrialFile, names: Iterable[str], knobs: Mapping[str, Knob]) -> float:
     if trial.settle_s is not None:
         return trial.settle_s
-    changed = [knobs[change.knob] for plan in plans.values() for change in plan.changes if change.knob in knobs]
-    waits = [knob.settle_s for knob in changed]
+    waits = [knobs[name].settle_s for name in names if name in knobs]
     arms = trial.full_arms.values()
     if any(arm.service or arm.sched_ext or arm.build for arm in arms) or len({arm.commands for arm in arms}) > 1:
         waits.append(SETTLE_S)
