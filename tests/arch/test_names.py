@@ -19,6 +19,7 @@ EXCEPTIONS = """
 AnswerTransport.answered Arms.told Build.asked Bundle.shown CaptureFolder.found Captures.found CommandJournal.left
 CommandJournalFile.left Configured.asked Detached.answered Diagnosis.named EventCheck.shown EventCheck.told Fact.known
 FilePatch.added GameThere.found GuestProgram.ended Held HeldProgram.ended ImportOptions.given InGuests.changed
+OnLiveWork.changed
 KeptFrames.ended KeptFrames.handed KeptFrames.seen KernelChange.told Kernels.built LivePicture.ended LivePicture.handed
 LivePicture.seen LiveWatch.handed LiveWatch.seen Looks.ended Looks.handed Looks.seen Make.told Order.wanted
 OutcomeComparison.judged OwnPackaging.left OwnPackaging.told PipeTransport.answered Replay.booted

@@ -64,7 +64,7 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
     arms = {one.name for one in kept.protocol.arms}
     control = kept.protocol.control
     is_whole = control in arms == stored.arms.keys() and arms - {control} <= stored.file.arms.keys()
-    if not is_whole or not (stored.file.suite or stored.file.command):
+    if not is_whole or not (stored.file.suite or stored.file.command or stored.file.live):
         raise BadInput(f"{where}: its arms are not those of its file, or nothing is measured")
     if stored.trial != name or stored.session not in {one.session for one in bundle.manifest.sessions}:
         raise BadInput(f"{where}: it describes another trial, or the session with its runs is not in the bundle")

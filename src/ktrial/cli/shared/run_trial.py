@@ -13,6 +13,7 @@ from ktrial.bench.text import duration
 from ktrial.cli.hosts import again
 from ktrial.cli.shared import guest_trials
 from ktrial.cli.shared.guest_trials import InGuests
+from ktrial.cli.shared.live import OnLiveWork
 from ktrial.cli.shared.long_runs import TimedTrial, left_seconds, refuse_idle, run_seconds
 from ktrial.cli.shared.manual_trials import begin_by_hand, next_visit
 from ktrial.cli.shared.trial_outcome import announce_decision, finish, kept_trial, load_comparison
@@ -171,6 +172,10 @@ def venue_of(
             "kernel arguments and kernels need boots of this machine, which this command cannot make",
             hint="use `ktrial try`, `trial run`, `blame`, `ladder` or `kernel trial`",
         )
+    if file.live:
+        if unattended:
+            raise BadInput("cannot run a live trial unattended", hint="leave out --unattended")
+        return OnLiveWork(app, file, allow_dangerous=allow_dangerous, stored=stored)
     if file.guest is None:
         return _Here(app, file, allow_dangerous=allow_dangerous, unattended=unattended, stored=stored)
 

@@ -14,6 +14,7 @@ from ktrial.cli.app_load import send_load_from
 from ktrial.cli.options import is_terminal
 from ktrial.cli.shared.arm_commands import command_of_arm, extras_of, undo_left_commands
 from ktrial.cli.shared.bench import choose, cpus_here
+from ktrial.cli.shared.live_sources import live_suite
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.kit.tables import columns, paragraph
 from ktrial.trial.arms.boot_arms import BOOT_TIME, times_boots
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 def what_to_measure(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchmark]]:
     """Return what the protocol measures."""
+    if file.live:
+        return live_suite(app, file)
     if file.compares_commands:
         own = command_of_arm(app, file, file.full_arms[file.control])
         return Suite(name=own.name, summary=own.what, benchmark=(SuiteEntry(own.name),)), {own.name: own}

@@ -180,12 +180,13 @@ class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 class BlockVoided(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="void"):
     """A block that doesn't count, by a rule that never looks at measurements.
 
-    `arm` was being measured when the rule applied.
+    `arm` was being measured when the rule applied. `period` stands for the rules of live trials: values are missing,
+    another version runs, the clock stepped, or the trial paused.
     """
 
     block: int
     arm: str
-    cause: Literal["reading", "knob", "suspend", "boot", "build"]
+    cause: Literal["reading", "knob", "suspend", "boot", "build", "period"]
     reason: str
 
 

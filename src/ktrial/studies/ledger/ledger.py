@@ -14,6 +14,7 @@ from ktrial.studies.ledger.model import LedgerEntry, Now, changed_since, of_knob
 from ktrial.trial.arms.builds import repeated
 from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.protocol.file import TrialFile
+from ktrial.trial.protocol.live import LIVE
 from ktrial.trial.record import StoredTrial
 from ktrial.trial.run.trial_builds import builds_that_count
 from ktrial.tuning.knobs.knob import Knob
@@ -87,9 +88,11 @@ def _scope(trial: StoredTrial, protocol: Protocol, log: Sequence[Event]) -> str:
 def workload_of(trial: StoredTrial) -> str:
     """Return the workload as name and digest; only trials with the same workload can supersede each other."""
     file = trial.file
-    measured = (file.suite, file.command, file.metrics, file.parameters, file.cpus)
+    measured: tuple[object, ...] = (file.suite, file.command, file.metrics, file.parameters, file.cpus)
+    if file.live:
+        measured = (*measured, file.live.metrics, file.primary)
     digest = hashlib.sha256(msgspec.json.encode(measured, order="deterministic")).hexdigest()[:8]
-    return f"{file.suite or file.command[0].rpartition('/')[2]} {digest}"
+    return f"{file.suite or (LIVE if file.live else file.command[0].rpartition('/')[2])} {digest}"
 
 
 def held_values(changes: Iterable[str], state: MachineState | None, knobs: Mapping[str, Knob]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.kit.toml import quoted
 from ktrial.kit.units import parse_quantity
 from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
+from ktrial.trial.protocol.live import LiveFile
 
 #: Most blocks of a trial by the name of its budget.
 BUDGETS = {"quick": 9, "default": 20, "thorough": 40}
@@ -191,7 +192,8 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     control is: the machine as found, or a generated profile. A trial of a `campaign` shares its error with the
     others. `ktrial blame` writes `part`, the question to which this trial belongs. It also writes `screen`, which
     makes the trial look for the responsible setting. With `guest` the visits are boots of guests, and the arms may be
-    kernels. The machine `load_from` sends the load to the server of each benchmark, at `load_address`.
+    kernels. The machine `load_from` sends the load to the server of each benchmark, at `load_address`. With `live` the
+    runs are periods of live work, and the trial measures no suite and no command.
     """
 
     name: str
@@ -226,6 +228,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     campaign: CampaignFile | msgspec.UnsetType = msgspec.UNSET
     load_from: str | msgspec.UnsetType = msgspec.UNSET
     load_address: str | msgspec.UnsetType = msgspec.UNSET
+    live: LiveFile | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def full_arms(self) -> dict[str, ArmFile]:
@@ -378,6 +381,8 @@ def trial_text(trial: TrialFile) -> str:
             tables.append(_table("design", _changed_fields(value, DesignFile())))
         elif key == "guest":
             tables.append(_table("guest", _changed_fields(value, GuestFile())))
+        elif key == "live":
+            tables.append(_table("live", _changed_fields(value, LiveFile())))
         elif isinstance(value, dict):
             tables.append(_table(key, value))
         else:

@@ -9,7 +9,7 @@ import msgspec
 
 from ktrial.bench.command_benchmark import MOST_WARM_UPS
 from ktrial.kit.errors import BadInput, Contradiction, UnknownName
-from ktrial.kit.toml import parse_bytes
+from ktrial.kit.toml import locate, parse_bytes
 from ktrial.machine.gates import parse_gates
 from ktrial.trial.arms.boot_arms import boots_this_machine, check_boot_arms
 from ktrial.trial.arms.builds import check_builds
@@ -17,6 +17,7 @@ from ktrial.trial.arms.manual import check_manual
 from ktrial.trial.guests.model import check_guest_trial
 from ktrial.trial.protocol.campaign import check_campaign
 from ktrial.trial.protocol.file import BUDGETS, ArmFile, TrialFile, check_arm_changes, parse_limits, share
+from ktrial.trial.protocol.live import live_faults
 from ktrial.tuning.knobs.address import parse_address
 
 #: Names of arms and trials, which become file names.
@@ -32,6 +33,9 @@ _LONGEST_SETTLE_S = 3600.0
 def parse_trial_file(data: bytes, file: str) -> TrialFile:
     """Parse a protocol. Errors name the file."""
     found = parse_bytes(data, file, TrialFile, _HINT)
+    for key, fault in live_faults(found.live) if found.live else ():
+        line, column = locate(data.decode(), f"$.live.{key}", "")
+        raise BadInput(fault.message, file=file, line=line, column=column, hint=fault.hint)
     try:
         check_trial_file(found)
     except BadInput as error:
@@ -44,7 +48,9 @@ def check_trial_file(trial: TrialFile) -> None:
     for what, name in (("a trial", trial.name), *(("an arm", name) for name in trial.arms)):
         if not _NAME.fullmatch(name):
             raise BadInput(f"{name!r} is not a name for {what}", hint="use letters, digits and . _ + -, such as wsf500")
-    if (trial.suite is None) == (not trial.command):
+    if trial.live:
+        _check_live(trial)
+    elif (trial.suite is None) == (not trial.command):
         what = "nothing is measured" if trial.suite is None else "both a suite and a command are measured"
         raise BadInput(what, hint='write either  suite = "pagefault"  or  command = ["make", "-j4"]')
     if trial.metrics and not trial.command:
@@ -149,6 +155,37 @@ def _check_load(trial: TrialFile) -> None:
     }
     if culprit := next((what for what, is_there in named.items() if is_there), None):
         raise BadInput(f"cannot combine load_from with {culprit}", hint="remove one of them")
+
+
+def _check_live(trial: TrialFile) -> None:
+    """Raise BadInput for a live trial that also is another kind of trial."""
+    for _, fault in live_faults(trial.live) if trial.live else ():
+        raise fault
+    design = trial.design
+    named = {
+        "suite": trial.suite is not None,
+        "command": bool(trial.command),
+        "parameters": bool(trial.parameters),
+        "cpus": trial.cpus is not None,
+        "environment": bool(trial.environment),
+        "clean_environment": bool(trial.clean_environment),
+        "guest": trial.guest is not None,
+        "gates": bool(trial.gates),
+        "[design] settle (it is `washout` of [live])": design.settle is not None,
+        "[design] time (it is `for` of [live])": design.time is not None,
+        "[design] runs_per_visit": design.runs_per_visit is not None,
+        "[design] replicate": design.replicate != "run",
+        "load_from": bool(trial.load_from),
+    }
+    if culprit := next((what for what, is_there in named.items() if is_there), None):
+        raise BadInput(f"cannot combine [live] with {culprit}", hint="remove one of them")
+    for name, arm in trial.arms.items():
+        plain = msgspec.structs.replace(arm, set={}, profile=(), commands=(), service=None, sched_ext=None)
+        if not plain.changes_nothing or arm.expect or arm.environment:
+            raise BadInput(
+                f"arm {name}: a live trial cannot switch all of its changes while the work goes on",
+                hint="it may have set, profile, service, sched_ext and commands",
+            )
 
 
 def _check_own_command(trial: TrialFile, name: str, arm: ArmFile) -> None:

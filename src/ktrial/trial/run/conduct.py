@@ -129,7 +129,7 @@ def measure_noise(  # noqa: PLR0913 (what it needs of the world)
         standing,
         msgspec.structs.replace(rig.benchmarked, tasks=control_tasks(ready), own={}),
         {arm.name: ready.arms[control].environment for arm in pilot.arms},
-        _arms(world, ready, pilot.name, listen, {arm.name: control for arm in pilot.arms}),
+        arms_for(world, ready, pilot.name, listen, {arm.name: control for arm in pilot.arms}),
         rig.maker,
         rig.around,
         world.run_store,
@@ -173,7 +173,7 @@ def _standing(pilot: str, earlier: Earlier, log: list[Event]) -> Standing:
     )
 
 
-def _arms(
+def arms_for(
     world: TrialWorld, ready: Prepared, trial: str, listen: TrialListener, names: Mapping[str, str]
 ) -> CommandedArms:
     """Return the arms of one loop; `names` maps each to an arm of the protocol."""
@@ -269,6 +269,23 @@ def carry_on(
 
     A `turn` limits it to its visits. With `unattended`, the machine makes them by itself.
     """
+
+    def visits_of(standing: Standing) -> VisitMaker:
+        if rig.around.gates is not None:
+            rig.around.gates.take_up(standing.records)
+        return _visits(world, stored, ready, rig, standing, listen, turn, unattended)
+
+    return carry_on_with(world, stored, ready, listen, visits_of)
+
+
+def carry_on_with(
+    world: TrialWorld,
+    stored: StoredTrial,
+    ready: Prepared,
+    listen: TrialListener,
+    visits_of: Callable[[Standing], VisitMaker],
+) -> CarriedOut:
+    """Run the trial with the visits that `visits_of` makes, until it ends or somebody interrupts it."""
     standing = take_up(
         world,
         stored,
@@ -276,9 +293,7 @@ def carry_on(
         boots_end=not is_by_hand(stored.file),
         check=lambda session: refuse_elsewhere(stored.trial, session, ready.facts),
     )
-    if rig.around.gates is not None:
-        rig.around.gates.take_up(standing.records)
-    visits = _visits(world, stored, ready, rig, standing, listen, turn, unattended)
+    visits = visits_of(standing)
     loop = TrialLoop(standing, visits, listen)
     world.trials.hold()
     with limits_watched(world, ready.file):
@@ -307,7 +322,7 @@ def _visits(  # noqa: PLR0913, PLR0917 (what it needs of the world)
     """Return what makes the visits: this process, or with `unattended` the machine by itself."""
     environments = {name: arm.environment for name, arm in ready.arms.items()}
     keeps_states = ready.file.screen is None
-    arms = _arms(world, ready, stored.trial, listen, {name: name for name in ready.plans})
+    arms = arms_for(world, ready, stored.trial, listen, {name: name for name in ready.plans})
     live = MachineVisits(
         standing,
         rig.benchmarked,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 import msgspec
 
@@ -73,6 +74,18 @@ class VisitEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
     void: str | None
 
 
+class PeriodPhase(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="period"):
+    """A part of a period of live work begins: the washout after the switch, the watched part, or the rating.
+
+    `arm` is the arm in force, null if the trial is blind. It lasts until `until_unix_ms`; null if a person ends it.
+    """
+
+    block: int
+    phase: Literal["washout", "watch", "rate"]
+    arm: str | None
+    until_unix_ms: int | None
+
+
 class BlockEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="block-ended"):
     """A block is over; `judgement` is the judgement so far."""
 
@@ -88,5 +101,5 @@ class TrialEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
     interrupted: bool
 
 
-TrialEvent = NoiseBegan | TrialAnnounced | VisitBegan | VisitWaits | VisitEnded | BlockEnded | TrialEnded
+TrialEvent = NoiseBegan | TrialAnnounced | VisitBegan | VisitWaits | PeriodPhase | VisitEnded | BlockEnded | TrialEnded
 TrialListener = Callable[[TrialEvent], None]

@@ -10,8 +10,9 @@ from ktrial.bench.doubts import readings_of
 from ktrial.bench.record import RunRecord
 from ktrial.judge.model.log import BlockDrawn, BlockVoided, Event, ReadingsTaken, RunEnded
 from ktrial.kit.percentile import events_of
+from ktrial.trial.protocol.live import LIVE
 
-Cause = Literal["reading", "knob", "suspend"]
+Cause = Literal["reading", "knob", "suspend", "period"]
 #: Why a run is void that somebody disturbed although it should wait for an idle machine.
 INPUT = "input during the run"
 
@@ -44,10 +45,15 @@ def measurements_of(records: Sequence[RunRecord]) -> dict[str, float]:
 def _events(records: Sequence[RunRecord]) -> dict[str, int]:
     """Return the numbers of events on which the run's percentiles rest, if its record has them."""
     return {
-        f"{record.benchmark}.{outcome}": count
-        for record in records
-        for outcome, count in events_of(record.details, [kept.outcome for kept in record.measurements]).items()
+        f"{record.benchmark}.{outcome}": count for record in records for outcome, count in _event_counts(record).items()
     }
+
+
+def _event_counts(record: RunRecord) -> Mapping[str, int]:
+    """Return the numbers of events by outcome; a period of live work has counted them itself."""
+    if record.tool == LIVE:
+        return dict(record.details.get("events", {}))
+    return events_of(record.details, [kept.outcome for kept in record.measurements])
 
 
 def _identity(records: Sequence[RunRecord]) -> dict[str, str]:
@@ -70,7 +76,9 @@ def cause_of(record: RunRecord) -> Cause:
     """Return which rule voided a run; no rule looks at a measurement."""
     if any(one.level == "refuse" for one in record.findings) or any(why.startswith(INPUT) for why in record.void):
         return "reading"
-    return "suspend" if any("slept" in why for why in record.void) else "knob"
+    if any("slept" in why for why in record.void):
+        return "suspend"
+    return "period" if record.tool == LIVE else "knob"
 
 
 def untold(log: Sequence[Event], records: Iterable[RunRecord], benchmarks: Sequence[str]) -> list[Event]:

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sources of a live trial, and what it measures as a suite."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ktrial.bench.suite import Suite, SuiteEntry
+from ktrial.kit.errors import BadInput
+from ktrial.live.period import live_benchmark
+from ktrial.live.sampling import WatchedMetric
+from ktrial.machine.gates import GATES, OFF
+from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
+from ktrial.trial.protocol.from_words import pairs
+from ktrial.trial.protocol.live import LIVE, RATING, LiveFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ktrial.bench.benchmark import Benchmark
+    from ktrial.cli.app import App
+
+
+def live_file(name: str, arms: Mapping[str, ArmFile], options: Mapping[str, Any]) -> TrialFile:
+    """Return the protocol that the options of `ktrial live` describe."""
+    limits = {}
+    for metric, text in pairs(options["limits"], "--limit-metric").items():
+        try:
+            limits[metric] = float(text)
+        except ValueError:
+            raise BadInput(
+                f"--limit-metric {metric}={text}: expected a number", hint=f"for example  --limit-metric {metric}=250"
+            ) from None
+    budget: str = options["budget"]
+    return TrialFile(
+        name=name,
+        primary=options["primary"],
+        secondary=options["secondary"],
+        detect=options["detect"],
+        margin=options["margin"],
+        arms=arms,
+        design=DesignFile(budget=int(budget) if budget.isdigit() else budget, seed=options["seed"]),
+        live=LiveFile(
+            metrics=options["metrics"],
+            covariates=options["covariates"],
+            guards=pairs(options["guards"], "--guard"),
+            limits=limits,
+            for_=options["for_"],
+            **{key: options[key] for key in ("period", "washout", "poll", "quiet", "switches")},
+            **{key: options[key] for key in ("rate", "blind", "disturbing")},
+        ),
+    )
+
+
+def live_of(file: TrialFile) -> LiveFile:
+    """Return the table `[live]` of a live trial."""
+    assert file.live, "a live trial"
+    return file.live
+
+
+def open_metrics(app: App, live: LiveFile) -> tuple[WatchedMetric, ...]:
+    """Return the metrics and covariates with their sources, which nobody has read yet."""
+    from ktrial.live.parse import open_source, parse_metric
+
+    found: list[WatchedMetric] = []
+    for specs, covariate in ((live.metrics, False), (live.covariates, True)):
+        for spec in specs:
+            metric = parse_metric(spec)
+            if metric.name in {one.metric.name for one in found}:
+                raise BadInput(f"two metrics are named {metric.name}", hint="write NAME:lower=… with another name")
+            found.append(WatchedMetric(metric, open_source(metric, app), covariate=covariate))
+    return tuple(found)
+
+
+def live_suite(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchmark]]:
+    """Return what a live trial measures, as the suite of its one benchmark."""
+    live = live_of(file)
+    outcomes = [one.outcome for one in open_metrics(app, live) if not one.covariate]
+    suite = Suite(
+        name=LIVE,
+        summary="Live work, watched for periods.",
+        benchmark=(SuiteEntry(LIVE),),
+        sample_period=OFF,
+        gates=dict.fromkeys(GATES, OFF),
+    )
+    return suite, {LIVE: live_benchmark(outcomes, rated=live.rate)}
+
+
+def with_roles(app: App, file: TrialFile) -> TrialFile:
+    """Return the trial with a role for each metric: the first is primary, the others are secondary."""
+    live = live_of(file)
+    outcomes = {one.metric.name: one.outcome.name for one in open_metrics(app, live) if not one.covariate}
+    outcomes |= {RATING: RATING} if live.rate else {}
+    primary = outcomes.get(file.primary or "", file.primary) or next(iter(outcomes.values()))
+    given = [outcomes.get(name, name) for name in file.secondary]
+    taken = {primary, *given, *(outcomes.get(name, name) for name in file.guards)}
+    others = [name for name in outcomes.values() if not {name, f"{LIVE}.{name}"} & taken]
+    return msgspec.structs.replace(file, primary=primary, secondary=(*given, *others))

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial live`: measure whether settings help the work that this machine does anyway."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ktrial.cli.app import App
+from ktrial.cli.options import (
+    budget_option,
+    dangerous_option,
+    json_option,
+    long_option,
+    margin_option,
+    secondary_option,
+    seed_option,
+    settings_words,
+)
+from ktrial.cli.shared.fail_on import fail_on_option
+
+
+@click.command(short_help="Measure whether a setting helps your live work.")
+@settings_words("[PROFILE|FILE|KNOB=VALUE…]")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="SPEC",
+    help="Number of the live work: NAME:lower=KIND:REST (docs/live.md). The first one decides. Repeatable.",
+)
+@click.option(
+    "--covariate", "covariates", multiple=True, metavar="SPEC", help="Metric that explains noise. Repeatable."
+)
+@secondary_option
+@click.option("--primary", metavar="OUTCOME", help="Metric that decides the trial.  [the first one]")
+@click.option(
+    "--guard",
+    "guards",
+    multiple=True,
+    metavar="METRIC=SHARE",
+    help="End the trial as soon as this metric is worse by more than this share. Repeatable.",
+)
+@click.option(
+    "--limit-metric",
+    "limits",
+    multiple=True,
+    metavar="METRIC=NUMBER",
+    help="End the trial as soon as this metric is beyond this number. Repeatable.",
+)
+@click.option("--for", "for_", metavar="TIME", help="Time of the whole trial, such as 2h or 2d.")
+@click.option("--period", metavar="TIME", help="How long to watch each arm at a time.  [planned by a pilot]")
+@click.option("--washout", metavar="TIME", help="Time to drop after each switch.  [planned by a pilot]")
+@click.option("--poll", metavar="TIME", help="Time between two readings.  [chosen per source]")
+@click.option("--quiet", metavar="HH:MM-HH:MM", help="Hours of the day in which to switch nothing.")
+@click.option("--switches", type=click.IntRange(2), metavar="N", help="Most switches in 24 hours.")
+@click.option("--rate", is_flag=True, help="Ask for a rating, 1 to 5, at the end of each period.")
+@click.option("--blind", is_flag=True, help="Hide which arm is in force until the verdict.")
+@click.option(
+    "--disturbing", is_flag=True, help="Also try settings whose switch itself disturbs, and measure what it costs."
+)
+@click.option("--placebo", is_flag=True, help="Also try a change that does nothing, to show what chance does.")
+@click.option("--name", metavar="NAME", help="Name of the trial.")
+@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size.")
+@margin_option
+@budget_option
+@seed_option()
+@click.option("--dry-run", is_flag=True, help="Print the protocol and check it here; measure nothing.")
+@dangerous_option
+@long_option
+@fail_on_option
+@json_option
+@click.pass_obj
+def command(app: App, /, words: tuple[str, ...], **options: Any) -> int:
+    """Switch settings back and forth while the machine does its usual work, and compare the periods.
+
+    A pilot first finds out how long a period must be. Guards look at every moment; they end the trial and restore
+    everything within seconds. `ktrial trial pause`, `resume` and `stop` control a trial that runs.
+
+    \b
+    ktrial live vm.swappiness=10 --metric 'p99_ms:lower=log:/var/log/app.log?match=took ([0-9.]+) ms&take=p99'
+    ktrial live thp:enabled=always --metric 'rps:higher=prometheus:http://localhost:9090?query=…' --for 2d
+    ktrial live vm.swappiness=10 --rate --blind
+    """
+    from ktrial.cli.shared.live_sources import live_file
+    from ktrial.cli.shared.run_trial import run_file, show_protocol
+    from ktrial.cli.shared.trial_options import settings_of_files
+    from ktrial.trial.protocol.from_words import arms_of, name_of
+    from ktrial.trial.protocol.read import check_trial_file
+
+    arms = arms_of(settings_of_files(app, words), app.catalog, {}, placebo=options["placebo"])
+    file = live_file(options["name"] or name_of(arms), arms, options)
+    check_trial_file(file)
+    if options["dry_run"]:
+        show_protocol(app, file, allow_dangerous=options["yes_dangerous"])
+        return 0
+    return run_file(
+        app, file, allow_dangerous=options["yes_dangerous"], profile=False, as_json=options["as_json"], anyway=True
+    )

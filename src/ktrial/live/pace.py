@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a live trial may begin a block: outside of quiet hours, within the budget of switches, spread over its time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ktrial.bench.text import duration
+from ktrial.trial.protocol.live import DAY_S, QuietHours
+
+
+class HoldUp(NamedTuple):
+    """A reason to begin no block now, and for how many seconds it holds at most."""
+
+    why: str
+    left_s: float
+
+
+class LivePace:
+    """Tells when a block may begin. It takes `block_s` seconds and makes up to `block_switches` switches.
+
+    With `spread_s`, block n begins no earlier than n - 1 times that after `started_ms`.
+    """
+
+    def __init__(
+        self,
+        block_s: float,
+        block_switches: int,
+        *,
+        quiet: QuietHours | None = None,
+        switches: int | None = None,
+        spread_s: float | None = None,
+        started_ms: int = 0,
+        switched_ms: Iterable[int] = (),
+    ) -> None:
+        self.block_s = block_s
+        self._block_switches = block_switches
+        self._quiet = quiet
+        self._switches = switches
+        self._spread_s = spread_s
+        self._started_ms = started_ms
+        self._switched_ms = list(switched_ms)
+
+    def switched(self, now_ms: int) -> None:
+        """Count a switch."""
+        if self._switches is not None:
+            self._switched_ms = [*(one for one in self._switched_ms if one > now_ms - 1000 * DAY_S), now_ms]
+
+    def hold_up(self, now_ms: int, blocks: int) -> HoldUp | None:
+        """Return why the next block must wait; `blocks` are complete. None if it may begin."""
+        reasons = (self._quiet_hours(now_ms), self._budget(now_ms), self._spread(now_ms, blocks))
+        return max((one for one in reasons if one is not None), key=lambda one: one.left_s, default=None)
+
+    def is_quiet(self, now_ms: int) -> bool:
+        """Return whether nothing may be switched now."""
+        return self._quiet is not None and self._quiet.left_s(second_of_day(now_ms)) > 0
+
+    def _quiet_hours(self, now_ms: int) -> HoldUp | None:
+        if self._quiet is None:
+            return None
+        now_s = second_of_day(now_ms)
+        if left_s := self._quiet.left_s(now_s):
+            return HoldUp(f"quiet hours for {duration(left_s)}", left_s)
+        until_s = self._quiet.until_s(now_s)
+        if until_s >= self.block_s:
+            return None
+        return HoldUp(
+            f"quiet hours begin in {duration(until_s)}, before a block would be over", until_s + self._quiet.length_s
+        )
+
+    def _budget(self, now_ms: int) -> HoldUp | None:
+        if self._switches is None:
+            return None
+        recent = sorted(one for one in self._switched_ms if one > now_ms - 1000 * DAY_S)
+        over = len(recent) + self._block_switches - max(self._switches, self._block_switches)
+        if over <= 0:
+            return None
+        left_s = (recent[over - 1] - now_ms) / 1000 + DAY_S
+        return HoldUp(f"{len(recent)} of {self._switches} switches in 24 hours are used up", left_s)
+
+    def _spread(self, now_ms: int, blocks: int) -> HoldUp | None:
+        if self._spread_s is None:
+            return None
+        left_s = (self._started_ms - now_ms) / 1000 + blocks * self._spread_s
+        return HoldUp(f"the next block begins in {duration(left_s)}", left_s) if left_s > 0 else None
+
+
+def second_of_day(now_ms: int) -> float:
+    """Return the seconds since midnight, local time."""
+    told = time.localtime(now_ms / 1000)
+    return 3600.0 * told.tm_hour + 60.0 * told.tm_min + told.tm_sec + now_ms % 1000 / 1000

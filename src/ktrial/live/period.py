@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A period of live work as a run: what the sources said of it, its record, and how its numbers are read again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from ktrial.bench.benchmark import Invocation, ParsedRun, Probe, RawOutput
+from ktrial.bench.outcomes import outcome
+from ktrial.kit.errors import BadRun
+from ktrial.kit.outcome import Measurement, Outcome
+from ktrial.live.model import Sample, StretchReading
+from ktrial.machine.facts import FactBook
+from ktrial.trial.protocol.live import LIVE, RATING
+
+#: The file among a period's raw output that holds what the sources said.
+PERIOD_FILE = "period.json"
+WORST, BEST = 1, 5
+RATED = outcome(
+    RATING,
+    "score",
+    "score",
+    "The person rated it [better|worse].",
+    "One person's impression, from 1 to 5.",
+    (WORST, BEST),
+    direction="higher",
+)
+
+
+class SeenMetric(msgspec.Struct, frozen=True, kw_only=True):
+    """A metric in one period: what its source says of the watched stretch, and every sample since the switch."""
+
+    outcome: Outcome
+    reading: StretchReading
+    samples: tuple[Sample, ...] = ()
+    covariate: bool = False
+
+
+class SeenPeriod(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole period: the switch at `switched_unix_ms`, and the watched stretch. `is_switch` tells a change of arms."""
+
+    is_switch: bool
+    switched_unix_ms: int
+    begin_unix_ms: int
+    end_unix_ms: int
+    metrics: Mapping[str, SeenMetric]
+    rating: int | None = None
+    version: str | None = None
+
+
+def measurements_in(seen: SeenPeriod) -> tuple[Measurement, ...]:
+    """Return the numbers of a period that count; a metric without a value has none."""
+    found = [
+        Measurement(outcome=one.outcome.name, value=one.reading.value, original=repr(one.reading.value))
+        for one in seen.metrics.values()
+        if not one.covariate and one.reading.value is not None
+    ]
+    if seen.rating is not None:
+        found.append(Measurement(outcome=RATING, value=float(seen.rating), original=str(seen.rating)))
+    return tuple(found)
+
+
+def details_of(seen: SeenPeriod) -> dict[str, Any]:
+    """Return what a record holds of a period besides its numbers."""
+    covariates = {name: one.reading.value for name, one in seen.metrics.items() if one.covariate}
+    missing = {name: one.reading.why or "" for name, one in seen.metrics.items() if one.reading.value is None}
+    bounds = {
+        one.outcome.name: [one.reading.low, one.reading.high]
+        for one in seen.metrics.values()
+        if one.reading.low is not None or one.reading.high is not None
+    }
+    found: dict[str, Any] = {
+        "begin_unix_ms": seen.begin_unix_ms,
+        "end_unix_ms": seen.end_unix_ms,
+        "is_switch": seen.is_switch,
+        "readings": {name: one.reading.samples for name, one in seen.metrics.items()},
+        "events": {
+            one.outcome.name: one.reading.samples
+            for one in seen.metrics.values()
+            if one.outcome.kind == "latency-quantile" and not one.covariate
+        },
+    }
+    more = {"covariates": covariates, "missing": missing, "bounds": bounds, "version": seen.version}
+    return found | {name: value for name, value in more.items() if value}
+
+
+class LiveBenchmark(msgspec.Struct, frozen=True, kw_only=True):
+    """What a live trial measures, as the benchmark of its runs; implements `Benchmark`."""
+
+    outcomes: tuple[Outcome, ...]
+
+    name: ClassVar[str] = LIVE
+    what: ClassVar[str] = "Live work, watched for a period."
+    needs: ClassVar[tuple[str, ...]] = ()
+    packages: ClassVar[Mapping[str, str]] = {}
+    root_reason: ClassVar[str | None] = None
+    user_reason: ClassVar[str | None] = None
+    least_cpus: ClassVar[int] = 1
+    probe: ClassVar[Probe | None] = None
+    parameters: ClassVar[Mapping[str, Any]] = {}
+
+    def invocation(self, parameters: Mapping[str, Any], facts: FactBook) -> Invocation:
+        return Invocation(limit_s=0.0)
+
+    def version_invocation(self) -> Invocation | None:
+        return None
+
+    def parse_version(self, raw: RawOutput) -> str | None:
+        return None
+
+    def parse(self, raw: RawOutput, parameters: Mapping[str, Any]) -> ParsedRun:
+        """Return the measurements of a stored period."""
+        seen = read_period(raw.files)
+        return ParsedRun(measurements=measurements_in(seen), details=details_of(seen))
+
+
+def live_benchmark(outcomes: Sequence[Outcome], *, rated: bool) -> LiveBenchmark:
+    """Return the benchmark with these outcomes; the first is the headline."""
+    every = (*outcomes, RATED) if rated else tuple(outcomes)
+    return LiveBenchmark(outcomes=(msgspec.structs.replace(every[0], headline=True), *every[1:]))
+
+
+def read_period(files: Mapping[str, bytes]) -> SeenPeriod:
+    """Return what the raw output of a run holds. Raise BadRun if it holds no period."""
+    if PERIOD_FILE not in files:
+        raise BadRun("the run has no readings of its period")
+    try:
+        return msgspec.json.decode(files[PERIOD_FILE], type=SeenPeriod)
+    except msgspec.DecodeError as error:
+        raise BadRun(f"cannot read the readings of its period: {error}") from None
+
+
+def outcomes_seen(seen: SeenPeriod) -> dict[str, Outcome]:
+    """Return the outcomes of a stored period by name."""
+    found = {one.outcome.name: one.outcome for one in seen.metrics.values() if not one.covariate}
+    return found if seen.rating is None else {**found, RATING: RATED}

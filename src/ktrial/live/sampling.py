@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads all sources of a live trial, each at its pace, and notices what makes a period void."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from ktrial.kit.errors import BadInput, LimitPassed, UnknownName
+from ktrial.live.model import LiveMetric, MetricSource, Sample
+from ktrial.machine.ports import Clock
+from ktrial.machine.watch_run import suspended_s
+
+#: A step of the wall clock of this many milliseconds is no adjustment of its speed.
+_STEP_MS = 500
+#: A watched stretch is void if a metric gave no value for this share of it.
+MOST_SILENT = 0.5
+#: Times its pace that a source may be silent before its last value is too old.
+_STALE_POLLS = 4
+_LEAST_STALE_S = 5.0
+
+
+class LiveClock(Clock, Protocol):
+    """A clock that also tells how long the machine was suspended."""
+
+    def slept_s(self) -> float: ...
+
+
+class WatchedMetric:
+    """A metric with its open source: its samples since the last `forget`."""
+
+    def __init__(self, metric: LiveMetric, source: MetricSource, *, covariate: bool = False) -> None:
+        self.metric = metric
+        self.source = source
+        self.covariate = covariate
+        self.outcome = source.outcome
+        self.samples: list[Sample] = []
+        self.due_ns = 0
+
+    def silent_s(self, begin_ms: int, end_ms: int) -> float:
+        """Return the longest time within a stretch for which it gave no sample."""
+        times = [begin_ms, *(one.at_ms for one in self.samples if begin_ms <= one.at_ms < end_ms), end_ms]
+        return max(after - before for before, after in itertools.pairwise(times)) / 1000
+
+    def is_fresh(self, now_ms: int) -> bool:
+        """Return whether its last sample is recent."""
+        oldest_s = max(_LEAST_STALE_S, _STALE_POLLS * self.source.poll_s)
+        return bool(self.samples) and now_ms - self.samples[-1].at_ms <= 1000 * oldest_s
+
+
+class LivePoll:
+    """Reads all sources of a trial. Call `look` about once a second, or more often."""
+
+    def __init__(self, metrics: Sequence[WatchedMetric], clock: LiveClock, poll_s: float | None = None) -> None:
+        """Prepare the reading; `poll_s` overrides the pace of the sources."""
+        self.metrics = metrics
+        self._clock = clock
+        self._poll_s = poll_s
+        self._offset_ms = 0
+        self._slept_s = 0.0
+
+    def begin(self) -> None:
+        """Read every source once; raise what can never work."""
+        for one in self.metrics:
+            one.source.begin()
+        self.note_clocks()
+
+    def end(self) -> None:
+        """Close every source, even if one fails."""
+        with contextlib.ExitStack() as stack:
+            for one in self.metrics:
+                stack.callback(one.source.end)
+
+    def look(self) -> Mapping[str, Sequence[Sample]]:
+        """Read the sources that are due; return the new samples by name of the metric."""
+        found: dict[str, Sequence[Sample]] = {}
+        for one in self.metrics:
+            now_ns = self._clock.monotonic_ns()
+            if now_ns < one.due_ns:
+                continue
+            one.due_ns = now_ns + round(1e9 * self.pace_s(one))
+            if samples := one.source.poll():
+                one.samples += samples
+                found[one.metric.name] = samples
+        return found
+
+    def pace_s(self, one: WatchedMetric) -> float:
+        return one.source.poll_s if self._poll_s is None else max(self._poll_s, 0.05)
+
+    @property
+    def nap_s(self) -> float:
+        """Seconds until the next source is due, at most one."""
+        now_ns = self._clock.monotonic_ns()
+        return min(1.0, max(0.01, min((one.due_ns for one in self.metrics), default=now_ns) / 1e9 - now_ns / 1e9))
+
+    def forget(self, before_ms: int) -> None:
+        """Drop older samples."""
+        for one in self.metrics:
+            one.samples = [sample for sample in one.samples if sample.at_ms >= before_ms] or one.samples[-1:]
+
+    def note_clocks(self) -> None:
+        """Take the clocks as they are now; `disturbed` compares later ones with them."""
+        self._offset_ms = self._clock.unix_ms() - self._clock.monotonic_ns() // 1_000_000
+        self._slept_s = self._clock.slept_s()
+
+    def disturbed(self) -> str | None:
+        """Return what happened to the clocks since `note_clocks`: a suspend, or a step; None if nothing did."""
+        slept = suspended_s(self._slept_s, self._clock.slept_s())
+        if slept:
+            return f"the machine slept for {slept:.1f} s"
+        step_ms = self._clock.unix_ms() - self._clock.monotonic_ns() // 1_000_000 - self._offset_ms
+        if abs(step_ms) >= _STEP_MS:
+            return f"the clock stepped by {step_ms / 1000:+.1f} s"
+        return None
+
+
+def metric_named(name: str, metrics: Sequence[WatchedMetric]) -> WatchedMetric:
+    """Return the metric with this name, with or without its unit. Raise UnknownName."""
+    for one in metrics:
+        if name in {one.metric.name, one.outcome.name}:
+            return one
+    known = [one.metric.name for one in metrics]
+    raise UnknownName("metric", name, known, hint=f"use one of: {', '.join(known)}")
+
+
+def check_limits(
+    limits: Mapping[str, float], metrics: Sequence[WatchedMetric], found: Mapping[str, Sequence[Sample]]
+) -> None:
+    """Raise LimitPassed if a new sample is beyond the hard limit of its metric."""
+    for one in metrics:
+        limit = limits.get(one.metric.name)
+        if limit is None:
+            continue
+        values = [sample.value for sample in found.get(one.metric.name, ())]
+        over = [value for value in values if (value > limit if one.outcome.direction == "lower" else value < limit)]
+        if over:
+            raise LimitPassed(
+                f"{one.metric.name} is {over[0]:g} {one.outcome.unit} (limit {limit:g} {one.outcome.unit})",
+                hint="the trial has ended, and all settings have been restored",
+            )
+
+
+def refuse_slow(metrics: Sequence[WatchedMetric], period_s: float) -> None:
+    """Raise BadInput for a source that is read less than twice in a period."""
+    for one in metrics:
+        if 2 * one.source.poll_s > period_s:
+            raise BadInput(
+                f"{one.metric.name} is read every {one.source.poll_s:g} s, but a period is {period_s:g} s",
+                hint=f"use --period {max(60.0, 4 * one.source.poll_s):g}s or more",
+            )

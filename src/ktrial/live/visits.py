@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The visits of a live trial: an arm in force for a period of live work, which ktrial watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple
+from typing import Protocol as Port
+
+import msgspec
+
+from ktrial.bench.record import Artefact, Exit, KeptMeasurement, Resources, RunRecord, TrialPlace
+from ktrial.bench.run.ports import RunStore
+from ktrial.judge.model.judgement import NextStep
+from ktrial.judge.model.log import BlockVoided, RunEnded, TrialEnd
+from ktrial.kit.errors import GuardTripped, LimitPassed
+from ktrial.kit.outcome import Outcome
+from ktrial.live.control import Wanted
+from ktrial.live.model import Sample, Stretch, StretchReading
+from ktrial.live.pace import LivePace
+from ktrial.live.period import PERIOD_FILE, RATED, SeenMetric, SeenPeriod, details_of, measurements_in
+from ktrial.live.sampling import MOST_SILENT, LiveClock, LivePoll, WatchedMetric, check_limits
+from ktrial.machine.facts import FactBook
+from ktrial.trial.arms.arms import Arms
+from ktrial.trial.protocol.live import LIVE
+from ktrial.trial.run.events import PeriodPhase, TrialListener, VisitBegan, VisitEnded, VisitWaits
+from ktrial.trial.run.loop import Standing, Visit
+from ktrial.trial.run.records import Cause, run_event
+
+#: How often a wait looks whether it is over.
+_LOOK_S = 1.0
+_OUT_OF_TIME = "no time is left for another block"
+
+
+class GuardTrip(Port):
+    """Why a guard trips."""
+
+    @property
+    def sentence(self) -> str: ...
+
+
+class PeriodGuard(Port):
+    """Watches the samples of the arms for harm, at every moment."""
+
+    def take(self, metric: str, arm: str, samples: Sequence[Sample]) -> GuardTrip | None: ...
+
+
+class LiveRules(NamedTuple):
+    """How a live trial proceeds: its times in seconds, hard limits in base units, and what may be shown and asked."""
+
+    period_s: float
+    washout_s: float
+    primary: str
+    limits: Mapping[str, float] = {}
+    for_s: float | None = None
+    blind: bool = False
+    #: Whether the machine's state is stored at each arm's first visit; None if it cannot be.
+    state: Callable[[], bytes | None] | None = None
+    #: Asks the person for a rating; None if nobody answers.
+    rate: Callable[[], int | None] | None = None
+
+
+class _PeriodVoid(Exception):
+    """A rule made the present period void."""
+
+    def __init__(self, cause: Cause, reason: str) -> None:
+        super().__init__(reason)
+        self.cause: Cause = cause
+        self.reason = reason
+
+
+class LiveVisits:
+    """A `VisitMaker` whose visits are periods of live work."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 (what it needs of the world)
+        self,
+        standing: Standing,
+        rules: LiveRules,
+        poll: LivePoll,
+        arms: Arms,
+        guard: PeriodGuard | None,
+        pace: LivePace,
+        runs: RunStore,
+        clock: LiveClock,
+        facts: FactBook,
+        listen: TrialListener,
+        note: Callable[[str], None],
+        request_of: Callable[[], Wanted] = lambda: "run",
+        started_ms: int = 0,
+    ) -> None:
+        """Prepare the visits; `note` writes to the system's log, `request_of` says what the user asks of the trial."""
+        self._standing = standing
+        self._rules = rules
+        self._poll = poll
+        self._arms = arms
+        self._guard = guard
+        self._pace = pace
+        self._runs = runs
+        self._clock = clock
+        self._facts = facts
+        self._listen = listen
+        self._note = note
+        self._request_of = request_of
+        self._started_ms = started_ms
+        self._blocks_left: int | None = None
+        self._in_force: str | None = None
+        self._block: int | None = None
+        self._version: str | None = None
+        self._seen = {event.arm for event in standing.log if isinstance(event, RunEnded)}
+
+    def begin(self, blocks_left: int | None) -> None:
+        self._blocks_left = blocks_left
+        self._poll.begin()
+
+    def can_make(self, visit: Visit) -> bool:
+        return True
+
+    def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
+        """Make the periods of a block, next to each other in time, until one voids it."""
+        self._blocks_left = blocks_left
+        first = visits[0]
+        if len(visits) < first.visits and first.block != self._block:
+            # The periods of a block must lie next to each other.
+            self._void(first, _PeriodVoid("period", "the trial was interrupted within the block"))
+            return True
+        self._block, self._version = first.block, None
+        self._await_turn()
+        for visit in visits:
+            try:
+                self._make_one(visit)
+            except _PeriodVoid as void:
+                self._void(visit, void)
+                return True
+            except GuardTripped as error:
+                # Before anything is stored or told: the live work suffers.
+                self._leave(f"restored: {error.message}")
+                raise
+        return True
+
+    def ends_for_time(self, step: NextStep) -> bool:
+        for_s = self._rules.for_s
+        if for_s is None or step.drawn:
+            return False
+        spent_s = (self._clock.unix_ms() - self._started_ms) / 1000
+        if spent_s + self._pace.block_s <= for_s:
+            return False
+        self._standing.append(TrialEnd(reason=_OUT_OF_TIME))
+        return True
+
+    def end(self) -> None:
+        try:
+            self._leave("restored: the trial has ended or pauses")
+        finally:
+            self._poll.end()
+
+    def _await_turn(self) -> None:
+        """Wait until a block may begin and its primary metric has values; everything is restored meanwhile."""
+        told: str | None = None
+        self._look(None)
+        while (why := self._hold_up()) is not None:
+            self._leave(f"restored: {why}")
+            if why.partition(",")[0] != told:
+                told = why.partition(",")[0]
+                self._listen(VisitWaits(waiting=why))
+            self._look(None)
+            self._clock.sleep(min(_LOOK_S, self._poll.nap_s))
+        self._poll.note_clocks()
+
+    def _hold_up(self) -> str | None:
+        if self._request() == "pause":
+            return "paused; `ktrial trial resume` continues"
+        now_ms = self._clock.unix_ms()
+        blocks = len({event.block for event in self._standing.log if isinstance(event, RunEnded)} - self._voids())
+        held = self._pace.hold_up(now_ms, blocks)
+        if held is not None:
+            return held.why
+        primary = self._primary
+        if primary is not None and not primary.is_fresh(now_ms):
+            return f"waiting for values of {primary.metric.name}"
+        return None
+
+    def _voids(self) -> set[int | None]:
+        return {event.block for event in self._standing.log if isinstance(event, BlockVoided)}
+
+    @property
+    def _primary(self) -> WatchedMetric | None:
+        """The primary metric; None if a person's rating is primary."""
+        found = (one for one in self._poll.metrics if f"{LIVE}.{one.outcome.name}" == self._rules.primary)
+        return next(found, None)
+
+    def _request(self) -> Wanted:
+        """Return what the user asks of the trial. Raise KeyboardInterrupt if it should stop."""
+        wanted = self._request_of()
+        if wanted == "stop":
+            raise KeyboardInterrupt
+        return wanted
+
+    def _make_one(self, visit: Visit) -> None:
+        standing = self._standing
+        self._tell_begin(visit)
+        is_switch = self._enter(visit.arm)
+        switched_ms = self._clock.unix_ms()
+        began_ns = self._clock.monotonic_ns()
+        self._poll.forget(switched_ms)
+        number, standing.next_run = standing.next_run, standing.next_run + 1
+        self._runs.start(standing.session.session, number, LIVE, warm_up=False)
+        try:
+            self._keep_state(visit.arm)
+            if self._rules.washout_s:
+                self._watch(visit, "washout", self._rules.washout_s)
+            begin_ms = self._clock.unix_ms()
+            self._watch(visit, "watch", self._rules.period_s)
+            end_ms = self._clock.unix_ms()
+            self._check_in_force()
+            rating = self._rating(visit)
+            seen = self._seen_period(Stretch(begin_ms, end_ms), switched_ms, rating, is_switch=is_switch)
+        except BaseException:
+            self._runs.give_up(standing.session.session, number)
+            raise
+        self._record(visit, number, seen, began_ns)
+
+    def _tell_begin(self, visit: Visit) -> None:
+        period_s = self._rules.washout_s + self._rules.period_s
+        arms = len(self._standing.drawn[visit.block].order)
+        left_s = None if self._blocks_left is None else (self._blocks_left * arms - visit.place + 1) * period_s
+        self._listen(
+            VisitBegan(block=visit.block, visit=visit.place, visits=visit.visits, left_s=left_s, visit_s=period_s)
+        )
+
+    def _enter(self, arm: str) -> bool:
+        """Put the arm in force; return whether that switched anything. It stays if it already is."""
+        was, before = self._in_force, self._arms.in_force
+        drifts = self._arms.enter(arm) or self._arms.drifted()
+        if drifts:
+            raise _PeriodVoid("knob", self._arms.told(drifts[0]))
+        self._in_force = arm
+        is_switch = was is not None and was != arm
+        if before != self._arms.in_force:
+            is_switch = True
+            self._pace.switched(self._clock.unix_ms())
+        if is_switch or was is None:
+            self._note("the next period begins" if self._rules.blind else f"arm {arm} is in force")
+        return is_switch
+
+    def _leave(self, why: str) -> None:
+        """Restore everything; do nothing if no arm is in force."""
+        if self._in_force is None:
+            return
+        transaction, self._in_force = self._arms.in_force, None
+        self._arms.leave()
+        if transaction is not None:
+            self._pace.switched(self._clock.unix_ms())
+        self._note(why)
+
+    def _keep_state(self, arm: str) -> None:
+        """Store the whole tunable state at the first visit of an arm."""
+        if arm in self._seen or self._rules.state is None:
+            return
+        self._seen.add(arm)
+        state = self._rules.state()
+        if state is not None:
+            self._runs.keep_state(self._standing.session.session, arm, state)
+
+    def _watch(self, visit: Visit, phase: Literal["washout", "watch"], seconds: float) -> None:
+        """Read the sources for a while, with the guards active."""
+        until_ms = self._clock.unix_ms() + round(1000 * seconds)
+        arm = None if self._rules.blind else visit.arm
+        self._listen(PeriodPhase(block=visit.block, phase=phase, arm=arm, until_unix_ms=until_ms))
+        end_ns = self._clock.monotonic_ns() + round(1e9 * seconds)
+        while (left_ns := end_ns - self._clock.monotonic_ns()) > 0:
+            self._look(visit.arm)
+            if (happened := self._poll.disturbed()) is not None:
+                raise _PeriodVoid("suspend" if "slept" in happened else "period", happened)
+            if self._request() == "pause":
+                raise _PeriodVoid("period", "the trial was paused")
+            self._clock.sleep(min(self._poll.nap_s, left_ns / 1e9))
+        self._look(visit.arm)
+
+    def _look(self, arm: str | None) -> None:
+        """Read the sources that are due, and compare what they say with the limits and guards."""
+        found = self._poll.look()
+        if arm is None:
+            return
+        check_limits(self._rules.limits, self._poll.metrics, found)
+        for metric, samples in found.items() if self._guard is not None else ():
+            trip = self._guard.take(metric, arm, samples)
+            if trip is not None:
+                raise LimitPassed(trip.sentence, hint="the trial has ended, and all settings have been restored")
+
+    def _check_in_force(self) -> None:
+        """Void the period if somebody else changed a setting meanwhile, or the arm was lost."""
+        if (lost := self._arms.failed()) is not None:
+            raise _PeriodVoid("knob", lost)
+        if drifts := self._arms.drifted():
+            raise _PeriodVoid("knob", self._arms.told(drifts[0]))
+
+    def _rating(self, visit: Visit) -> int | None:
+        if self._rules.rate is None:
+            return None
+        arm = None if self._rules.blind else visit.arm
+        self._listen(PeriodPhase(block=visit.block, phase="rate", arm=arm, until_unix_ms=None))
+        return self._rules.rate()
+
+    def _seen_period(self, stretch: Stretch, switched_ms: int, rating: int | None, *, is_switch: bool) -> SeenPeriod:
+        metrics: dict[str, SeenMetric] = {}
+        versions: dict[str, None] = {}
+        for one in self._poll.metrics:
+            reading = one.source.over(stretch)
+            if reading.version is not None:
+                versions[reading.version] = None
+            metrics[one.metric.name] = SeenMetric(
+                outcome=one.outcome,
+                reading=self._unless_silent(one, stretch, reading),
+                samples=tuple(one.samples),
+                covariate=one.covariate,
+            )
+        return SeenPeriod(
+            is_switch=is_switch,
+            switched_unix_ms=switched_ms,
+            begin_unix_ms=stretch.begin_ms,
+            end_unix_ms=stretch.end_ms,
+            metrics=metrics,
+            rating=rating,
+            version=" and ".join(versions) or None,
+        )
+
+    def _unless_silent(self, one: WatchedMetric, stretch: Stretch, reading: StretchReading) -> StretchReading:
+        """Return the reading, without its value if the source was silent for too much of the stretch."""
+        silent_s = one.silent_s(*stretch)
+        most_s = max(MOST_SILENT * stretch.seconds, 2.5 * self._poll.pace_s(one))
+        if reading.value is None or silent_s <= most_s:
+            return reading
+        why = f"it gave no value for {silent_s:.3g} s of {stretch.seconds:.3g} s"
+        return msgspec.structs.replace(reading, value=None, why=why)
+
+    def _why_void(self, seen: SeenPeriod) -> str | None:
+        """Return the rule that makes a whole period void, by what is missing and never by a value."""
+        versions = [] if seen.version is None else seen.version.split(" and ")
+        if len(versions) > 1:
+            return f"the version changed within the period: {' to '.join(versions)}"
+        if versions and self._version is not None and versions[0] != self._version:
+            return f"the version changed from {self._version} to {versions[0]}"
+        self._version = versions[0] if versions else self._version
+        if self._primary is None:
+            return None if seen.rating is not None else "nobody rated the period"
+        name = self._primary.metric.name
+        reading = seen.metrics[name].reading
+        return None if reading.value is not None else f"{name} is missing: {reading.why or 'its source gave no value'}"
+
+    def _record(self, visit: Visit, number: int, seen: SeenPeriod, began_ns: int) -> None:
+        standing = self._standing
+        void = self._why_void(seen)
+        raw = msgspec.json.encode(seen)
+        parts = {f"files/{PERIOD_FILE}": raw}
+        outcomes: dict[str, Outcome] = {one.outcome.name: one.outcome for one in seen.metrics.values()}
+        outcomes[RATED.name] = RATED
+        kept = tuple(KeptMeasurement.of(one, outcomes[one.outcome]) for one in measurements_in(seen))
+        record = RunRecord(
+            session=standing.session,
+            run=number,
+            benchmark=LIVE,
+            tool=LIVE,
+            tool_version=None,
+            built=None,
+            container=None,
+            argv=(),
+            steps=(),
+            agent_load=None,
+            environment={},
+            directory="",
+            parameters={},
+            cpus=None,
+            round=visit.block,
+            position=visit.place,
+            started_monotonic_ns=began_ns,
+            started_unix_ms=seen.switched_unix_ms,
+            measurements=() if void else kept,
+            details=details_of(seen),
+            notes=(),
+            exit=Exit(status=0),
+            resources=Resources(
+                wall_ns=self._clock.monotonic_ns() - began_ns, user_us=None, system_us=None, max_rss_bytes=None
+            ),
+            failure=f"void: {void}" if void else None,
+            background=None,
+            void=(void,) if void else (),
+            trial=TrialPlace(
+                trial=standing.trial,
+                protocol_sha256=standing.protocol_sha256,
+                block=visit.block,
+                arm=visit.arm,
+                kernel_release=self._facts.value("kernel.release"),
+                boot_id=self._facts.value("boot.id"),
+            ),
+            raw={name: Artefact.of(data) for name, data in parts.items()},
+        )
+        name = self._runs.save(record, parts)
+        standing.records.append(record)
+        self._listen(VisitEnded(block=visit.block, record=record, name=name, failure=record.failure, void=void))
+        if void:
+            raise _PeriodVoid("period", void)
+        standing.append(run_event(visit.block, visit.arm, [record], None))
+
+    def _void(self, visit: Visit, void: _PeriodVoid) -> None:
+        self._standing.append(BlockVoided(block=visit.block, arm=visit.arm, cause=void.cause, reason=void.reason))
+        if void.cause == "knob":
+            # The next visit puts its arm in force again, even if it is the same arm.
+            self._in_force = None
+            self._arms.leave()
+        self._note(f"block {visit.block} is void: {void.reason}")

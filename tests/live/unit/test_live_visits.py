@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Periods of live work as the visits of a trial: what is switched, watched, dropped and void."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from ktrial.judge.model.log import TrialEnd
+from ktrial.kit.errors import LimitPassed
+from ktrial.live.model import Sample
+from ktrial.trial.run.events import PeriodPhase, VisitWaits
+from tests.support.live import LiveTrial
+from tests.support.trial_course import FOUND, SWAPPINESS
+
+
+def better(now_s: float, swappiness: int) -> float:
+    """A fifth faster with the setting, with noise that the time alone decides."""
+    return (1.0 if swappiness == 60 else 0.8) * (1 + (int(now_s) * 37 % 7) / 1000)
+
+
+def test_an_effect_is_found_and_everything_is_restored() -> None:
+    trial = LiveTrial(better)
+    judgement = trial.run()
+    (judged,) = judgement.judged
+    assert judged.verdict == "better"
+    assert trial.machine.files == FOUND
+    assert not trial.source.is_open
+    assert trial.noted[-1].startswith("restored")
+
+
+def test_an_arm_stays_in_force_between_two_periods_of_the_same_arm() -> None:
+    trial = LiveTrial(better)
+    trial.run()
+    arms = [run.arm for run in trial.runs]
+    switches = sum(one != other for one, other in zip(["control", *arms], arms, strict=False))
+    assert any(one == other for one, other in itertools.pairwise(arms))
+    # Each switch to the case is one transaction, and its end another.
+    assert len(trial.machine.history) == switches + (arms[-1] == "case")
+
+
+def test_what_comes_within_the_washout_is_dropped() -> None:
+    switched: dict[str, float] = {"at": 0.0, "to": 60}
+
+    def slow_to_settle(now_s: float, swappiness: int) -> float:
+        if swappiness != switched["to"]:
+            switched.update(at=now_s, to=swappiness)
+        return 1.0 + (50.0 if now_s - switched["at"] < 0.9 else 0.0) + int(now_s) % 3 / 1000
+
+    trial = LiveTrial(slow_to_settle)
+    trial.run()
+    assert all(run.measurements["live.latency"] < 1.01 for run in trial.runs)
+
+
+def test_a_limit_ends_the_trial_within_a_sample_and_restores_first() -> None:
+    trial = LiveTrial(lambda now_s, swappiness: 1.0 if swappiness == 60 else 9.0, limits={"latency_s": 5.0})
+    seen: list[str] = []
+    trial.logs.append = lambda name, events: seen.append(trial.machine.files[SWAPPINESS]) or trial.log.extend(events)  # type: ignore
+    with pytest.raises(LimitPassed, match="latency_s is 9 s"):
+        trial.run()
+    assert seen[-1] == "60\n"
+    assert isinstance(trial.log[-1], TrialEnd)
+    assert "latency_s" in trial.log[-1].reason
+    assert trial.clock.now_s < 14
+
+
+class Trip:
+    sentence = "latency_s is surely worse"
+
+
+class OnThird:
+    """Trips at the third batch of samples of the case."""
+
+    def __init__(self) -> None:
+        self.taken: list[str] = []
+
+    def take(self, metric: str, arm: str, samples: list[Sample]) -> Trip | None:
+        self.taken.append(arm)
+        return Trip() if self.taken.count("case") == 3 else None
+
+
+def test_a_guard_looks_at_every_sample_and_ends_the_trial() -> None:
+    trial = LiveTrial(better)
+    trial.guard = OnThird()
+    with pytest.raises(LimitPassed, match="surely worse"):
+        trial.run()
+    assert trial.machine.files == FOUND
+    assert trial.log[-1] == TrialEnd(reason="stopped: latency_s is surely worse")
+
+
+def test_silence_for_most_of_a_period_voids_the_block_and_is_not_zero() -> None:
+    trial = LiveTrial(lambda now_s, swappiness: None if 5 < now_s < 13 else better(now_s, swappiness))
+    trial.run()
+    assert trial.voids == ["latency_s is missing: it gave no value for 7 s of 10 s"]
+    assert all(run.measurements["live.latency"] > 0.7 for run in trial.runs)
+
+
+def test_no_block_begins_while_nobody_produces_values() -> None:
+    trial = LiveTrial(lambda now_s, swappiness: None if now_s < 3600 else better(now_s, swappiness))
+    trial.run()
+    assert trial.voids == []
+    assert [one.waiting for one in trial.told if isinstance(one, VisitWaits)] == ["waiting for values of latency_s"]
+    assert trial.store.records[0].started_unix_ms - trial.clock.offset_ms >= 3_600_000
+
+
+@pytest.mark.parametrize(
+    "happens, reason",
+    [
+        ("version", "the version changed from 1 to 2"),
+        ("clock", "the clock stepped by +30.0 s"),
+        ("sleep", "the machine slept for 40.0 s"),
+        ("knob", "vm.swappiness"),
+    ],
+)
+def test_what_happens_to_the_machine_voids_the_block(happens: str, reason: str) -> None:
+    trial = LiveTrial(better)
+    versions = ["1"]
+    trial.source.version = lambda: versions[-1]
+
+    def happen() -> None:
+        if happens == "version":
+            versions.append("2")
+        elif happens == "clock":
+            trial.clock.offset_ms += 30_000
+        elif happens == "sleep":
+            trial.clock.asleep_s += 40
+            trial.clock.offset_ms += 40_000
+        else:
+            trial.machine.files[SWAPPINESS] = "33\n"
+
+    trial.clock.at(15.0, happen)
+    trial.run()
+    assert any(reason in one for one in trial.voids), trial.voids
+    assert happens == "knob" or len({run.block for run in trial.runs} - {1}) >= 7
+
+
+def test_a_paused_trial_restores_everything_and_goes_on_later() -> None:
+    trial = LiveTrial(better)
+    found: list[int] = []
+    trial.clock.at(30.0, lambda: setattr(trial, "wanted", "pause"))
+    trial.clock.at(100.0, lambda: found.append(trial.swappiness))
+    trial.clock.at(200.0, lambda: setattr(trial, "wanted", "run"))
+    judgement = trial.run()
+    assert found == [60]
+    assert trial.voids == ["the trial was paused"]
+    assert judgement.judged[0].verdict == "better"
+
+
+def test_a_stopped_trial_restores_everything_and_can_be_continued() -> None:
+    trial = LiveTrial(better)
+    trial.clock.at(40.0, lambda: setattr(trial, "wanted", "stop"))
+    trial.run()
+    assert trial.machine.files == FOUND
+    assert not isinstance(trial.log[-1], TrialEnd)
+    trial.wanted = "run"
+    assert trial.run().judged[0].verdict == "better"
+    assert "interrupted" in "".join(trial.voids) or not trial.voids
+
+
+def test_nobody_learns_the_arm_of_a_blind_trial() -> None:
+    trial = LiveTrial(better, blind=True)
+    trial.run()
+    assert {one.arm for one in trial.told if isinstance(one, PeriodPhase)} == {None}
+    assert not any("case" in one or "swappiness" in one for one in trial.noted)
+
+
+def test_a_trial_ends_before_a_block_that_its_time_does_not_hold() -> None:
+    trial = LiveTrial(lambda now_s, swappiness: 1.0 + int(now_s) * 37 % 7 / 100, for_s=100.0)
+    trial.run()
+    assert trial.log[-1] == TrialEnd(reason="no time is left for another block")
+    assert trial.clock.now_s <= 100
