@@ -366,7 +366,8 @@ def _general_findings(stand: _Stand, *, is_over: bool) -> list[Finding]:
     found += [different] if different else []
     if by_arm:
         cap = None if is_over else stand.cap or protocol.budget
-        found += validity_checks.voids(by_arm, trial.visits, len(trial.drawn), cap)
+        paused = sum(void.cause == "pause" for void in trial.voids.values())
+        found += validity_checks.voids(by_arm, trial.visits, len(trial.drawn), cap, paused)
         knob = validity_checks.knob_voids([void.reason for void in trial.voids.values() if void.cause == "knob"])
         found += [knob] if knob else []
     if trial.readings:

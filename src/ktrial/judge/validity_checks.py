@@ -51,9 +51,14 @@ def failures(arm: str, against: str, failed: Mapping[str, int]) -> Finding | Non
     )
 
 
-def voids(by_arm: Mapping[str, int], visits: Mapping[str, int], drawn: int, cap: int | None) -> list[Finding]:
-    """Return findings on too many void blocks and on arms that cause them. `cap` is None after the trial."""
-    count = sum(by_arm.values())
+def voids(
+    by_arm: Mapping[str, int], visits: Mapping[str, int], drawn: int, cap: int | None, paused: int = 0
+) -> list[Finding]:
+    """Return findings on too many void blocks and on arms that cause them. `cap` is None after the trial.
+
+    Blocks in which the user `paused` the trial say nothing about the machine, but may not prefer an arm either.
+    """
+    count = sum(by_arm.values()) - paused
     found = []
     share = count / (cap + count) if cap is not None else count / drawn if drawn else 0.0
     if share > _MOST_VOID:

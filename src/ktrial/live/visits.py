@@ -121,7 +121,7 @@ class LiveVisits:
         first = visits[0]
         if len(visits) < first.visits and first.block != self._block:
             # The periods of a block must lie next to each other.
-            self._void(first, _PeriodVoid("period", "the trial was interrupted within the block"))
+            self._void(first, _PeriodVoid("pause", "the trial was interrupted within the block"))
             return True
         self._block, self._version = first.block, None
         self._await_turn()
@@ -272,7 +272,7 @@ class LiveVisits:
             if (happened := self._poll.disturbed()) is not None:
                 raise _PeriodVoid("suspend" if "slept" in happened else "period", happened)
             if self._request() == "pause":
-                raise _PeriodVoid("period", "the trial was paused")
+                raise _PeriodVoid("pause", "the trial was paused")
             self._clock.sleep(min(self._poll.nap_s, left_ns / 1e9))
         self._look(visit.arm)
 

@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
+import signal
 import syslog
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ktrial.agent.user_folders import state_folder
 from ktrial.bench.command_benchmark import Metric
+from ktrial.cli.shared.live_control import desk_folder
 from ktrial.cli.shared.live_sources import live_of, open_metrics, with_roles
 from ktrial.cli.shared.trial_start import prepare
 from ktrial.kit.errors import BadInput
-from ktrial.live.control import TrialDesk
+from ktrial.live.control import TrialDesk, Wanted
 from ktrial.live.pace import LivePace
 from ktrial.live.sampling import LivePoll, metric_named, refuse_slow
 from ktrial.live.visits import LiveRules, LiveVisits
@@ -28,7 +29,6 @@ from ktrial.tuning.plans.wait_for_lock import PatientMachine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from ktrial.cli.app import App
     from ktrial.judge.model.log import Protocol
@@ -38,11 +38,6 @@ if TYPE_CHECKING:
     from ktrial.trial.record import StoredTrial
     from ktrial.trial.run.events import TrialListener
     from ktrial.trial.run.loop import Standing
-
-
-def desk_folder() -> Path:
-    """Return the folder in which running live trials can be reached."""
-    return state_folder() / "live"
 
 
 class OnLiveWork:
@@ -133,9 +128,16 @@ class OnLiveWork:
             ready.facts,
             listen,
             journal_of(stored),
-            desk.request,
+            lambda: self._request(desk),
             stored.started_unix_ms,
         )
+
+    def _request(self, desk: TrialDesk) -> Wanted:
+        """Return what the user asks of the trial; a stop counts as a request to end."""
+        wanted = desk.request()
+        if wanted == "stop":
+            self._app.interrupts.number = signal.SIGTERM
+        return wanted
 
     def _rules(self, stored: StoredTrial, standing: Standing) -> LiveRules:
         from ktrial.tuning.state.snapshot import take_state

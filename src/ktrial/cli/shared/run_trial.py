@@ -14,6 +14,7 @@ from ktrial.cli.hosts import again
 from ktrial.cli.shared import guest_trials
 from ktrial.cli.shared.guest_trials import InGuests
 from ktrial.cli.shared.live import OnLiveWork
+from ktrial.cli.shared.live_control import continue_running
 from ktrial.cli.shared.long_runs import TimedTrial, left_seconds, refuse_idle, run_seconds
 from ktrial.cli.shared.manual_trials import begin_by_hand, next_visit
 from ktrial.cli.shared.trial_outcome import announce_decision, finish, kept_trial, load_comparison
@@ -325,6 +326,8 @@ def resume_trial(
     consent: BootConsent | None = None,
     unattended: bool = False,
 ) -> int:
+    if stored.file.live and continue_running(app, stored):
+        return 0
     log = app.trials.log(stored.trial)
     judgement = judgement_of(log)
     if judgement.next.action == "stop" and isinstance(log[-1], TrialEnd):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ktrial.agent.user_folders import config_folder
-from ktrial.cli.completion import measurable_names
+from ktrial.cli.completion import measurable_names, trial_names
 from ktrial.cli.options import (
     anyway_option,
     boots_options,
@@ -135,6 +135,10 @@ file_options = with_options(
 )
 #: Of a trial that continues.
 resume_options = with_options(unattended_option, turn_options, when_idle_option, dangerous_option, boots_options)
+#: The optional name of a trial, for commands that get the app and this name.
+of_trial = with_options(
+    click.pass_obj, click.argument("name", required=False, shell_complete=trial_names, metavar="[TRIAL]")
+)
 extend_options = with_options(when_idle_option, long_option, dangerous_option)
 
 

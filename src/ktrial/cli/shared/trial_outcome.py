@@ -7,20 +7,24 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ktrial.cli.hosts import again, as_before
 from ktrial.cli.options import write_answer, write_text
 from ktrial.cli.shared.fail_on import refuse
 from ktrial.cli.shared.ledger import note
 from ktrial.compare.files import read_comparison
 from ktrial.evidence.recheck_trial import told_again
+from ktrial.judge.model.log import TrialEnd
 from ktrial.kit import plain_json
-from ktrial.kit.errors import GuardTripped
+from ktrial.kit.errors import GuardTripped, Refused
 from ktrial.kit.tables import columns
 from ktrial.reports.terminal import comparison_text
 from ktrial.studies.blame.text import screening_text
 from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.outcome.commands_text import commands_text, decision_line, doubts_of
 from ktrial.trial.outcome.summary import judgement_of, summary_of
+from ktrial.trial.outcome.text import trials_text
 from ktrial.trial.outcome.verdict_text import trial_text
 from ktrial.trial.protocol.campaign import decision_of, first_look, refuse_beyond
 
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from ktrial.kit.finding import Finding
     from ktrial.trial.kept_trial import KeptTrial
     from ktrial.trial.protocol.file import CampaignFile
-    from ktrial.trial.record import StoredTrial
+    from ktrial.trial.record import StoredTrial, TrialSummary
 
 
 def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -> int:
@@ -40,7 +44,7 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
     found: Comparison | None = None
     if stored.file.screen is not None:
         screening(app, stored, as_json=as_json)
-    else:
+    elif not is_hidden(app, stored):
         found = load_comparison(app, stored)
         if as_json:
             sys.stdout.write(plain_json.line({"event": "comparison", "comparison": found}))
@@ -102,7 +106,18 @@ def _findings(found: Comparison) -> Iterator[Finding]:
     return (one for outcome in found.outcomes for contrast in outcome.contrasts for one in contrast.findings)
 
 
+def is_hidden(app: App, stored: StoredTrial) -> bool:
+    """Return whether a blind trial is not over, so that nobody may learn what its arms do."""
+    is_blind = bool(stored.file.live and stored.file.live.blind)
+    return is_blind and not isinstance(app.trials.log(stored.trial)[-1], TrialEnd)
+
+
 def load_comparison(app: App, stored: StoredTrial) -> Comparison:
+    if is_hidden(app, stored):
+        raise Refused(
+            f"cannot show {stored.trial}: it is blind and not over",
+            hint=f"`ktrial trial resume {stored.trial}` ends it",
+        )
     return told_again(kept_trial(app, stored), app.store, app.benchmarks, app.catalog)
 
 
@@ -132,6 +147,20 @@ def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:
         return
     ended = summary_of(stored, log).ended
     sys.stdout.write(screening_text(stored.trial, found.screened, ended, width=columns()))
+
+
+def list_trials(app: App, name: str | None, *, as_json: bool) -> None:
+    found = [_summary(app, one) for one in app.trials.all(name)]
+    write_answer(
+        as_json, lambda: {"schema": "ktrial.trials/1", "trials": found}, lambda width: trials_text(found, width=width)
+    )
+
+
+def _summary(app: App, stored: StoredTrial) -> TrialSummary:
+    found = summary_of(stored, app.trials.log(stored.trial))
+    if is_hidden(app, stored):
+        found = msgspec.structs.replace(found, verdicts=dict.fromkeys(found.verdicts))
+    return found
 
 
 def comparison_named(app: App, what: str) -> Comparison:

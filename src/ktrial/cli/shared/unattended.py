@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ktrial.bench.run.folders import FoldersThere, PlanFoldersHere
 from ktrial.bench.text import duration
 from ktrial.cli.shared.boot_trials import stop_in_boots
+from ktrial.cli.shared.live_control import stop_running
 from ktrial.judge.model.log import BlockVoided, RunEnded
 from ktrial.kit import plain_json
 from ktrial.kit.errors import BadInput, Busy, Refused
@@ -144,7 +145,9 @@ def _has_unfetched(app: App, stored: StoredTrial) -> bool:
 
 
 def stop_trial(app: App, name: str | None) -> int:
-    """Stop the trial that this machine continues by itself: from a plan, or over boots."""
+    """Stop a live trial, or the trial that this machine continues by itself: from a plan, or over boots."""
+    if stop_running(app, name):
+        return 0
     root = app.root_session("stopping a trial")
     states = plan_states(root)
     if states.running is None:

@@ -9,13 +9,11 @@ from typing import Any
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.completion import trial_names
-from ktrial.cli.options import dangerous_option, json_option, output_option, when_idle_option, write_answer
+from ktrial.cli.options import dangerous_option, json_option, output_option, when_idle_option
 from ktrial.cli.shared.fail_on import fail_on_option
-from ktrial.cli.shared.trial_options import boot_consent, extend_options, file_options, resume_options
+from ktrial.cli.shared.trial_options import boot_consent, extend_options, file_options, of_trial, resume_options
 
 _LIMIT_BYTES = 1 << 20
-_NAME = "[TRIAL]"
 
 
 @click.group(short_help="Resume and show trials, or run one from a file.")
@@ -45,11 +43,10 @@ def run(app: App, /, file: Path, **options: Any) -> int:
 
 
 @command.command(short_help="Continue an interrupted trial.")
-@click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
+@of_trial
 @resume_options
 @fail_on_option
 @json_option
-@click.pass_obj
 def resume(app: App, /, name: str | None, **options: Any) -> int:
     """Continue an interrupted trial; by default the newest."""
     from ktrial.cli.shared.run_trial import resume_trial
@@ -65,7 +62,7 @@ def _manner(options: dict[str, Any]) -> dict[str, bool]:
 
 
 @command.command("next", short_help="Measure the next configuration of a manual trial.")
-@click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
+@of_trial
 @click.option("--done", metavar="ARM", help="Confirm that ARM is active when ktrial cannot detect it.")
 @click.option("--dry-run", is_flag=True, help="Show which configuration is next; measure nothing.")
 @click.option("--boots", is_flag=True, hidden=True)
@@ -73,7 +70,6 @@ def _manner(options: dict[str, Any]) -> dict[str, bool]:
 @dangerous_option
 @fail_on_option
 @json_option
-@click.pass_obj
 def next_(
     app: App, name: str | None, done: str | None, dry_run: bool, boots: bool, yes_dangerous: bool, as_json: bool
 ) -> int:
@@ -88,25 +84,32 @@ def next_(
     return next_visit(app, name, done=done, dry_run=dry_run, allow_dangerous=yes_dangerous, as_json=as_json)
 
 
-@command.command(short_help="Stop a trial that this machine continues by itself.")
-@click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
-@click.pass_obj
+@command.command(short_help="Pause a live trial that runs.")
+@of_trial
+def pause(app: App, name: str | None) -> int:
+    """Pause a live trial that another process runs, and restore everything. `ktrial trial resume` continues it."""
+    from ktrial.cli.shared.live_control import pause_trial
+
+    return pause_trial(app, name)
+
+
+@command.command(short_help="Stop a live trial, or one that this machine continues by itself.")
+@of_trial
 def stop(app: App, name: str | None) -> int:
-    """Stop a trial that boots this machine, or runs unattended; restore everything. What it has measured stays."""
+    """Stop a live or unattended trial, or one over boots; restore everything. What it has measured stays."""
     from ktrial.cli.shared.unattended import stop_trial
 
     return stop_trial(app, name)
 
 
 @command.command(short_help="Add blocks to an inconclusive trial.")
-@click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
+@of_trial
 @click.option(
     "--blocks", type=click.IntRange(1, 1000), required=True, metavar="N", help="New total number of blocks (rounds)."
 )
 @extend_options
 @fail_on_option
 @json_option
-@click.pass_obj
 def extend(app: App, name: str | None, blocks: int, yes_dangerous: bool, as_json: bool) -> int:
     """Continue an inconclusive trial whose protocol has `extend = true`."""
     from ktrial.cli.shared.run_trial import extend_trial
@@ -120,23 +123,18 @@ def extend(app: App, name: str | None, blocks: int, yes_dangerous: bool, as_json
 @click.pass_obj
 def list_(app: App, name: str | None, as_json: bool) -> None:
     """List all stored trials, or those whose files have NAME, the newest first, with their verdicts."""
-    from ktrial.trial.outcome.summary import summary_of
-    from ktrial.trial.outcome.text import trials_text
+    from ktrial.cli.shared.trial_outcome import list_trials
 
-    found = [summary_of(one, app.trials.log(one.trial)) for one in app.trials.all(name)]
-    write_answer(
-        as_json, lambda: {"schema": "ktrial.trials/1", "trials": found}, lambda width: trials_text(found, width=width)
-    )
+    list_trials(app, name, as_json=as_json)
 
 
 @command.command(short_help="Show what a trial found.")
-@click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
+@of_trial
 @click.option(
     "--all", "everything", is_flag=True, help="Show all figures, and outcomes that were not part of the question."
 )
 @fail_on_option
 @json_option
-@click.pass_obj
 def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
     """Show what a trial found so far; by default the newest."""
     from ktrial.cli.shared.boot_questions import show_question
@@ -149,9 +147,8 @@ def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
 
 
 @command.command(short_help="Write the report of a trial.")
-@click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
+@of_trial
 @output_option("File to write.  [TRIAL.html]")
-@click.pass_obj
 def report(app: App, name: str | None, output: Path | None) -> None:
     """Write a trial's report as a single self-contained HTML file."""
     from ktrial.cli.shared.run_trial import report_trial
@@ -160,8 +157,7 @@ def report(app: App, name: str | None, output: Path | None) -> None:
 
 
 @command.command(short_help="Recompute a trial's verdicts from its runs.")
-@click.argument("name", required=False, shell_complete=trial_names, metavar=_NAME)
-@click.pass_obj
+@of_trial
 def recheck(app: App, name: str | None) -> int:
     """Recompute every run order from the seed and every verdict from the runs. The exit status is 1 if one differs."""
     from ktrial.cli.shared.run_trial import recheck_trial

@@ -181,12 +181,12 @@ class BlockVoided(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", 
     """A block that doesn't count, by a rule that never looks at measurements.
 
     `arm` was being measured when the rule applied. `period` stands for the rules of live trials: values are missing,
-    another version runs, the clock stepped, or the trial paused.
+    another version runs, or the clock stepped. `pause` means that the user paused or interrupted a live trial.
     """
 
     block: int
     arm: str
-    cause: Literal["reading", "knob", "suspend", "boot", "build", "period"]
+    cause: Literal["reading", "knob", "suspend", "boot", "build", "period", "pause"]
     reason: str
 
 

@@ -34,7 +34,8 @@ class ShownMoment(msgspec.Struct, frozen=True, kw_only=True):
     """A trial at one moment between two runs.
 
     `judgement` is null before the first block ends. Of the present block, `done` of `runs` runs are over. `left_s` is
-    the time to the cap in seconds. `stop` is the block that will probably decide, and `stop_s` the time to it.
+    the time to the cap in seconds. `stop` is the block that will probably decide, and `stop_s` the time to it. A
+    `blind` trial shows nothing of its arms.
     """
 
     protocol: Protocol
@@ -50,6 +51,7 @@ class ShownMoment(msgspec.Struct, frozen=True, kw_only=True):
     stop: int | None = None
     stop_s: float | None = None
     now_unix_s: float = 0.0
+    blind: bool = False
 
 
 def view(moment: ShownMoment, *, width: int) -> list[str]:
@@ -63,8 +65,10 @@ def view(moment: ShownMoment, *, width: int) -> list[str]:
     cells -= 1 - cells % 2
     reach = reach_of(math.log1p(rule.margin), (one.effect for one in shown.values()))
     lines = [f"{clean(protocol.name)}: {clean(protocol.primary)}, {rule.direction} is better", _progress(moment)]
-    lines.append(" " * (name + _GAP) + _scale_line(cells))
-    for arm, _ in arms:
+    lines.append(
+        "blind: the arms are shown after the verdict" if moment.blind else " " * (name + _GAP) + _scale_line(cells)
+    )
+    for arm, _ in arms if not moment.blind else ():
         judged = shown.get(arm)
         picture = interval_picture(None if judged is None else judged.effect, math.log1p(rule.margin), reach, cells)
         figures, verdict = _figures(judged, rule)

@@ -11,13 +11,20 @@ from ktrial.judge.model.judgement import Judgement, OutcomeJudgement, Screened
 from ktrial.judge.model.log import OutcomeRule, Protocol
 from ktrial.judge.model.noise_profile import OLDEST_DAYS
 from ktrial.kit.tables import clean, labelled, paragraph
+from ktrial.kit.units import show_seconds
 from ktrial.machine.gates import gates_text
 from ktrial.trial.arms.manual import Due
 from ktrial.trial.outcome.live_view import effect_figures
 from ktrial.trial.protocol.forecast import TrialForecast
+from ktrial.trial.protocol.live import LiveFile
 from ktrial.trial.record import ArmSettings, TrialSummary
-from ktrial.trial.run.events import NoiseBegan
+from ktrial.trial.run.events import NoiseBegan, PeriodPhase
 
+#: What makes a block of a live trial void.
+LIVE_EXCLUDED = (
+    "a block in which the primary metric is missing, another version runs, the clock steps, the machine sleeps or a "
+    "setting does not read back; never because of a value; it is repeated"
+)
 #: What makes a block void: never a measurement.
 EXCLUDED = (
     "a block in which a setting does not read back, the machine slept, or a gate refuses; never because of a "
@@ -35,6 +42,7 @@ def announcement(  # noqa: PLR0913 (each is a line of it)
     cap_s: float | None = None,
     unread: Sequence[str] = (),
     rules: bool = False,
+    live: LiveFile | None = None,
     width: int,
 ) -> str:
     """Return what the trial will do; with `rules` also its cost, what it can detect, and what voids a block.
@@ -59,7 +67,10 @@ def announcement(  # noqa: PLR0913 (each is a line of it)
         f"{cap} of {len(protocol.arms)} {visits} in random order{several}, seed {protocol.seed}; "
         f"{settle_s:g} s to settle"
     )
-    if rules:
+    if live is not None:
+        lines[-1] = _live_line(protocol, live)
+        lines += [labelled(label, text, width=width, label_columns=9) for label, text in _live_rules(live, cap_s)]
+    elif rules:
         lines += [
             labelled(label, text, width=width, label_columns=9)
             for label, text in _rules(protocol, forecast, cap_s, unread)
@@ -93,6 +104,43 @@ def _rules(
     yield "doubts", f"a run beyond: {doubt}" if doubt else "no gate doubts"
     if unread:
         yield "unread", f"this machine reports no {', '.join(unread)}: these gates have no effect"
+
+
+def _live_line(protocol: Protocol, live: LiveFile) -> str:
+    washout = f", each after {show_seconds(live.washout_s)} that are dropped" if live.washout_s else ""
+    return (
+        f"at most {protocol.cap or protocol.budget} blocks of {len(protocol.arms)} periods of "
+        f"{show_seconds(live.period_s or 0.0)} in random order{washout}; seed {protocol.seed}"
+    )
+
+
+def _live_rules(live: LiveFile, cap_s: float | None) -> Iterator[tuple[str, str]]:
+    if cap_s is not None:
+        yield "costs", f"about {duration(cap_s)} at most; ktrial stops as soon as it knows"
+    yield "void", LIVE_EXCLUDED
+    guards = [f"{name} worse by {share}" for name, share in live.guards.items()]
+    guards += [f"{name} beyond {limit:g}" for name, limit in live.limits.items()]
+    if guards:
+        yield "ends", f"at once, with everything restored: {', '.join(guards)}"
+    if live.quiet is not None:
+        yield "quiet", f"no switch from {live.quiet.replace('-', ' to ')}"
+    if live.switches is not None:
+        yield "switches", f"at most {live.switches} in 24 hours"
+    if live.blind:
+        yield "blind", "what is in force stays hidden until the verdict; guards and limits see it"
+
+
+def phase_text(event: PeriodPhase) -> str:
+    """Return what happens in a period now."""
+    who = "an arm that stays hidden" if event.arm is None else event.arm
+    if event.phase == "rate":
+        return f"{who} is in force: waiting for a rating"
+    until = (
+        ""
+        if event.until_unix_ms is None
+        else time.strftime(" until %H:%M:%S", time.localtime(event.until_unix_ms / 1000))
+    )
+    return f"{who} is in force; {'settling' if event.phase == 'washout' else 'watching'}{until}"
 
 
 def changed_text(arm: ArmSettings) -> str:
@@ -134,12 +182,14 @@ def more_text(forecast: TrialForecast) -> str:
     return f"{more}; or try longer runs, pinned CPUs, a quieter machine, another outcome"
 
 
-def block_line(protocol: Protocol, judgement: Judgement, left_s: float | None = None) -> str:
+def block_line(protocol: Protocol, judgement: Judgement, left_s: float | None = None, *, blind: bool = False) -> str:
     """Return the state of a trial after a block; `left_s` is the time to the cap, if known."""
     left = "" if left_s is None or judgement.next.action == "stop" else f"; at most {duration(left_s)} left"
     if judgement.screened:
         return f"{screening_line(judgement.blocks, judgement.cap, judgement.screened)}{left}\n"
     cap = judgement.cap or f"at most {protocol.budget}"
+    if blind:
+        return f"block {judgement.blocks}/{cap} is done{left}\n"
     rule = protocol.outcomes[protocol.primary]
     parts = [_arm(one, rule, protocol.control) for one in judgement.judged if one.role == "primary"]
     return clean(f"block {judgement.blocks}/{cap}: {'; '.join(parts)}{left}") + "\n"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ktrial.judge.model.log import Protocol
     from ktrial.machine.ports import Clock
     from ktrial.trial.protocol.forecast import TrialForecast
-    from ktrial.trial.run.events import TrialEvent, VisitBegan, VisitEnded
+    from ktrial.trial.run.events import PeriodPhase, TrialEvent, VisitBegan, VisitEnded, VisitWaits
     from ktrial.trial.run.prepare import Prepared
 
 
@@ -93,6 +93,8 @@ class TrialProgress:
         self._temperature_c: float | None = None
         self._waiting: str | None = None
         self._drawn_s: float | None = None
+        #: Whether nothing of the arms is shown before the trial ends.
+        self._is_blind = False
 
     def __enter__(self) -> Self:
         return self
@@ -117,6 +119,7 @@ class TrialProgress:
         from ktrial.trial.run.events import TrialAnnounced
 
         self.take_up(protocol, judgement)
+        self._is_blind = bool(ready.file.live and ready.file.live.blind)
         self._say(
             announcement(
                 protocol,
@@ -127,21 +130,21 @@ class TrialProgress:
                 cap_s=cap_s,
                 unread=unread,
                 rules=rules,
+                live=ready.file.live or None,
                 width=columns(),
             )
         )
-        if self._as_json:
-            self._write(
-                TrialAnnounced(
-                    protocol=protocol,
-                    arms=ready.arms,
-                    placebos=ready.idle,
-                    settle_s=ready.settle_s,
-                    limits=ready.file.safety,
-                    forecast=forecast,
-                    cap_s=cap_s,
-                )
+        self._write(
+            TrialAnnounced(
+                protocol=protocol,
+                arms=ready.arms,
+                placebos=ready.idle,
+                settle_s=ready.settle_s,
+                limits=ready.file.safety,
+                forecast=forecast,
+                cap_s=cap_s,
             )
+        )
         self._has_told_time = rules and cap_s is not None
 
     def scroll_on(self) -> None:
@@ -170,8 +173,8 @@ class TrialProgress:
             self._tell_time(event)
             if self._drawn_s is None:
                 self._draw()
-        elif isinstance(event, events.VisitWaits):
-            self._waits(event.waiting)
+        elif isinstance(event, events.VisitWaits | events.PeriodPhase):
+            self._waits(event)
         elif isinstance(event, events.VisitEnded):
             self._end_visit(event)
         elif isinstance(event, events.BlockEnded):
@@ -184,11 +187,12 @@ class TrialProgress:
         elif isinstance(event, events.TrialEnded) and event.interrupted:
             blocks = f"{event.judgement.blocks} of {self._profile_blocks} blocks"
             self._say(f"noise profile: {blocks} are stored; the same command continues it\n")
-        if self._as_json:
-            self._write(event)
+        self._write(event)
 
-    @staticmethod
-    def _write(event: TrialEvent) -> None:
+    def _write(self, event: TrialEvent) -> None:
+        """Write an event to stdout with `as_json`, unless it tells the arms of a blind trial."""
+        if not self._as_json or (self._is_blind and _tells_arms(event)):
+            return
         tell(sys.stdout, plain_json.line(event))
 
     def _tell_time(self, event: VisitBegan) -> None:
@@ -202,12 +206,17 @@ class TrialProgress:
         if not self._is_live:
             self._say(f"takes about {duration(event.left_s)} from here, at most\n")
 
-    def _waits(self, waiting: str) -> None:
-        if not self._is_live:
-            self._say(f"{waiting}\n")
-        elif waiting != self._waiting:
+    def _waits(self, event: VisitWaits | PeriodPhase) -> None:
+        from ktrial.trial.outcome.text import phase_text
+        from ktrial.trial.run.events import VisitWaits
+
+        waiting = event.waiting if isinstance(event, VisitWaits) else phase_text(event)
+        if self._is_live and waiting != self._waiting:
             self._waiting = waiting
             self._draw()
+        # In a log, one line a period is enough.
+        elif not self._is_live and (isinstance(event, VisitWaits) or event.phase != "washout"):
+            self._say(f"{waiting}\n")
 
     def _end_visit(self, event: VisitEnded) -> None:
         self._waiting = None
@@ -230,7 +239,7 @@ class TrialProgress:
             self._say(f"noise profile: block {judgement.blocks} of {self._profile_blocks}{left}\n")
         else:
             cap_s = outlook(self._protocol, judgement, self._pace.run_s, 0).cap_s
-            self._say(block_line(self._protocol, judgement, cap_s))
+            self._say(block_line(self._protocol, judgement, cap_s, blind=self._is_blind))
 
     def _left_of_profile(self) -> float | None:
         blocks = 0 if self._judgement is None else self._judgement.blocks
@@ -267,6 +276,7 @@ class TrialProgress:
                 stop=left.stop,
                 stop_s=left.stop_s,
                 now_unix_s=self._clock.unix_ms() / 1e3,
+                blind=self._is_blind,
             ),
             width=width,
         )
@@ -279,6 +289,14 @@ class TrialProgress:
             self._live.say(text)
         else:
             tell(sys.stderr, text)
+
+
+def _tells_arms(event: TrialEvent) -> bool:
+    """Return whether an event tells what an arm did, before the trial is over."""
+    from ktrial.trial.run import events
+
+    is_over = isinstance(event, events.TrialEnded) and not event.interrupted
+    return isinstance(event, events.VisitEnded | events.BlockEnded | events.TrialEnded) and not is_over
 
 
 class _Pace:

@@ -12,7 +12,7 @@ from ktrial.judge.model.log import BlockDrawn, BlockVoided, Event, ReadingsTaken
 from ktrial.kit.percentile import events_of
 from ktrial.trial.protocol.live import LIVE
 
-Cause = Literal["reading", "knob", "suspend", "period"]
+Cause = Literal["reading", "knob", "suspend", "period", "pause"]
 #: Why a run is void that somebody disturbed although it should wait for an idle machine.
 INPUT = "input during the run"
 

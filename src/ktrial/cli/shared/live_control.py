@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pauses, continues and stops a live trial that another process of this user runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ktrial.agent.user_folders import state_folder
+from ktrial.kit.errors import BadInput, Refused
+from ktrial.live.control import ask_of, running_trials
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ktrial.cli.app import App
+    from ktrial.trial.record import StoredTrial
+
+
+def desk_folder() -> Path:
+    """Return the folder in which running live trials can be reached."""
+    return state_folder() / "live"
+
+
+def pause_trial(app: App, name: str | None) -> int:
+    trial = _running(app, name)
+    if trial is None:
+        what = "no live trial runs" if name is None else f"{app.trials.find(name).trial} does not run"
+        raise Refused(f"cannot pause a trial: {what}", hint="`ktrial trial list` lists all trials")
+    ask_of(desk_folder(), trial, "pause")
+    app.say(f"{trial} pauses now: its settings are restored within seconds, and its present block will be repeated")
+    app.say(f"next: `ktrial trial resume {trial}` continues it, `ktrial trial stop {trial}` ends it")
+    return 0
+
+
+def continue_running(app: App, stored: StoredTrial) -> bool:
+    """Let a trial that another process runs go on; return False if none does."""
+    if stored.trial not in running_trials(desk_folder()):
+        return False
+    ask_of(desk_folder(), stored.trial, "run")
+    app.say(f"{stored.trial} goes on in the process that runs it")
+    return True
+
+
+def stop_running(app: App, name: str | None) -> bool:
+    """Stop the live trial with this name, by default the one that runs; return False if none does."""
+    trial = _running(app, name)
+    if trial is None:
+        return False
+    ask_of(desk_folder(), trial, "stop")
+    app.say(f"{trial} stops now: its settings are restored within seconds, and what it has measured stays")
+    app.say(f"next: `ktrial trial resume {trial}` continues it")
+    return True
+
+
+def _running(app: App, name: str | None) -> str | None:
+    running = running_trials(desk_folder())
+    if name is not None and running:
+        trial = app.trials.find(name).trial
+        return trial if trial in running else None
+    if len(running) > 1:
+        raise BadInput(f"{len(running)} live trials run", hint=f"name one of them: {', '.join(running)}")
+    return running[0] if running else None
