@@ -23,7 +23,7 @@ from ktrial.live.sampling import MOST_SILENT, LiveClock, LivePoll, WatchedMetric
 from ktrial.machine.facts import FactBook
 from ktrial.trial.arms.arms import Arms
 from ktrial.trial.protocol.live import LIVE
-from ktrial.trial.run.events import PeriodPhase, TrialListener, VisitBegan, VisitEnded, VisitWaits
+from ktrial.trial.run.events import ArmInForce, PeriodPhase, TrialListener, VisitBegan, VisitEnded, VisitWaits
 from ktrial.trial.run.loop import Standing, Visit
 from ktrial.trial.run.records import Cause, run_event
 
@@ -199,6 +199,7 @@ class LiveVisits:
         standing = self._standing
         self._tell_begin(visit)
         is_switch = self._enter(visit.arm)
+        self._listen(ArmInForce(block=visit.block, arm=visit.arm))
         switched_ms = self._clock.unix_ms()
         began_ns = self._clock.monotonic_ns()
         self._poll.forget(switched_ms)

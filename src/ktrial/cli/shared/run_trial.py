@@ -17,6 +17,7 @@ from ktrial.cli.shared.live import OnLiveWork
 from ktrial.cli.shared.live_control import continue_running
 from ktrial.cli.shared.long_runs import TimedTrial, left_seconds, refuse_idle, run_seconds
 from ktrial.cli.shared.manual_trials import begin_by_hand, next_visit
+from ktrial.cli.shared.results_leaving import refuse_results_out, results_out
 from ktrial.cli.shared.trial_outcome import announce_decision, finish, kept_trial, load_comparison
 from ktrial.cli.shared.trial_start import agree_to_blindness, look_at, prepare, refuse_in_guests
 from ktrial.cli.shared.unattended import (
@@ -205,6 +206,7 @@ def run_file(
         refuse_elsewhere(app, file)
     file = _in_boots(app, file)
     refuse_idle(app, file)
+    _refuse_results(file)
     if boots_this_machine(file):
         from ktrial.cli.shared.boot_trials import begin_in_boots
         from ktrial.cli.shared.boots import BootConsent
@@ -221,8 +223,9 @@ def run_file(
         announce_decision(app, file.campaign, file.design.cap or file.budget)
     listen = TrialProgress(app.clock, as_json=as_json)
     timed = TimedTrial(app, listen, ask=not as_json)
+    told = results_out(app, timed)
     with app.interrupts, listen:
-        protocol, forecast, cap_s = venue.plan(timed, profile=profile)
+        protocol, forecast, cap_s = venue.plan(told, profile=profile)
     unread = venue.unread_gates(protocol)
     listen.announce(
         venue.ready, protocol, forecast=forecast, cap_s=cap_s, unread=unread, rules=not file.compares_commands
@@ -232,7 +235,8 @@ def run_file(
     timed.expect(protocol, cap_s)
     with app.interrupts, listen:
         stored = venue.begin(protocol)
-        carried = _to_its_end(app, venue, stored, timed, as_json=as_json)
+        told.begins(stored.trial, protocol)
+        carried = _to_its_end(app, venue, stored, told, as_json=as_json)
     if export is not None:
         export(stored)
     return _end(app, stored, carried, as_json=as_json)
@@ -264,6 +268,14 @@ def part_of_question(
 def _refusal(arm: str, stored: StoredTrial, hint: str) -> Refused:
     what = "the machine has changed" if stored.file.guest is None else "its kernel or a value changed"
     return Refused(f"cannot continue {stored.trial}: {what}, so arm {arm} is no longer the same", hint=hint)
+
+
+def _refuse_results(file: TrialFile) -> None:
+    """Raise BadInput if results must leave a trial whose visits this process does not make one after the other."""
+    if boots_this_machine(file):
+        refuse_results_out("a trial that boots this machine")
+    if file.guest is None and is_by_hand(file):
+        refuse_results_out("a trial whose arms you set up")
 
 
 def _in_boots(app: App, file: TrialFile) -> TrialFile:
@@ -339,6 +351,7 @@ def resume_trial(
         if app.turn is not None and has_running_plan(app, stored):
             return tell_turn(app, stored, LOOK_AGAIN_S, as_json=as_json)
     refuse_idle(app, stored.file)
+    _refuse_results(stored.file)
     if boots_this_machine(stored.file):
         from ktrial.cli.shared.boot_trials import resume_in_boots
         from ktrial.cli.shared.boots import BootConsent
@@ -357,8 +370,10 @@ def resume_trial(
         done = count_words(judgement.blocks, "block is", "blocks are")
         app.say(f"{done} done; about {duration(left_s)} left, at most")
     timed.expect(protocol, left_s)
+    told = results_out(app, timed)
+    told.begins(stored.trial, protocol, judgement)
     with app.interrupts, listen:
-        carried = _to_its_end(app, venue, stored, timed, as_json=as_json)
+        carried = _to_its_end(app, venue, stored, told, as_json=as_json)
     return _end(app, stored, carried, as_json=as_json)
 
 

@@ -28,6 +28,7 @@ from ktrial.cli.options import (
 )
 from ktrial.cli.shared.command_environment import clean_env_option, named_variables
 from ktrial.cli.shared.command_steps import prepare_steps
+from ktrial.cli.shared.results_leaving import results_out_options
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
@@ -132,9 +133,12 @@ file_options = with_options(
     turn_options,
     dangerous_option,
     boots_options,
+    results_out_options,
 )
 #: Of a trial that continues.
-resume_options = with_options(unattended_option, turn_options, when_idle_option, dangerous_option, boots_options)
+resume_options = with_options(
+    unattended_option, turn_options, when_idle_option, dangerous_option, boots_options, results_out_options
+)
 #: The optional name of a trial, for commands that get the app and this name.
 of_trial = with_options(
     click.pass_obj, click.argument("name", required=False, shell_complete=trial_names, metavar="[TRIAL]")

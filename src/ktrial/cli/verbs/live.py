@@ -19,6 +19,7 @@ from ktrial.cli.options import (
     settings_words,
 )
 from ktrial.cli.shared.fail_on import fail_on_option
+from ktrial.cli.shared.results_leaving import results_out_options
 
 
 @click.command(short_help="Measure whether a setting helps your live work.")
@@ -69,6 +70,7 @@ from ktrial.cli.shared.fail_on import fail_on_option
 @click.option("--dry-run", is_flag=True, help="Print the protocol and check it here; measure nothing.")
 @dangerous_option
 @long_option
+@results_out_options
 @fail_on_option
 @json_option
 @click.pass_obj

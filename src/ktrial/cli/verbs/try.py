@@ -18,6 +18,7 @@ from ktrial.cli.options import (
 )
 from ktrial.cli.shared.bench import TakesCommand, own_words
 from ktrial.cli.shared.fail_on import fail_on_option
+from ktrial.cli.shared.results_leaving import results_out_options
 from ktrial.cli.shared.trial_options import (
     boot_consent,
     designed_options,
@@ -56,6 +57,7 @@ from ktrial.cli.shared.trial_options import (
 @load_options
 @unattended_option
 @boots_options
+@results_out_options
 @fail_on_option
 @designed_options
 @click.pass_context

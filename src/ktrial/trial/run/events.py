@@ -58,6 +58,13 @@ class VisitBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
     visit_s: float | None = None
 
 
+class ArmInForce(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="arm-in-force"):
+    """An arm has come into force for a visit. Nothing that a person sees during a visit may show it."""
+
+    block: int | None
+    arm: str
+
+
 class VisitWaits(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="visit-waits"):
     """The visit waits for the machine; `waiting` says what for."""
 
@@ -101,5 +108,15 @@ class TrialEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
     interrupted: bool
 
 
-TrialEvent = NoiseBegan | TrialAnnounced | VisitBegan | VisitWaits | PeriodPhase | VisitEnded | BlockEnded | TrialEnded
+TrialEvent = (
+    NoiseBegan
+    | TrialAnnounced
+    | ArmInForce
+    | VisitBegan
+    | VisitWaits
+    | PeriodPhase
+    | VisitEnded
+    | BlockEnded
+    | TrialEnded
+)
 TrialListener = Callable[[TrialEvent], None]

@@ -190,8 +190,10 @@ class TrialProgress:
         self._write(event)
 
     def _write(self, event: TrialEvent) -> None:
-        """Write an event to stdout with `as_json`, unless it tells the arms of a blind trial."""
-        if not self._as_json or (self._is_blind and _tells_arms(event)):
+        """Write an event to stdout with `as_json`, unless nobody who watches the trial may know it."""
+        from ktrial.trial.run.events import ArmInForce
+
+        if not self._as_json or isinstance(event, ArmInForce) or (self._is_blind and _tells_arms(event)):
             return
         tell(sys.stdout, plain_json.line(event))
 
@@ -292,7 +294,7 @@ class TrialProgress:
 
 
 def _tells_arms(event: TrialEvent) -> bool:
-    """Return whether an event tells what an arm did, before the trial is over."""
+    """Return whether an event tells which arm is in force or what it did, before the trial is over."""
     from ktrial.trial.run import events
 
     is_over = isinstance(event, events.TrialEnded) and not event.interrupted

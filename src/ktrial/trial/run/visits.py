@@ -23,7 +23,7 @@ from ktrial.machine.ports import Clock
 from ktrial.trial.arms.arms import Arms
 from ktrial.trial.arms.builds import build_number
 from ktrial.trial.protocol.protocol import refuse_few_events
-from ktrial.trial.run.events import TrialListener, VisitBegan, VisitEnded, VisitWaits
+from ktrial.trial.run.events import ArmInForce, TrialListener, VisitBegan, VisitEnded, VisitWaits
 from ktrial.trial.run.loop import Standing, Visit
 from ktrial.trial.run.manual_visits import VisitTurn
 from ktrial.trial.run.records import INPUT, Cause, cause_of, measurements_of, readings_event, run_event
@@ -263,6 +263,7 @@ class MachineVisits:
         if drifts := self._arms.enter(arm):
             return self._void(block, arm, "knob", self._arms.told(drifts[0]))
         if is_first:
+            self._listen(ArmInForce(block=block, arm=arm))
             self._settle()
         if drifts := self._arms.drifted():
             return self._void(block, arm, "knob", self._arms.told(drifts[0]))
