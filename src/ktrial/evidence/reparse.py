@@ -13,10 +13,12 @@ from ktrial.bench.command_benchmark import check_run
 from ktrial.bench.record import LOAD_THROUGHPUT, KeptMeasurement
 from ktrial.bench.run.undoable_command import EJECTED
 from ktrial.kit.errors import BadInput, BadRun
+from ktrial.live.period import details_of, measurements_in, outcomes_seen, read_period
 from ktrial.machine.gates import VOID
 from ktrial.recordings.frames.statistics import FRAME_OUTCOMES
 from ktrial.results.model import StoredRun
 from ktrial.results.ports import Results
+from ktrial.trial.protocol.live import LIVE
 from ktrial.watch.frames import read_frames
 
 #: Start of the failure text of a run whose output was cut when it was captured, which no re-reading can repair.
@@ -68,6 +70,10 @@ def read_again(
     try:
         if _is_frames(document):
             parsed, outcomes = _frames(output, document["parameters"].get("below_fps"))
+        elif document["tool"] == LIVE:
+            seen = read_period(output.files)
+            outcomes = outcomes_seen(seen)
+            parsed = ParsedRun(measurements=measurements_in(seen), details=details_of(seen))
         else:
             benchmark = benchmarks[document["tool"]]
             check_run(benchmark, output)
@@ -85,6 +91,8 @@ def _why_not(run: StoredRun, benchmarks: Mapping[str, Benchmark]) -> str | None:
         return f"the run was {run.state} and has no record"
     if document.get("schema") != "ktrial.run/1":
         return "imported run: its raw output is the imported file"
+    if document.get("tool") == LIVE:
+        return None
     if _is_frames(document):
         return None if any(name.startswith("files/") for name in run.raw) else "the run has no frame capture"
     tool = document["tool"]

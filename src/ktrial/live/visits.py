@@ -19,6 +19,7 @@ from ktrial.live.control import Wanted
 from ktrial.live.model import Sample, Stretch, StretchReading
 from ktrial.live.pace import LivePace
 from ktrial.live.period import PERIOD_FILE, RATED, SeenMetric, SeenPeriod, details_of, measurements_in
+from ktrial.live.rating import PATIENCE_S
 from ktrial.live.sampling import MOST_SILENT, LiveClock, LivePoll, WatchedMetric, check_limits
 from ktrial.machine.facts import FactBook
 from ktrial.trial.arms.arms import Arms
@@ -45,6 +46,17 @@ class PeriodGuard(Port):
     def take(self, metric: str, arm: str, samples: Sequence[Sample]) -> GuardTrip | None: ...
 
 
+class AsksRating(Port):
+    """Asks a person how a period felt."""
+
+    def begin(self) -> None: ...
+
+    def look(self, seconds: float) -> int | None:
+        """Return the rating that comes within this time; None if there is none yet."""
+
+    def end(self) -> None: ...
+
+
 class LiveRules(NamedTuple):
     """How a live trial proceeds: its times in seconds, hard limits in base units, and what may be shown and asked."""
 
@@ -56,8 +68,8 @@ class LiveRules(NamedTuple):
     blind: bool = False
     #: Whether the machine's state is stored at each arm's first visit; None if it cannot be.
     state: Callable[[], bytes | None] | None = None
-    #: Asks the person for a rating; None if nobody answers.
-    rate: Callable[[], int | None] | None = None
+    #: Asks a person for a rating of each period; None if nobody rates.
+    rating: AsksRating | None = None
 
 
 class _PeriodVoid(Exception):
@@ -296,11 +308,23 @@ class LiveVisits:
             raise _PeriodVoid("knob", self._arms.told(drifts[0]))
 
     def _rating(self, visit: Visit) -> int | None:
-        if self._rules.rate is None:
+        """Ask for a rating, with the guards active; return None if nobody gives one in time."""
+        asks = self._rules.rating
+        if asks is None:
             return None
         arm = None if self._rules.blind else visit.arm
         self._listen(PeriodPhase(block=visit.block, phase="rate", arm=arm, until_unix_ms=None))
-        return self._rules.rate()
+        end_ns = self._clock.monotonic_ns() + round(1e9 * PATIENCE_S)
+        asks.begin()
+        try:
+            while self._clock.monotonic_ns() < end_ns:
+                if (rating := asks.look(self._poll.nap_s)) is not None:
+                    return rating
+                self._look(visit.arm)
+                self._request()
+        finally:
+            asks.end()
+        return None
 
     def _seen_period(self, stretch: Stretch, switched_ms: int, rating: int | None, *, is_switch: bool) -> SeenPeriod:
         metrics: dict[str, SeenMetric] = {}

@@ -7,9 +7,11 @@ import itertools
 
 import pytest
 
+from ktrial.bench.benchmark import RawOutput
 from ktrial.judge.model.log import TrialEnd
 from ktrial.kit.errors import LimitPassed
 from ktrial.live.model import Sample
+from ktrial.live.period import live_benchmark
 from ktrial.trial.run.events import PeriodPhase, VisitWaits
 from tests.support.live import LiveTrial
 from tests.support.trial_course import FOUND, SWAPPINESS
@@ -170,3 +172,14 @@ def test_a_trial_ends_before_a_block_that_its_time_does_not_hold() -> None:
     trial.run()
     assert trial.log[-1] == TrialEnd(reason="no time is left for another block")
     assert trial.clock.now_s <= 100
+
+
+def test_a_stored_period_is_read_again() -> None:
+    trial = LiveTrial(better)
+    trial.run()
+    for record, parts in zip(trial.store.records, trial.store.parts, strict=True):
+        raw = RawOutput(files={name.removeprefix("files/"): data for name, data in parts.items()})
+        benchmark = live_benchmark([trial.source.outcome], rated=False)
+        parsed = benchmark.parse(raw, {})
+        assert [one.value for one in parsed.measurements] == [one.value for one in record.measurements]
+        assert parsed.details == record.details

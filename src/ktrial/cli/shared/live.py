@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import syslog
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,12 +12,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ktrial.bench.command_benchmark import Metric
+from ktrial.cli.options import is_terminal
 from ktrial.cli.shared.live_control import desk_folder
 from ktrial.cli.shared.live_sources import live_of, open_metrics, with_roles
 from ktrial.cli.shared.trial_start import prepare
-from ktrial.kit.errors import BadInput
+from ktrial.kit.errors import BadInput, Refused
+from ktrial.kit.streams import draw
 from ktrial.live.control import TrialDesk, Wanted
 from ktrial.live.pace import LivePace
+from ktrial.live.rating import RatingKeys
 from ktrial.live.sampling import LivePoll, metric_named, refuse_slow
 from ktrial.live.visits import LiveRules, LiveVisits
 from ktrial.trial.arms.arms import rehearse
@@ -28,7 +32,7 @@ from ktrial.trial.run.guards import refuse_changed
 from ktrial.tuning.plans.wait_for_lock import PatientMachine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ktrial.cli.app import App
     from ktrial.judge.model.log import Protocol
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
     from ktrial.trial.record import StoredTrial
     from ktrial.trial.run.events import TrialListener
     from ktrial.trial.run.loop import Standing
+    from ktrial.tuning.knobs.knob import Knob
+    from ktrial.tuning.plans.model import Plan
 
 
 class OnLiveWork:
@@ -48,7 +54,13 @@ class OnLiveWork:
         app.lock_runs()
         self._app = app
         self._stored = stored
+        self._rating = None
+        if live_of(file).rate:
+            if not is_terminal():
+                raise Refused("cannot ask for ratings: there is no terminal", hint="leave out --rate")
+            self._rating = RatingKeys(sys.stdin.fileno(), app.interrupts.wait, lambda: draw(sys.stderr, "\a"))
         self.ready = prepare(app, with_roles(app, file), allow_dangerous=allow_dangerous)
+        refuse_disturbing(live_of(file), self.ready.plans, app.catalog.knobs)
 
     @property
     def _live(self) -> LiveFile:
@@ -155,6 +167,7 @@ class OnLiveWork:
             limits=limits,
             for_s=live.for_s,
             blind=live.blind,
+            rating=self._rating,
             state=lambda: take_state(machine, catalog).canonical(),
         )
 
@@ -171,6 +184,18 @@ class OnLiveWork:
             started_ms=stored.started_unix_ms,
             switched_ms=[one.started_unix_ms for one in standing.records if one.details.get("is_switch")],
         )
+
+
+def refuse_disturbing(live: LiveFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> None:
+    """Raise Refused for a setting whose switch itself disturbs the work, unless the user wants to measure it anyway."""
+    for arm, plan in plans.items():
+        changed = [change.knob for change in plan.changes] + (["zram:disksize"] if plan.zram is not None else [])
+        for name in changed if not live.disturbing else ():
+            if name in knobs and (why := knobs[name].disturbs) is not None:
+                raise Refused(
+                    f"cannot switch {name} back and forth under live work (arm {arm}): {why}",
+                    hint="`ktrial try` measures it with a benchmark; --disturbing tries it here, and measures the cost",
+                )
 
 
 def journal_of(stored: StoredTrial) -> Callable[[str], None]:

@@ -235,7 +235,7 @@ def run_file(
     timed.expect(protocol, cap_s)
     with app.interrupts, listen:
         stored = venue.begin(protocol)
-        told.begins(stored.trial, protocol)
+        told.begins(stored.trial, protocol, blind=file.is_blind)
         carried = _to_its_end(app, venue, stored, told, as_json=as_json)
     if export is not None:
         export(stored)
@@ -371,7 +371,7 @@ def resume_trial(
         app.say(f"{done} done; about {duration(left_s)} left, at most")
     timed.expect(protocol, left_s)
     told = results_out(app, timed)
-    told.begins(stored.trial, protocol, judgement)
+    told.begins(stored.trial, protocol, judgement, blind=stored.file.is_blind)
     with app.interrupts, listen:
         carried = _to_its_end(app, venue, stored, told, as_json=as_json)
     return _end(app, stored, carried, as_json=as_json)

@@ -108,8 +108,7 @@ def _findings(found: Comparison) -> Iterator[Finding]:
 
 def is_hidden(app: App, stored: StoredTrial) -> bool:
     """Return whether a blind trial is not over, so that nobody may learn what its arms do."""
-    is_blind = bool(stored.file.live and stored.file.live.blind)
-    return is_blind and not isinstance(app.trials.log(stored.trial)[-1], TrialEnd)
+    return stored.file.is_blind and not isinstance(app.trials.log(stored.trial)[-1], TrialEnd)
 
 
 def load_comparison(app: App, stored: StoredTrial) -> Comparison:

@@ -132,15 +132,12 @@ def _live_rules(live: LiveFile, cap_s: float | None) -> Iterator[tuple[str, str]
 
 def phase_text(event: PeriodPhase) -> str:
     """Return what happens in a period now."""
-    who = "an arm that stays hidden" if event.arm is None else event.arm
     if event.phase == "rate":
-        return f"{who} is in force: waiting for a rating"
-    until = (
-        ""
-        if event.until_unix_ms is None
-        else time.strftime(" until %H:%M:%S", time.localtime(event.until_unix_ms / 1000))
-    )
-    return f"{who} is in force; {'settling' if event.phase == 'washout' else 'watching'}{until}"
+        return "how was it? press 1 (bad) to 5 (good)"
+    until_s = None if event.until_unix_ms is None else event.until_unix_ms / 1000
+    until = "" if until_s is None else time.strftime(" until %H:%M:%S", time.localtime(until_s))
+    doing = f"{'settling' if event.phase == 'washout' else 'watching'}{until}"
+    return f"{doing}, blind" if event.arm is None else f"{event.arm} in force, {doing}"
 
 
 def changed_text(arm: ArmSettings) -> str:

@@ -256,6 +256,11 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return any(arm.command or arm.prepare for arm in self.arms.values())
 
     @property
+    def is_blind(self) -> bool:
+        """Whether nobody may learn what the arms do before the trial is over."""
+        return bool(self.live and self.live.blind)
+
+    @property
     def safety(self) -> SafetyLimits:
         return parse_limits(self.limits)
 

@@ -119,7 +119,7 @@ class TrialProgress:
         from ktrial.trial.run.events import TrialAnnounced
 
         self.take_up(protocol, judgement)
-        self._is_blind = bool(ready.file.live and ready.file.live.blind)
+        self._is_blind = ready.file.is_blind
         self._say(
             announcement(
                 protocol,

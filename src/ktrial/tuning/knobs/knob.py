@@ -128,6 +128,7 @@ class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     down: str | None = None
     security: str | None = None
     measuring: str | None = None
+    disturbs: str | None = None
     interacts: tuple[str, ...] = ()
     meaning: str | None = None
     settle_s: float = 1.0

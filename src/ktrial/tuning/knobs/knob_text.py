@@ -72,6 +72,7 @@ def knob_text(
     add("price", knob.price)
     add("security", knob.security)
     add("measuring", knob.measuring)
+    add("switching", knob.disturbs)
     add("values", values_text(knob))
     add("default", default_text(knob, default))
     if state is not None:

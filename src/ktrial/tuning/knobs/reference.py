@@ -51,6 +51,7 @@ def _knob_section(knob: Knob, sources: Mapping[str, CatalogSource]) -> str:
         ("price", knob.price),
         ("security", knob.security),
         ("measuring", knob.measuring),
+        ("switching", knob.disturbs),
         ("risk", knob.risk),
         ("takes effect", knob.takes_effect),
         ("place", ", ".join(f"`{place}`" for place in knob.files)),
