@@ -19,7 +19,7 @@ from ktrial.kit.json_strict import NotStrictJson, decode
 from ktrial.kit.outcome import Direction, Measurement, Outcome, OutcomeKind, Unit
 from ktrial.machine.facts import FactBook
 
-_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
+NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
 #: The rest of a number: digits, a decimal or thousands mark of any language with digits after it, an exponent.
 _GOES_ON = re.compile(r"(?:[.,'\u2019\u00a0\u202f]?[0-9]+)+|[eE][-+]?[0-9]+")
 #: The beginning of a number: more of its digits in any case; a mark or a sign only if the expression matches nothing
@@ -135,9 +135,9 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             how = "nowhere" if not found else f"{len(found)} times"
             raise BadRun(f"the expression for {self.name} matches {how} in the output, expected one match")
         number = found[0][1] or ""
-        if not _NUMBER.fullmatch(number.strip()):
+        if not NUMBER.fullmatch(number.strip()):
             raise BadRun(f"{self.name}: expected a number such as 12.5, got {number!r}")
-        whole = _whole(found[0])
+        whole = whole_number(found[0])
         if whole != number:
             raise BadRun(
                 f"{self.name}: {number!r} is only part of {whole!r}; match the whole number, with a decimal point, or "
@@ -269,7 +269,7 @@ def check_run(benchmark: Benchmark, raw: RawOutput) -> None:
     check_exit(raw)
 
 
-def _whole(found: re.Match[str]) -> str:
+def whole_number(found: re.Match[str]) -> str:
     """Return the number with adjacent digits outside the match. In `1,5`, an expression may have matched only 1."""
     begin, end = found.span(1)
     before, after = found.string[max(0, begin - _BESIDE) : begin], found.string[end : end + _BESIDE]
