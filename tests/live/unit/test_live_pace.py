@@ -13,7 +13,7 @@ from ktrial.kit.errors import Busy, Refused
 from ktrial.live.control import TrialDesk, ask_of, running_trials
 from ktrial.live.pace import LivePace
 from ktrial.trial.protocol.live import parse_quiet
-from tests.support.live import MIDNIGHT_MS
+from tests.support.live_trials import MIDNIGHT_MS
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -13,7 +13,7 @@ from ktrial.kit.errors import LimitPassed
 from ktrial.live.model import Sample
 from ktrial.live.period import live_benchmark
 from ktrial.trial.run.events import PeriodPhase, VisitWaits
-from tests.support.live import LiveTrial
+from tests.support.live_trials import LiveTrial
 from tests.support.trial_course import FOUND, SWAPPINESS
 
 

@@ -10,7 +10,7 @@ import termios
 from collections.abc import Sequence
 
 from ktrial.live.rating import RatingKeys
-from tests.support.live import LiveTrial
+from tests.support.live_trials import LiveTrial
 
 
 def wait(descriptors: Sequence[int], seconds: float) -> bool:

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics of live work as users write them: `[NAME:lower|higher=]KIND:REST`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from ktrial.bench.command_benchmark import Metric
+from ktrial.kit.errors import BadInput, nearest
+from ktrial.live.model import LiveMetric, MetricSource
+from ktrial.live.sources.command import CommandSource, command_words
+from ktrial.live.sources.frames import FramesSource, frames_parts
+from ktrial.live.sources.log import LogSource, log_parts
+from ktrial.live.sources.openmetrics import OpenMetricsSource, wanted_of
+from ktrial.live.sources.process import kernel_counter, open_kernel_counter
+from ktrial.live.sources.prometheus import PrometheusSource, query_of
+from ktrial.live.sources.world import LiveWorld, named_outcome
+
+_DIRECTIONS = ("lower", "higher")
+_MOST = 16_384
+_USAGE = "write [NAME:lower|higher=]KIND:…, for example  p99_ms:lower=log:/var/log/app?match=took ([0-9.]+) ms&take=p99"
+
+
+class SourceKind(NamedTuple):
+    """A kind of source: `check` raises BadInput for a metric that can never be read."""
+
+    check: Callable[[LiveMetric], object]
+    open: Callable[[LiveMetric, LiveWorld], MetricSource]
+
+
+KINDS: Mapping[str, SourceKind] = {
+    "prometheus": SourceKind(query_of, PrometheusSource),
+    "openmetrics": SourceKind(wanted_of, OpenMetricsSource),
+    "log": SourceKind(log_parts, LogSource),
+    "command": SourceKind(command_words, CommandSource),
+    "pid": SourceKind(kernel_counter, open_kernel_counter),
+    "cgroup": SourceKind(kernel_counter, open_kernel_counter),
+    "pressure": SourceKind(kernel_counter, open_kernel_counter),
+    "frames": SourceKind(frames_parts, FramesSource),
+}
+
+
+def parse_metric(text: str) -> LiveMetric:
+    """Parse the value of `--metric`. Without a name, the kind is the name and lower is better. Raise BadInput."""
+    if len(text) > _MOST:
+        raise BadInput(f"--metric {text[:40]!r}… is longer than {_MOST} characters", hint="shorten it")
+    head, equals, rest = text.partition("=")
+    name, _, direction = head.partition(":")
+    is_named = bool(equals) and (
+        direction in _DIRECTIONS or (name not in KINDS and re.fullmatch(r"[a-z]+", direction) is not None)
+    )
+    if is_named and direction not in _DIRECTIONS:
+        raise BadInput(
+            f"cannot read --metric {text!r}: {direction!r} is no direction", hint="write :lower= or :higher="
+        )
+    source = rest if is_named else text
+    kind, colon, _ = source.partition(":")
+    if not colon or kind not in KINDS:
+        near = nearest(kind, KINDS)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"{_USAGE}; kinds: {', '.join(KINDS)}"
+        raise BadInput(f"cannot read --metric {text!r}: unknown kind of source {kind[:40]!r}", hint=hint)
+    metric = LiveMetric(
+        name=name if is_named else kind,
+        direction="higher" if is_named and direction == "higher" else "lower",
+        source=source,
+    )
+    check_metric(metric)
+    return metric
+
+
+def check_metric(metric: LiveMetric) -> None:
+    """Raise BadInput if the name is invalid or the source can never be read."""
+    kind = metric.source.partition(":")[0]
+    if kind not in KINDS:
+        raise BadInput(f"unknown kind of source {kind[:40]!r}", hint=f"{_USAGE}; kinds: {', '.join(KINDS)}")
+    for key, error in Metric(metric.name, metric.direction, "()").faults():
+        if key == "name":
+            raise BadInput(f"--metric: {error.message}", hint=error.hint)
+    KINDS[kind].check(metric)
+
+
+def parse_metrics(texts: Sequence[str]) -> tuple[LiveMetric, ...]:
+    """Parse all values of `--metric`. Raise BadInput if two outcomes have one name."""
+    found = tuple(map(parse_metric, texts))
+    taken: dict[str, LiveMetric] = {}
+    for metric in found:
+        name = named_outcome(metric)[0].name
+        if name in taken:
+            raise BadInput(
+                f"--metric {metric.source!r} and {taken[name].source!r} are both called {name}",
+                hint="give names: NAME:lower=… or NAME:higher=…",
+            )
+        taken[name] = metric
+    return found
+
+
+def note_of_unnamed(text: str) -> str | None:
+    """Return what to say of a metric that the user gave no name; None if it has one."""
+    metric = parse_metric(text)
+    if metric.source != text:
+        return None
+    return f"{metric.name}: lower is better; write NAME:higher={metric.name}:… if it is not, NAME ends in its unit"
+
+
+def open_source(metric: LiveMetric, world: LiveWorld) -> MetricSource:
+    """Return the source of a metric; `begin` reads it. Raise BadInput."""
+    check_metric(metric)
+    return KINDS[metric.source.partition(":")[0]].open(metric, world)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Regular expressions for lines that others write: none whose time grows beyond the square of a line's length.
+
+Python's expressions backtrack. An expression is refused if it repeats what repeats itself, or if too many of its
+repetitions may end at several places. A repetition cannot if what follows it never matches what it repeats, as in
+`[0-9]+ ms`.
+"""
+
+from __future__ import annotations
+
+import re
+from re import _constants as codes  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
+
+from ktrial.kit.errors import BadInput
+
+#: Most repetitions of one expression that may end at several places: the search itself counts as one of them unless
+#: the expression begins with ^.
+_MOST_OPEN = 2
+#: A repetition of at most so many times counts as none.
+_FEW = 8
+#: Most ways to repeat what itself is repeated.
+_MOST_WAYS = 1000
+_LETTERS = [chr(code) for code in range(256)]
+_BEGINS = (codes.AT_BEGINNING, codes.AT_BEGINNING_STRING)
+_REPEATS = (codes.MAX_REPEAT, codes.MIN_REPEAT)
+
+
+def line_pattern(text: str, option: str, groups: tuple[int, ...]) -> re.Pattern[str]:
+    """Compile an expression with so many groups. Raise BadInput if it is invalid or may take long."""
+    try:
+        pattern = re.compile(text)
+        tree = parser.parse(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise BadInput(
+            f"{option}: {text!r} is not a regular expression: {error}", hint=r"for example  match=took ([0-9.]+) ms"
+        ) from None
+    if pattern.groups not in groups:
+        raise BadInput(
+            f"{option}: expected one group in {text!r}, got {pattern.groups}",
+            hint="write ( ) around the number only, and (?: ) around other parts",
+        )
+    items = list(tree)
+    why = _why_slow(items)
+    searched = not (items and items[0][0] is codes.AT and items[0][1] in _BEGINS)
+    if why is None and _open_repeats(items) + searched > _MOST_OPEN:
+        why = "too many of its repetitions may end at several places, such as .*"
+    if why is not None:
+        raise BadInput(
+            f"{option}: {text!r} may take very long on some lines: {why}",
+            hint="leave out what is not next to the number, write [^ ]* for .*, or begin with ^",
+        )
+    return pattern
+
+
+def _why_slow(items: list[Any], repeated: int = 1) -> str | None:
+    """Return why an expression may take exponential time. `repeated` is how often the items may be repeated."""
+    for code, argument in items:
+        if code in (codes.GROUPREF, codes.GROUPREF_EXISTS):
+            return "it refers to a group of its own"
+        if code in (codes.ASSERT, codes.ASSERT_NOT):
+            return "it looks ahead or behind"
+        if code is codes.BRANCH and repeated > _FEW:
+            return "it repeats alternatives"
+        if code in _REPEATS or code is getattr(codes, "POSSESSIVE_REPEAT", None):
+            least, most, body = argument
+            ways = int(most) - int(least) + 1
+            if repeated > 1 and ways > 1 and ways ** min(repeated, 64) > _MOST_WAYS:
+                return "it repeats what itself is repeated"
+            why = _why_slow(list(body), max(repeated, int(most)))
+        else:
+            why = next((found for part in _bodies(code, argument) if (found := _why_slow(part, repeated))), None)
+        if why is not None:
+            return why
+    return None
+
+
+def _bodies(code: Any, argument: Any) -> list[list[Any]]:
+    if code is codes.SUBPATTERN:
+        return [list(argument[3])]
+    if code is codes.BRANCH:
+        return [list(part) for part in argument[1]]
+    if code is getattr(codes, "ATOMIC_GROUP", None):
+        return [list(argument)]
+    return []
+
+
+def _open_repeats(items: list[Any]) -> int:
+    """Return how many long repetitions may end at several places, because what follows can match what they repeat."""
+    flat = _flat(items)
+    found = 0
+    for place, (code, argument) in enumerate(flat):
+        if code not in _REPEATS or int(argument[1]) <= _FEW:
+            continue
+        body = list(argument[2])
+        repeats = _first(body)
+        following: set[str] | None = set()
+        for after in flat[place + 1 :]:
+            first = _first([after])
+            following = None if first is None or following is None else following | first
+            if not _may_be_empty(after):
+                break
+        else:
+            continue  # it ends with the expression
+        found += repeats is None or following is None or bool(repeats & following)
+    return found
+
+
+def _flat(items: list[Any]) -> list[Any]:
+    """Return the items in a row, those of groups in place of the groups."""
+    found: list[Any] = []
+    for code, argument in items:
+        found += _flat(list(argument[3])) if code is codes.SUBPATTERN else [(code, argument)]
+    return found
+
+
+def _may_be_empty(item: Any) -> bool:
+    code, argument = item
+    if code is codes.AT:
+        return True
+    if code in _REPEATS:
+        return int(argument[0]) == 0
+    if code is codes.BRANCH:
+        return any(all(map(_may_be_empty, part)) for part in argument[1])
+    return code is codes.SUBPATTERN and all(map(_may_be_empty, argument[3]))
+
+
+def _first(items: list[Any]) -> set[str] | None:
+    """Return the letters (of the first 256) with which the items may begin; None if unknown."""
+    found: set[str] = set()
+    for code, argument in _flat(items):
+        if code in _REPEATS:
+            letters = _first(list(argument[2]))
+        elif code in (codes.LITERAL, codes.NOT_LITERAL, codes.IN, codes.ANY):
+            letters = _letters(code, argument)
+        elif code is codes.AT:
+            continue
+        elif code is codes.BRANCH:
+            parts = [_first(list(part)) for part in argument[1]]
+            known = [part for part in parts if part is not None]
+            letters = set().union(*known) if len(known) == len(parts) else None
+        else:
+            letters = None
+        if letters is None:
+            return None
+        found |= letters
+        if not _may_be_empty((code, argument)):
+            break
+    return found
+
+
+def _letters(code: Any, argument: Any) -> set[str] | None:
+    found = _exact_letters(code, argument)
+    # The expression may ignore case.
+    return None if found is None else found | {other for one in found for other in (one.lower(), one.upper())}
+
+
+def _exact_letters(code: Any, argument: Any) -> set[str] | None:
+    if code is codes.LITERAL:
+        return {chr(argument)}
+    if code is codes.NOT_LITERAL:
+        return {letter for letter in _LETTERS if letter != chr(argument)}
+    if code is codes.ANY:
+        return {letter for letter in _LETTERS if letter != "\n"}
+    found: set[str] = set()
+    is_negated = False
+    for kind, value in argument:
+        if kind is codes.NEGATE:
+            is_negated = True
+        elif kind is codes.LITERAL:
+            found.add(chr(value))
+        elif kind is codes.RANGE:
+            found |= {chr(letter) for letter in range(value[0], min(value[1], 255) + 1)}
+        elif kind is codes.CATEGORY and value in _CATEGORIES:
+            found |= {letter for letter in _LETTERS if re.match(_CATEGORIES[value], letter)}
+        else:
+            return None
+    return set(_LETTERS) - found if is_negated else found
+
+
+_CATEGORIES = {
+    codes.CATEGORY_DIGIT: r"\d",
+    codes.CATEGORY_NOT_DIGIT: r"\D",
+    codes.CATEGORY_SPACE: r"\s",
+    codes.CATEGORY_NOT_SPACE: r"\S",
+    codes.CATEGORY_WORD: r"\w",
+    codes.CATEGORY_NOT_WORD: r"\W",
+}

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of a log: `log:/path?match=REGEX&take=p99|mean|count|share[&of=REGEX]`. A line's time is when it was read."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from array import array
+from collections.abc import Mapping, Sequence
+
+from ktrial.bench.command_benchmark import NUMBER, whole_number
+from ktrial.kit.outcome import Outcome
+from ktrial.kit.percentile import quantile_of
+from ktrial.live.model import LiveMetric, Sample, Stretch, StretchReading
+from ktrial.live.sources.follow import FileHere, FileThere, FollowedFile
+from ktrial.live.sources.line_pattern import line_pattern
+from ktrial.live.sources.polled import PolledSource, Timeline
+from ktrial.live.sources.web import NotRead
+from ktrial.live.sources.world import LiveWorld, bad_metric, measured_outcome, named_outcome, split_options
+
+_OPTIONS = ("match", "take", "of")
+_TAKES = "mean, p50 to p999, count or share"
+_POLL_S = 1.0
+#: Lines are read for at most so long at once, and the time is looked at after so many.
+_READ_NS, _LINES = 500_000_000, 4
+#: Most numbers that are kept, eight bytes each.
+_MOST_NUMBERS = 8_000_000
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Return the smallest of the values with at least this share at or below it."""
+    return ordered[math.ceil(share * len(ordered) - 1e-9) - 1]
+
+
+class LinePart:
+    """What is read in a line, and what a stretch takes of it."""
+
+    def __init__(self, metric: LiveMetric, options: Mapping[str, str]) -> None:
+        """Raise BadInput for what cannot be read."""
+        option = f"--metric {metric.source!r}"
+        self.take = options.get("take", "mean")
+        self.share = quantile_of(self.take) if re.fullmatch(r"p[0-9]{2,3}", self.take) else None
+        if self.share is None and self.take not in {"mean", "count", "share"}:
+            raise bad_metric(metric, f"take is {self.take!r}", f"give {_TAKES}")
+        if not options.get("match"):
+            raise bad_metric(metric, "it has no expression", r"for example  ?match=took ([0-9.]+) ms&take=p99")
+        if ("of" in options) != (self.take == "share"):
+            raise bad_metric(metric, "take=share and of=REGEX belong together", "for example  &take=share&of=5..")
+        self._match = line_pattern(options["match"], f"{option}: match", (0, 1) if self.take == "count" else (1,))
+        self._of = line_pattern(options["of"], f"{option}: of", (0, 1)) if "of" in options else None
+        #: The latest group that was no number.
+        self.wrong: str | None = None
+
+    def outcome(self, metric: LiveMetric) -> tuple[Outcome, float]:
+        if self.take == "count":
+            return measured_outcome(metric, "1/s"), 1.0
+        if self.take == "share":
+            return measured_outcome(metric, "ratio"), 1.0
+        return named_outcome(metric)
+
+    def read(self, line: bytes) -> float | None:
+        """Return the number in a line, or 1 or 0 for what is counted; None if the line has none."""
+        found = self._match.search(line.decode(errors="replace"))
+        if found is None:
+            return None
+        if self.take == "count":
+            return 1.0
+        text = found[1] or ""
+        if self._of is not None:
+            return float(self._of.fullmatch(text) is not None)
+        if not NUMBER.fullmatch(text) or whole_number(found) != text or not math.isfinite(float(text)):
+            self.wrong = whole_number(found)
+            return None
+        return float(text)
+
+    def summary(self, numbers: Sequence[float], seconds: float) -> float:
+        """Return what these numbers say of so many seconds."""
+        if self.take == "count":
+            return len(numbers) / seconds
+        if self.share is not None:
+            return quantile(sorted(numbers), self.share)
+        return statistics.fmean(numbers)
+
+
+def log_parts(metric: LiveMetric) -> tuple[str, LinePart]:
+    """Return the path and what is read. Raise BadInput."""
+    path, options = split_options(metric, _OPTIONS)
+    if not path.startswith("/") or "\0" in path:
+        raise bad_metric(metric, f"{path!r} is not an absolute path", "write the whole path of the log")
+    return path, LinePart(metric, options)
+
+
+class LogSource(PolledSource):
+    """Follows a log on the machine under test."""
+
+    def __init__(self, metric: LiveMetric, world: LiveWorld) -> None:
+        self._path, self._part = log_parts(metric)
+        outcome, self._factor = self._part.outcome(metric)
+        super().__init__(metric, outcome, world, _POLL_S)
+        self._file: FollowedFile | None = None
+        self._chunks: Timeline[array[float]] = Timeline(_MOST_NUMBERS)
+        self._skips: Timeline[int] = Timeline()
+        self._skipped = 0
+
+    def _begin(self) -> None:
+        self._file = FileThere(self._path, self._world) if self._world.is_remote else FileHere(self._path)
+        self._chunks.add(self._world.clock.unix_ms(), array("d"))
+
+    def _poll(self) -> Sequence[Sample]:
+        if self._file is None:
+            raise NotRead(f"{self._path} was never opened")
+        before = self._chunks.last()
+        lines = self._file.take()
+        at_ms = self._world.clock.unix_ms()
+        numbers, all_read = self._numbers(lines)
+        if self._file.skipped > self._skipped or not all_read:
+            self._skipped = self._file.skipped
+            self._skips.add(at_ms, self._skipped)
+        self._chunks.add(at_ms, numbers, len(numbers) + 1)
+        if before is None or at_ms <= before[0] or not numbers:
+            return ()
+        return (Sample(at_ms, self._part.summary(numbers, (at_ms - before[0]) / 1000) * self._factor),)
+
+    def _numbers(self, lines: Sequence[bytes]) -> tuple[array[float], bool]:
+        """Return the numbers in the lines, and whether all lines could be read in time."""
+        numbers = array("d")
+        clock = self._world.clock
+        end_ns = clock.monotonic_ns() + _READ_NS
+        for place, line in enumerate(lines):
+            number = self._part.read(line)
+            if number is not None:
+                numbers.append(number)
+            if place % _LINES == _LINES - 1 and clock.monotonic_ns() > end_ns:
+                return numbers, False
+        return numbers, True
+
+    def _over(self, stretch: Stretch) -> StretchReading:
+        _, chunks = self.covered(stretch, self._chunks, 1)
+        if self._skips.inside(stretch)[0]:
+            raise NotRead("lines were skipped: the log was replaced, or grew faster than ktrial reads")
+        numbers = array("d", (number for chunk in chunks for number in chunk))
+        if not numbers:
+            raise NotRead(
+                f"{self._part.wrong!r} in {self._path} is no whole number"
+                if self._part.wrong is not None
+                else f"no line of {self._path} matched"
+            )
+        if self._part.share is not None and len(numbers) * (1 - self._part.share) < 1 - 1e-9:
+            raise NotRead(f"{len(numbers)} lines are too few for {self._part.take}")
+        value = self._part.summary(numbers, stretch.seconds) * self._factor
+        return StretchReading(value=value, samples=len(numbers))
+
+    def end(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

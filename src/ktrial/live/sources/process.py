@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kernel counts of a process, a control group or the whole machine.
+
+`pid:1234?cpu|delay|io|psi=memory`, `cgroup:/system.slice/x.service?cpu|io|psi=memory`, `pressure:memory[?full]`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from ktrial.kit.outcome import Unit
+from ktrial.live.model import LiveMetric
+from ktrial.live.sources.polled import CounterSource, CounterValues
+from ktrial.live.sources.web import NotRead
+from ktrial.live.sources.world import LiveWorld, bad_metric, measured_outcome, split_options
+from ktrial.machine.ports import Machine
+
+_GROUPS = "/sys/fs/cgroup"
+_RESOURCES = ("cpu", "memory", "io")
+_PRESSURE = "/proc/pressure"
+_FIELDS = ("cpu", "delay", "io", "psi")
+_UNITS: Mapping[str, Unit] = {"cpu": "ratio", "delay": "ratio", "io": "B/s", "psi": "ratio"}
+#: Ticks a second in /proc, on every architecture.
+_TICKS = 100
+#: Places behind the name in /proc/PID/stat: user and system time, and when the process began.
+_USER, _SYSTEM, _BEGAN = 11, 12, 19
+_TOTAL = re.compile(r"^(some|full) [^\n]*\btotal=([0-9]{1,20})$", re.MULTILINE)
+_MOST_PID = 1 << 22
+_OTHER_USER = "it belongs to another user: measure its control group, or run as its user"
+
+
+def _text(machine: Machine, path: str) -> str:
+    """Return what a file holds. Raise NotRead."""
+    return _texts(machine, [path])[path]
+
+
+def _texts(machine: Machine, paths: list[str]) -> dict[str, str]:
+    """Return what the files hold. Raise NotRead if one of them cannot be read."""
+    found = {}
+    for path, reading in machine.read(paths).items():
+        if reading is None:
+            raise NotRead(f"{path} does not exist")
+        if reading.data is None:
+            why = reading.unreadable or reading.invalid or ""
+            raise NotRead(f"cannot read {path}: {why}", hint=_OTHER_USER)
+        found[path] = reading.data.decode(errors="replace")
+    return found
+
+
+def _whole(text: str, path: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,20}", text):
+        raise NotRead(f"cannot read {path}: expected a number, got {text[:40]!r}")
+    return int(text)
+
+
+def pressure_counts(text: str, path: str, share: str) -> CounterValues:
+    """Return the seconds for which some or all tasks waited, from a file of the kernel's. Raise NotRead."""
+    for kind, total_us in _TOTAL.findall(text):
+        if kind == share:
+            return CounterValues({share: int(total_us) / 1e6})
+    raise NotRead(f"{path} has no line {share} … total=NUMBER")
+
+
+def stat_counts(text: str, path: str) -> CounterValues:
+    """Return a process's CPU seconds from its file `stat`; the epoch is when it began. Raise NotRead."""
+    # The name may hold anything; only the last parenthesis counts.
+    fields = text.rpartition(")")[2].split()
+    if len(fields) <= _BEGAN:
+        raise NotRead(f"cannot read {path}: it has {len(fields)} fields behind the name")
+    ticks = _whole(fields[_USER], path) + _whole(fields[_SYSTEM], path)
+    return CounterValues({"cpu": ticks / _TICKS}, fields[_BEGAN])
+
+
+def io_counts(text: str, path: str) -> CounterValues:
+    """Return the bytes that a process read from and wrote to disks. Raise NotRead."""
+    found = dict(re.findall(r"^(read_bytes|write_bytes): ([0-9]{1,20})$", text, re.MULTILINE))
+    if len(found) != 2:
+        raise NotRead(f"cannot read {path}: it has no read_bytes and write_bytes")
+    return CounterValues({name: float(value) for name, value in found.items()})
+
+
+def group_io_counts(text: str) -> CounterValues:
+    """Return the bytes that a control group read and wrote, by device."""
+    values = {}
+    for line in text.splitlines():
+        device, _, rest = line.partition(" ")
+        for name, value in re.findall(r"\b([rw]bytes)=([0-9]{1,20})", rest):
+            values[f"{device} {name}"] = float(value)
+    return CounterValues(values)
+
+
+class ProcessCounts:
+    """Reads one counter of a process, which must stay the same one."""
+
+    def __init__(self, pid: int, field: str, resource: str) -> None:
+        self._folder = f"/proc/{pid}"
+        self._pid = pid
+        self._field = field
+        self._resource = resource
+        self._began: str | None = None
+
+    def __call__(self, machine: Machine) -> CounterValues:
+        stat = f"{self._folder}/stat"
+        counts = stat_counts(_text(machine, stat), stat)
+        if self._began is None:
+            self._began = counts.epoch
+        if counts.epoch != self._began:
+            raise NotRead(f"process {self._pid} ended, and another one has its number")
+        if self._field == "cpu":
+            return counts
+        if self._field == "io":
+            path = f"{self._folder}/io"
+            return io_counts(_text(machine, path), path)
+        return self._delays(machine) if self._field == "delay" else self._pressure(machine)
+
+    def _delays(self, machine: Machine) -> CounterValues:
+        """Return how long each thread has waited for a CPU."""
+        pattern = f"{self._folder}/task/*/schedstat"
+        values = {}
+        for path, reading in machine.read(machine.list([pattern])[pattern]).items():
+            if reading is None or reading.data is None:
+                continue  # the thread has ended
+            words = reading.data.decode(errors="replace").split()
+            if len(words) < 2:
+                raise NotRead(f"cannot read {path}: expected three numbers", hint="it needs CONFIG_SCHED_INFO")
+            values[path] = _whole(words[1], path) / 1e9
+        if not values:
+            raise NotRead(f"process {self._pid} has no {pattern}", hint="it needs a kernel with CONFIG_SCHED_INFO")
+        return CounterValues(values)
+
+    def _pressure(self, machine: Machine) -> CounterValues:
+        path = f"{self._folder}/cgroup"
+        group = next((line[3:] for line in _text(machine, path).splitlines() if line.startswith("0::/")), None)
+        if group is None or "/.." in group:
+            raise NotRead(f"process {self._pid} has no control group of version 2 that is visible here")
+        return _group_pressure(machine, group, self._resource)
+
+
+def _group_pressure(machine: Machine, group: str, resource: str) -> CounterValues:
+    path = f"{_GROUPS}{group.rstrip('/')}/{resource}.pressure"
+    if group.rstrip("/") == "":
+        path = f"{_PRESSURE}/{resource}"
+    return pressure_counts(_text(machine, path), path, "some")
+
+
+def _group_counts(group: str, field: str, resource: str) -> Callable[[Machine], CounterValues]:
+    def read(machine: Machine) -> CounterValues:
+        if field == "psi":
+            return _group_pressure(machine, group, resource)
+        if field == "io":
+            return group_io_counts(_text(machine, f"{_GROUPS}{group}/io.stat"))
+        path = f"{_GROUPS}{group}/cpu.stat"
+        used = re.search(r"^usage_usec ([0-9]{1,20})$", _text(machine, path), re.MULTILINE)
+        if used is None:
+            raise NotRead(f"{path} has no usage_usec")
+        return CounterValues({"cpu": int(used[1]) / 1e6})
+
+    return read
+
+
+def _field_of(metric: LiveMetric, known: tuple[str, ...]) -> tuple[str, str, str]:
+    """Return what is before `?`, the counter behind it and its resource. Raise BadInput."""
+    place, options = split_options(metric, known)
+    kind = metric.source.partition(":")[0]
+    if len(options) != 1:
+        raise bad_metric(
+            metric, "name one counter", f"for example  {kind}:{place}?{known[0]}; known: {', '.join(known)}"
+        )
+    ((field, resource),) = options.items()
+    if field == "psi" and resource not in _RESOURCES:
+        raise bad_metric(metric, f"psi of {resource or 'nothing'!r}", "write psi=cpu, psi=memory or psi=io")
+    if field != "psi" and resource:
+        raise bad_metric(metric, f"{field} takes no value", f"write ?{field}")
+    return place, field, resource
+
+
+def _pid_reader(metric: LiveMetric) -> tuple[str, ProcessCounts]:
+    place, field, resource = _field_of(metric, _FIELDS)
+    if not re.fullmatch(r"[0-9]{1,7}", place) or not 0 < int(place) <= _MOST_PID:
+        raise bad_metric(metric, f"{place!r} is no process id", "for example  pid:1234?cpu")
+    return field, ProcessCounts(int(place), field, resource)
+
+
+def _group_reader(metric: LiveMetric) -> tuple[str, Callable[[Machine], CounterValues]]:
+    group, field, resource = _field_of(metric, ("cpu", "io", "psi"))
+    parts = group.split("/")[1:]
+    if not group.startswith("/") or any(part in {"", ".", ".."} for part in parts) or "*" in group or "\0" in group:
+        raise bad_metric(
+            metric, f"{group!r} is no control group", "write its path below /sys/fs/cgroup: /system.slice/x.service"
+        )
+    return field, _group_counts(group, field, resource)
+
+
+def _pressure_reader(metric: LiveMetric) -> tuple[str, Callable[[Machine], CounterValues]]:
+    resource, options = split_options(metric, ("some", "full"))
+    if resource not in _RESOURCES or len(options) > 1 or any(options.values()):
+        raise bad_metric(
+            metric, f"{resource!r} has no pressure", "write pressure:cpu, :memory or :io, or pressure:io?full"
+        )
+    share = next(iter(options), "some")
+    if (resource, share) == ("cpu", "full"):
+        raise bad_metric(metric, "the whole machine never waits for a CPU", "write pressure:cpu")
+    path = f"{_PRESSURE}/{resource}"
+    return "psi", lambda machine: pressure_counts(_text(machine, path), path, share)
+
+
+_READERS: Mapping[str, Callable[[LiveMetric], tuple[str, Callable[[Machine], CounterValues]]]] = {
+    "pid": _pid_reader,
+    "cgroup": _group_reader,
+    "pressure": _pressure_reader,
+}
+
+
+def kernel_counter(metric: LiveMetric) -> tuple[Unit, Callable[[Machine], CounterValues]]:
+    """Return the unit and the reader of a counter of the kernel. Raise BadInput."""
+    field, read = _READERS[metric.source.partition(":")[0]](metric)
+    measured_outcome(metric, _UNITS[field])
+    return _UNITS[field], read
+
+
+def open_kernel_counter(metric: LiveMetric, world: LiveWorld) -> CounterSource:
+    unit, read = kernel_counter(metric)
+    return CounterSource(metric, measured_outcome(metric, unit), world, read)

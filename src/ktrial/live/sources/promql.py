@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a PromQL query that ktrial must know: its selectors, their ranges, and the functions around them."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ktrial.kit.errors import BadInput
+
+#: Each alternative begins with another character, so that a query is read in one pass.
+_TOKEN = re.compile(
+    r"""(?P<space>[ \t\r\n]+|\#[^\n]*)
+    |(?P<string>"[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*'|`[^`]*`)
+    |(?P<word>[a-zA-Z_:][a-zA-Z0-9_:]*)
+    |(?P<number>[0-9.][0-9a-zA-Z_.]*)
+    |(?P<sign>[-+*/%^=!<>~,(){}\[\]@$])""",
+    re.VERBOSE | re.DOTALL,
+)
+_NAMED = re.compile(r"__name__\s*=\s*\"([a-zA-Z_:][a-zA-Z0-9_:]*)\"")
+_OPERATORS = frozenset(("and", "or", "unless", "bool", "atan2", "inf", "nan"))
+#: Words before a list of labels in parentheses, which may also be missing behind some of them.
+_BEFORE_LABELS = frozenset(("by", "without", "on", "ignoring", "group_left", "group_right"))
+_OF_AGGREGATIONS = frozenset(("by", "without"))
+#: Functions that read counters as such.
+OF_COUNTERS = frozenset(
+    (
+        *("rate", "irate", "increase", "resets", "changes"),
+        *("count", "count_over_time", "absent", "absent_over_time", "present_over_time", "timestamp", "group"),
+    )
+)
+_MOST = 8192
+_MEAN = "avg_over_time"
+_QUANTILE = "histogram_quantile"
+
+
+class Selector(NamedTuple):
+    """A selector of series in a query, without its range; `end` includes the range. `function` is around it."""
+
+    begin: int
+    end: int
+    text: str
+    name: str | None
+    function: str | None
+    has_range: bool
+
+
+class QueryToken(NamedTuple):
+    """A word or sign of a query."""
+
+    kind: str
+    text: str
+    begin: int
+    end: int
+
+
+class Query(NamedTuple):
+    """A query, and its selectors in order. A quantile of a whole histogram has `quantile` and `buckets`."""
+
+    text: str
+    selectors: tuple[Selector, ...]
+    quantile: float | None = None
+    buckets: str | None = None
+
+    def over(self, range_ms: int) -> str:
+        """Return the query over a range: the ranges in it become this one, and series without one their mean."""
+        return self._with(range_ms, means=True)
+
+    def within(self, range_ms: int) -> str:
+        """Return the query of a moment, with this range for those in it."""
+        return self._with(range_ms, means=False)
+
+    def _with(self, range_ms: int, *, means: bool) -> str:
+        parts = []
+        at = 0
+        for one in self.selectors:
+            ranged = f"{one.text}[{range_ms}ms]"
+            whole = ranged if one.has_range else f"{_MEAN}({ranged})" if means else one.text
+            parts += [self.text[at : one.begin], whole]
+            at = one.end
+        return "".join((*parts, self.text[at:]))
+
+
+def read_query(text: str, option: str) -> Query:
+    """Return the parts of a query. Raise BadInput for what ktrial cannot read over a period."""
+    if not text.strip():
+        raise BadInput(f"{option}: the query is empty", hint="for example  ?query=rate(requests_total[1m])")
+    if len(text) > _MOST:
+        raise BadInput(f"{option}: the query is longer than {_MOST} characters", hint="make it a recording rule")
+    tokens = _tokens(text, option)
+    selectors = tuple(_QueryReader(text, tokens, option).selectors())
+    if not selectors:
+        raise BadInput(f"{option}: the query selects no series", hint="for example  ?query=rate(requests_total[1m])")
+    words = [token.text for token in tokens]
+    quantile = None
+    if words[:2] == [_QUANTILE, "("] and words[3:4] == [","] and _closes(words):
+        quantile = _share(words[2])
+    buckets = text[tokens[3].end : tokens[-1].begin] if quantile is not None else None
+    return Query(text, selectors, quantile, buckets)
+
+
+def _share(text: str) -> float | None:
+    try:
+        share = float(text)
+    except ValueError:
+        return None
+    return share if 0 < share < 1 else None
+
+
+def _closes(words: list[str]) -> bool:
+    """Whether the parenthesis behind the first word ends with the last one."""
+    depth = 0
+    for place, word in enumerate(words):
+        depth += (word == "(") - (word == ")")
+        if place and not depth:
+            return place == len(words) - 1
+    return False
+
+
+def _tokens(text: str, option: str) -> list[QueryToken]:
+    found = []
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise BadInput(
+                f"{option}: cannot read the query from {text[at : at + 40]!r} on",
+                hint="try the query in the server's own page; close quotes, and quote it for the shell",
+            )
+        kind = match.lastgroup or ""
+        if kind != "space":
+            found.append(QueryToken(kind, match[0], at, match.end()))
+        at = match.end()
+    return found
+
+
+class _QueryReader:
+    """Walks the tokens of a query, with the names of the functions around the current place."""
+
+    def __init__(self, text: str, tokens: list[QueryToken], option: str) -> None:
+        self._text = text
+        self._tokens = tokens
+        self._option = option
+        self._at = 0
+        self._around: list[str] = []
+        self._last = ""
+
+    def selectors(self) -> list[Selector]:
+        found: list[Selector] = []
+        pending = ""
+        while self._at < len(self._tokens):
+            token = self._tokens[self._at]
+            if token.text == "(":
+                self._around.append(pending)
+            elif token.text == ")":
+                self._around[-1:] = []
+            if token.kind == "word" or token.text == "{":
+                pending = self._word(token, found)
+                continue
+            if token.text == "[":
+                raise self._refused("it has a subquery", "omit it: ktrial takes the mean over the period itself")
+            if token.text == "@":
+                raise self._refused("it reads another time with @", "omit it: ktrial reads each period")
+            pending = ""
+            self._at += 1
+        return found
+
+    def _word(self, token: QueryToken, found: list[Selector]) -> str:
+        """Read on behind a word or brace. Return the name of a function that begins here."""
+        following = self._tokens[self._at + 1].text if self._at + 1 < len(self._tokens) else ""
+        word = token.text.lower()
+        if word == "offset":
+            raise self._refused("it reads another time with offset", "omit it: ktrial reads each period")
+        if word in _BEFORE_LABELS:
+            self._at += 1
+            if following == "(":
+                self._skip_to(")")
+            # `sum by (le) (…)`: the aggregation is around what follows.
+            return self._last if word in _OF_AGGREGATIONS else ""
+        if token.kind == "word" and (word in _OPERATORS or following == "(" or following.lower() in _OF_AGGREGATIONS):
+            self._at += 1
+            self._last = word
+            return word if word not in _OPERATORS else ""
+        found.append(self._selector(token))
+        return ""
+
+    def _selector(self, token: QueryToken) -> Selector:
+        end = token.end
+        self._at += 1
+        name = token.text if token.kind == "word" else None
+        if token.text == "{" or self._peek() == "{":
+            end = self._skip_to("}")
+        text = self._text[token.begin : end]
+        if name is None:
+            named = _NAMED.search(text)
+            name = None if named is None else named[1]
+        has_range = self._peek() == "["
+        if has_range:
+            begin = self._at
+            end = self._skip_to("]")
+            if any(":" in one.text for one in self._tokens[begin : self._at]):
+                raise self._refused("it has a subquery", "omit it: ktrial takes the mean over the period itself")
+        return Selector(token.begin, end, text, name, self._around[-1] if self._around else None, has_range)
+
+    def _peek(self) -> str:
+        return self._tokens[self._at].text if self._at < len(self._tokens) else ""
+
+    def _skip_to(self, close: str) -> int:
+        """Go behind the next closing sign, and return where it ends. Raise BadInput if there is none."""
+        while self._at < len(self._tokens):
+            token = self._tokens[self._at]
+            self._at += 1
+            if token.text == close:
+                return token.end
+        raise self._refused(f"a {close} is missing", "close it; try the query in the server's own page")
+
+    def _refused(self, why: str, hint: str) -> BadInput:
+        return BadInput(f"{self._option}: cannot use the query {self._text!r}: {why}", hint=hint)

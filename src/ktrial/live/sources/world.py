@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What sources of live metrics use: clocks, the machine, commands and the network; and how a metric is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from ktrial.bench.benchmark import RawOutput
+from ktrial.bench.command_benchmark import Metric
+from ktrial.kit.errors import BadInput
+from ktrial.kit.outcome import Outcome, OutcomeKind, Unit
+from ktrial.kit.units import parse_quantity
+from ktrial.live.model import LiveMetric
+from ktrial.live.sources.web import Fetch, fetch
+from ktrial.machine.ports import Clock, Machine
+
+_POLL_S = (0.1, 3600.0)
+_KINDS: Mapping[str, OutcomeKind] = {"s": "time", "ratio": "score", "B/s": "rate", "1/s": "rate"}
+
+
+class LiveWorld(msgspec.Struct, frozen=True, kw_only=True):
+    """What a source may use.
+
+    `machine` returns a session of the user on the machine under test. `run` runs words there, as the user and without a
+    shell, for at most so many seconds. `period_s` is the length of a period, if it is known. `is_remote` says that the
+    machine is another one, whose files only an agent can read.
+    """
+
+    clock: Clock
+    machine: Callable[[], Machine]
+    run: Callable[[Sequence[str], float], RawOutput]
+    period_s: float | None = None
+    is_remote: bool = False
+    fetch: Fetch = fetch
+
+
+def named_outcome(metric: LiveMetric) -> tuple[Outcome, float]:
+    """Return the outcome that the metric's name describes, and the factor from the unit in the name to its own."""
+    found, factor = Metric(metric.name, metric.direction, "").outcome()
+    blind = f"Holds what {metric.source} says, and nothing that it does not count."
+    sentences = {"better": f"{found.name} became better.", "worse": f"{found.name} became worse."}
+    return msgspec.structs.replace(found, headline=True, blind_spots=blind, **sentences), factor
+
+
+def measured_outcome(metric: LiveMetric, unit: Unit) -> Outcome:
+    """Return the outcome of a source that knows its unit. Raise BadInput if the metric's name says another one."""
+    found, _ = named_outcome(metric)
+    if found.unit not in ("score", unit):
+        raise BadInput(
+            f"--metric {metric.source!r}: the name {metric.name} says that its unit is {found.unit}, it is {unit}",
+            hint=f"call it {found.name}; ktrial knows the unit of this source",
+        )
+    return msgspec.structs.replace(found, unit=unit, kind=_KINDS.get(unit, found.kind), low=0)
+
+
+def split_options(metric: LiveMetric, known: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Split the source behind its kind into what is before `?` and the options after it.
+
+    An option ends at the `&` before the next known one, because values may contain `&`. Raise BadInput.
+    """
+    place, mark, rest = metric.source.partition(":")[2].partition("?")
+    if not mark:
+        return place, {}
+    parts = re.split(rf"&(?=(?:{'|'.join(known)})(?:=|&|$))", rest)
+    found: dict[str, str] = {}
+    for part in parts:
+        name, _, value = part.partition("=")
+        if name not in known:
+            raise bad_metric(metric, f"unknown option {name!r}", f"known are {', '.join(known)}")
+        if name in found:
+            raise bad_metric(metric, f"{name} is given twice", "give it once")
+        found[name] = value
+    return place, found
+
+
+def bad_metric(metric: LiveMetric, why: str, hint: str) -> BadInput:
+    return BadInput(f"cannot read --metric {metric.source!r}: {why}", hint=hint)
+
+
+def check_label(metric: LiveMetric, label: str | None) -> None:
+    """Raise BadInput for the option `version` if it names no label."""
+    if label is not None and not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", label):
+        raise bad_metric(metric, f"version names no label: {label!r}", "for example  &version=version")
+
+
+def poll_option(metric: LiveMetric, options: Mapping[str, str], usual_s: float) -> float:
+    """Return the seconds of the option `poll`, or the usual ones. Raise BadInput."""
+    text = options.get("poll")
+    if text is None:
+        return usual_s
+    try:
+        poll_s = parse_quantity(text, "seconds")
+    except ValueError as error:
+        raise bad_metric(metric, f"poll: {error}", "for example  &poll=15s") from None
+    if not _POLL_S[0] <= poll_s <= _POLL_S[1]:
+        raise bad_metric(metric, f"poll is {text}", f"give {_POLL_S[0]:g} s to {_POLL_S[1]:g} s")
+    return poll_s
+
+
+def refuse_short_period(metric: LiveMetric, every_s: float, period_s: float | None) -> None:
+    """Raise BadInput if a period does not hold two readings."""
+    if period_s is not None and period_s < 2 * every_s:
+        raise BadInput(
+            f"--metric {metric.source!r}: it is read every {every_s:g} s, and a period has {period_s:g} s",
+            hint=f"a period needs two readings: give --period {2 * every_s:g}s or more, or read it more often",
+        )
