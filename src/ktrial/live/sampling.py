@@ -53,11 +53,9 @@ class WatchedMetric:
 class LivePoll:
     """Reads all sources of a trial. Call `look` about once a second, or more often."""
 
-    def __init__(self, metrics: Sequence[WatchedMetric], clock: LiveClock, poll_s: float | None = None) -> None:
-        """Prepare the reading; `poll_s` overrides the pace of the sources."""
+    def __init__(self, metrics: Sequence[WatchedMetric], clock: LiveClock) -> None:
         self.metrics = metrics
         self._clock = clock
-        self._poll_s = poll_s
         self._offset_ms = 0
         self._slept_s = 0.0
 
@@ -80,14 +78,11 @@ class LivePoll:
             now_ns = self._clock.monotonic_ns()
             if now_ns < one.due_ns:
                 continue
-            one.due_ns = now_ns + round(1e9 * self.pace_s(one))
+            one.due_ns = now_ns + round(1e9 * one.source.poll_s)
             if samples := one.source.poll():
                 one.samples += samples
                 found[one.metric.name] = samples
         return found
-
-    def pace_s(self, one: WatchedMetric) -> float:
-        return one.source.poll_s if self._poll_s is None else max(self._poll_s, 0.05)
 
     @property
     def nap_s(self) -> float:

@@ -352,7 +352,7 @@ class LiveVisits:
     def _unless_silent(self, one: WatchedMetric, stretch: Stretch, reading: StretchReading) -> StretchReading:
         """Return the reading, without its value if the source was silent for too much of the stretch."""
         silent_s = one.silent_s(*stretch)
-        most_s = max(MOST_SILENT * stretch.seconds, 2.5 * self._poll.pace_s(one))
+        most_s = max(MOST_SILENT * stretch.seconds, 2.5 * one.source.poll_s)
         if reading.value is None or silent_s <= most_s:
             return reading
         why = f"it gave no value for {silent_s:.3g} s of {stretch.seconds:.3g} s"

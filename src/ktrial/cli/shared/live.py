@@ -126,8 +126,8 @@ class OnLiveWork:
             desk.close()
 
     def _visits(self, stored: StoredTrial, standing: Standing, desk: TrialDesk, listen: TrialListener) -> LiveVisits:
-        app, live, ready = self._app, live_of(stored.file), self.ready
-        poll = LivePoll(self._metrics, app.clock, live.poll_s)
+        app, ready = self._app, self.ready
+        poll = LivePoll(self._metrics, app.clock)
         return LiveVisits(
             standing,
             self._rules(stored, standing),

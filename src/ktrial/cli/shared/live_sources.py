@@ -3,23 +3,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ktrial.bench.benchmark import Invocation
 from ktrial.bench.suite import Suite, SuiteEntry
 from ktrial.kit.errors import BadInput
+from ktrial.live.parse import open_source, parse_metrics
 from ktrial.live.period import live_benchmark
 from ktrial.live.sampling import WatchedMetric
+from ktrial.live.sources.world import LiveWorld
 from ktrial.machine.gates import GATES, OFF
 from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
 from ktrial.trial.protocol.from_words import pairs
 from ktrial.trial.protocol.live import LIVE, RATING, LiveFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from ktrial.bench.benchmark import Benchmark
+    from ktrial.bench.benchmark import Benchmark, RawOutput
     from ktrial.cli.app import App
 
 
@@ -61,17 +65,34 @@ def live_of(file: TrialFile) -> LiveFile:
 
 
 def open_metrics(app: App, live: LiveFile) -> tuple[WatchedMetric, ...]:
-    """Return the metrics and covariates with their sources, which nobody has read yet."""
-    from ktrial.live.parse import open_source, parse_metric
-
-    found: list[WatchedMetric] = []
-    for specs, covariate in ((live.metrics, False), (live.covariates, True)):
-        for spec in specs:
-            metric = parse_metric(spec)
-            if metric.name in {one.metric.name for one in found}:
-                raise BadInput(f"two metrics are named {metric.name}", hint="write NAME:lower=… with another name")
-            found.append(WatchedMetric(metric, open_source(metric, app), covariate=covariate))
+    """Return the metrics and covariates with their sources, which nobody has read yet. Raise BadInput."""
+    world = _world(app, live)
+    both = parse_metrics((*live.metrics, *live.covariates))
+    found = []
+    for place, metric in enumerate(both):
+        source = open_source(metric, world)
+        source.poll_s = live.poll_s or source.poll_s
+        found.append(WatchedMetric(metric, source, covariate=place >= len(live.metrics)))
     return tuple(found)
+
+
+def _world(app: App, live: LiveFile) -> LiveWorld:
+    """Return what the sources may use; commands run on the machine under test."""
+    directory = None if app.host is not None else str(Path.cwd())
+
+    def run(words: Sequence[str], limit_s: float) -> RawOutput:
+        raw = app.executor.run(Invocation(argv=tuple(words), limit_s=limit_s, directory=directory)).raw
+        if raw.interrupted:
+            raise KeyboardInterrupt
+        return raw
+
+    return LiveWorld(
+        clock=app.clock,
+        machine=lambda: app.user_session,
+        run=run,
+        period_s=live.period_s,
+        is_remote=app.host is not None,
+    )
 
 
 def live_suite(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchmark]]:
