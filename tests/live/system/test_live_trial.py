@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real live trials of seconds on a folder that stands for a machine: a program writes its latency into a log."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ktrial.judge.model.log import BlockVoided, TrialEnd
+from tests.support.tree import FakeRoot, Ran, use_compiled_catalog
+from tests.support.trial_process import TrialProcess, log_of, runs_in, verdict_in, wait_until_blocks
+
+SWAPPINESS = "/proc/sys/vm/swappiness"
+#: Latency in milliseconds by the value of the knob.
+LATENCY_MS = {"60": 10.0, "10": 8.0, "90": 60.0}
+
+
+class Service:
+    """Logs a request each 5 ms, and when the knob had which value."""
+
+    def __init__(self, machine: FakeRoot, log: Path) -> None:
+        self._machine = machine
+        self.log = log
+        self.values: list[tuple[float, str]] = []
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self) -> Service:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        noise = random.Random(7)
+        with self.log.open("a", buffering=1) as log:
+            while not self._ends.wait(0.005):
+                value = self._machine.read(SWAPPINESS).strip()
+                if value not in LATENCY_MS:
+                    continue  # it is just being written
+                self.values.append((time.monotonic(), value))
+                log.write(f"took {LATENCY_MS[value] * noise.lognormvariate(0, 0.02):.4f} ms\n")
+
+    def harm_s(self) -> float:
+        """For how long the harmful value was in force."""
+        harmful = [at for at, value in self.values if value == "90"]
+        return harmful[-1] - harmful[0] if harmful else 0.0
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("COLUMNS", "100")
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "KTRIAL_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    use_compiled_catalog(folder)
+    return folder
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> FakeRoot:
+    machine = FakeRoot(tmp_path / "machine")
+    machine.write("/.ktrial-test-machine", "")
+    return machine
+
+
+@pytest.fixture
+def service(machine: FakeRoot, tmp_path: Path) -> Iterator[Service]:
+    with Service(machine, tmp_path / "app.log") as found:
+        yield found
+
+
+def words(service: Service, value: int, *more: str) -> tuple[str, ...]:
+    metric = f"lat_ms:lower=log:{service.log}?match=took ([0-9.]+) ms&take=p50"
+    times = ("--period", "0.4s", "--washout", "0.1s", "--poll", "0.1s")
+    return ("live", f"vm.swappiness={value}", "--metric", metric, *times, *more)
+
+
+def live(machine: FakeRoot, service: Service, value: int, *more: str) -> Ran:
+    return machine.run(*words(service, value, *more))
+
+
+def test_a_planted_effect_is_found_and_everything_is_restored(home: Path, machine: FakeRoot, service: Service) -> None:
+    ran = live(machine, service, 10, "--budget", "quick")
+    assert ran.status == 0, ran.err
+    assert verdict_in(home) == "better"
+    assert machine.read(SWAPPINESS) == "60\n"
+    assert "swappiness-10 in force, watching until" in ran.err
+    values = {event.arm: event.measurements["live.lat"] for event in runs_in(log_of(home))}
+    assert values["control"] == pytest.approx(0.010, rel=0.02)
+    assert values["swappiness-10"] == pytest.approx(0.008, rel=0.02)
+    assert machine.run("trial", "recheck").status == 0
+    assert " 0 changed" in machine.run("reparse").out
+
+
+def test_a_limit_ends_the_trial_and_restores_the_setting_at_once(
+    home: Path, machine: FakeRoot, service: Service
+) -> None:
+    ran = live(machine, service, 90, "--limit-metric", "lat_ms=30")
+    assert (ran.status, "lat_ms is 0.0" in ran.err) == (3, True), ran.err
+    assert machine.read(SWAPPINESS) == "60\n"
+    assert 0 < service.harm_s() < 2
+    last = log_of(home)[-1]
+    assert isinstance(last, TrialEnd)
+    assert last.reason.startswith("stopped: lat_ms is 0.0")
+
+
+def test_a_trial_is_paused_killed_and_continued(home: Path, machine: FakeRoot, service: Service) -> None:
+    trial = TrialProcess(["--machine-root", str(machine.folder)], words(service, 10), home / "said")
+    try:
+        wait_until_blocks(home, 2)
+        assert machine.run("trial", "pause").status == 0
+        wait_for(lambda: "paused" in trial.said)
+        assert machine.read(SWAPPINESS) == "60\n"
+        assert machine.run("trial", "resume").status == 0
+        wait_for(lambda: machine.read(SWAPPINESS) == "10\n")
+        trial.kill("head")
+        wait_for(lambda: machine.read(SWAPPINESS) == "60\n")
+    finally:
+        trial.end()
+    ran = machine.run("trial", "resume")
+    assert ran.status == 0, ran.err
+    assert verdict_in(home) == "better"
+    assert {event.cause for event in log_of(home) if isinstance(event, BlockVoided)} <= {"pause"}
+
+
+def wait_for(happens: object) -> None:
+    assert callable(happens)
+    end = time.monotonic() + 10
+    while not happens():
+        assert time.monotonic() < end, "nothing happened for 10 s"
+        time.sleep(0.02)
