@@ -120,6 +120,10 @@ class PolledSource(ABC):
                 f"cannot read --metric {self.metric.source!r}: {error.message}",
                 hint=error.hint or "check that it runs, and what you wrote",
             ) from None
+        except BadInput as error:
+            if error.message.startswith("--metric"):
+                raise
+            raise BadInput(f"--metric {self.metric.source!r}: {error.message}", hint=error.hint) from None
         refuse_short_period(self.metric, self.poll_s, self._world.period_s)
 
     def poll(self) -> Sequence[Sample]:

@@ -8,10 +8,10 @@ value.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 
 from ktrial.kit.errors import BadInput
 from ktrial.live.model import LiveMetric, Sample, Stretch, StretchReading
@@ -33,8 +33,8 @@ _STALE = 2.5
 _FASTEST_S = 0.5
 #: How far the server's clock may be from this one, whose moments place the samples.
 _MOST_SKEW_MS = 2500
-#: Attempts to read a stretch from a server that does not answer, and seconds between them.
-_ATTEMPTS, _AGAIN_S = 3, 1.0
+#: A stretch is read again from a server that does not answer, after so many seconds and for so long.
+_AGAIN_S, _AGAIN_FOR_NS = 0.5, 1_500_000_000
 _MOST_POINTS = 10_000
 
 
@@ -95,8 +95,8 @@ class PrometheusSource(PolledSource):
         at_ms = round(newest_s * 1000)
         if at_ms <= self._last_ms:
             return ()
-        within = round(_WITHIN * self.every_s * 1000)
-        value = self._evaluated(self._query.within(within), newest_s).value * self._factor
+        query = self._query.within(self._range_ms(at_ms))
+        value = self._evaluated(query, newest_s).value * self._factor
         why = self._guard.why_changed(value, self._started_s(newest_s))
         if why is not None:
             raise NotRead(why)
@@ -104,14 +104,14 @@ class PrometheusSource(PolledSource):
         return (Sample(at_ms, value),)
 
     def _over(self, stretch: Stretch) -> StretchReading:
-        for attempt in range(_ATTEMPTS):
+        end_ns = self._world.clock.monotonic_ns() + _AGAIN_FOR_NS
+        while True:
             try:
                 return self._read(stretch)
-            except NotRead as error:
-                if attempt == _ATTEMPTS - 1 or not self._api.is_down:
-                    return missing(error.message)
+            except NotRead:
+                if not self._api.is_down or self._world.clock.monotonic_ns() >= end_ns:
+                    raise
                 self._world.clock.sleep(_AGAIN_S)
-        raise AssertionError  # the last attempt returns
 
     def _read(self, stretch: Stretch) -> StretchReading:
         times: set[int] = set()
@@ -205,7 +205,7 @@ class PrometheusSource(PolledSource):
                     f"{one.text} has {len(raw)} samples in the last {_LOOK_BACK_S // 60} minutes",
                     hint="check that its target is up, and wait for two scrapes",
                 )
-            gaps = sorted(after - before for before, after in itertools.pairwise(raw))
+            gaps = sorted(after - before for before, after in pairwise(raw))
             longest_s = max(longest_s, gaps[len(gaps) // 2])
         return round(longest_s, 1) if longest_s >= 1 else longest_s
 
@@ -240,6 +240,16 @@ class PrometheusSource(PolledSource):
             ended = self._api.at(f"min(max by (job, instance) (max_over_time{times}))", end_s)
             if ended and ended[0].value < end_s - slack_s:
                 raise NotRead(f"a target of {one.text} was not scraped for the last {end_s - ended[0].value:.1f} s")
+
+    def _range_ms(self, end_ms: int) -> int:
+        """Return how long the latest scrapes up to a sample took. Raise NotRead if there was only one."""
+        if not any(one.has_range for one in self._query.selectors):
+            return 1
+        stretch = Stretch(end_ms - round(_WITHIN * self.every_s * 1000), end_ms + 1)
+        begin_ms = min(min(self._sample_times(one.text, stretch), default=end_ms) for one in self._query.selectors)
+        if begin_ms == end_ms:
+            raise NotRead("one sample is too few for a rate")
+        return end_ms - begin_ms + 1
 
     def _versions(self, end_s: float, range_ms: int) -> list[str]:
         """Return the version that ran. Raise NotRead if it is unknown, or if there were two."""
