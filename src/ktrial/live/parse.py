@@ -11,8 +11,8 @@ from ktrial.bench.command_benchmark import Metric
 from ktrial.kit.errors import BadInput, nearest
 from ktrial.live.model import LiveMetric, MetricSource
 from ktrial.live.sources.command import CommandSource, command_words
-from ktrial.live.sources.frames import FramesSource, frames_parts
-from ktrial.live.sources.log import LogSource, log_parts
+from ktrial.live.sources.frames import FramePart, open_frames
+from ktrial.live.sources.log import MatchedPart, open_log
 from ktrial.live.sources.openmetrics import OpenMetricsSource, wanted_of
 from ktrial.live.sources.process import kernel_counter, open_kernel_counter
 from ktrial.live.sources.prometheus import PrometheusSource, query_of
@@ -33,12 +33,12 @@ class SourceKind(NamedTuple):
 KINDS: Mapping[str, SourceKind] = {
     "prometheus": SourceKind(query_of, PrometheusSource),
     "openmetrics": SourceKind(wanted_of, OpenMetricsSource),
-    "log": SourceKind(log_parts, LogSource),
+    "log": SourceKind(MatchedPart, open_log),
     "command": SourceKind(command_words, CommandSource),
     "pid": SourceKind(kernel_counter, open_kernel_counter),
     "cgroup": SourceKind(kernel_counter, open_kernel_counter),
     "pressure": SourceKind(kernel_counter, open_kernel_counter),
-    "frames": SourceKind(frames_parts, FramesSource),
+    "frames": SourceKind(FramePart, open_frames),
 }
 
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from ktrial.bench.benchmark import RawOutput
 from ktrial.kit.errors import BadInput
 from ktrial.live.model import LiveMetric, Stretch, StretchReading
+from ktrial.live.parse import open_source
 from ktrial.live.sources.follow import LINE_BYTES, FileHere, LineSplitter
 from ktrial.live.sources.line_pattern import line_pattern
-from ktrial.live.sources.log import LogSource
 from tests.support.live import START_MS, StillClock, world
 
 TOOK = "match=took ([0-9.]+) ms"
@@ -26,12 +26,14 @@ TOOK = "match=took ([0-9.]+) ms"
 class Logged:
     """A log that a source follows, once a second."""
 
-    def __init__(self, folder: Path, options: str, name: str = "m_ms", *, is_remote: bool = False) -> None:
+    def __init__(
+        self, folder: Path, options: str, name: str = "m_ms", *, is_remote: bool = False, kind: str = "log"
+    ) -> None:
         self.clock = StillClock()
         self.file = folder / "app.log"
         self.file.write_bytes(b"took 99 ms\n")
-        metric = LiveMetric(name, "lower", f"log:{self.file}?{options}")
-        self.source = LogSource(metric, world(self.clock, run=self.run, is_remote=is_remote))
+        metric = LiveMetric(name, "lower", f"{kind}:{self.file}?{options}")
+        self.source = open_source(metric, world(self.clock, run=self.run, is_remote=is_remote))
         self.source.begin()
 
     @staticmethod
@@ -122,7 +124,7 @@ def test_lines_that_were_skipped_void_the_stretch(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("name", ["none.log", "."])
 def test_what_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
-    source = LogSource(LiveMetric("m", "lower", f"log:{tmp_path}/{name}?{TOOK}"), world(StillClock()))
+    source = open_source(LiveMetric("m", "lower", f"log:{tmp_path}/{name}?{TOOK}"), world(StillClock()))
     with pytest.raises(BadInput) as error:
         source.begin()
     assert error.value.hint
@@ -135,6 +137,16 @@ def test_a_log_that_cannot_be_opened_any_more_gives_nothing(tmp_path: Path) -> N
     for _ in range(5):
         assert log.poll() == []
     assert f"{log.file} is not a file" in (log.over(0, 5).why or "")
+
+
+def test_frames_of_a_stretch_have_statistics(tmp_path: Path) -> None:
+    log = Logged(tmp_path, r"match=frame (?P<ms>[0-9.]+) ms", "worst", kind="frames")
+    found = [log.poll(b"frame 10 ms\n" * 60 + b"frame 30.5 ms\nframe 0 ms\n") for _ in range(4)]
+    assert found == [[], [0.0305], [], [0.0305]]
+    reading = log.over(0, 4.5)
+    assert (reading.value, reading.samples) == (pytest.approx(0.0305), 244)
+    log.poll(b"frame 10 ms\n")
+    assert "too few" in (log.over(4.5, 5.5).why or "")
 
 
 @given(st.lists(st.binary(max_size=50)), st.integers(1, 7))

@@ -13,6 +13,7 @@ from tests.support.live import StillClock, world
 
 LOG = r"log:/var/log/app?match=took ([0-9.]+) ms"
 SHARE = "log:/l?match=status=([0-9]+)&take=share&of=5.."
+FRAMES = "frames:/tmp/game.log?match=(?P<us>[0-9]+) us&take=fps"
 SUM = 'prometheus:http://h:9090?query=sum(x{a="b"} == 1)'
 
 
@@ -32,7 +33,7 @@ SUM = 'prometheus:http://h:9090?query=sum(x{a="b"} == 1)'
         ("log:lower=pid:7?io", "log", "lower", "pid:7?io", "B/s"),
         ("busy_percent:lower=pressure:io?full", "busy_percent", "lower", "pressure:io?full", "ratio"),
         ("command:/bin/queue --of=x", "command", "lower", "command:/bin/queue --of=x", "score"),
-        ("frames:/tmp/games?take=fps", "frames", "lower", "frames:/tmp/games?take=fps", "1/s"),
+        (FRAMES, "frames", "lower", FRAMES, "1/s"),
         (f"errors:lower={SHARE}", "errors", "lower", SHARE, "ratio"),
     ],
 )
@@ -80,6 +81,7 @@ def test_what_is_written_is_what_is_read(text: str, name: str, direction: str, s
         ("pressure:disk", "has no pressure"),
         ("wait_ms:lower=pid:1?delay", "says that its unit is s, it is ratio"),
         ("frames:/g?take=stutters", "grows with the time"),
+        ("frames:/g?match=([0-9]+)", "named like a unit"),
     ],
 )
 def test_what_cannot_be_read_is_an_error_with_a_next_step(text: str, says: str) -> None:

@@ -7,7 +7,8 @@ import math
 import re
 import statistics
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 from ktrial.bench.command_benchmark import NUMBER, whole_number
 from ktrial.kit.outcome import Outcome
@@ -33,11 +34,36 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[math.ceil(share * len(ordered) - 1e-9) - 1]
 
 
-class LinePart:
-    """What is read in a line, and what a stretch takes of it."""
+class LinePart(Protocol):
+    """What is read in a line, and what a stretch takes of it. `factor` leads to the outcome's unit."""
 
-    def __init__(self, metric: LiveMetric, options: Mapping[str, str]) -> None:
+    path: str
+    outcome: Outcome
+    factor: float
+    #: The latest text that should have been a number.
+    wrong: str | None
+
+    def read(self, line: bytes) -> float | None:
+        """Return the number in a line; None if the line has none."""
+
+    def summary(self, numbers: Sequence[float], seconds: float) -> float:
+        """Return what these numbers say of so many seconds. Raise NotRead if they are too few."""
+
+
+def log_path(metric: LiveMetric, known: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Return the path of the log and the options behind it. Raise BadInput."""
+    path, options = split_options(metric, known)
+    if not path.startswith("/") or "\0" in path:
+        raise bad_metric(metric, f"{path!r} is not an absolute path", "write the whole path of the log")
+    return path, options
+
+
+class MatchedPart:
+    """The group of an expression in a line; implements `LinePart`."""
+
+    def __init__(self, metric: LiveMetric) -> None:
         """Raise BadInput for what cannot be read."""
+        self.path, options = log_path(metric, _OPTIONS)
         option = f"--metric {metric.source!r}"
         self.take = options.get("take", "mean")
         self.share = quantile_of(self.take) if re.fullmatch(r"p[0-9]{2,3}", self.take) else None
@@ -49,15 +75,10 @@ class LinePart:
             raise bad_metric(metric, "take=share and of=REGEX belong together", "for example  &take=share&of=5..")
         self._match = line_pattern(options["match"], f"{option}: match", (0, 1) if self.take == "count" else (1,))
         self._of = line_pattern(options["of"], f"{option}: of", (0, 1)) if "of" in options else None
-        #: The latest group that was no number.
         self.wrong: str | None = None
-
-    def outcome(self, metric: LiveMetric) -> tuple[Outcome, float]:
-        if self.take == "count":
-            return measured_outcome(metric, "1/s"), 1.0
-        if self.take == "share":
-            return measured_outcome(metric, "ratio"), 1.0
-        return named_outcome(metric)
+        self.outcome, self.factor = named_outcome(metric)
+        if self.take in {"count", "share"}:
+            self.outcome, self.factor = measured_outcome(metric, "1/s" if self.take == "count" else "ratio"), 1.0
 
     def read(self, line: bytes) -> float | None:
         """Return the number in a line, or 1 or 0 for what is counted; None if the line has none."""
@@ -75,42 +96,42 @@ class LinePart:
         return float(text)
 
     def summary(self, numbers: Sequence[float], seconds: float) -> float:
-        """Return what these numbers say of so many seconds."""
+        """Return what these numbers say of so many seconds. Raise NotRead if they are too few."""
         if self.take == "count":
             return len(numbers) / seconds
         if self.share is not None:
+            if len(numbers) * (1 - self.share) < 1 - 1e-9:
+                raise NotRead(f"{len(numbers)} lines are too few for {self.take}")
             return quantile(sorted(numbers), self.share)
         return statistics.fmean(numbers)
 
 
-def log_parts(metric: LiveMetric) -> tuple[str, LinePart]:
-    """Return the path and what is read. Raise BadInput."""
-    path, options = split_options(metric, _OPTIONS)
-    if not path.startswith("/") or "\0" in path:
-        raise bad_metric(metric, f"{path!r} is not an absolute path", "write the whole path of the log")
-    return path, LinePart(metric, options)
+def open_log(metric: LiveMetric, world: LiveWorld) -> LogSource:
+    return LogSource(metric, world, MatchedPart(metric))
 
 
 class LogSource(PolledSource):
     """Follows a log on the machine under test."""
 
-    def __init__(self, metric: LiveMetric, world: LiveWorld) -> None:
-        self._path, self._part = log_parts(metric)
-        outcome, self._factor = self._part.outcome(metric)
-        super().__init__(metric, outcome, world, _POLL_S)
+    def __init__(self, metric: LiveMetric, world: LiveWorld, part: LinePart) -> None:
+        self._path, self._part = part.path, part
+        super().__init__(metric, part.outcome, world, _POLL_S)
         self._file: FollowedFile | None = None
         self._chunks: Timeline[array[float]] = Timeline(_MOST_NUMBERS)
         self._skips: Timeline[int] = Timeline()
         self._skipped = 0
+        #: Numbers since the last sample, and when that was.
+        self._waiting = array("d")
+        self._since_ms = 0
 
     def _begin(self) -> None:
         self._file = FileThere(self._path, self._world) if self._world.is_remote else FileHere(self._path)
-        self._chunks.add(self._world.clock.unix_ms(), array("d"))
+        self._since_ms = self._world.clock.unix_ms()
+        self._chunks.add(self._since_ms, array("d"))
 
     def _poll(self) -> Sequence[Sample]:
         if self._file is None:
             raise NotRead(f"{self._path} was never opened")
-        before = self._chunks.last()
         lines = self._file.take()
         at_ms = self._world.clock.unix_ms()
         numbers, all_read = self._numbers(lines)
@@ -118,9 +139,16 @@ class LogSource(PolledSource):
             self._skipped = self._file.skipped
             self._skips.add(at_ms, self._skipped)
         self._chunks.add(at_ms, numbers, len(numbers) + 1)
-        if before is None or at_ms <= before[0] or not numbers:
+        self._waiting.extend(numbers)
+        if at_ms <= self._since_ms or not self._waiting:
+            self._since_ms = at_ms  # a count is that of the time since the last look
             return ()
-        return (Sample(at_ms, self._part.summary(numbers, (at_ms - before[0]) / 1000) * self._factor),)
+        try:
+            value = self._part.summary(self._waiting, (at_ms - self._since_ms) / 1000)
+        except NotRead:
+            return ()  # these lines are too few; the next look adds to them
+        self._waiting, self._since_ms = array("d"), at_ms
+        return (Sample(at_ms, value * self._part.factor),)
 
     def _numbers(self, lines: Sequence[bytes]) -> tuple[array[float], bool]:
         """Return the numbers in the lines, and whether all lines could be read in time."""
@@ -146,9 +174,7 @@ class LogSource(PolledSource):
                 if self._part.wrong is not None
                 else f"no line of {self._path} matched"
             )
-        if self._part.share is not None and len(numbers) * (1 - self._part.share) < 1 - 1e-9:
-            raise NotRead(f"{len(numbers)} lines are too few for {self._part.take}")
-        value = self._part.summary(numbers, stretch.seconds) * self._factor
+        value = self._part.summary(numbers, stretch.seconds) * self._part.factor
         return StretchReading(value=value, samples=len(numbers))
 
     def end(self) -> None:
