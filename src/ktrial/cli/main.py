@@ -50,7 +50,7 @@ _GROUPS = {
     "Measure": ("ab", "bench", "noise", "frames", "runs", "show", "import", "export-runs", "history", "facts", "state"),
     "Report and prove": ("report", "publish", "claim", "bundle", "recheck", "reparse"),
     "Watch, and kernels": ("watch", "diagnose", "watermarks", "kernel"),
-    "This tool": ("tools", "completion", "man", "install-recovery", "uninstall"),
+    "This tool": ("tools", "mcp", "completion", "man", "install-recovery", "uninstall"),
 }
 #: What `ktrial` without a command does on a terminal.
 _BARE = ("--no-sudo", "status", "--glance")

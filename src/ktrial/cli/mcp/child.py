@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs one command of ktrial for a tool: no shell, no terminal, an empty working folder, and bounded output."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import anyio
+import anyio.abc
+import msgspec
+
+from ktrial.kit.errors import KtrialError
+
+#: What a command may write before it is stopped, and how much of it is looked at.
+_MOST_BYTES = 16 << 20
+_MOST_SAID = 16 << 10
+#: How long a command that is stopped may take to restore everything.
+_PATIENCE_S = 120.0
+#: Short commands at a time; others wait.
+_MOST_AT_ONCE = 4
+_HIDDEN = frozenset(("COLUMNS", "LINES", "PAGER", "KTRIAL_PASSWORD_FD"))
+
+LineListener = Callable[[bytes], Awaitable[None]]
+
+
+async def _no_listener(_: bytes) -> None: ...
+
+
+class CommandAnswer(NamedTuple):
+    """What a command wrote, and its exit status."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The document that it wrote; None if it wrote none."""
+        try:
+            return msgspec.json.decode(self.out)
+        except msgspec.DecodeError:
+            return None
+
+
+class Commands:
+    """Starts commands with the options that the operator gave to `ktrial mcp`."""
+
+    def __init__(self, options: Sequence[str], folder: Path) -> None:
+        self._program = (sys.executable, "-P", "-m", "ktrial", *options)
+        self._folder = folder
+        self._few = anyio.Semaphore(_MOST_AT_ONCE)
+
+    async def run(
+        self, words: Sequence[str], *, limit_s: float | None, heard: LineListener = _no_listener
+    ) -> CommandAnswer:
+        """Run a command to its end; each line of its output is also `heard`. If this is cancelled, interrupt it.
+
+        Raise KtrialError if it takes too long or writes too much.
+        """
+        if limit_s is None:
+            return await self._run(words, None, heard)
+        async with self._few:
+            return await self._run(words, limit_s, heard)
+
+    async def _run(self, words: Sequence[str], limit_s: float | None, heard: LineListener) -> CommandAnswer:
+        environment = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
+        process = await anyio.open_process(
+            [*self._program, *words],
+            stdin=subprocess.DEVNULL,
+            cwd=self._folder,
+            env={**environment, "COLUMNS": "100", "NO_COLOR": "1"},
+            start_new_session=True,  # nothing asks on the operator's terminal
+        )
+        out, err = _WrittenLines(heard), _SpokenEnd()
+        try:
+            with anyio.fail_after(limit_s):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(_read, process.stdout, out)
+                    group.start_soon(_read, process.stderr, err)
+                await process.wait()
+        except TimeoutError:
+            await _stop(process)
+            raise KtrialError(f"this took longer than {limit_s:g} s, and was stopped", hint="ask for less") from None
+        except BaseException:
+            await _stop(process)
+            raise
+        if out.is_full:
+            raise KtrialError("the answer is too long, and was stopped", hint="ask for less")
+        return CommandAnswer(process.returncode or 0, bytes(out.data).decode(errors="replace"), err.text)
+
+
+class _WrittenLines:
+    """Everything that a command writes, up to a limit."""
+
+    def __init__(self, heard: LineListener) -> None:
+        self.data = bytearray()
+        self._heard = heard
+        self._begun = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.data) > _MOST_BYTES
+
+    async def take(self, part: bytes) -> bool:
+        self.data += part
+        while (end := self.data.find(b"\n", self._begun)) >= 0:
+            await self._heard(bytes(self.data[self._begun : end]))
+            self._begun = end + 1
+        return not self.is_full
+
+
+class _SpokenEnd:
+    """The end of what a command says."""
+
+    def __init__(self) -> None:
+        self._data = b""
+
+    @property
+    def text(self) -> str:
+        return self._data.decode(errors="replace")
+
+    async def take(self, part: bytes) -> bool:
+        self._data = (self._data + part)[-_MOST_SAID:]
+        return True
+
+
+async def _read(stream: anyio.abc.ByteReceiveStream | None, into: _WrittenLines | _SpokenEnd) -> None:
+    assert stream is not None
+    async for part in stream:
+        if not await into.take(part):
+            return
+
+
+async def _stop(process: anyio.abc.Process) -> None:
+    """Interrupt a command as Ctrl-C does, so that it restores everything, and wait for its end."""
+    with anyio.CancelScope(shield=True):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+            if process.returncode is None:
+                process.send_signal(number)
+            with anyio.move_on_after(_PATIENCE_S):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(_read, process.stdout, _WrittenLines(_no_listener))
+                    group.start_soon(_read, process.stderr, _SpokenEnd())
+                await process.wait()
+                return

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial mcp`: a server with tools for agents (Model Context Protocol)."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from ktrial.cli.app import App
+from ktrial.cli.options import seconds
+from ktrial.kit.errors import BadInput, KtrialError, Refused
+
+_EXTRA = "mcp>=2.3,<3"
+_LONGEST_LIFE_S = 24 * 3600.0
+
+
+@click.command(short_help="Serve tools for agents, over stdin and stdout.")
+@click.option("--allow-writes", is_flag=True, help="Also let agents write, what --knob allows and as they planned it.")
+@click.option(
+    "--knob",
+    "knobs",
+    multiple=True,
+    metavar="PATTERN",
+    help="Knob that agents may write, such as vm.swappiness or 'vm.*'. Repeatable.",
+)
+@click.option(
+    "--protocol",
+    "protocols",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Protocol whose trial agents may run, by its name without .toml. Repeatable.",
+)
+@click.option(
+    "--plan-life", default="10m", show_default=True, metavar="TIME", help="Time for which a plan allows its write."
+)
+@click.pass_context
+def command(
+    ctx: click.Context, /, allow_writes: bool, knobs: tuple[str, ...], protocols: tuple[Path, ...], plan_life: str
+) -> None:
+    """Serve tools of the Model Context Protocol over stdin and stdout; an agent's program starts it.
+
+    Without --allow-writes agents only read. With it, a write needs a token from the tool `plan`, which allows
+    exactly what was planned, once. Every call is in the audit log, mcp/audit.jsonl in ktrial's state folder.
+
+    It needs the extra `mcp`: pip install 'ktrial[mcp]'.
+
+    \b
+    ktrial mcp
+    ktrial mcp --allow-writes --knob 'vm.*' --protocol nightly.toml
+    """
+    app: App = ctx.obj
+    _refuse_root(app)
+    life_s = seconds(plan_life, "--plan-life")
+    if life_s > _LONGEST_LIFE_S:
+        raise BadInput(f"--plan-life {plan_life}: longer than a day", hint="the machine changes meanwhile")
+    if knobs and not allow_writes:
+        raise BadInput("--knob requires --allow-writes", hint="add --allow-writes, or leave out --knob")
+    files = _by_name(protocols)
+    if importlib.util.find_spec("mcp") is None:
+        raise KtrialError(
+            "cannot serve: the package mcp, which the extra `mcp` brings, is not installed",
+            hint=f"{sys.executable} -m pip install '{_EXTRA}'",
+        )
+    from ktrial.agent.user_folders import state_folder
+    from ktrial.cli.mcp.calls import Permissions
+    from ktrial.cli.mcp.server import ServerOptions, serve
+
+    allowed = Permissions(allow_writes, knobs, files)
+    audit = state_folder() / "mcp" / "audit.jsonl"
+    serve(ServerOptions(_global_options(ctx), allowed, life_s, audit), app.clock)
+
+
+def _refuse_root(app: App) -> None:
+    """Raise Refused if this is root: what an agent says is only ever read by an ordinary user's process."""
+    if os.geteuid() == 0 and app.on_this_machine:
+        raise Refused("cannot serve agents as root", hint="run it as an ordinary user; what needs root asks sudo")
+
+
+def _by_name(protocols: Iterable[Path]) -> dict[str, Path]:
+    files: dict[str, Path] = {}
+    for path in protocols:
+        if path.stem in files:
+            raise BadInput(f"--protocol {path}: {path.stem} is named twice", hint="rename one of the files")
+        files[path.stem] = path.absolute()
+    return files
+
+
+def _global_options(ctx: click.Context) -> tuple[str, ...]:
+    """Return the options before the verb, for the commands that the server starts."""
+    assert ctx.parent is not None
+    given = ctx.parent.params
+    words = ["--no-sudo"] if given["no_sudo"] else []
+    words += ["--host-keep-agent"] if given["keeps_agent"] else []
+    words += [f"--catalog={Path(one).absolute()}" for one in given["catalogs"]]
+    for name in ("machine_root", "machine_state"):
+        words += [] if given[name] is None else [f"--{name.replace('_', '-')}={Path(given[name]).absolute()}"]
+    store = given["store"]
+    if store is not None:
+        words.append(f"--store={store if '://' in store else Path(store).absolute()}")
+    return (*words, *([] if given["host"] is None else [f"--host={given['host']}"]))
