@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jeepney import Message
+    from jeepney import DBusAddress, Message
     from jeepney.io.blocking import DBusConnection
 
 _LIMIT_S = 5.0
@@ -38,8 +38,8 @@ class SessionDesktop:
 
     def keep_awake(self, why: str) -> str | None:
         try:
-            self._bus = _connected(self._address)
-            found = _called(self._bus, "Inhibit", "ss", ("ktrial", why))
+            self._bus = connected(self._address)
+            found = called(self._bus, _desktop(), "Inhibit", "ss", ("ktrial", why))
             if len(found) != 1 or not isinstance(found[0], int):
                 raise BusError(f"{_SCREEN} answered without a cookie")
             self._cookie = found[0]
@@ -55,11 +55,17 @@ class SessionDesktop:
             return
         with suppress(BusError):
             if cookie is not None:
-                _called(bus, "UnInhibit", "u", (cookie,))
+                called(bus, _desktop(), "UnInhibit", "u", (cookie,))
         bus.close()
 
 
-def _connected(address: str) -> DBusConnection:
+def _desktop() -> DBusAddress:
+    from jeepney import DBusAddress
+
+    return DBusAddress(_SCREEN_PATH, bus_name=_SCREEN, interface=_SCREEN)
+
+
+def connected(address: str, bus: str = "session bus") -> DBusConnection:
     """Return a connection that waits at most `_LIMIT_S` for a reply. Raise BusError."""
     from jeepney.auth import AuthenticationError
     from jeepney.bus import get_bus
@@ -78,30 +84,33 @@ def _connected(address: str) -> DBusConnection:
             there.close()
             raise
     except AuthenticationError:
-        raise BusError("the session bus rejects this user") from None
+        raise BusError(f"the {bus} rejects this user") from None
     except OSError as error:
-        raise BusError(f"session bus: {error.strerror or error}") from None
+        raise BusError(f"{bus}: {error.strerror or error}") from None
     except (DBusErrorResponse, *_NONSENSE) as error:
-        raise BusError(f"session bus: {error}") from None
+        raise BusError(f"{bus}: {error}") from None
 
 
 #: What the library raises for something that is not a D-Bus message.
 _NONSENSE = (ValueError, KeyError, IndexError, TypeError, struct.error)
 
 
-def _called(bus: DBusConnection, member: str, signature: str, body: tuple[object, ...]) -> tuple[Any, ...]:
-    """Call a method of the screen saver. Raise BusError, with the name of the error if it returned one."""
-    from jeepney import DBusAddress, HeaderFields, MessageFlag, MessageType, new_method_call
+def called(
+    bus: DBusConnection, service: DBusAddress, member: str, signature: str, body: tuple[object, ...]
+) -> tuple[Any, ...]:
+    """Call a method of a service that runs. Raise BusError, with the name of the error if it returned one."""
+    from jeepney import HeaderFields, MessageFlag, MessageType, new_method_call
 
-    screen = DBusAddress(_SCREEN_PATH, bus_name=_SCREEN, interface=_SCREEN)
-    call = new_method_call(screen, member, signature, body)
+    call = new_method_call(service, member, signature, body)
     call.header.flags |= MessageFlag.no_auto_start  # a question must not start a service
     try:
         reply = bus.send_and_get_reply(call)
     except (OSError, *_NONSENSE) as error:
-        raise BusError(f"{_SCREEN} did not answer: {getattr(error, 'strerror', None) or error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise BusError(f"{service.bus_name} did not answer: {why}") from None
     if reply.header.message_type is MessageType.error:
-        raise BusError(f"{_SCREEN}: {reply.header.fields.get(HeaderFields.error_name, 'an error without a name')}")
+        name = reply.header.fields.get(HeaderFields.error_name, "an error without a name")
+        raise BusError(f"{service.bus_name}: {name}")
     return tuple(reply.body)
 
 

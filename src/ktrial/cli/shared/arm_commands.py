@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ktrial.bench.around.system_bus import LOADER, LOADER_PATH
 from ktrial.bench.command_benchmark import OwnBenchmark
 from ktrial.bench.environment import basic_variables
 from ktrial.bench.run.undoable_command import ArmBuild, ArmCheck, ArmCommand, ArmExtras, ArmScheduler
@@ -16,11 +17,11 @@ from ktrial.cli.shared.bench import choose, program_of
 from ktrial.cli.shared.command_environment import shell_environment
 from ktrial.kit.errors import Busy
 from ktrial.trial.arms.commands import undo_left
-from ktrial.trial.protocol.file import COMPARED
+from ktrial.trial.protocol.file import COMPARED, LOADER_MODES, CommandFile
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
-    from ktrial.trial.protocol.file import ArmFile, TrialFile
+    from ktrial.trial.protocol.file import ArmFile, SchedExtFile, TrialFile
 
 
 def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
@@ -35,15 +36,15 @@ def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
         return (str(program_of(words[0])), *words[1:])
 
     def of(arm: ArmFile) -> ArmExtras:
-        scheduler = None
+        scheduler, commands = None, arm.commands
         if arm.sched_ext is not None:
-            scheduler = ArmScheduler(
-                argv=resolved(arm.sched_ext.run), ops=arm.sched_ext.name, environment=environment, directory=directory
-            )
+            argv = () if arm.sched_ext.mode else resolved(arm.sched_ext.run)
+            scheduler = ArmScheduler(argv=argv, ops=arm.sched_ext.name, environment=environment, directory=directory)
+            commands = (*commands, *loader_commands(arm.sched_ext))
         return ArmExtras(
             commands=tuple(
                 ArmCommand(run=resolved(one.run), undo=resolved(one.undo), environment=environment, directory=directory)
-                for one in arm.commands
+                for one in commands
             ),
             checks=tuple(
                 ArmCheck(argv=resolved(one.check), environment=environment, directory=directory)
@@ -67,6 +68,15 @@ def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
         for name, arm in file.full_arms.items()
         if arm.commands or arm.sched_ext is not None or arm.build is not None or arm.command
     }
+
+
+def loader_commands(scheduler: SchedExtFile) -> tuple[CommandFile, ...]:
+    """Return the calls that make scx_loader start and stop a scheduler; none if its program is started itself."""
+    if not scheduler.mode:
+        return ()
+    call = ("busctl", "call", LOADER, LOADER_PATH, LOADER)
+    started = ("StartScheduler", "su", scheduler.run[0], str(LOADER_MODES.index(scheduler.mode)))
+    return (CommandFile(run=(*call, *started), undo=(*call, "StopScheduler")),)
 
 
 def command_of_arm(app: App, file: TrialFile, arm: ArmFile) -> OwnBenchmark:

@@ -67,6 +67,8 @@ class CommandedArms(Arms):
         if not drifts and arm != self._commanded:
             self._commanded = arm
             extras = self._beside.extras.get(arm, ArmExtras())
+            if extras.scheduler is not None and self._seat is not None:
+                self._seat.look()
             for command in extras.commands:
                 self._run(arm, command)
             if extras.scheduler is not None and self._seat is not None:
@@ -127,11 +129,7 @@ class CommandedArms(Arms):
         """Undo all commands, the newest first, even if one fails."""
         self._commanded = None
         failed: list[KtrialError] = []
-        try:
-            if self._seat is not None:
-                self._seat.stop()
-        except KtrialError as error:
-            failed.append(error)
+        scheduler = self._seat.stop() if self._seat is not None else None
         while self._open:
             number, command = self._open.pop()
             try:
@@ -140,6 +138,8 @@ class CommandedArms(Arms):
                 failed.append(error)
         if failed:
             raise failed[0]
+        if scheduler is not None and self._seat is not None:
+            self._seat.wait_until_gone(scheduler)
 
 
 def undo_left(journal: CommandJournal, executor: Executor, tell: Callable[[str], None]) -> int:

@@ -117,7 +117,7 @@ def _settings(plan: Plan, arm: ArmFile) -> ArmSettings:
     if plan.service is not None:
         changes[_service(plan.service)] = "started" if plan.service.start else "stopped"
     if arm.sched_ext is not None:
-        changes[SCHED_EXT] = f"{arm.sched_ext.name} ({shlex.join(arm.sched_ext.run)})"
+        changes[SCHED_EXT] = f"{arm.sched_ext.name} ({arm.sched_ext.text})"
     if arm.build is not None:
         changes[BUILD] = f"{arm.build.artefact} by {shlex.join(arm.build.run)}"
     return ArmSettings(

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import re
+
 from ktrial.bench.benchmark import Invocation, RawOutput, why_failed
 from ktrial.bench.run.ports import Executor, RunningLoad
 from ktrial.bench.run.undoable_command import EJECTED, ArmScheduler
 from ktrial.kit.errors import Refused
 from ktrial.machine.ports import Clock, Machine
+from ktrial.machine.watch_kernel_log import look
 from ktrial.trial.arms.arms import ArmDrift, ArmLost
 
 STATE = "/sys/kernel/sched_ext/state"
@@ -16,6 +19,11 @@ OPS = "/sys/kernel/sched_ext/root/ops"
 SEQUENCE = "/sys/kernel/sched_ext/enable_seq"
 #: Seconds until one must be in force or gone, between two looks, and that it may run.
 START_S, _PAUSE_S, _LIMIT_S = 15.0, 0.05, 7 * 86400.0
+#: What the kernel logs when it ejects a scheduler, and why it did.
+_LOGGED = re.compile(r"sched_ext: (?!.* enabled$).*")
+#: At most this many lines of it are quoted.
+_QUOTED = 2
+_NO_LOADER = "`scxctl stop` or `systemctl stop scx` ends it; afterwards `scxctl restore` or `systemctl start scx`"
 
 
 class SchedulerSeat:
@@ -27,29 +35,39 @@ class SchedulerSeat:
         self._clock = clock
         self._running: RunningLoad | None = None
         self._wanted: ArmScheduler | None = None
+        self._before: str | None = None
         self._sequence: str | None = None
+        self._newest: int | None = None
+
+    def look(self) -> None:
+        """Note what sched_ext and the kernel's log show before a scheduler starts."""
+        self._before = self._texts()[SEQUENCE]
+        self._newest = look(self._machine).newest
 
     def start(self, arm: str, scheduler: ArmScheduler) -> None:
-        """Start the scheduler. Raise ArmLost if the kernel doesn't show it."""
-        invocation = Invocation(
-            argv=scheduler.argv,
-            limit_s=_LIMIT_S,
-            environment=scheduler.environment,
-            directory=scheduler.directory,
-        )
-        before = self._texts()[SEQUENCE]
-        self._running, self._wanted = self._executor.start(invocation), scheduler
+        """Start the scheduler after `look`, unless a command of its arm has started it.
+
+        Raise ArmLost if the kernel never shows it. One that the kernel ejects meanwhile has `failed`.
+        """
+        if scheduler.argv:
+            invocation = Invocation(
+                argv=scheduler.argv,
+                limit_s=_LIMIT_S,
+                environment=scheduler.environment,
+                directory=scheduler.directory,
+            )
+            self._running = self._executor.start(invocation)
+        self._wanted = scheduler
         end_ns = self._clock.monotonic_ns() + int(START_S * 1e9)
-        # The kernel shows a scheduler as enabled before it counts it.
-        while not self._is_in_force() or (before is not None and self._texts()[SEQUENCE] == before):
-            alive = self._running.alive()
+        while not self._has_started():
+            alive = self._running is None or self._running.alive()
             if not alive or self._clock.monotonic_ns() > end_ns:
                 shown, ending = self._state_text(), why_failed(self._stopped() or RawOutput(exit_status=0))
                 why = (
                     f"sched_ext shows {shown} after {START_S:g} s" if alive else f"it {ending or 'ended with status 0'}"
                 )
                 raise ArmLost(
-                    f"cannot put arm {arm} in force: {scheduler.argv[0]}: {why}",
+                    f"cannot put arm {arm} in force: {_name(scheduler)}: {why}",
                     hint=f"ktrial stopped it; a working scheduler shows {scheduler.ops!r} in {OPS}",
                 )
             self._clock.sleep(_PAUSE_S)
@@ -57,15 +75,17 @@ class SchedulerSeat:
 
     def failed(self) -> str | None:
         """Return why the scheduler was not in force all the time; None if it was, or if there is none."""
-        if self._wanted is None or self._running is None:
+        if self._wanted is None:
             return None
-        if not self._running.alive():
-            return f"{EJECTED}: {self._wanted.argv[0]} has ended; sched_ext shows {self._state_text()}"
-        if not self._is_in_force():
-            return f"{EJECTED}: sched_ext shows {self._state_text()} instead of {self._wanted.ops}"
-        if self._texts()[SEQUENCE] != self._sequence:
-            return f"{EJECTED}: another scheduler was in force meanwhile"
-        return None
+        if self._running is not None and not self._running.alive():
+            why = f"{self._wanted.argv[0]} has ended; sched_ext shows {self._state_text()}"
+        elif not self._is_in_force():
+            why = f"sched_ext shows {self._state_text()} instead of {self._wanted.ops}"
+        elif self._texts()[SEQUENCE] != self._sequence:
+            why = "another scheduler was in force meanwhile"
+        else:
+            return None
+        return f"{EJECTED}: {why}{self._logged()}"
 
     def drifted(self) -> tuple[ArmDrift, ...]:
         """Return a foreign scheduler that is in force although the present arm has none."""
@@ -76,38 +96,52 @@ class SchedulerSeat:
             return ()
         return (ArmDrift(address="sched_ext", path=STATE, wanted="disabled", now=f"enabled: {self._texts()[OPS]}"),)
 
-    def stop(self) -> None:
-        """End the scheduler. Raise ArmLost if sched_ext still shows one."""
-        if self._running is None:
-            return
+    def stop(self) -> ArmScheduler | None:
+        """End the scheduler's program, and return the scheduler that was wanted."""
         wanted = self._wanted
         self._stopped()
+        return wanted
+
+    def wait_until_gone(self, scheduler: ArmScheduler) -> None:
+        """Wait for the end of a scheduler that was stopped. Raise ArmLost if sched_ext still shows one."""
         end_ns = self._clock.monotonic_ns() + int(START_S * 1e9)
         while self._texts()[STATE] == "enabled":
             if self._clock.monotonic_ns() > end_ns:
-                name = wanted.argv[0] if wanted is not None else "the scheduler"
                 raise ArmLost(
-                    f"cannot stop {name}: its program has ended, but sched_ext still shows {self._state_text()}",
+                    f"cannot stop {_name(scheduler)}: it was ended, but sched_ext still shows {self._state_text()}",
                     hint=f"read {STATE}",
                 )
             self._clock.sleep(_PAUSE_S)
 
-    def refuse_another(self) -> None:
+    def refuse_another(self, *, needs_root: bool) -> None:
         """Raise Refused if the kernel lacks sched_ext, if another scheduler uses it, or if ktrial lacks the rights."""
         state = self._texts()[STATE]
         if state is None:
             raise Refused(
-                "this kernel has no sched_ext", hint=f"boot a kernel with CONFIG_SCHED_CLASS_EXT, which has {STATE}"
+                "this kernel has no sched_ext",
+                hint=f"boot a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y, which has {STATE}",
             )
         if state == "enabled":
-            raise Refused(
-                f"a sched_ext scheduler is in force already: {self._texts()[OPS]}", hint="stop its program or service"
-            )
-        if not self._executor.runs_as_root:
+            raise Refused(f"a sched_ext scheduler is in force already: {self._texts()[OPS]}", hint=_NO_LOADER)
+        if needs_root and not self._executor.runs_as_root:
             raise Refused(
                 "a sched_ext scheduler needs root, and ktrial runs your programs as you",
-                hint="run ktrial in a root shell, or use scx_loader: commands with  scxctl start  and  scxctl stop",
+                hint="run ktrial in a root shell, or let scx_loader start it (`mode` of the arm)",
             )
+
+    def _has_started(self) -> bool:
+        """Return whether the kernel has counted a new scheduler, which it shows before it counts it."""
+        now = self._texts()[SEQUENCE]
+        if self._before is not None and now == self._before:
+            return False
+        # One that is counted and gone again was ejected at once.
+        return self._is_in_force() or (self._before is not None and self._texts()[STATE] == "disabled")
+
+    def _logged(self) -> str:
+        """Return what the kernel logged about the end of the scheduler, as the end of a sentence."""
+        log = look(self._machine, 0 if self._newest is None else self._newest + 1)
+        lines = [found[0] for record in log.records if (found := _LOGGED.search(record.text)) is not None]
+        return f"; the kernel says: {'; '.join(lines[:_QUOTED])}" if lines else ""
 
     def _stopped(self) -> RawOutput | None:
         running, self._running, self._wanted = self._running, None, None
@@ -125,3 +159,7 @@ class SchedulerSeat:
     def _texts(self) -> dict[str, str | None]:
         found = self._machine.read((STATE, OPS, SEQUENCE))
         return {path: reading.text if reading is not None else None for path, reading in found.items()}
+
+
+def _name(scheduler: ArmScheduler) -> str:
+    return scheduler.argv[0] if scheduler.argv else scheduler.ops

@@ -6,8 +6,9 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -27,6 +28,9 @@ COMPARED = "command"
 
 Value = bool | int | float | str
 ServiceState = Literal["started", "stopped"]
+#: A mode of scx_loader; its number there is its place.
+LoaderMode = Literal["auto", "gaming", "powersave", "lowlatency", "server"]
+LOADER_MODES: tuple[LoaderMode, ...] = get_args(LoaderMode)
 
 _UNIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.\\@-]*\.(service|socket|timer|path)")
 
@@ -49,16 +53,23 @@ class ServiceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class SchedExtFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A sched_ext scheduler: its program, and the beginning of the name that the kernel shows for it.
 
-    Without `ops` that name is the program's name without `scx_`.
+    Without `ops` that name is the program's name without `scx_`. With `mode`, scx_loader starts it in this mode.
     """
 
     run: tuple[str, ...]
     ops: str | None = None
+    # Unset by default, so that earlier protocols keep their hash.
+    mode: LoaderMode | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def name(self) -> str:
         """The name that the kernel shows, or its beginning."""
         return self.ops or self.run[0].rpartition("/")[2].removeprefix("scx_")
+
+    @property
+    def text(self) -> str:
+        """How it is started."""
+        return f"{shlex.join(self.run)}, mode {self.mode} of scx_loader" if self.mode else shlex.join(self.run)
 
 
 class BuildFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,6 +94,8 @@ def check_arm_changes(
             raise BadInput(f"arm {arm}: a check lacks a program", hint="name one, or remove the check")
     if sched_ext is not None and not (sched_ext.run and sched_ext.run[0] and sched_ext.name):
         raise BadInput(f"arm {arm}: sched_ext lacks a program", hint='for example  sched_ext = { run = ["scx_lavd"] }')
+    if sched_ext is not None and sched_ext.mode and len(sched_ext.run) > 1:
+        raise BadInput(f"arm {arm}: scx_loader chooses the options of a mode", hint="leave out mode, or the options")
     if service is not None and not _UNIT.fullmatch(service.name):
         raise BadInput(f"arm {arm}: {service.name!r} is not a systemd unit", hint="for example irqbalance.service")
 
@@ -259,6 +272,12 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def is_blind(self) -> bool:
         """Whether nobody may learn what the arms do before the trial is over."""
         return bool(self.live and self.live.blind)
+
+    @property
+    def compares_schedulers(self) -> bool:
+        """Whether every arm but the control has a sched_ext scheduler, or is a placebo."""
+        others = [arm for name, arm in self.arms.items() if name != self.control]
+        return any(arm.sched_ext for arm in others) and all(arm.sched_ext or arm.placebo for arm in others)
 
     @property
     def safety(self) -> SafetyLimits:

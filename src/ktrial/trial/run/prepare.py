@@ -93,8 +93,10 @@ def prepare(
         plans = with_services(file, arm_plans(file, root, world.catalog, allow_dangerous=allow_dangerous), services)
     world.protect()
     refuse_what_holds_already(extras, world.executor)
-    if any(one.scheduler is not None for one in extras.values()):
-        SchedulerSeat(world.looking_session, world.executor, world.clock).refuse_another()
+    schedulers = [one.scheduler for one in extras.values() if one.scheduler is not None]
+    if schedulers:
+        needs_root = any(one.argv for one in schedulers)
+        SchedulerSeat(world.looking_session, world.executor, world.clock).refuse_another(needs_root=needs_root)
     facts = world.executor.facts()
     tasks = tasks_of(suite, benchmarks, facts, file.cpus)
     arms = arm_settings(file, plans)
