@@ -22,6 +22,7 @@ from ktrial.judge.model.log import OutcomeRule, Protocol, TrialLog, check_protoc
 from ktrial.judge.other_roles import Member, MemberAnswer, family_size, read_family
 from ktrial.judge.planning import FEWEST_BLOCKS, blocks_to_detect, cap_from_first_blocks
 from ktrial.judge.primary_verdict import OutcomeReading, e_values, log_margin, read_primary, table_row
+from ktrial.judge.race_judge import judge_race, refuse_race
 from ktrial.judge.screening_judge import judge_screening, refuse_screening
 from ktrial.judge.sequential import Array, looks, row_of, worth_it
 from ktrial.kit.errors import BadInput
@@ -89,6 +90,8 @@ def judge(log: TrialLog) -> Judgement:
     refuse_unanswerable(trial.protocol)
     if trial.protocol.screen is not None:
         return judge_screening(trial)
+    if trial.protocol.race:
+        return judge_race(trial)
     stand = _stand(trial)
     judged = [_primary(stand, contrast) for contrast in trial.protocol.contrasts]
     is_over = all(one.verdict is not None for one in _deciding(judged))
@@ -117,6 +120,9 @@ def refuse_unanswerable(protocol: Protocol) -> None:
     check_protocol(protocol)
     if protocol.screen is not None:
         refuse_screening(protocol)
+        return
+    if protocol.race:
+        refuse_race(protocol)
         return
     try:
         _find_looks(protocol)

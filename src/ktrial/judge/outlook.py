@@ -20,7 +20,7 @@ def expected_stop(protocol: Protocol, judgement: Judgement) -> int | None:
     primaries = [one for one in judgement.judged if one.role == "primary"]
     deciding = [one for one in primaries if not one.placebo] or primaries
     undecided = [one for one in deciding if one.verdict is None]
-    if judgement.cap is None or rule.scale == "count" or not undecided:
+    if judgement.cap is None or rule.scale == "count" or protocol.race or not undecided:
         return judgement.cap if undecided else None
     steps = [blocks for blocks in looks(judgement.cap, table_row(protocol)) if blocks > judgement.blocks]
     expected = [_expected(one, steps, judgement.cap, log_margin(rule)) for one in undecided]
@@ -44,7 +44,7 @@ def _expected(judged: OutcomeJudgement, steps: list[int], cap: int, margin: floa
 
 def deciding_blocks(protocol: Protocol, cap: int | None) -> frozenset[int]:
     """Return the numbers of blocks after which the primary outcome may be decided; none before the cap is planned."""
-    if cap is None:
+    if cap is None or protocol.race:
         return frozenset()
     if protocol.outcomes[protocol.primary].scale == "count":
         return frozenset((cap,))

@@ -82,7 +82,8 @@ def loader_commands(scheduler: SchedExtFile) -> tuple[CommandFile, ...]:
 def command_of_arm(app: App, file: TrialFile, arm: ArmFile) -> OwnBenchmark:
     """Return the command that an arm measures; its name is the same in all arms."""
     words, steps = arm.command or None, arm.prepare or ()
-    clean, warm_ups = bool(file.clean_environment), max(1, file.warm_ups or 0)
+    # An arm of a race may fail, and is then one that lost: only the control is warmed up.
+    clean, warm_ups = bool(file.clean_environment), 0 if file.race else max(1, file.warm_ups or 0)
     _, found = choose(app, None, words, file.metrics, file.limit_s, clean=clean, steps=steps, warm_ups=warm_ups)
     (own,) = found.values()
     assert isinstance(own, OwnBenchmark), "a command of the user"

@@ -51,7 +51,9 @@ def ledger_of(app: App) -> Ledger:
     trials: dict[str, tuple[LedgerEntry, ...]] = {}
     for stored in app.trials.all():
         known = before.trials.get(stored.trial)
-        if known is not None and (stored.file.screen is not None or (known and all(one.over for one in known))):
+        if known is not None and (
+            stored.file.screen is not None or stored.file.race or (known and all(one.over for one in known))
+        ):
             trials[stored.trial] = known
         else:
             trials[stored.trial] = _entries(app, stored)

@@ -35,6 +35,16 @@ class Screen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     known: Literal["better", "worse", "either"] = "either"
 
 
+class Race(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A race, which chooses from many configurations those that deserve more runs, and gives no verdict.
+
+    After each block only the best `keep` share of the challengers stays. The arms of `stay` stay to the end.
+    """
+
+    keep: float = 0.34
+    stay: tuple[str, ...] = ()
+
+
 class TrialArm(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration. A placebo is the control under another name and does not count as a comparison."""
 
@@ -65,8 +75,8 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     arms the same) by outcome. `varies` are identities that arms may change, such as the kernel. With
     `until_all_decided` the trial continues until secondary outcomes and guards are decided too. `extend` allows more
     blocks after the cap, at the price of half the error rate. `pooled` marks one machine's part of a trial on several.
-    With `screen` arms are configurations of its settings. A `fixed` trial makes all blocks up to its cap, whatever its
-    verdicts are before.
+    With `screen` arms are configurations of its settings. A `race` gives estimates only. A `fixed` trial makes all
+    blocks up to its cap, whatever its verdicts are before.
     """
 
     schema: Literal["ktrial.trial-log/1"] = "ktrial.trial-log/1"
@@ -91,6 +101,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     screen: Screen | None = None
     # Absent by default, so that earlier protocols keep their bytes.
     fixed: Literal[True] | msgspec.UnsetType = msgspec.UNSET
+    race: Race | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def primary(self) -> str:
@@ -272,7 +283,7 @@ def check_protocol(protocol: Protocol) -> None:
             raise BadInput(f"margin of {name}: expected 0 or more, got {rule.margin:g}", hint='for example "2%"')
     if not protocol.detect > 0 or protocol.seed < 0 or protocol.runs_per_visit < 1:
         raise BadInput("expected detect above 0, a seed of 0 or more, and at least 1 run per visit")
-    if protocol.outcomes[protocol.primary].scale == "count":
+    if protocol.outcomes[protocol.primary].scale == "count" and not protocol.race:
         _check_counter(protocol)
 
 

@@ -31,11 +31,11 @@ def entries_of(
     state: MachineState | None,
     knobs: Mapping[str, Knob],
 ) -> tuple[LedgerEntry, ...]:
-    """Return an entry for each arm of a trial against the control; a screening has none."""
+    """Return an entry for each arm of a trial against the control; a screening and a race have none."""
     from ktrial.judge.judge import judge
 
     protocol = protocol_in(log)
-    if protocol.screen is not None:
+    if protocol.screen is not None or protocol.race:
         return ()
     over = any(isinstance(event, TrialEnd) for event in log)
     base = trial.arms[protocol.control]
@@ -133,9 +133,11 @@ def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> 
 
 
 def again(file: TrialFile) -> TrialFile:
-    """Return the protocol without its seed, so that the repetition draws a new one. Raise BadInput for a screening."""
+    """Return the protocol without its seed, so that the repetition draws a new one. Raise BadInput for a screening or race."""
     if file.screen is not None:
         raise BadInput(f"cannot repeat {file.name}: it is a screening", hint="start over with `ktrial blame … --fresh`")
+    if file.race:
+        raise BadInput(f"cannot repeat {file.name}: it is a race", hint="start over with `ktrial search … --fresh`")
     plain = {
         name: msgspec.structs.replace(arm, placebo=arm.placebo and arm.changes_nothing)
         for name, arm in file.arms.items()

@@ -55,9 +55,9 @@ def pooled_question(trials: Sequence[KeptTrial]) -> PooledQuestion:
 
 def _check_over(kept: KeptTrial) -> None:
     name = kept.stored.trial
-    if kept.stored.file.screen is not None:
+    if kept.stored.file.screen is not None or kept.stored.file.race:
         raise BadInput(
-            f"cannot pool {name}: it screens settings, and has no arms to compare",
+            f"cannot pool {name}: it is part of a blame or a search, and has no verdicts",
             hint="`ktrial trial show` shows its result",
         )
     if not isinstance(kept.log[-1], TrialEnd):

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from ktrial.bench.guest_tools import Mode
-from ktrial.judge.model.log import Questions, Screen
+from ktrial.judge.model.log import Questions, Race, Screen
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.kit.toml import quoted
 from ktrial.kit.units import parse_quantity
@@ -207,6 +207,9 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     makes the trial look for the responsible setting. With `guest` the visits are boots of guests, and the arms may be
     kernels. The machine `load_from` sends the load to the server of each benchmark, at `load_address`. With `live` the
     runs are periods of live work, and the trial measures no suite and no command.
+    makes the trial look for the responsible setting. `ktrial search` writes `race`, which makes it choose from many
+    arms. With `guest` the visits are boots of guests, and the arms may be
+    kernels. The machine `load_from` sends the load to the server of each benchmark, at `load_address`.
     """
 
     name: str
@@ -242,6 +245,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     load_from: str | msgspec.UnsetType = msgspec.UNSET
     load_address: str | msgspec.UnsetType = msgspec.UNSET
     live: LiveFile | msgspec.UnsetType = msgspec.UNSET
+    race: Race | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def full_arms(self) -> dict[str, ArmFile]:

@@ -78,7 +78,7 @@ def protocol_of(
     cap = trial.design.cap
     if trial.screen is not None:
         cap = SCREENING_CAP if cap is None else cap
-    elif cap is not None:
+    elif cap is not None and not trial.race:
         cap = next((look for look in LOOKS if look >= cap), cap)
     differences = {} if profile is None else {name: profile.differences.get(name, ()) for name in outcomes}
     protocol = Protocol(
@@ -102,6 +102,7 @@ def protocol_of(
         pooled=bool(trial.design.pool),
         screen=trial.screen,
         fixed=trial.design.fixed or msgspec.UNSET,
+        race=trial.race or msgspec.UNSET,
     )
     protocol = _with_cap(protocol)
     refuse_unanswerable(protocol)

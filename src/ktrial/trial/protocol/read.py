@@ -80,7 +80,7 @@ def _check_numbers(trial: TrialFile) -> None:
     if isinstance(design.budget, str) and design.budget not in BUDGETS:
         raise UnknownName("budget", design.budget, BUDGETS, hint=f"use {', '.join(BUDGETS)} or a number of blocks")
     for what, blocks in (("budget", design.budget), ("cap", design.cap)):
-        if isinstance(blocks, int) and blocks < _FEWEST_BLOCKS:
+        if isinstance(blocks, int) and blocks < _FEWEST_BLOCKS and not trial.race:
             raise BadInput(
                 f"{what} = {blocks}: too few blocks for any verdict", hint=f"use {_FEWEST_BLOCKS} or more; quick is 9"
             )

@@ -284,7 +284,7 @@ class MachineVisits:
     def _refuse_own_failure(self, arm: str, records: Sequence[RunRecord], failure: str) -> None:
         """Raise BadRun if the arm never ran because of its own parameters, which says nothing about the machine."""
         is_unstarted = records[-1].exit.failed is not None
-        if not is_unstarted and arm not in self._benchmarked.own:
+        if self._protocol.race or (not is_unstarted and arm not in self._benchmarked.own):
             return
         if self._standing.has_measured(arm):
             return
