@@ -16,6 +16,8 @@ from ktrial.trial.protocol.file import trial_text
 
 #: The facts that every trial of a fleet records of its machines.
 ALWAYS = ("cpu.architecture", "cpu.model", "cpu.threads", "kernel.release", "virtualisation.kind")
+#: How often to ask a machine for its facts, and how long to wait before the next time.
+_ASKS, _ASK_AGAIN_S = 3, 5.0
 
 
 class AnsibleMachines:
@@ -96,27 +98,41 @@ def _may_pass(status: int | None) -> bool:
 
 
 def facts_of(
-    ansible: Ansible, hosts: Mapping[str, Mapping[str, Any]], names: Sequence[str]
+    ansible: Ansible, hosts: Mapping[str, Mapping[str, Any]], names: Sequence[str], sleep: Callable[[float], None]
 ) -> Iterator[tuple[str, Mapping[str, str] | None, str] | None]:
     """Yield each host with these facts of it as text, or without any and the reason.
 
-    A name `inventory.NAME` is a variable of the inventory.
+    A name `inventory.NAME` is a variable of the inventory. A machine that is away is asked again after a while.
     """
     wanted = [name for name in dict.fromkeys((*ALWAYS, *names)) if not name.startswith("inventory.")]
-    for result in ansible.run("facts", {host: {"prefixes": wanted} for host in hosts}):
-        if result is None:
-            yield None
-        elif result.state != "ok":
-            yield result.host, None, result.message
-        else:
-            known = result.content.get("ansible_facts", {}).get("ktrial", {})
-            found = {name: _text(known[name]) for name in wanted if name in known}
-            variables = hosts[result.host]
-            for name in names:
-                key = name.removeprefix("inventory.")
-                if key != name and key in variables:
-                    found[name] = _text(variables[key])
-            yield result.host, found, ""
+    left = [*hosts]
+    for ask in range(_ASKS):
+        if ask:
+            sleep(_ASK_AGAIN_S)
+        asked, left = left, []
+        for result in ansible.run("facts", {host: {"prefixes": wanted} for host in asked}):
+            if result is None:
+                yield None
+            elif result.state == "ok":
+                yield result.host, _facts_in(result, wanted, names, hosts[result.host]), ""
+            elif ask < _ASKS - 1 and (result.state == "unreachable" or _may_pass(result.content.get("rc"))):
+                left.append(result.host)
+            else:
+                yield result.host, None, result.message
+        if not left:
+            return
+
+
+def _facts_in(
+    result: TaskResult, wanted: Sequence[str], names: Sequence[str], variables: Mapping[str, Any]
+) -> dict[str, str]:
+    known = result.content.get("ansible_facts", {}).get("ktrial", {})
+    found = {name: _text(known[name]) for name in wanted if name in known}
+    for name in names:
+        key = name.removeprefix("inventory.")
+        if key != name and key in variables:
+            found[name] = _text(variables[key])
+    return found
 
 
 def _text(value: Any) -> str:

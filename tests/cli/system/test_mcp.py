@@ -204,7 +204,8 @@ def test_the_trial_of_a_protocol_runs_only_as_the_operator_wrote_it(root: FakeRo
     offer_suite(root)
     nightly, commands = tmp_path / "nightly.toml", tmp_path / "commands.toml"
     text = '[arms.case]\nset = {{ "vm.swappiness" = {} }}\n'
-    head = 'name = "{}"\nsuite = "copies"\nprimary = "agent-memcpy.bandwidth"\n[design]\ncap = 7\nsettle = "0s"\n[arms.control]\n'
+    head = 'name = "{}"\nsuite = "copies"\nprimary = "agent-memcpy.bandwidth"\n'
+    head += '[design]\ncap = 7\nsettle = "0s"\n[arms.control]\n'
     nightly.write_text(head.format("nightly") + text.format(10))
     commands.write_text(head.format("commands") + text.format(10) + 'run = "touch /tmp/x"\nundo = "true"\n')
     offered = ("--protocol", str(nightly), "--protocol", str(commands))

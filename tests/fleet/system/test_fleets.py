@@ -38,13 +38,17 @@ def server() -> Iterator[str]:
         yield url
 
 
-def check_runs(url: str, machines: int) -> None:
-    """The newest trial has each run of each machine once, and its log leads to its end."""
+def check_runs(url: str, machines: int | None = None) -> None:
+    """The newest trial has each run of each machine once, and its log leads to its end.
+
+    Without `machines`, those count that were there when it began.
+    """
     database = Database.open(url)
     try:
         fleets, trials = StoredFleets(lambda: database), StoredTrials(lambda: database)
         standing = fleets.standing(fleets.find(None))
         assert standing.end is not None
+        machines = len(standing.began.machines) if machines is None else machines
         assert len(standing.finished) == machines, standing.steps
         for trial in standing.finished.values():
             made = [(one.block, one.arm) for one in trials.log(trial) if isinstance(one, RunEnded) and one.block]

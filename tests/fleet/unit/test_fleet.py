@@ -5,20 +5,22 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktrial.fleet.ansible import TaskResult, parse_inventory
+from ktrial.fleet.ansible import Ansible, TaskResult, parse_inventory
 from ktrial.fleet.conduct import Coordinator, MachineLook
 from ktrial.fleet.draw import draw
 from ktrial.fleet.eta import machine_time, seconds_left, wave_seconds
 from ktrial.fleet.file import FleetTable, parse_fleet_trial, wave_sizes
 from ktrial.fleet.guards import worse_p
 from ktrial.fleet.log import FleetEnded, FleetStanding, MachineState, MachineStep, decode, encode
-from ktrial.fleet.machines import sight_of
+from ktrial.fleet.machines import facts_of, sight_of
 from ktrial.fleet.text import announcement, live_lines, result_text, status_text
 from ktrial.fleet.verdict import fleet_result
 from ktrial.kit.errors import BadInput, KtrialError
@@ -177,6 +179,33 @@ def test_a_machine_that_is_away_for_a_while_is_waited_for_and_for_too_long_left_
     assert standing.end is not None
     assert standing.end.reason == "all waves are over"
     assert "m2" in status_text(standing, None, 0, width=80)
+
+
+class Asked:
+    """Ansible, of whose machines one is away for the first question and another always."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    def run(self, module: str, arguments: Mapping[str, Mapping[str, Any]]) -> Iterator[TaskResult | None]:
+        self.asked.append([*arguments])
+        known = {"ansible_facts": {"ktrial": {"cpu.model": "X"}}}
+        for host in arguments:
+            is_away = host == "m3" or (host == "m2" and len(self.asked) == 1)
+            yield TaskResult(host, "unreachable", {"msg": "no"}) if is_away else TaskResult(host, "ok", known)
+
+
+def test_a_machine_that_is_away_is_asked_for_its_facts_again() -> None:
+    ansible, waits = Asked(), list[float]()
+    machines = dict.fromkeys(("m1", "m2", "m3"), {"rack": 1})
+    found = [one for one in facts_of(cast("Ansible", ansible), machines, ["inventory.rack"], waits.append) if one]
+    assert ansible.asked == [["m1", "m2", "m3"], ["m2", "m3"], ["m3"]]
+    assert found == [
+        ("m1", {"cpu.model": "X", "inventory.rack": "1"}, ""),
+        ("m2", {"cpu.model": "X", "inventory.rack": "1"}, ""),
+        ("m3", None, "no"),
+    ]
+    assert waits == [5.0, 5.0]
 
 
 def test_a_look_that_fails_is_repeated_twice_and_then_its_machine_is_left_out() -> None:

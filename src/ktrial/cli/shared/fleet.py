@@ -148,7 +148,7 @@ def _begin(app: App, ansible: Ansible, trial: FleetTrial) -> FleetBegan:
     app.say(f"reading facts of {len(hosts)} machine{'s'[: len(hosts) != 1]}")
     facts: dict[str, Mapping[str, str]] = {}
     left_out: dict[str, str] = {}
-    for one in facts_of(ansible, hosts, trial.fleet.facts):
+    for one in facts_of(ansible, hosts, trial.fleet.facts, app.clock.sleep):
         if one is None:
             continue
         host, found, why = one
