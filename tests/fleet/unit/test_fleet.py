@@ -197,7 +197,7 @@ class Asked:
 
 def test_a_machine_that_is_away_is_asked_for_its_facts_again() -> None:
     ansible, waits = Asked(), list[float]()
-    machines = dict.fromkeys(("m1", "m2", "m3"), {"rack": 1})
+    machines = {name: {"rack": 1} for name in ("m1", "m2", "m3")}
     found = [one for one in facts_of(cast("Ansible", ansible), machines, ["inventory.rack"], waits.append) if one]
     assert ansible.asked == [["m1", "m2", "m3"], ["m2", "m3"], ["m3"]]
     assert found == [
