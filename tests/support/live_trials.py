@@ -17,7 +17,8 @@ from ktrial.live.model import LiveMetric, Sample, Stretch, StretchReading
 from ktrial.live.pace import LivePace
 from ktrial.live.period import live_benchmark
 from ktrial.live.sampling import LivePoll, WatchedMetric
-from ktrial.live.visits import LiveRules, LiveVisits, PeriodGuard
+from ktrial.live.visits import LiveRules, LiveVisits
+from ktrial.live.watchdog import SampleGuard, Watchdog
 from ktrial.trial.arms.arms import Arms
 from ktrial.trial.run.loop import Standing, TrialLoop
 from tests.support.trial_course import FACTS, FOUND, SWAPPINESS, Logs, MortalStore, TunableMachine, plan_of
@@ -111,13 +112,14 @@ class LiveTrial:
             outcomes={LATENCY: OutcomeRule(direction="lower", role="primary")},
             cap=rules.pop("cap", 9),
         )
-        self.rules = {"period_s": 10.0, "washout_s": 2.0, "primary": LATENCY, **rules}
         self.store = MortalStore()
         self.logs = Logs(self.protocol)
         self.told: list[Any] = []
         self.noted: list[str] = []
         self.wanted: Wanted = "run"
-        self.guard: PeriodGuard | None = None
+        self.guard: SampleGuard | None = None
+        self.limits: dict[str, float] = rules.pop("limits", {})
+        self.rules = {"period_s": 10.0, "washout_s": 2.0, "primary": LATENCY, **rules}
         self.pace: dict[str, Any] = {}
         self.values_when_read: list[tuple[int, int]] = []
 
@@ -155,7 +157,7 @@ class LiveTrial:
             LiveRules(**self.rules),
             LivePoll([metric], self.clock),
             Arms(self.machine, {"case": plan_of(SWAPPINESS, "vm.swappiness", "10")}),
-            self.guard,
+            Watchdog([metric], self.limits, self.guard, ["latency_s"]),
             LivePace(24.0, 4, started_ms=self.clock.unix_ms(), **self.pace),
             self.store,
             self.clock,

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from ktrial.kit.errors import BadInput, LimitPassed, UnknownName
+from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.live.model import LiveMetric, MetricSource, Sample
 from ktrial.machine.ports import Clock
 from ktrial.machine.watch_run import suspended_s
@@ -118,23 +118,6 @@ def metric_named(name: str, metrics: Sequence[WatchedMetric]) -> WatchedMetric:
             return one
     known = [one.metric.name for one in metrics]
     raise UnknownName("metric", name, known, hint=f"use one of: {', '.join(known)}")
-
-
-def check_limits(
-    limits: Mapping[str, float], metrics: Sequence[WatchedMetric], found: Mapping[str, Sequence[Sample]]
-) -> None:
-    """Raise LimitPassed if a new sample is beyond the hard limit of its metric."""
-    for one in metrics:
-        limit = limits.get(one.metric.name)
-        if limit is None:
-            continue
-        values = [sample.value for sample in found.get(one.metric.name, ())]
-        over = [value for value in values if (value > limit if one.outcome.direction == "lower" else value < limit)]
-        if over:
-            raise LimitPassed(
-                f"{one.metric.name} is {over[0]:g} {one.outcome.unit} (limit {limit:g} {one.outcome.unit})",
-                hint="the trial has ended, and all settings have been restored",
-            )
 
 
 def refuse_slow(metrics: Sequence[WatchedMetric], period_s: float) -> None:

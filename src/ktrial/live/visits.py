@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 from typing import Protocol as Port
 
@@ -13,14 +13,15 @@ from ktrial.bench.record import Artefact, Exit, KeptMeasurement, Resources, RunR
 from ktrial.bench.run.ports import RunStore
 from ktrial.judge.model.judgement import NextStep
 from ktrial.judge.model.log import BlockVoided, RunEnded, TrialEnd
-from ktrial.kit.errors import GuardTripped, LimitPassed
+from ktrial.kit.errors import GuardTripped
 from ktrial.kit.outcome import Outcome
 from ktrial.live.control import Wanted
-from ktrial.live.model import Sample, Stretch, StretchReading
+from ktrial.live.model import Stretch, StretchReading
 from ktrial.live.pace import LivePace
 from ktrial.live.period import PERIOD_FILE, RATED, SeenMetric, SeenPeriod, details_of, measurements_in
 from ktrial.live.rating import PATIENCE_S
-from ktrial.live.sampling import MOST_SILENT, LiveClock, LivePoll, WatchedMetric, check_limits
+from ktrial.live.sampling import MOST_SILENT, LiveClock, LivePoll, WatchedMetric
+from ktrial.live.watchdog import Watchdog
 from ktrial.machine.facts import FactBook
 from ktrial.trial.arms.arms import Arms
 from ktrial.trial.protocol.live import LIVE
@@ -31,19 +32,6 @@ from ktrial.trial.run.records import Cause, run_event
 #: How often a wait looks whether it is over.
 _LOOK_S = 1.0
 _OUT_OF_TIME = "no time is left for another block"
-
-
-class GuardTrip(Port):
-    """Why a guard trips."""
-
-    @property
-    def sentence(self) -> str: ...
-
-
-class PeriodGuard(Port):
-    """Watches the samples of the arms for harm, at every moment."""
-
-    def take(self, metric: str, arm: str, samples: Sequence[Sample]) -> GuardTrip | None: ...
 
 
 class AsksRating(Port):
@@ -58,12 +46,11 @@ class AsksRating(Port):
 
 
 class LiveRules(NamedTuple):
-    """How a live trial proceeds: its times in seconds, hard limits in base units, and what may be shown and asked."""
+    """How a live trial proceeds: its times in seconds, and what may be shown and asked."""
 
     period_s: float
     washout_s: float
     primary: str
-    limits: Mapping[str, float] = {}
     for_s: float | None = None
     blind: bool = False
     #: Whether the machine's state is stored at each arm's first visit; None if it cannot be.
@@ -90,7 +77,7 @@ class LiveVisits:
         rules: LiveRules,
         poll: LivePoll,
         arms: Arms,
-        guard: PeriodGuard | None,
+        watchdog: Watchdog,
         pace: LivePace,
         runs: RunStore,
         clock: LiveClock,
@@ -105,7 +92,7 @@ class LiveVisits:
         self._rules = rules
         self._poll = poll
         self._arms = arms
-        self._guard = guard
+        self._watchdog = watchdog
         self._pace = pace
         self._runs = runs
         self._clock = clock
@@ -140,6 +127,8 @@ class LiveVisits:
         for visit in visits:
             try:
                 self._make_one(visit)
+                if visit.place == visit.visits:
+                    self._watchdog.end_block()
             except _PeriodVoid as void:
                 self._void(visit, void)
                 return True
@@ -215,6 +204,7 @@ class LiveVisits:
         switched_ms = self._clock.unix_ms()
         began_ns = self._clock.monotonic_ns()
         self._poll.forget(switched_ms)
+        self._watchdog.begin_period(visit.arm)
         number, standing.next_run = standing.next_run, standing.next_run + 1
         self._runs.start(standing.session.session, number, LIVE, warm_up=False)
         try:
@@ -281,24 +271,19 @@ class LiveVisits:
         self._listen(PeriodPhase(block=visit.block, phase=phase, arm=arm, until_unix_ms=until_ms))
         end_ns = self._clock.monotonic_ns() + round(1e9 * seconds)
         while (left_ns := end_ns - self._clock.monotonic_ns()) > 0:
-            self._look(visit.arm)
+            self._look(visit.arm, settling=phase == "washout")
             if (happened := self._poll.disturbed()) is not None:
                 raise _PeriodVoid("suspend" if "slept" in happened else "period", happened)
             if self._request() == "pause":
                 raise _PeriodVoid("pause", "the trial was paused")
             self._clock.sleep(min(self._poll.nap_s, left_ns / 1e9))
-        self._look(visit.arm)
+        self._look(visit.arm, settling=phase == "washout")
 
-    def _look(self, arm: str | None) -> None:
-        """Read the sources that are due, and compare what they say with the limits and guards."""
+    def _look(self, arm: str | None, *, settling: bool = False) -> None:
+        """Read the sources that are due, and let the guards see what they say."""
         found = self._poll.look()
-        if arm is None:
-            return
-        check_limits(self._rules.limits, self._poll.metrics, found)
-        for metric, samples in found.items() if self._guard is not None else ():
-            trip = self._guard.take(metric, arm, samples)
-            if trip is not None:
-                raise LimitPassed(trip.sentence, hint="the trial has ended, and all settings have been restored")
+        if arm is not None:
+            self._watchdog.check(arm, found, settling=settling)
 
     def _check_in_force(self) -> None:
         """Void the period if somebody else changed a setting meanwhile, or the arm was lost."""
@@ -427,6 +412,7 @@ class LiveVisits:
         standing.append(run_event(visit.block, visit.arm, [record], None))
 
     def _void(self, visit: Visit, void: _PeriodVoid) -> None:
+        self._watchdog.drop_block()
         self._standing.append(BlockVoided(block=visit.block, arm=visit.arm, cause=void.cause, reason=void.reason))
         if void.cause == "knob":
             # The next visit puts its arm in force again, even if it is the same arm.

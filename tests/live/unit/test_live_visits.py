@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 
@@ -76,19 +77,33 @@ class OnThird:
 
     def __init__(self) -> None:
         self.taken: list[str] = []
+        self.settling: set[bool] = set()
+        self.periods: list[str] = []
 
-    def take(self, metric: str, arm: str, samples: list[Sample]) -> Trip | None:
+    def begin_period(self, arm: str) -> None:
+        self.periods.append(arm)
+
+    def take(self, metric: str, arm: str, samples: Sequence[Sample], *, settling: bool = False) -> Trip | None:
+        assert arm == self.periods[-1]
         self.taken.append(arm)
+        self.settling.add(settling)
         return Trip() if self.taken.count("case") == 3 else None
+
+    def end_block(self) -> None:
+        raise AssertionError("the first block is not over")
+
+    def drop_block(self) -> None:
+        raise AssertionError("no block is void")
 
 
 def test_a_guard_looks_at_every_sample_and_ends_the_trial() -> None:
     trial = LiveTrial(better)
-    trial.guard = OnThird()
+    trial.guard = guard = OnThird()
     with pytest.raises(LimitPassed, match="surely worse"):
         trial.run()
     assert trial.machine.files == FOUND
     assert trial.log[-1] == TrialEnd(reason="stopped: latency_s is surely worse")
+    assert guard.settling == {True, False}
 
 
 def test_silence_for_most_of_a_period_voids_the_block_and_is_not_zero() -> None:

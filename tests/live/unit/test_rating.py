@@ -22,6 +22,7 @@ def test_a_key_is_a_rating_and_the_terminal_is_as_before() -> None:
     rung: list[str] = []
     before = termios.tcgetattr(terminal)
     os.write(person, b"5\n")
+    assert wait([terminal], 5.0)
     keys = RatingKeys(terminal, wait, lambda: rung.append("rung"))
     keys.begin()
     # What was typed before the question is no answer.

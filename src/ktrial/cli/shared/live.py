@@ -9,19 +9,24 @@ import syslog
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from ktrial.bench.command_benchmark import Metric
 from ktrial.cli.options import is_terminal
 from ktrial.cli.shared.live_control import desk_folder
+from ktrial.cli.shared.live_plan import (
+    block_seconds,
+    hard_limits,
+    longest_seconds,
+    plan_periods,
+    watchdog_of,
+)
 from ktrial.cli.shared.live_sources import live_of, open_metrics, with_roles
 from ktrial.cli.shared.trial_start import prepare
-from ktrial.kit.errors import BadInput, Refused
+from ktrial.kit.errors import Refused
 from ktrial.kit.streams import draw
 from ktrial.live.control import TrialDesk, Wanted
 from ktrial.live.pace import LivePace
+from ktrial.live.period import PERIOD_FILE, read_period
 from ktrial.live.rating import RatingKeys
-from ktrial.live.sampling import LivePoll, metric_named, refuse_slow
+from ktrial.live.sampling import LivePoll, refuse_slow
 from ktrial.live.visits import LiveRules, LiveVisits
 from ktrial.trial.arms.arms import rehearse
 from ktrial.trial.arms.plan_arms import found_values
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
 
     from ktrial.cli.app import App
     from ktrial.judge.model.log import Protocol
+    from ktrial.live.model import Sample
     from ktrial.live.sampling import WatchedMetric
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.protocol.live import LiveFile
@@ -54,13 +60,19 @@ class OnLiveWork:
         app.lock_runs()
         self._app = app
         self._stored = stored
-        self._rating = None
+        self._rating: RatingKeys | None = None
+        self._control: Mapping[str, Sequence[Sample]] = {}
         if live_of(file).rate:
             if not is_terminal():
                 raise Refused("cannot ask for ratings: there is no terminal", hint="leave out --rate")
             self._rating = RatingKeys(sys.stdin.fileno(), app.interrupts.wait, lambda: draw(sys.stderr, "\a"))
         self.ready = prepare(app, with_roles(app, file), allow_dangerous=allow_dangerous)
         refuse_disturbing(live_of(file), self.ready.plans, app.catalog.knobs)
+        if file.is_blind:
+            # The titles are in the agent's journal, which `ktrial status` shows.
+            title = f"blind trial {file.name}"
+            plans = {name: msgspec.structs.replace(plan, title=title) for name, plan in self.ready.plans.items()}
+            self.ready = self.ready._replace(plans=plans)
 
     @property
     def _live(self) -> LiveFile:
@@ -71,28 +83,15 @@ class OnLiveWork:
         return open_metrics(self._app, self._live)
 
     def plan(self, listen: TrialListener, *, profile: bool) -> Planned:
-        """Fix the times of the periods and the number of blocks."""
+        """Fix the times of the periods and the number of blocks, from a pilot unless they are given."""
         self._rehearse()
-        live = self._live
-        if live.period_s is None:
-            raise BadInput("the length of a period is not known", hint="add --period, for example  --period 60s")
-        washout_s = self.ready.settle_s if live.washout_s is None else live.washout_s
-        refuse_slow(self._metrics, live.period_s)
-        self._fix(msgspec.structs.replace(live, washout=f"{washout_s:g}s"), washout_s)
-        protocol = self._protocol()
-        cap_s = live.for_s or (protocol.cap or protocol.budget) * self._block_s
-        return Planned(protocol, None, cap_s)
-
-    def _fix(self, live: LiveFile, washout_s: float) -> None:
-        file = msgspec.structs.replace(self.ready.file, live=live)
-        self.ready = self.ready._replace(file=file, settle_s=washout_s)
-
-    def _protocol(self) -> Protocol:
-        return protocol_of(self.ready.file, self.ready.tasks, {}, self.ready.seed, None, 1)
-
-    @property
-    def _block_s(self) -> float:
-        return len(self.ready.arms) * (self.ready.settle_s + (self._live.period_s or 0.0))
+        note = journal_of(self.ready.file.name)
+        file, self._control = plan_periods(self._app, self.ready, listen, note)
+        self.ready = self.ready._replace(file=file, settle_s=live_of(file).washout_s or 0.0)
+        refuse_slow(self._metrics, live_of(file).period_s or 0.0)
+        hard_limits(file, self._metrics)
+        protocol = protocol_of(file, self.ready.tasks, {}, self.ready.seed, None, 1)
+        return Planned(protocol, None, longest_seconds(file, protocol.cap or protocol.budget))
 
     def _rehearse(self) -> None:
         root = self.ready.root
@@ -127,22 +126,33 @@ class OnLiveWork:
 
     def _visits(self, stored: StoredTrial, standing: Standing, desk: TrialDesk, listen: TrialListener) -> LiveVisits:
         app, ready = self._app, self.ready
-        poll = LivePoll(self._metrics, app.clock)
+        control = self._control or self._usual(stored, standing)
         return LiveVisits(
             standing,
             self._rules(stored, standing),
-            poll,
+            LivePoll(self._metrics, app.clock),
             arms_for(app, ready, stored.trial, listen, {name: name for name in ready.plans}),
-            None,
+            watchdog_of(stored.file, self._metrics, live_of(stored.file).period_s or 0.0, control),
             self._pace(stored, standing),
             app.run_store,
             app.clock,
             ready.facts,
             listen,
-            journal_of(stored),
+            journal_of(stored.trial),
             lambda: self._request(desk),
             stored.started_unix_ms,
         )
+
+    def _usual(self, stored: StoredTrial, standing: Standing) -> dict[str, list[Sample]]:
+        """Return the samples of the control's stored periods by metric."""
+        found: dict[str, list[Sample]] = {}
+        for record in standing.records:
+            if record.trial is None or record.trial.arm != stored.file.control:
+                continue
+            raw = self._app.store.raw(record.raw[f"files/{PERIOD_FILE}"].sha256)
+            for name, seen in read_period({PERIOD_FILE: raw}).metrics.items():
+                found.setdefault(name, []).extend(seen.samples)
+        return found
 
     def _request(self, desk: TrialDesk) -> Wanted:
         """Return what the user asks of the trial; a stop counts as a request to end."""
@@ -156,15 +166,10 @@ class OnLiveWork:
 
         live = live_of(stored.file)
         machine, catalog = self._app.looking_session, self._app.catalog
-        limits = {}
-        for name, value in live.limits.items():
-            metric = metric_named(name, self._metrics).metric
-            limits[metric.name] = value * Metric(metric.name, metric.direction, "").outcome()[1]
         return LiveRules(
             period_s=live.period_s or 0.0,
             washout_s=live.washout_s or 0.0,
             primary=standing.protocol.primary,
-            limits=limits,
             for_s=live.for_s,
             blind=live.blind,
             rating=self._rating,
@@ -173,11 +178,11 @@ class OnLiveWork:
 
     def _pace(self, stored: StoredTrial, standing: Standing) -> LivePace:
         live, cap = live_of(stored.file), standing.protocol.cap or standing.protocol.budget
-        block_s = len(stored.arms) * ((live.washout_s or 0.0) + (live.period_s or 0.0))
+        block_s = block_seconds(stored.file)
         spread_s = None if live.for_s is None else live.for_s / cap
         return LivePace(
             block_s,
-            2 * len(stored.arms),
+            len(stored.arms),
             quiet=live.quiet_hours,
             switches=live.switches,
             spread_s=spread_s if spread_s is not None and spread_s > block_s else None,
@@ -198,7 +203,7 @@ def refuse_disturbing(live: LiveFile, plans: Mapping[str, Plan], knobs: Mapping[
                 )
 
 
-def journal_of(stored: StoredTrial) -> Callable[[str], None]:
+def journal_of(trial: str) -> Callable[[str], None]:
     """Return what writes a line about the trial to the system's log."""
     syslog.openlog("ktrial", syslog.LOG_PID, syslog.LOG_USER)
-    return lambda text: syslog.syslog(syslog.LOG_NOTICE, f"trial {stored.trial}: {text}")
+    return lambda text: syslog.syslog(syslog.LOG_NOTICE, f"trial {trial}: {text}")

@@ -52,7 +52,11 @@ from ktrial.cli.shared.results_leaving import results_out_options
 )
 @click.option("--for", "for_", metavar="TIME", help="Time of the whole trial, such as 2h or 2d.")
 @click.option("--period", metavar="TIME", help="How long to watch each arm at a time.  [planned by a pilot]")
-@click.option("--washout", metavar="TIME", help="Time to drop after each switch.  [planned by a pilot]")
+@click.option(
+    "--washout",
+    metavar="TIME",
+    help="Time to drop after each switch.  [planned by a pilot; with --period, as the settings need]",
+)
 @click.option("--poll", metavar="TIME", help="Time between two readings.  [chosen per source]")
 @click.option("--quiet", metavar="HH:MM-HH:MM", help="Hours of the day in which to switch nothing.")
 @click.option("--switches", type=click.IntRange(2), metavar="N", help="Most switches in 24 hours.")

@@ -18,7 +18,7 @@ from ktrial.trial.outcome.live_view import effect_figures
 from ktrial.trial.protocol.forecast import TrialForecast
 from ktrial.trial.protocol.live import LiveFile
 from ktrial.trial.record import ArmSettings, TrialSummary
-from ktrial.trial.run.events import NoiseBegan, PeriodPhase
+from ktrial.trial.run.events import NoiseBegan, PeriodPhase, PilotBegan, PilotEnded
 
 #: What makes a block of a live trial void.
 LIVE_EXCLUDED = (
@@ -128,6 +128,15 @@ def _live_rules(live: LiveFile, cap_s: float | None) -> Iterator[tuple[str, str]
         yield "switches", f"at most {live.switches} in 24 hours"
     if live.blind:
         yield "blind", "what is in force stays hidden until the verdict; guards and limits see it"
+
+
+def pilot_text(event: PilotBegan | PilotEnded, *, width: int) -> str:
+    """Return what the pilot of a live trial is and how long it takes, or what it planned."""
+    if isinstance(event, PilotBegan):
+        switched = f"switches the arms {event.switches} times" if event.switches else "changes nothing"
+        told = f"pilot: {duration(event.expected_s)} that {switched}, to plan the periods; no result is read from it"
+        return paragraph(told, width=width) + "\n"
+    return "".join(f"{labelled('pilot', one, width=width, label_columns=9)}\n" for one in event.why)
 
 
 def phase_text(event: PeriodPhase) -> str:

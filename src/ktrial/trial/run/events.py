@@ -29,6 +29,23 @@ class NoiseBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
     trial_visits: int = 0
 
 
+class PilotBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="pilot-began"):
+    """The pilot of a live trial begins: the arms are switched so many times while ktrial watches."""
+
+    expected_s: float
+    switches: int
+
+
+class PilotEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="pilot"):
+    """What the pilot of a live trial planned, and why. `smallest_effect` is what the trial finds in 9 of 10 cases."""
+
+    period_s: float
+    washout_s: float
+    blocks: int
+    smallest_effect: float
+    why: tuple[str, ...]
+
+
 class TrialAnnounced(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="trial-announced"):
     """What the trial will do, and its rules. `forecast` is null without a noise profile.
 
@@ -110,6 +127,8 @@ class TrialEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 
 TrialEvent = (
     NoiseBegan
+    | PilotBegan
+    | PilotEnded
     | TrialAnnounced
     | ArmInForce
     | VisitBegan

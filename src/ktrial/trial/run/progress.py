@@ -161,13 +161,15 @@ class TrialProgress:
 
     def __call__(self, event: TrialEvent) -> None:
         from ktrial.kit.tables import columns
-        from ktrial.trial.outcome.text import noise_text
+        from ktrial.trial.outcome.text import noise_text, pilot_text
         from ktrial.trial.run import events
 
         if isinstance(event, events.NoiseBegan):
             self._profile_blocks = event.blocks
             self._left_s, self._has_told_time = event.expected_s, event.expected_s is not None
             self._say(noise_text(event, width=columns()))
+        elif isinstance(event, events.PilotBegan | events.PilotEnded):
+            self._say(pilot_text(event, width=columns()))
         elif isinstance(event, events.VisitBegan):
             self._pace.begins(event)
             self._tell_time(event)

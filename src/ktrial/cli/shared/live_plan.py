@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans the periods of a live trial, from a pilot unless the user knows their length."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from ktrial.bench.command_benchmark import Metric
+from ktrial.cli.shared.live_sources import live_of, open_metrics
+from ktrial.judge.stats.critical import LOOKS
+from ktrial.kit.errors import BadInput
+from ktrial.live.guard import Guard, GuardWatch
+from ktrial.live.pace import LivePace
+from ktrial.live.pilot import LiveWish, plan_live
+from ktrial.live.pilot_run import PilotRun, pilot_course
+from ktrial.live.sampling import LivePoll, metric_named
+from ktrial.live.watchdog import Watchdog
+from ktrial.trial.protocol.file import share
+from ktrial.trial.protocol.live import DAY_S
+from ktrial.trial.run.conduct import arms_for
+from ktrial.trial.run.events import PilotBegan, PilotEnded, VisitWaits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ktrial.cli.app import App
+    from ktrial.live.model import Sample
+    from ktrial.live.pilot import LivePlan
+    from ktrial.live.pilot_run import PilotCourse, PilotSeen
+    from ktrial.live.sampling import WatchedMetric
+    from ktrial.trial.protocol.file import TrialFile
+    from ktrial.trial.run.events import TrialListener
+    from ktrial.trial.run.prepare import Prepared
+
+#: Of the time that the user allows, a pilot takes at most this share.
+_MOST_OF_TIME = 0.25
+
+
+class PlannedPeriods(NamedTuple):
+    """The trial with its periods, and what the pilot saw of the control by metric."""
+
+    file: TrialFile
+    control: Mapping[str, Sequence[Sample]]
+
+
+def plan_periods(app: App, ready: Prepared, listen: TrialListener, note: Callable[[str], None]) -> PlannedPeriods:
+    """Return the trial with period, washout and number of blocks. Raise BadInput if they cannot be planned."""
+    file, live = ready.file, live_of(ready.file)
+    if live.period_s is not None:
+        washout = live.washout or f"{ready.settle_s:g}s"
+        return PlannedPeriods(_within_time(_with_periods(file, live.period, washout, None)), {})
+    metrics = open_metrics(app, live)
+    primary = next((one for one in metrics if file.primary in {one.outcome.name, one.metric.name}), None)
+    if primary is None:
+        raise BadInput("cannot plan periods from ratings", hint="add --period, for example  --period 5min")
+    course = _course(file, primary)
+    _await_hours(app, file, course, listen)
+    listen(PilotBegan(expected_s=course.length_s, switches=course.switches))
+    seen = _pilot(app, ready, metrics, course, listen, note)
+    plan = _plan(file, ready, primary, metrics, course, seen)
+    listen(
+        PilotEnded(
+            period_s=plan.period_s,
+            washout_s=plan.washout_s,
+            blocks=plan.cap,
+            smallest_effect=plan.smallest_effect,
+            why=plan.why,
+        )
+    )
+    planned = _with_periods(file, f"{plan.period_s:g}s", live.washout or f"{plan.washout_s:g}s", plan.cap)
+    return PlannedPeriods(_within_time(planned), seen.control)
+
+
+def hard_limits(file: TrialFile, metrics: Sequence[WatchedMetric]) -> dict[str, float]:
+    """Return the hard limits by metric, in base units. Raise UnknownName."""
+    found = {}
+    for name, value in live_of(file).limits.items():
+        metric = metric_named(name, metrics).metric
+        found[metric.name] = value * Metric(metric.name, metric.direction, "").outcome()[1]
+    return found
+
+
+def watchdog_of(
+    file: TrialFile, metrics: Sequence[WatchedMetric], period_s: float, control: Mapping[str, Sequence[Sample]]
+) -> Watchdog:
+    """Return what ends the trial at once. `control` has samples of the control that show what is usual."""
+    limits, guards = hard_limits(file, metrics), []
+    for name, margin in live_of(file).guards.items():
+        metric = metric_named(name, metrics).metric
+        guards.append(Guard(metric=metric.name, direction=metric.direction, margin=share(margin, name)))
+    if not guards:
+        return Watchdog(metrics, limits)
+    every_s = min(metric_named(one.metric, metrics).source.poll_s for one in guards)
+    blocks = file.design.cap or file.budget
+    watch = GuardWatch(guards, list(file.arms), file.control, blocks=blocks, samples=max(1, round(period_s / every_s)))
+    for guard in guards:
+        watch.learn(guard.metric, control.get(guard.metric, ()))
+    return Watchdog(metrics, limits, watch, [one.metric for one in guards])
+
+
+def block_seconds(file: TrialFile) -> float:
+    """Return how long a block of planned periods takes."""
+    live = live_of(file)
+    return len(file.arms) * ((live.washout_s or 0.0) + (live.period_s or 0.0))
+
+
+def longest_seconds(file: TrialFile, blocks: int) -> float:
+    """Return how long so many blocks take at most, with the hours and days in which they wait."""
+    live = live_of(file)
+    if live.for_s is not None:
+        return live.for_s
+    whole_s = blocks * block_seconds(file)
+    if live.switches is not None:
+        whole_s = max(whole_s, (blocks * len(file.arms) / live.switches - 1) * DAY_S)
+    if live.quiet_hours is not None and whole_s > DAY_S / 24:
+        whole_s /= 1 - live.quiet_hours.length_s / DAY_S
+    return whole_s
+
+
+def _with_periods(file: TrialFile, period: str | None, washout: str, cap: int | None) -> TrialFile:
+    live = msgspec.structs.replace(live_of(file), period=period, washout=washout)
+    design = msgspec.structs.replace(file.design, cap=file.design.cap or cap)
+    return msgspec.structs.replace(file, live=live, design=design)
+
+
+def _within_time(file: TrialFile) -> TrialFile:
+    """Return the trial with as many blocks as its time holds; a trial of days makes all of them."""
+    for_s = live_of(file).for_s
+    if for_s is None:
+        return file
+    wanted = file.design.cap or file.budget
+    block_s = block_seconds(file)
+    fits = [look for look in LOOKS if look * block_s <= for_s]
+    if not fits:
+        raise BadInput(
+            f"{LOOKS[0]} blocks of {block_s:g} s do not fit into {live_of(file).for_}",
+            hint=f"allow at least {LOOKS[0] * block_s:g} s, or make the periods shorter",
+        )
+    fixed = True if for_s >= DAY_S else file.design.fixed
+    design = msgspec.structs.replace(file.design, cap=min(wanted, fits[-1]), fixed=fixed)
+    return msgspec.structs.replace(file, design=design)
+
+
+def _course(file: TrialFile, primary: WatchedMetric) -> PilotCourse:
+    live = live_of(file)
+    arm = next(name for name in file.arms if name != file.control)
+    course = pilot_course(file.control, arm, primary.source.poll_s, switches=live.washout_s is None)
+    if live.for_s is not None and course.length_s > _MOST_OF_TIME * live.for_s:
+        raise BadInput(
+            f"a pilot of {course.length_s:g} s is too long for a trial of {live.for_}",
+            hint="allow more time, or add --period and --washout",
+        )
+    return course
+
+
+def _await_hours(app: App, file: TrialFile, course: PilotCourse, listen: TrialListener) -> None:
+    pace = LivePace(course.length_s, course.switches, quiet=live_of(file).quiet_hours)
+    while (held := pace.hold_up(app.clock.unix_ms(), 0)) is not None:
+        listen(VisitWaits(waiting=held.why))
+        app.clock.sleep(min(60.0, held.left_s))
+
+
+def _pilot(
+    app: App,
+    ready: Prepared,
+    metrics: Sequence[WatchedMetric],
+    course: PilotCourse,
+    listen: TrialListener,
+    note: Callable[[str], None],
+) -> PilotSeen:
+    arms = arms_for(app, ready, f"{ready.file.name}, pilot", listen, {name: name for name in ready.plans})
+    watchdog = watchdog_of(ready.file, metrics, course.part_s, {})
+    return PilotRun(LivePoll(metrics, app.clock), arms, app.clock, watchdog, note).run(course)
+
+
+def _plan(
+    file: TrialFile,
+    ready: Prepared,
+    primary: WatchedMetric,
+    metrics: Sequence[WatchedMetric],
+    course: PilotCourse,
+    seen: PilotSeen,
+) -> LivePlan:
+    live = live_of(file)
+    real = sum(name != file.control and not arm.placebo for name, arm in file.arms.items())
+    wish = LiveWish(
+        direction=primary.metric.direction,
+        detect=file.detect_share,
+        arms=len(file.arms),
+        comparisons=max(1, real),
+        budget=file.design.cap or file.budget,
+        least_washout_s=live.washout_s if live.washout_s is not None else ready.settle_s,
+        least_period_s=4 * max(one.source.poll_s for one in metrics),
+        longest_s=None if live.for_s is None else live.for_s - course.length_s,
+    )
+    return plan_live(seen.samples[primary.metric.name], wish, seen.switches if course.switches else ())
