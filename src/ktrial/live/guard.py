@@ -1,0 +1,401 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Guards of a live trial, which look at every sample as it comes: hard limits, surges, and slow losses.
+
+A **limit** is a number that a person stated. It trips when enough consecutive samples lie beyond it, in any arm.
+
+A **surge** is an e-process on single samples of an arm's period. The unit is whether a sample lies beyond a level: the
+allowed margin plus six spreads above the control's last period, and two, four and eight times that. How often the
+control goes beyond a level, and how often it stays there for another sample, is counted in all of the control's periods
+and in the pilot. That is the null hypothesis; it is a Markov chain, because samples of live work depend on each other.
+It assumes that an arm that does nothing surges no more often, and no longer, than these counts say. Excursions that the
+control never showed are taken as rare (one in ten thousand samples) and short (1.5 s): noise of a new kind that first
+comes in an arm's period can trip it.
+
+A **slow loss** is an e-process on whole blocks. It assumes nothing about the noise: the order in a block is a coin.
+
+All may be looked at at any moment. Surges and slow losses share one error among themselves, all guards and all arms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ktrial.judge.sequential import Array
+from ktrial.judge.stats import evalue
+from ktrial.kit.errors import BadInput
+from ktrial.kit.outcome import Direction
+from ktrial.live.model import Sample
+
+#: The error of all guards together: the chance that one of them trips although no arm does anything.
+GUARD_ALPHA = 0.01
+#: A level is the margin plus this many spreads, times one of the factors.
+LEVEL_SDS = 6.0
+FACTORS = (1.0, 2.0, 4.0, 8.0)
+#: With fewer samples of the control than this, only hard limits are in force.
+FEWEST_CONTROL_SAMPLES = 30
+#: What is assumed of excursions that the control never showed: they begin in so many samples of so many ...
+_BEGIN, _BEGIN_OF = 0.1, 1_000.0
+#: ... and last about so long, at least for a quarter of the next samples.
+_LASTING_S, _LEAST_STAY = 1.5, 0.25
+#: What was counted is few: the chances are upper ends of intervals, this many standard errors out, and never 1.
+_UPPER_Z, _NEVER_SURE = 2.0, 1e-6
+#: An arm that harms is beyond the level in at least this share of its samples.
+_HARMFUL = 0.8
+#: A harm begins with the arm's first period, with a later one, or at any sample: what each is worth.
+_FIRST_PERIOD, _LATER_PERIODS, _ANY_SAMPLE = 0.25, 0.25, 0.5
+#: Control samples that are kept for counting, the newest ones.
+_MOST_KEPT = 20_000
+#: The spread of blocks is taken from the pilot if it has so many periods.
+_PROFILE_PERIODS = 5
+#: The unit of a metric of which only zeros were seen.
+_NO_VALUE = 1e-12
+_MAD = 1.4826
+
+
+class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A metric that must not get worse: by more than `margin` (relative), or beyond `limit` (in the metric's unit).
+
+    `consecutive` samples in a row must lie beyond the limit.
+    """
+
+    metric: str
+    direction: Direction
+    margin: float = 0.10
+    limit: float | None = None
+    consecutive: int = 2
+
+
+class Trip(msgspec.Struct, frozen=True, kw_only=True):
+    """Which guard tripped in which arm, and by what: `value` is beyond `bound`.
+
+    `by` is `limit`, `surge` or `slow loss`. The bound of a surge is the level in the metric's unit; that of a slow loss
+    is the margin, and its value is the loss. `evidence` is the e-value; `needed` is what it had to reach.
+    """
+
+    metric: str
+    arm: str
+    by: Literal["limit", "surge", "slow loss"]
+    at_ms: int | None
+    value: float
+    bound: float
+    evidence: float | None = None
+    needed: float | None = None
+    sentence: str
+
+
+class GuardWatch:
+    """All guards of one trial. Give it the pilot with `learn`, then every sample with `take`, in the order of time.
+
+    `blocks` is the cap of the trial and `samples` is about how many samples a period has.
+    """
+
+    def __init__(
+        self,
+        guards: Sequence[Guard],
+        arms: Sequence[str],
+        control: str,
+        *,
+        blocks: int,
+        samples: int,
+        alpha: float = GUARD_ALPHA,
+    ) -> None:
+        for guard in guards:
+            if guard.consecutive < 1 or not guard.margin >= 0:
+                raise BadInput(
+                    f"guard of {guard.metric}: expected a margin of 0 or more, and at least 1 sample in a row"
+                )
+        self._control = control
+        others = [arm for arm in arms if arm != control]
+        needed = 2 * max(1, len(guards) * len(others)) / alpha
+        self._watched = {guard.metric: _Watched(guard, others, needed, blocks, max(1, samples)) for guard in guards}
+
+    def learn(self, metric: str, samples: Sequence[Sample]) -> None:
+        """Learn what is ordinary from a pilot in which the control was in force."""
+        self._watched[metric].learn(samples)
+
+    def is_armed(self, metric: str) -> bool:
+        """Return whether enough of the control is known to see surges; hard limits are always in force."""
+        return self._watched[metric].ordinary is not None
+
+    def begin_period(self, arm: str) -> None:
+        """Begin a period of an arm; what was taken of the last one is complete."""
+        for watched in self._watched.values():
+            watched.begin_period(arm)
+
+    def take(self, metric: str, arm: str, samples: Sequence[Sample], *, settling: bool = False) -> Trip | None:
+        """Take new samples; return what tripped. Of samples of a washout (`settling`) only hard limits are checked."""
+        watched = self._watched[metric]
+        for sample in samples:
+            if math.isnan(sample.value):
+                continue
+            trip = watched.over_limit(arm, sample)
+            if trip is None and not settling:
+                watched.keep(arm, sample)
+                trip = watched.surge(arm, sample) if arm != self._control else None
+            if trip is not None:
+                return trip
+        return None
+
+    def end_block(self) -> Trip | None:
+        """End a block that counts; return a slow loss if the blocks so far show one."""
+        trips = [watched.end_block() for watched in self._watched.values()]
+        return next((trip for trip in trips if trip is not None), None)
+
+    def drop_block(self) -> None:
+        """End a block that is void."""
+        for watched in self._watched.values():
+            watched.drop_block()
+
+
+class _Ordinary(NamedTuple):
+    """What the control's samples do, relative to the median of the control's period before."""
+
+    reference: float
+    levels: Sequence[float]
+    begins: Sequence[float]
+    stays: Sequence[float]
+
+
+class _Evidence:
+    """The e-process of one guard in one arm. It is a mixture over levels and over when the harm began."""
+
+    def __init__(self, blocks: int, samples: int) -> None:
+        self._wealth = [0.0] * len(FACTORS)
+        self._beyond = [False] * len(FACTORS)
+        self._per_period = _LATER_PERIODS / blocks
+        self._per_sample = _ANY_SAMPLE / (blocks * samples)
+        self._left_of_periods, self._left_of_samples = _LATER_PERIODS, _ANY_SAMPLE
+        self._entering: float | None = None
+
+    def begin_period(self) -> None:
+        if self._entering is None:
+            self._entering = _FIRST_PERIOD
+        else:
+            # Blocks that are repeated may exceed the plan; nothing is left for them.
+            self._entering = min(self._per_period, self._left_of_periods)
+            self._left_of_periods -= self._entering
+        self._beyond = [False] * len(FACTORS)
+
+    def add(self, above: float, ordinary: _Ordinary) -> tuple[float, int | None]:
+        """Return the evidence after a sample, and the highest level that it and the one before it are beyond."""
+        start = min(self._per_sample, self._left_of_samples)
+        self._left_of_samples -= start
+        start += self._entering or 0.0
+        self._entering = 0.0
+        twice = None
+        for place, level in enumerate(ordinary.levels):
+            was, now = self._beyond[place], above > level
+            chance = (ordinary.stays if was else ordinary.begins)[place]
+            harmful = max(_HARMFUL, (1 + chance) / 2)
+            self._wealth[place] = (self._wealth[place] + start) * (
+                harmful / chance if now else (1 - harmful) / (1 - chance)
+            )
+            self._beyond[place] = now
+            twice = place if was and now else twice
+        return sum(self._wealth) / len(FACTORS), twice
+
+
+class _Watched:
+    """One guard and all that is known of its metric."""
+
+    def __init__(self, guard: Guard, arms: Sequence[str], needed: float, blocks: int, samples: int) -> None:
+        self._guard, self._needed, self._samples = guard, needed, samples
+        self._sign = 1.0 if guard.direction == "lower" else -1.0
+        self._floor = 0.0
+        self._arm, self._crossed = "", 0
+        self.ordinary: _Ordinary | None = None
+        self._reference: float | None = None
+        self._deviations: list[Array] = []
+        self._control: list[float] = []
+        self._every_s = math.inf
+        self._evidence = {arm: _Evidence(blocks, samples) for arm in arms}
+        self._block: dict[str, list[float]] = {}
+        self._losses: dict[str, list[float]] = {arm: [] for arm in arms}
+        self._profile: tuple[float, ...] | None = None
+
+    def learn(self, samples: Sequence[Sample]) -> None:
+        known = [sample for sample in samples if math.isfinite(sample.value)]
+        values = np.array([sample.value for sample in known])
+        if (values < 0).any():
+            raise BadInput(
+                f"cannot guard {self._guard.metric}: expected values of 0 or more, got {values.min():g}",
+                hint="guard it with a hard limit only",
+            )
+        if (values == 0).any():
+            # Zero has no logarithm: values are counted in units of the smallest that was seen.
+            self._floor = float(values[values > 0].min()) if values.any() else _NO_VALUE
+        if len(known) > 1:
+            self._every_s = float(np.median(np.diff([sample.at_ms for sample in known]))) / 1000
+        worse = np.array([self._worse(value) for value in values])
+        parts = np.array_split(worse, max(2, len(worse) // self._samples))
+        for part in parts:
+            self._control = part.tolist()
+            self._end_control_period()
+        medians = [float(np.median(part)) for part in parts if len(part)]
+        if len(medians) >= _PROFILE_PERIODS:
+            self._profile = tuple(np.diff(medians).tolist())
+
+    def begin_period(self, arm: str) -> None:
+        self._end_control_period()
+        if arm in self._evidence:
+            self._evidence[arm].begin_period()
+
+    def over_limit(self, arm: str, sample: Sample) -> Trip | None:
+        """Return the trip of the hard limit, if this sample is the last of enough beyond it."""
+        limit = self._guard.limit
+        if limit is None:
+            return None
+        if arm != self._arm or self._sign * sample.value <= self._sign * limit:
+            self._crossed = 0
+        self._arm = arm
+        if self._sign * sample.value <= self._sign * limit:
+            return None
+        self._crossed += 1
+        if self._crossed < self._guard.consecutive:
+            return None
+        samples = "a sample" if self._crossed == 1 else f"{self._crossed} samples in a row"
+        beyond = "above" if self._sign > 0 else "below"
+        sentence = f"{self._guard.metric} in {arm}: {samples} {beyond} the limit {limit:g} (the last: {sample.value:g})"
+        return self._trip(arm, "limit", sample, limit, sentence)
+
+    def keep(self, arm: str, sample: Sample) -> None:
+        worse = self._worse(sample.value)
+        self._block.setdefault(arm, []).append(worse)
+        if arm not in self._evidence:
+            self._control.append(worse)
+
+    def surge(self, arm: str, sample: Sample) -> Trip | None:
+        """Return the trip of the e-process on samples, if this one makes it reach its bound."""
+        if self.ordinary is None:
+            return None
+        worse = self._worse(sample.value)
+        reference = self.ordinary.reference
+        evidence, level = self._evidence[arm].add(worse - reference, self.ordinary)
+        if evidence < self._needed or level is None:
+            return None
+        bound = self._value(reference + self.ordinary.levels[level])
+        usual = self._value(reference)
+        sentence = (
+            f"{self._guard.metric} in {arm}: {sample.value:.4g}, while the control's last period had {usual:.4g}; "
+            f"more samples lie beyond {bound:.4g} than the control explains (e-value {evidence:.3g}, "
+            f"limit {self._needed:.3g})"
+        )
+        return self._trip(arm, "surge", sample, bound, sentence, evidence)
+
+    def drop_block(self) -> None:
+        self._end_control_period()
+        self._block = {}
+
+    def end_block(self) -> Trip | None:
+        """Return the trip of the e-process on blocks, if this block makes it reach its bound."""
+        self._end_control_period()
+        medians = {arm: float(np.median(values)) for arm, values in self._block.items()}
+        self._block = {}
+        control = next((medians.pop(arm) for arm in tuple(medians) if arm not in self._evidence), None)
+        if control is None:
+            return None
+        for arm, median in medians.items():
+            if not math.isfinite(loss := median - control):
+                continue
+            self._losses[arm].append(loss)
+            found = np.array(self._losses[arm])
+            margin = math.log1p(self._guard.margin)
+            evidence = evalue.e_value(found, evalue.scales(found, self._profile), margin).above
+            if evidence >= self._needed:
+                lost = math.expm1(float(np.median(found)))
+                sentence = (
+                    f"{self._guard.metric} in {arm}: worse by {lost:.1%} over {len(found)} blocks, beyond the allowed "
+                    f"{self._guard.margin:.1%} (e-value {evidence:.3g}, limit {self._needed:.3g})"
+                )
+                return Trip(
+                    metric=self._guard.metric,
+                    arm=arm,
+                    by="slow loss",
+                    at_ms=None,
+                    value=lost,
+                    bound=self._guard.margin,
+                    evidence=evidence,
+                    needed=self._needed,
+                    sentence=sentence,
+                )
+        return None
+
+    def _trip(
+        self,
+        arm: str,
+        by: Literal["limit", "surge"],
+        sample: Sample,
+        bound: float,
+        sentence: str,
+        evidence: float | None = None,
+    ) -> Trip:
+        return Trip(
+            metric=self._guard.metric,
+            arm=arm,
+            by=by,
+            at_ms=sample.at_ms,
+            value=sample.value,
+            bound=bound,
+            evidence=evidence,
+            needed=None if evidence is None else self._needed,
+            sentence=sentence,
+        )
+
+    def _end_control_period(self) -> None:
+        """Count what the control's period did relative to the one before it; from now on, it is the reference."""
+        period, self._control = np.array(self._control), []
+        if not len(period):
+            return
+        if self._reference is not None and math.isfinite(self._reference):
+            self._deviations.append(period - self._reference)
+        self._reference = float(np.median(period))
+        kept = sum(map(len, self._deviations))
+        while kept - len(self._deviations[0] if self._deviations else ()) > _MOST_KEPT:
+            kept -= len(self._deviations.pop(0))
+        if kept >= FEWEST_CONTROL_SAMPLES and math.isfinite(self._reference):
+            self.ordinary = _ordinary(self._reference, self._deviations, self._guard.margin, self._every_s)
+
+    def _worse(self, value: float) -> float:
+        """Return a logarithm that grows as the metric gets worse."""
+        # A value below the smallest possible is as good or as bad as zero.
+        positive = max(value, 0.0) + self._floor
+        return self._sign * (math.log(positive) if positive > 0 else -math.inf)
+
+    def _value(self, worse: float) -> float:
+        return math.exp(self._sign * worse) - self._floor
+
+
+def _ordinary(reference: float, deviations: Sequence[Array], margin: float, every_s: float) -> _Ordinary:
+    """Return the levels, and how often the control goes beyond each and stays there."""
+    together = np.concatenate(deviations)
+    finite = together[np.isfinite(together)]
+    spread = _MAD * float(np.median(np.abs(finite))) if len(finite) else 0.0
+    levels = (math.log1p(margin) + LEVEL_SDS * spread) * np.array(FACTORS)
+    counts = np.zeros((len(FACTORS), 2, 2))
+    for period in deviations:
+        beyond = period[:, None] > levels
+        before = np.vstack((np.zeros((1, len(FACTORS)), dtype=bool), beyond[:-1]))
+        for was, now in ((False, False), (False, True), (True, False), (True, True)):
+            counts[:, int(was), int(now)] += ((before == was) & (beyond == now)).sum(axis=0)
+    unseen = max(_LEAST_STAY, math.exp(-every_s / _LASTING_S))
+    inside, begun = counts[:, 0].sum(axis=1), counts[:, 0, 1]
+    outside, stayed = counts[:, 1].sum(axis=1), counts[:, 1, 1]
+    return _Ordinary(
+        reference=reference,
+        levels=levels.tolist(),
+        begins=np.where(begun > 0, _upper(begun, inside), _BEGIN / (inside + _BEGIN_OF)).tolist(),
+        stays=np.where(outside > 0, _upper(stayed, outside), unseen).tolist(),
+    )
+
+
+def _upper(hits: Array, of: Array) -> Array:
+    """Return the upper end of Wilson's interval of each share, which is below 1."""
+    square = _UPPER_Z**2
+    trials = np.maximum(of, 1.0)
+    spread = _UPPER_Z * np.sqrt(hits * (trials - hits) / trials + square / 4)
+    return np.asarray((hits + square / 2 + spread) / (trials + square) * (1 - _NEVER_SURE))
