@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -131,17 +132,37 @@ def temperature(readings: Mapping[str, Sequence[Readings]]) -> Finding | None:
     return Finding(kind="heat", level="suspect", sentence=sentence, values=medians)
 
 
-def carry_over_p(scores: Array, arms: Sequence[str], arm: str, control: str) -> float | None:
-    """Return the p of the hypothesis that an arm's effect ends with its run; None if there are too few runs.
+class CarryOverFit(NamedTuple):
+    """What an arm's effect leaves in the run after it, on the scale of the scores, with its standard error."""
 
-    It is a least-squares fit of successive differences on the change of arm now and one run earlier.
+    estimate: float
+    error: float
+    freedom: int
+
+    @property
+    def t(self) -> float:
+        return self.estimate / self.error
+
+    @property
+    def p(self) -> float:
+        return 2 * float(load_special().stdtr(self.freedom, -abs(self.t)))
+
+
+def fit_carry_over(
+    scores: Array, arms: Sequence[str], arm: str, control: str, *, others_stay: bool = False
+) -> CarryOverFit | None:
+    """Return how much of an arm's effect the next run still shows; None if there are too few runs.
+
+    It is a least-squares fit of successive differences on the change of arm now and one run earlier. With
+    `others_stay`, the effects of other arms may last too; that takes more runs.
     """
     others = sorted(set(arms) - {control, arm})
     states = np.array([[name == one for one in (arm, *others)] for name in arms], dtype=np.float64)
     if len(scores) < 3 or arm not in arms or control not in arms:
         return None
     changes = np.diff(states, axis=0)
-    design = np.column_stack((changes[1:, 0], changes[:-1, 0], changes[1:, 1:], np.ones(len(changes) - 1)))
+    rivals = changes[:-1, 1:] if others_stay else changes[:-1, :0]
+    design = np.column_stack((changes[1:, 0], changes[:-1, 0], changes[1:, 1:], rivals, np.ones(len(changes) - 1)))
     answer = np.diff(scores)[1:]
     free = len(answer) - design.shape[1]
     if free < 4 or np.linalg.matrix_rank(design) < design.shape[1]:
@@ -152,9 +173,13 @@ def carry_over_p(scores: Array, arms: Sequence[str], arm: str, control: str) -> 
     variance = float(rest @ rest) / free * float(inverse[1, 1])
     if variance <= 0:
         return None
-    stdtr = load_special().stdtr
+    return CarryOverFit(float(fitted[1]), math.sqrt(variance), free)
 
-    return 2 * float(stdtr(free, -abs(float(fitted[1])) / math.sqrt(variance)))
+
+def carry_over_p(scores: Array, arms: Sequence[str], arm: str, control: str) -> float | None:
+    """Return the p of the hypothesis that an arm's effect ends with its run; None if there are too few runs."""
+    found = fit_carry_over(scores, arms, arm, control)
+    return None if found is None else found.p
 
 
 def carry_over(scores: Array, arms: Sequence[str], arm: str, control: str) -> Finding | None:
