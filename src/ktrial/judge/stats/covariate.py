@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,18 +44,38 @@ def _of_arms(layout: Layout, control: Array, arm: Array, scale: Scale, alpha: fl
     return _effect(estimate, error, freedom, scale, alpha)
 
 
-def _of_differences(differences: Array, apart: Array, scale: Scale, alpha: float) -> Effect | None:
-    """Fit difference of scores = effect + slope * difference of covariates."""
-    x, freedom = apart - apart.mean(), len(apart) - 2
-    spread = float(x @ x)
-    if freedom < 1 or spread <= 1e-12 * max(float(apart @ apart), 1e-300):
+class Regression(NamedTuple):
+    """The effect where the covariates of both arms are equal, with its standard error, and a slope per covariate."""
+
+    estimate: float
+    error: float
+    freedom: int
+    slopes: Array
+
+
+def regress_differences(differences: Array, apart: Array) -> Regression | None:
+    """Fit difference of scores = effect + slopes * differences of covariates (one column each).
+
+    Return None if there are too few blocks, or if a covariate does not vary, or only together with others.
+    """
+    x, freedom = apart - apart.mean(axis=0), len(apart) - 1 - apart.shape[1]
+    if freedom < 1:
         return None
-    slope = float(x @ differences) / spread
-    estimate = float(differences.mean() - slope * apart.mean())
-    residuals = differences - differences.mean() - slope * x
+    sizes = np.maximum((apart**2).sum(axis=0), 1e-300)
+    if (np.linalg.svd(x / np.sqrt(sizes), compute_uv=False) ** 2 <= 1e-12).any():
+        return None
+    within = np.linalg.inv(x.T @ x)
+    slopes = within @ (x.T @ differences)
+    residuals = differences - differences.mean() - x @ slopes
     variance = float(residuals @ residuals) / freedom
-    error = math.sqrt(variance * (1 / len(x) + float(apart.mean()) ** 2 / spread))
-    return _effect(estimate, error, freedom, scale, alpha)
+    middle = apart.mean(axis=0)
+    error = math.sqrt(variance * (1 / len(x) + float(middle @ within @ middle)))
+    return Regression(float(differences.mean() - slopes @ middle), error, freedom, slopes)
+
+
+def _of_differences(differences: Array, apart: Array, scale: Scale, alpha: float) -> Effect | None:
+    found = regress_differences(differences, apart[:, np.newaxis])
+    return None if found is None else _effect(found.estimate, found.error, found.freedom, scale, alpha)
 
 
 def _effect(estimate: float, error: float, freedom: int, scale: Scale, alpha: float) -> Effect:

@@ -32,13 +32,13 @@ def sign_flip_p(differences: Array) -> float:
     """Return the two-sided p of the sum of differences, zeros included; above 13 blocks from 10,000 random flips."""
     if not len(differences):
         return 1.0
-    return _p_of(differences, _signs(len(differences)))
+    return _p_of(differences, signs_of(len(differences)))
 
 
 def count_result(control: Array, arm: Array, alpha: float = 0.05) -> Counter:
     """Return the result of a counter, with the interval of the ratio at 1 - alpha."""
     blocks = len(control)
-    signs = _signs(blocks)
+    signs = signs_of(blocks)
     control_total, arm_total = float(control.sum()), float(arm.sum())
     silent = control_total == 0 and arm_total == 0
     low, high = (None, None) if silent else _ratio_interval(control, arm, alpha, signs)
@@ -57,7 +57,12 @@ def count_result(control: Array, arm: Array, alpha: float = 0.05) -> Counter:
 
 def difference_interval(differences: Array, alpha: float = 0.05) -> tuple[float, float] | None:
     """Return the interval of shifts that the sign-flip test does not reject; None if there are too few blocks."""
-    signs = _signs(len(differences))
+    signs = signs_of(len(differences))
+    return shift_interval(differences, lambda shifted: _p_of(shifted, signs), alpha)
+
+
+def shift_interval(differences: Array, p_of: Callable[[Array], float], alpha: float) -> tuple[float, float] | None:
+    """Return the interval of shifts that a test does not reject; None if there are too few blocks."""
     middle = float(differences.mean())
     # Equal differences have no spread, but still need an interval around them.
     reach = float(np.abs(differences - middle).max()) or abs(middle) or 1.0
@@ -65,9 +70,9 @@ def difference_interval(differences: Array, alpha: float = 0.05) -> tuple[float,
     far = middle - 2 * len(differences) * reach, middle + 2 * len(differences) * reach
     ends = []
     for end in far:
-        if _p_of(differences - end, signs) > alpha:
+        if p_of(differences - end) > alpha:
             return None
-        ends.append(_edge(lambda shift: _p_of(differences - shift, signs) > alpha, inside=middle, outside=end))
+        ends.append(_edge(lambda shift: p_of(differences - shift) > alpha, inside=middle, outside=end))
     return ends[0], ends[1]
 
 
@@ -109,14 +114,18 @@ def _p_of(differences: Array, signs: Array) -> float:
     total = abs(float(differences.sum()))
     sums = np.abs(signs @ differences)
     slack = _SAME * float(np.abs(differences).sum())
-    hits = int((sums >= total - slack).sum())
+    return share_of_flips(int((sums >= total - slack).sum()), len(differences))
+
+
+def share_of_flips(hits: int, blocks: int) -> float:
+    """Return p from the number of sign patterns at least as extreme as the observed one."""
     # The full set contains the observed pattern; a random sample must count it as one more.
-    exact = len(differences) <= EXACT_BLOCKS
-    return hits / len(signs) if exact else (1 + hits) / (1 + len(signs))
+    return hits / 2**blocks if blocks <= EXACT_BLOCKS else (1 + hits) / (1 + FLIPS)
 
 
 @lru_cache(maxsize=8)
-def _signs(blocks: int) -> Array:
+def signs_of(blocks: int) -> Array:
+    """Return sign patterns of so many blocks, one a row: all of them up to 13 blocks, above 10,000 random ones."""
     if blocks <= EXACT_BLOCKS:
         patterns = np.arange(2**blocks)[:, None] >> np.arange(blocks)
         return np.where(patterns & 1, 1.0, -1.0)

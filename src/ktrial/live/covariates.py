@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rivals of an arm's effect that a live trial declares beforehand: load, time of day, temperature.
+
+There are two adjustments. With slopes known *before* the first block (from the pilot), each period's score is corrected
+by itself; the judge reads corrected scores like any others, at all its looks. Wrong slopes cost power and nothing else.
+Otherwise a regression over the blocks of a finished trial gives the effect at equal covariates. Its p and interval come
+from flipping whole blocks, difference and covariates together, since the order within a block is a coin.
+
+A covariate that the arm itself changes is no rival: adjusting for it removes a part of the effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from ktrial.judge.model.verdict import Effect
+from ktrial.judge.sequential import Array
+from ktrial.judge.stats.covariate import regress_differences
+from ktrial.judge.stats.signflip import difference_interval, share_of_flips, shift_interval, sign_flip_p, signs_of
+from ktrial.kit.errors import BadInput
+from ktrial.kit.finding import Finding
+
+#: From this p on, the arm itself changes the covariate.
+_P_CHANGED = 0.01
+#: A pilot needs so many more periods than covariates.
+_SPARE_PERIODS = 6
+_RAW = "mean of block differences, interval by sign flips"
+_ADJUSTED = "least squares of block differences with covariates, interval by flipping blocks"
+
+
+class PilotSlopes(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a score changes with each covariate, and the covariates' values at which scores are compared."""
+
+    slopes: Mapping[str, float]
+    typical: Mapping[str, float]
+
+    def adjust(self, score: float, values: Mapping[str, float]) -> float:
+        """Return the score that a period would have had at typical covariates."""
+        return score - sum(slope * (values[name] - self.typical[name]) for name, slope in self.slopes.items())
+
+
+class AdjustedEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """The effect of an arm without and with adjustment, side by side. `changed` holds p of covariates it changes."""
+
+    raw: Effect
+    raw_p: float
+    adjusted: Effect
+    adjusted_p: float
+    slopes: Mapping[str, float]
+    changed: Mapping[str, float]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(
+            Finding(
+                kind="covariate-changed",
+                level="suspect",
+                sentence=f"the arm changes {name} (p = {p:.2g}), so the adjusted effect lacks what it does through it",
+                values={"p": p},
+            )
+            for name, p in self.changed.items()
+        )
+
+
+def slopes_of_pilot(scores: Sequence[float], values: Mapping[str, Sequence[float]]) -> PilotSlopes:
+    """Return slopes from the periods of a pilot in which one arm was in force. Raise BadInput if they are too few.
+
+    Neighbouring periods are compared, as blocks will do; what changes slowly has no influence.
+    """
+    if len(scores) < _SPARE_PERIODS + len(values):
+        raise BadInput(
+            f"cannot learn the slopes of {len(values)} covariates from {len(scores)} periods",
+            hint="make the pilot longer, or declare fewer covariates",
+        )
+    steps = np.diff(np.array(scores))
+    apart = np.column_stack([np.diff(np.array(row)) for row in values.values()])
+    found = regress_differences(steps, apart)
+    slopes = dict.fromkeys(values, 0.0) if found is None else dict(zip(values, found.slopes.tolist(), strict=True))
+    return PilotSlopes(slopes=slopes, typical={name: float(np.median(row)) for name, row in values.items()})
+
+
+def adjust_effect(differences: Array, apart: Mapping[str, Array], alpha: float = 0.05) -> AdjustedEffect | None:
+    """Return the effect, raw and adjusted, from complete blocks: differences of score and covariates, arm - control.
+
+    Return None if the blocks are too few, or if a covariate says nothing that the others do not.
+    """
+    rivals = np.column_stack([*apart.values()])
+    found = regress_differences(differences, rivals)
+    if found is None or found.error == 0:
+        return None
+    flipped_p = _flip_test(rivals)
+    low, high = shift_interval(differences, flipped_p, alpha) or (None, None)
+    raw_low, raw_high = difference_interval(differences, alpha) or (None, None)
+    changes = {name: sign_flip_p(row) for name, row in apart.items()}
+    confidence, mean = 1 - alpha, float(differences.mean())
+    return AdjustedEffect(
+        raw=Effect(estimate=mean, low=raw_low, high=raw_high, confidence=confidence, method=_RAW),
+        raw_p=sign_flip_p(differences),
+        adjusted=Effect(estimate=found.estimate, low=low, high=high, confidence=confidence, method=_ADJUSTED),
+        adjusted_p=flipped_p(differences),
+        slopes=dict(zip(apart, found.slopes.tolist(), strict=True)),
+        changed={name: p for name, p in changes.items() if p < _P_CHANGED},
+    )
+
+
+def _flip_test(rivals: Array) -> Callable[[Array], float]:
+    """Return the function that gives the two-sided p of no effect for differences, whatever the covariates explain.
+
+    A flip turns a block's difference and its covariates at once, so products of the two keep their value.
+    """
+    blocks = len(rivals)
+    signs = np.vstack((np.ones((1, blocks)), signs_of(blocks)))
+    inner = np.linalg.pinv(rivals.T @ rivals)
+    sums = signs @ rivals
+    weight = np.maximum(blocks - np.einsum("ij,jk,ik->i", sums, inner, sums), 1e-12)
+
+    def p_of(differences: Array) -> float:
+        products = rivals.T @ differences
+        slopes = inner @ products
+        explained = (signs @ differences - sums @ slopes) ** 2 / weight
+        rest = float(differences @ differences - products @ slopes) - explained
+        sizes = explained / np.maximum(rest, 1e-300)
+        return share_of_flips(int((sizes[1:] >= sizes[0] * (1 - 1e-9)).sum()), blocks)
+
+    return p_of
