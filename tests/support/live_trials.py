@@ -117,6 +117,7 @@ class LiveTrial:
         self.told: list[Any] = []
         self.noted: list[str] = []
         self.wanted: Wanted = "run"
+        self.covariates: list[WatchedMetric] = []
         self.guard: SampleGuard | None = None
         self.limits: dict[str, float] = rules.pop("limits", {})
         self.rules = {"period_s": 10.0, "washout_s": 2.0, "primary": LATENCY, **rules}
@@ -155,7 +156,7 @@ class LiveTrial:
         self.visits = LiveVisits(
             standing,
             LiveRules(**self.rules),
-            LivePoll([metric], self.clock),
+            LivePoll([metric, *self.covariates], self.clock),
             Arms(self.machine, {"case": plan_of(SWAPPINESS, "vm.swappiness", "10")}),
             Watchdog([metric], self.limits, self.guard, ["latency_s"]),
             LivePace(24.0, 4, started_ms=self.clock.unix_ms(), **self.pace),

@@ -15,6 +15,8 @@ from ktrial.evidence.reparse import BROKEN
 from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.log import BlockDrawn, BlockVoided, Looked, RunEnded, TrialEnd
 from ktrial.kit.errors import KtrialError
+from ktrial.live.account import with_account
+from ktrial.live.period import PERIOD_FILE, SeenPeriod, read_period
 from ktrial.results.model import record_of
 from ktrial.results.ports import ReadResults
 from ktrial.trial.arms.manual import is_by_hand
@@ -58,7 +60,20 @@ def told_again(
     told = TrialFacts(
         outcomes=outcomes_of(records, benchmarks), records=records, state_changes=changes, findings=findings
     )
-    return comparison_of(stored, kept.log, judgement_of(kept.log), told)
+    found = comparison_of(stored, kept.log, judgement_of(kept.log), told)
+    if not stored.file.live:
+        return found
+    return with_account(found, stored.file.live, kept.log, _seen_periods(records, results))
+
+
+def _seen_periods(records: Sequence[RunRecord], results: ReadResults) -> dict[int, SeenPeriod]:
+    """Return what the sources said in each run that counts."""
+    stored = {one.run: one.raw.get(f"files/{PERIOD_FILE}") for one in records if not one.void}
+    return {
+        run: read_period({PERIOD_FILE: results.raw(artefact.sha256)})
+        for run, artefact in stored.items()
+        if artefact is not None
+    }
 
 
 def trial_differences(kept: KeptTrial, results: ReadResults) -> Iterator[Difference]:

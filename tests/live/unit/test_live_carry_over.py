@@ -8,7 +8,7 @@ import pytest
 from ktrial.judge.validity_checks import fit_carry_over
 from ktrial.live import carry_over
 from ktrial.live.carry_over import PeriodScore, estimate_carry_over
-from tests.support.live import remembering
+from tests.support.live_noise import remembering
 
 
 def periods(

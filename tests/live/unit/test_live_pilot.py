@@ -12,7 +12,7 @@ from ktrial.judge.planning import block_sd, blocks_to_detect, smallest_effect
 from ktrial.kit.errors import BadInput
 from ktrial.live.model import Sample
 from ktrial.live.pilot import LiveWish, PilotSwitch, plan_live
-from tests.support.live import remembering, samples_of
+from tests.support.live_noise import remembering, samples_of
 
 WISH = LiveWish(direction="lower", detect=0.05)
 

@@ -9,6 +9,8 @@ import syslog
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ktrial.cli.options import is_terminal
 from ktrial.cli.shared.live_control import desk_folder
 from ktrial.cli.shared.live_plan import (

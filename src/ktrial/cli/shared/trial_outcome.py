@@ -91,10 +91,11 @@ def _decide(app: App, stored: StoredTrial, found: Comparison, *, as_json: bool) 
 
 
 def say_next(app: App, stored: StoredTrial, found: Comparison) -> None:
-    """Recommend a longer --settle if an effect lasted into the next visit."""
-    if any(finding.kind == "carry-over" for finding in _findings(found)):
+    """Recommend a longer wait after switches if an effect lasted into the next visit."""
+    if any(finding.kind in {"carry-over", "effect-after-undo"} for finding in _findings(found)):
         longer_s = max(2 * stored.settle_s, 1.0)
-        app.say(f"next: an effect lasted into the next visit; run the same trial with --settle {longer_s:g}s")
+        option = "--washout" if stored.file.live else "--settle"
+        app.say(f"next: an effect lasted into the next visit; run the same trial with {option} {longer_s:g}s")
 
 
 def broken_guards(found: Comparison) -> list[str]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison
@@ -13,7 +14,7 @@ from ktrial.kit.finding import LEVEL_WORDS
 from ktrial.kit.tables import clean, labelled, paragraph, table
 from ktrial.reports.ladder import full_picture
 from ktrial.reports.order import asked_only, by_level, by_weight, explored
-from ktrial.reports.sentences import blocks_words, count_words, ended_words, notices
+from ktrial.reports.sentences import adjusted_words, blocks_words, count_words, ended_words, notices
 from ktrial.trial.outcome.live_view import interval_picture, reach_of
 
 _WORTH = {"yes": "; the change matters", "likely": "; the change is likely to matter", "unclear": ""}
@@ -74,6 +75,8 @@ def _verdicts(outcome: OutcomeComparison, trial: ToldTrial, width: int) -> str:
         headers.append("worse      0     better")
     lines = [table(headers, rows, width=width)]
     lines += _reasons([(one, one.arm) for one in outcome.contrasts], width)
+    adjusted = [words for one in outcome.contrasts if (words := adjusted_words(one, outcome)) is not None]
+    lines += [paragraph(words, width=width, indent="  ") for words in adjusted]
     steps = [step for step in outcome.steps if step not in outcome.contrasts]
     if steps:
         lines += ["", _table_of(((outcome, step) for step in steps), width), *_reasons(_with_names(steps), width)]
@@ -151,7 +154,7 @@ def _rest(found: Comparison, trial: ToldTrial, width: int) -> str:
         lines.append(
             labelled(
                 "void",
-                count_words(void, "block does not count", "blocks do not count"),
+                count_words(void, "block does not count", "blocks do not count") + _void_reasons(found, trial),
                 width=width,
                 label_columns=_LABEL,
             )
@@ -159,6 +162,14 @@ def _rest(found: Comparison, trial: ToldTrial, width: int) -> str:
     lines.append(labelled("scope", found.scope, width=width, label_columns=_LABEL))
     lines += [f"{label.ljust(_LABEL)}{clean(command)}" for label, command in _next_commands(found, trial)]
     return "\n".join(lines)
+
+
+def _void_reasons(found: Comparison, trial: ToldTrial) -> str:
+    """Return why blocks of a live trial do not count, each reason with its number."""
+    if not found.protocol.get("live"):
+        return ""
+    reasons = Counter(one.void for one in trial.drawn if one.void is not None)
+    return ": " + "; ".join(f"{reason} ({count})" if count > 1 else reason for reason, count in reasons.items())
 
 
 def _next_commands(found: Comparison, trial: ToldTrial) -> Iterator[tuple[str, str]]:
