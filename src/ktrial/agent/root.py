@@ -17,6 +17,8 @@ from ktrial.kit.errors import PrivilegeMissing, Refused
 
 _SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/run/wrappers/bin"
 _ASKERS = (("sudo", ("--",)), ("doas", ("--",)), ("pkexec", ()))
+#: How sudo is asked without a question, and with the password as the first line of input.
+SUDO_SILENT, SUDO_ASKING = ("-n", "--"), ("-k", "-S", "-p", "", "--")
 
 
 def can_ask() -> bool:
@@ -50,9 +52,18 @@ def invoking_user() -> int | None:
 
 
 def root_transport(
-    agent: Path, arguments: Sequence[str], purpose: str, *, may_ask: bool, say: Callable[[str], None]
+    agent: Path,
+    arguments: Sequence[str],
+    purpose: str,
+    *,
+    may_ask: bool,
+    say: Callable[[str], None],
+    password: Callable[[], str | None] = lambda: None,
 ) -> Transport:
-    """Start the agent as root, if needed through sudo, doas or pkexec; `say` tells the user the `purpose`."""
+    """Start the agent as root, if needed through sudo, doas or pkexec; `say` tells the user the `purpose`.
+
+    `password` returns the one for sudo if it was given beforehand.
+    """
     argv = [str(agent), *arguments]
     if os.geteuid() == 0:
         check_trusted(agent, 0)
@@ -63,10 +74,13 @@ def root_transport(
             hint="omit --no-sudo, or run  sudo ./ktrial …; plan, explain, why and doctor work without root",
         )
     check_trusted(agent, os.getuid())
-    for name, options in _askers(agent):
+    given = password()
+    for name, options in _ASKERS if given is not None else _askers(agent):
         program = shutil.which(name, path=_SYSTEM_PATH)
         if program is not None:
             say(f"{purpose} needs root: asking {name}")
+            if name == "sudo" and given is not None and not _starts(program, SUDO_SILENT, agent):
+                return _with_password(program, argv, given)
             return ProcessTransport([program, *options, *argv], asker=name)
     raise PrivilegeMissing(
         f"{purpose} needs root, and neither sudo, doas nor pkexec is installed",
@@ -83,12 +97,24 @@ def _askers(agent: Path) -> Sequence[tuple[str, tuple[str, ...]]]:
     if _has_terminal() or not is_graphical or shutil.which("pkexec", path=_SYSTEM_PATH) is None:
         return _ASKERS
     sudo = shutil.which("sudo", path=_SYSTEM_PATH)
-    if sudo is not None:
-        probe = [sudo, "-n", "--", str(agent), "--version"]
-        asked = subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        if asked.returncode == 0:
-            return _ASKERS
+    if sudo is not None and _starts(sudo, SUDO_SILENT, agent):
+        return _ASKERS
     return sorted(_ASKERS, key=lambda asker: asker[0] != "pkexec")
+
+
+def _starts(sudo: str, options: Sequence[str], agent: Path, line: bytes = b"") -> bool:
+    """Return whether sudo starts this agent; `line` is its input."""
+    probe = [sudo, *options, str(agent), "--version"]
+    return subprocess.run(probe, input=line, capture_output=True, check=False).returncode == 0
+
+
+def _with_password(sudo: str, argv: Sequence[str], password: str) -> Transport:
+    line = f"{password}\n".encode()
+    if not _starts(sudo, SUDO_ASKING, Path(argv[0]), line):
+        raise PrivilegeMissing("sudo did not accept the password", hint="check the password in KTRIAL_PASSWORD_FD")
+    transport = ProcessTransport([sudo, *SUDO_ASKING, *argv], asker="sudo")
+    transport.send(line)
+    return transport
 
 
 def _has_terminal() -> bool:

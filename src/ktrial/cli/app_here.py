@@ -74,7 +74,11 @@ class Here:
             return ProcessTransport(argv)
         from pathlib import Path
 
-        return root_transport(Path(argv[0]), argv[1:], purpose, may_ask=self._may_ask, say=self._say)
+        from ktrial.cli.app_ssh import given_password
+
+        return root_transport(
+            Path(argv[0]), argv[1:], purpose, may_ask=self._may_ask, say=self._say, password=given_password
+        )
 
     def _argv(self, role: str, more: Sequence[str]) -> list[str]:
         from ktrial.agent.binary import find_agent

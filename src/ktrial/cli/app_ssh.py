@@ -7,6 +7,7 @@ import os
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
+from ktrial.agent.root import SUDO_ASKING, SUDO_SILENT
 from ktrial.cli.app_remote import RemoteHost
 from ktrial.kit.errors import BadInput, PrivilegeMissing
 
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
     from ktrial.agent.ssh import SshWay
 
 SSH = "ssh:"
-#: The variable with the number of an open file from which ktrial reads the password for sudo on the other machine.
+#: The variable with the number of an open file from which ktrial reads the password for sudo.
 PASSWORD_VARIABLE = "KTRIAL_PASSWORD_FD"
 _TRIES, _LONGEST_BYTES = 3, 4096
 #: How the programs that give root are asked: without a question, and with the password as the first line of input.
 _ASKERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
-    "sudo": (("-n", "--"), ("-k", "-S", "-p", "", "--")),
+    "sudo": (SUDO_SILENT, SUDO_ASKING),
     "doas": (("-n", "--"), None),
 }
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ktrial.agent.root import check_trusted, invoking_user, root_transport
+from ktrial.agent.transport import Transport
 from ktrial.kit.errors import PrivilegeMissing, Refused
 
 NOBODY = pwd.getpwnam("nobody")
@@ -159,3 +160,43 @@ def test_without_a_terminal_a_window_asks_unless_sudo_needs_no_password(
     assert transport.asker == asked
     assert said == [f"playing needs root: asking {asked}"]
     transport.close()
+
+
+SUDO = """#!/bin/sh
+case $* in
+    '-n -- '*) [ -e {folder}/nopasswd ] || exit 1; shift 2 ;;
+    '-k -S -p  -- '*) read -r word; [ "$word" = "pass word" ] || exit 1; shift 5 ;;
+    '-- '*) [ -e {folder}/nopasswd ] || exit 1; shift ;;
+esac
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize("needs_none", [False, True])
+def test_sudo_gets_a_password_that_was_given_and_the_agent_never_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, needs_none: bool
+) -> None:
+    for name, script in {
+        "sudo": SUDO.format(folder=tmp_path),
+        "ktrial-agent": "#!/bin/sh\nread -r word; echo $word\n",
+    }.items():
+        (tmp_path / name).write_text(script)
+        (tmp_path / name).chmod(0o755)
+    if needs_none:
+        (tmp_path / "nopasswd").touch()
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("ktrial.agent.root._SYSTEM_PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    def start(password: str) -> Transport:
+        return root_transport(
+            tmp_path / "ktrial-agent", (), "tuning", may_ask=True, say=lambda _: None, password=lambda: password
+        )
+
+    transport = start("pass word")
+    transport.send(b"hello\n")
+    assert (transport.asker, transport.receive()) == ("sudo", b"hello\n")
+    transport.close()
+    if not needs_none:
+        with pytest.raises(PrivilegeMissing, match="sudo did not accept the password"):
+            start("wrong")

@@ -79,7 +79,7 @@ class KtrialAction(ActionBase):
         return Ktrial(
             words,
             environment,
-            password=password if name == "ssh" else None,
+            password=password,
             has_root=become is not None,
             login_hint=has_password,
         )
