@@ -159,6 +159,8 @@ class Ansible:
         runner = _runner()
         thread, run = runner.run_async(
             private_data_dir=str(folder),
+            # With a local connection, plans begin their commands there when `folder` is gone.
+            project_dir=str(Path.cwd()),
             playbook=str(book),
             cmdline=shlex.join([*self._words(), "--forks", str(self._forks)]),
             envvars=self._environment(),

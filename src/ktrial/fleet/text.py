@@ -109,6 +109,7 @@ def event_text(event: FleetEvent) -> str | None:
 def _step_text(step: MachineStep) -> str | None:
     host, why = clean(step.host), clean(step.message or "no reason given")
     return {
+        "in-use": f"{host} waits; {why}",
         "unreachable": f"{host} cannot be reached: {why}",
         "failed": f"{host} gave no result: {why}",
         "ended": f"{host} has finished its {step.blocks} blocks",

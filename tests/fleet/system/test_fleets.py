@@ -157,9 +157,9 @@ def test_an_inventory_that_says_nothing_is_refused(fleet: Fleet, words: Sequence
 
 
 def test_no_value_of_a_trial_is_a_template_of_ansibles(tmp_path: Path) -> None:
-    """A trial file of somebody else must run nothing on the controller."""
+    """A trial file of somebody else must run nothing on the controller. ktrial starts where the user is."""
     program, inventory, told = tmp_path / "ktrial", tmp_path / "hosts.ini", tmp_path / "told"
-    program.write_text(f'#!/bin/sh\necho "$*" >> {told}\necho \'{{"facts": {{}}}}\'\n')
+    program.write_text(f'#!/bin/sh\necho "in $PWD: $*" >> {told}\necho \'{{"facts": {{}}}}\'\n')
     program.chmod(0o755)
     inventory.write_text("m1 ansible_connection=local\n")
     ansible = Ansible([str(inventory)], [str(program)], tmp_path, limit=None, forks=1, store=f"{tmp_path}/db")
@@ -167,6 +167,7 @@ def test_no_value_of_a_trial_is_a_template_of_ansibles(tmp_path: Path) -> None:
     (found,) = [one for one in ansible.run("facts", {"m1": {"prefixes": [hostile]}}) if one is not None]
     assert found.state == "ok", found.content
     assert hostile in told.read_text()
+    assert told.read_text().startswith(f"in {Path.cwd()}: ")
     assert not (tmp_path / "owned").exists()
 
 

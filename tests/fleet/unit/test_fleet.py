@@ -21,7 +21,7 @@ from ktrial.fleet.file import FleetTable, parse_fleet_trial, wave_sizes
 from ktrial.fleet.guards import worse_p
 from ktrial.fleet.log import FleetEnded, FleetStanding, MachineState, MachineStep, decode, encode
 from ktrial.fleet.machines import facts_of, sight_of
-from ktrial.fleet.text import announcement, live_lines, result_text, status_text
+from ktrial.fleet.text import announcement, event_text, live_lines, result_text, status_text
 from ktrial.fleet.verdict import fleet_result
 from ktrial.kit.errors import BadInput, KtrialError
 from tests.support.fleets import GUARD, began, fleet_trial, hosts, simulated
@@ -99,6 +99,7 @@ def test_a_machine_in_use_is_looked_at_again_and_holds_no_place() -> None:
     assert len(standing.finished) == 3
     assert world.most_measuring == 1
     used = [one for one in world.events if isinstance(one, MachineStep) and one.state == "in-use"]
+    assert event_text(used[0]) == "m2 waits; in use: /dev/tty1"
     assert [(one.host, one.message) for one in used] == [("m2", "in use: /dev/tty1")] * 3
     assert [one.next_look_unix_ms - one.at_unix_ms for one in used if one.next_look_unix_ms] == [60_000] * 3
     assert live_lines(standing, 0, width=80)[1].split()[3:5] == ["in", "use"]

@@ -28,7 +28,7 @@ from ktrial.fleet.conduct import LONGEST_NAP_S, Coordinator, MachineLook, finish
 from ktrial.fleet.draw import draw
 from ktrial.fleet.eta import machine_time, seconds_left, wave_seconds
 from ktrial.fleet.file import FleetTrial, parse_fleet_trial
-from ktrial.fleet.log import FleetBegan, FleetEvent, FleetStanding
+from ktrial.fleet.log import FleetBegan, FleetEvent, FleetStanding, MachineStep
 from ktrial.fleet.machines import AnsibleMachines, facts_of
 from ktrial.fleet.rollout import WaveOutcome, keep_arguments, proven_arm, proven_arms, roll_out, waves_of
 from ktrial.fleet.store import StoredFleets
@@ -216,11 +216,17 @@ def _listener(
     live = LiveLines(lambda text: draw_on(sys.stderr, text), lambda: os.get_terminal_size(sys.stderr.fileno()))
     is_drawn = is_live(sys.stderr, os.environ) and not (as_json and sys.stdout.isatty())
 
+    used: set[int] = set()
+
     def listen(event: FleetEvent) -> None:
         if as_json:
             sys.stdout.write(plain_json.line(event))
             sys.stdout.flush()
         line, now_ms = event_text(event), app.clock.unix_ms()
+        if isinstance(event, MachineStep):
+            if event.state == "in-use" and event.place in used:
+                line = None  # it was told when the wait began
+            (used.add if event.state == "in-use" else used.discard)(event.place)
         if is_drawn:
             if line is not None:
                 live.say(f"{line}\n")
