@@ -15,12 +15,14 @@ from ktrial.cli.main import cli
 #: Commands that run something in order to measure it.
 MEASURING = frozenset((
     "ab", "bench", "blame", "boot try", "demo", "fleet run", "frames", "kernel bisect", "kernel boot",
-    "kernel boot-time", "kernel trial", "ladder", "noise", "retest", "trial extend", "trial next", "trial resume",
+    "kernel boot-time", "kernel trial", "ladder", "noise", "retest", "schedulers", "trial extend", "trial next",
+    "trial resume",
     "trial run", "try", "tune", "watch", "with",
 ))  # fmt: skip
 #: Commands that answer with verdicts.
 JUDGING = frozenset((
-    "ab", "blame", "claim", "compare", "demo", "fleet run", "kernel trial", "ladder", "retest", "state diff",
+    "ab", "blame", "claim", "compare", "demo", "fleet run", "kernel trial", "ladder", "retest", "schedulers",
+    "state diff",
     "trial extend", "trial next", "trial resume", "trial run", "trial show", "try", "tune",
 ))  # fmt: skip
 _IN_A_GUEST = "the program runs in a guest, which has no user and an environment of its own"

@@ -216,6 +216,19 @@ def test_one_that_a_command_starts_is_watched_only() -> None:
         seated.wait_until_gone(of_loader)
     executor.kernel.disable()
     seated.wait_until_gone(of_loader)
-    seated.look()
     with pytest.raises(ArmLost, match=r"lavd: sched_ext shows disabled after 15 s"):
-        seated.start("case", of_loader)
+        looked(executor).start("case", of_loader)
+
+
+def test_one_that_worked_once_and_does_not_start_again_has_failed() -> None:
+    executor = Schedulers(Kernel())
+    seated = looked(executor)
+    seated.start("case", LAVD)
+    seated.stop()
+    executor.begin = lambda: None
+    seated.look()
+    seated.start("case", LAVD)
+    why = "it did not start again: /usr/bin/scx_lavd: sched_ext shows disabled after 15 s"
+    assert (seated.failed() or "").startswith(f"{EJECTED}: {why}")
+    seated.stop()
+    assert seated.failed() is None

@@ -21,9 +21,10 @@ from ktrial.kit.errors import GuardTripped, Refused
 from ktrial.kit.tables import columns
 from ktrial.reports.terminal import comparison_text
 from ktrial.studies.blame.text import screening_text
+from ktrial.studies.schedulers_text import advice_of, schedulers_text
 from ktrial.trial.arms.manual import is_by_hand
 from ktrial.trial.outcome.commands_text import commands_text, decision_line, doubts_of
-from ktrial.trial.outcome.summary import judgement_of, summary_of
+from ktrial.trial.outcome.summary import failures_in, judgement_of, summary_of
 from ktrial.trial.outcome.text import trials_text
 from ktrial.trial.outcome.verdict_text import trial_text
 from ktrial.trial.protocol.campaign import decision_of, first_look, refuse_beyond
@@ -48,9 +49,10 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
         found = load_comparison(app, stored)
         if as_json:
             sys.stdout.write(plain_json.line({"event": "comparison", "comparison": found}))
+            if stored.file.compares_schedulers:
+                sys.stdout.write(plain_json.line({"event": "advice", "advice": advice_of(found)}))
         elif not stored.file.campaign:
-            text = commands_text if stored.file.compares_commands else trial_text
-            write_text(text(found, width=columns()))
+            write_text(_brief_text(app, stored, found, columns()))
     if interrupted:
         resume = f"{again(app.host)} trial resume {stored.trial}"
         blocks = judgement_of(app.trials.log(stored.trial)).blocks
@@ -132,10 +134,20 @@ def show_trial(app: App, stored: StoredTrial, *, everything: bool, as_json: bool
         screening(app, stored, as_json=as_json)
         return
     found = load_comparison(app, stored)
-    brief = commands_text if stored.file.compares_commands else trial_text
-    text = comparison_text if everything else brief
-    write_answer(as_json, lambda: found, lambda width: text(found, width=width))
+
+    def text(width: int) -> str:
+        return comparison_text(found, width=width) if everything else _brief_text(app, stored, found, width)
+
+    write_answer(as_json, lambda: found, text)
     refuse(app, found)
+
+
+def _brief_text(app: App, stored: StoredTrial, found: Comparison, width: int) -> str:
+    """Return a trial on one screen: of commands, of schedulers, or of settings."""
+    if stored.file.compares_schedulers:
+        return schedulers_text(found, failures_in(app.trials.log(stored.trial)), width=width)
+    text = commands_text if stored.file.compares_commands else trial_text
+    return text(found, width=width)
 
 
 def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:

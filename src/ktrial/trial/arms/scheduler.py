@@ -38,6 +38,8 @@ class SchedulerSeat:
         self._before: str | None = None
         self._sequence: str | None = None
         self._newest: int | None = None
+        self._worked: set[str] = set()
+        self._lost: str | None = None
 
     def look(self) -> None:
         """Note what sched_ext and the kernel's log show before a scheduler starts."""
@@ -47,7 +49,8 @@ class SchedulerSeat:
     def start(self, arm: str, scheduler: ArmScheduler) -> None:
         """Start the scheduler after `look`, unless a command of its arm has started it.
 
-        Raise ArmLost if the kernel never shows it. One that the kernel ejects meanwhile has `failed`.
+        Raise ArmLost if the kernel never shows it. One that the kernel ejects meanwhile has `failed`, and so has one
+        that was in force in an earlier visit.
         """
         if scheduler.argv:
             invocation = Invocation(
@@ -66,18 +69,24 @@ class SchedulerSeat:
                 why = (
                     f"sched_ext shows {shown} after {START_S:g} s" if alive else f"it {ending or 'ended with status 0'}"
                 )
+                if scheduler.ops in self._worked:
+                    self._wanted, self._lost = scheduler, f"it did not start again: {_name(scheduler)}: {why}"
+                    return
                 raise ArmLost(
                     f"cannot put arm {arm} in force: {_name(scheduler)}: {why}",
                     hint=f"ktrial stopped it; a working scheduler shows {scheduler.ops!r} in {OPS}",
                 )
             self._clock.sleep(_PAUSE_S)
+        self._worked.add(scheduler.ops)
         self._sequence = self._texts()[SEQUENCE]
 
     def failed(self) -> str | None:
         """Return why the scheduler was not in force all the time; None if it was, or if there is none."""
         if self._wanted is None:
             return None
-        if self._running is not None and not self._running.alive():
+        if self._lost is not None:
+            why = self._lost
+        elif self._running is not None and not self._running.alive():
             why = f"{self._wanted.argv[0]} has ended; sched_ext shows {self._state_text()}"
         elif not self._is_in_force():
             why = f"sched_ext shows {self._state_text()} instead of {self._wanted.ops}"
@@ -144,7 +153,7 @@ class SchedulerSeat:
         return f"; the kernel says: {'; '.join(lines[:_QUOTED])}" if lines else ""
 
     def _stopped(self) -> RawOutput | None:
-        running, self._running, self._wanted = self._running, None, None
+        running, self._running, self._wanted, self._lost = self._running, None, None, None
         return None if running is None else running.stop()
 
     def _is_in_force(self) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ktrial.judge.model.judgement import Judgement
-from ktrial.judge.model.log import Event, TrialEnd, protocol_in
+from ktrial.judge.model.log import Event, RunEnded, TrialEnd, protocol_in
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.kit.finding import Finding
 from ktrial.trial.record import StoredTrial, TrialSummary
@@ -16,6 +16,15 @@ def judgement_of(log: Sequence[Event]) -> Judgement:
     from ktrial.judge.judge import judge
 
     return judge(log)
+
+
+def failures_in(log: Sequence[Event]) -> dict[str, list[str]]:
+    """Return why runs of blocks failed, by arm."""
+    found: dict[str, list[str]] = {}
+    for event in log:
+        if isinstance(event, RunEnded) and event.block is not None and event.failure is not None:
+            found.setdefault(event.arm, []).append(event.failure)
+    return found
 
 
 def audited(log: Sequence[Event]) -> tuple[Finding, ...]:

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial schedulers`: find out which scheduler is best for a workload on this machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ktrial.cli.app import App
+from ktrial.cli.options import guard_option, secondary_option
+from ktrial.cli.shared.bench import TakesCommand, own_words
+from ktrial.cli.shared.command_environment import env_option
+from ktrial.cli.shared.fail_on import fail_on_option
+from ktrial.cli.shared.trial_options import designed_options, measured_options
+
+
+@click.command(cls=TakesCommand, short_help="Find the best scheduler for a workload here.")
+@click.option("--only", multiple=True, metavar="NAME", help="Compare only this scheduler, such as lavd. Repeatable.")
+@click.option(
+    "--mode",
+    "modes",
+    multiple=True,
+    type=click.Choice(("auto", "gaming", "powersave", "lowlatency", "server", "all")),
+    help="Mode in which scx_loader starts each scheduler. Repeatable.  [auto]",
+)
+@measured_options
+@env_option
+@guard_option
+@secondary_option
+@click.option("--placebo", is_flag=True, help="Also compare the kernel's own scheduler with itself.")
+@click.option("--name", metavar="NAME", help="Name of the trial.  [schedulers]")
+@fail_on_option
+@designed_options
+@click.pass_context
+def command(ctx: click.Context, /, **options: Any) -> int:
+    """Compare the sched_ext schedulers that are installed here with the kernel's own, and say which one to use.
+
+    \b
+    ktrial schedulers
+    ktrial schedulers --only lavd --only bpfland --suite frames
+    ktrial schedulers --only lavd --mode all -- make -j8
+
+    They take turns in random order within one boot. A run in which the kernel ejects the scheduler has failed.
+    Afterwards the kernel's own scheduler is in force again.
+    """
+    from ktrial.cli.shared.run_trial import run_file, show_protocol
+    from ktrial.cli.shared.schedulers import schedulers_file, startable
+
+    app: App = ctx.obj
+    file = schedulers_file(app, own_words(ctx), options)
+    dangerous = options["yes_dangerous"]
+    if options["dry_run"]:
+        show_protocol(app, file, allow_dangerous=dangerous)
+        return 0
+    return run_file(
+        app,
+        startable(app, file),
+        allow_dangerous=dangerous,
+        profile=not options["no_profile"],
+        as_json=options["as_json"],
+        anyway=options["anyway"],
+    )
