@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of a search: screen many knobs, race challengers against the incumbent, confirm the winner, prune it.
+
+The next step depends only on the replies so far and on the seed. An interrupted search therefore resumes from the
+stored trials alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from ktrial.judge.model.judgement import OutcomeJudgement
+from ktrial.judge.model.log import Race, Screen
+from ktrial.judge.planning import blocks_to_detect, blocks_to_show_equivalence, smallest_effect
+from ktrial.judge.screening_judge import screened_arms
+from ktrial.judge.stats.critical import LOOKS
+from ktrial.studies.search.knowledge import CERTAIN, Knowledge, primary_of
+from ktrial.studies.search.model import (
+    Ending,
+    Probe,
+    Probed,
+    Removal,
+    Reply,
+    Request,
+    Search,
+    SearchPart,
+    SearchQuestion,
+    SearchStep,
+    StepKind,
+)
+from ktrial.studies.search.space import Dimension, Point, Scalar, plain
+from ktrial.studies.search.surrogate import grid_of
+from ktrial.trial.protocol.file import CONTROL
+
+Course = Generator[Request, Reply, Search]
+INCUMBENT = "incumbent"
+WINNER = "winner"
+#: New points in a race, its blocks, and the share of the challengers that stays after each.
+CHALLENGERS, RACE_BLOCKS, KEEP = 6, 2, 0.34
+#: Points of the last race, and its blocks.
+FINALISTS, FINAL_BLOCKS = 4, 3
+#: Blocks of a confirmation, and the share of the budget that is kept for it before anything is known.
+FEWEST_CONFIRM, MOST_CONFIRM, _CONFIRM_SHARE = 9, 40, 0.3
+#: A counter is judged once, after this many blocks.
+_COUNTER_BLOCKS = 20
+#: A search must be able to afford a confirmation and this many races.
+_FEWEST_RACES = 2
+#: With more dimensions than this, and enough time, the knobs are screened first; so many stay.
+SCREEN_ABOVE, SCREEN_KEEP, SCREEN_BLOCKS, _SCREEN_SHARE = 16, 10, 24, 0.25
+#: The share of the estimated effect that a confirmation is planned for: estimates of winners are too high.
+_HOPE = 0.7
+#: What fewer settings may cost by the model before the confirmation, as a share of the margin.
+_NO_LOSS = 0.25
+#: Most settings whose removal one trial tests, and the fewest blocks of such a trial.
+_MOST_REMOVALS, _REMOVAL_BLOCKS = 7, 12
+#: Attempts to find points that the machine takes.
+_ATTEMPTS = 3
+
+
+def fewest_visits() -> int:
+    """Return the visits of the smallest search that can confirm anything."""
+    return _FEWEST_RACES * race_visits(CHALLENGERS, 1) + 2 * FEWEST_CONFIRM
+
+
+def race_visits(challengers: int, stay: int, blocks: int = RACE_BLOCKS, keep: float = KEEP) -> int:
+    """Return the visits of a race in which nothing fails."""
+    visits, left = 0, challengers
+    for _ in range(blocks):
+        visits += 1 + stay + left
+        left = max(1, math.ceil(keep * left - 1e-9))
+    return visits
+
+
+class SearchCourse:
+    """Walks through the steps of a search."""
+
+    def __init__(self, question: SearchQuestion) -> None:
+        self.question = question
+        self.known = Knowledge(question.space, question.sampler, question.seed)
+        self.parts: list[SearchPart] = []
+        #: Settings of the winner that a trial tried without.
+        self.removals: tuple[Removal, ...] = ()
+
+    @property
+    def spent_s(self) -> float:
+        return sum(part.seconds for part in self.parts)
+
+    @property
+    def visit_s(self) -> float | None:
+        """How long a visit takes: as measured so far, before that as earlier runs show."""
+        visits = sum(part.visits for part in self.parts)
+        return self.spent_s / visits if visits else self.question.visit_s
+
+    @property
+    def visits_left(self) -> float:
+        """How many visits the budget still allows; endless while the time of one is unknown."""
+        return math.inf if not self.visit_s else (self.question.budget_s - self.spent_s) / self.visit_s
+
+    def reserve(self) -> int:
+        """Return the blocks that the confirmation should get, by what is known of the effect and the noise."""
+        total = math.inf if not self.visit_s else self.question.budget_s / self.visit_s
+        sd = self.known.block_sd()
+        if sd is None or not self.known.incumbent:
+            return int(min(_COUNTER_BLOCKS, max(FEWEST_CONFIRM, _CONFIRM_SHARE * total / 2)))
+        mean, _ = self.known.estimate(self.known.incumbent)
+        needed = blocks_to_detect(sd, math.expm1(_HOPE * mean)) if mean > 0 else MOST_CONFIRM
+        return int(min(needed, MOST_CONFIRM, max(FEWEST_CONFIRM, total / 4)))
+
+    def run(self) -> Course:
+        """Yield each request; its reply comes back. Return the answer."""
+        if self.visits_left < fewest_visits():
+            return self._answer("budget too small", self._too_small())
+        yield from self._screened()
+        while (left := self.visits_left - 2 * self.reserve() - self._final_visits()) > 0:
+            points = yield from self._next_points(self._affordable(left))
+            if not points:
+                break
+            yield from self._race(points, RACE_BLOCKS)
+            if len(self.parts) == 1 and self.visits_left < 2 * FEWEST_CONFIRM:
+                return self._answer("budget too small", self._too_small())
+        if self.known.model is None:
+            return self._answer("nothing could be tried", "no point of the space could be measured")
+        yield from self._finals()
+        if not self.known.incumbent:
+            return self._answer("nothing found", "no point looks better than the control")
+        return (yield from self._confirmed())
+
+    def _too_small(self) -> str:
+        total = int(self.visits_left) + sum(part.visits for part in self.parts)
+        return f"a search needs at least {fewest_visits()} visits, and {max(0, total)} fit into the budget"
+
+    def _affordable(self, left: float) -> int:
+        """Return how many challengers a race may have; 0 if none."""
+        stay = 1 if self.known.incumbent else 0
+        return next((count for count in range(CHALLENGERS, 1, -1) if race_visits(count, stay) <= left), 0)
+
+    def _final_visits(self) -> int:
+        return race_visits(FINALISTS, 0, FINAL_BLOCKS, 1.0) if self.known.incumbent else 0
+
+    def _next_points(self, count: int) -> Generator[Request, Reply, list[int]]:
+        """Return the numbers of new points that this machine takes."""
+        found: list[int] = []
+        for _ in range(_ATTEMPTS):
+            wanted = self.known.choose(count - len(found)) if count > len(found) else []
+            if not wanted:
+                break
+            found += yield from self._taken(wanted)
+        return found
+
+    def _taken(self, points: Sequence[Point]) -> Generator[Request, Reply, list[int]]:
+        """Probe points on the machine; return the numbers of the new ones that it takes. A clamped value counts."""
+        probed = yield Probe(tuple(points))
+        assert isinstance(probed, Probed), "a probe is answered by what it found"
+        numbers: list[int] = []
+        for point, why, clamped in zip(points, probed.refused, probed.clamped, strict=True):
+            if why is not None:
+                self.known.add(point, refused=why)
+                continue
+            if clamped:
+                instead = ", ".join(f"{name} = {plain(value)}" for name, value in clamped.items())
+                self.known.add(point, refused=f"the kernel took {instead}")
+            taken = self.known.space.settled({**point, **clamped})
+            if self.known.find(taken) is None:
+                numbers.append(self.known.add(taken))
+        return numbers
+
+    def _race(self, numbers: Sequence[int], blocks: int, keep: float = KEEP) -> Generator[Request, Reply, None]:
+        """Race these points against the control and the incumbent, and learn from it."""
+        names = {f"p{number}": number for number in numbers}
+        stay: tuple[str, ...] = ()
+        if self.known.incumbent and self.known.incumbent not in numbers:
+            names = {INCUMBENT: self.known.incumbent, **names}
+            stay = (INCUMBENT,)
+        part = yield from self._made(self._step("race", names, cap=blocks, race=Race(keep=keep, stay=stay)))
+        self.known.learn(part, names)
+
+    def _made(self, step: SearchStep) -> Generator[Request, Reply, SearchPart]:
+        part = yield step
+        assert isinstance(part, SearchPart), "a trial is answered by its part"
+        self.parts.append(part)
+        return part
+
+    def _step(
+        self, kind: StepKind, names: Mapping[str, int], *, cap: int, race: Race | None = None, base: int = 0
+    ) -> SearchStep:
+        """Return a trial of these points against the control, or against another point `base`."""
+        given = self.question.control_trial
+        control = CONTROL if base == 0 else WINNER
+        numbers = {control: base, **names}
+        points: dict[str, Point] = {name: self.known.entries[number].point for name, number in numbers.items()}
+        number = len(self.parts) + 1
+        file = msgspec.structs.replace(
+            given,
+            name=f"{self.question.name}.{number}-{kind}",
+            part=self.question.name,
+            control=control,
+            design=msgspec.structs.replace(given.design, cap=cap, seed=self.question.seed + number, runs_per_visit=1),
+            arms={name: self.question.arm(point) for name, point in points.items()},
+            race=race or msgspec.UNSET,
+        )
+        return SearchStep(kind, file, points)
+
+    def _screened(self) -> Generator[Request, Reply, None]:
+        """Find out which of many dimensions matter at all, and search only these."""
+        every = self.question.space.dimensions
+        visits = self.visits_left
+        if len(every) <= SCREEN_ABOVE or not 2 * SCREEN_BLOCKS <= _SCREEN_SHARE * visits < math.inf:
+            return
+        part = yield from self._made(self._screening())
+        rows = next(one.coefficients for one in part.judgement.screened if one.role == "primary")
+        strong = sorted(rows, key=lambda one: (not one.named, -abs(one.effect)))[:SCREEN_KEEP]
+        if strong:
+            self.known.narrow({one.setting for one in strong}, "other settings moved the outcome more in the screening")
+
+    def _screening(self) -> SearchStep:
+        """Return a screening in which each dimension is either at its default or at a value far from it."""
+        question, space = self.question, self.question.space
+        rng = np.random.default_rng((question.seed, 40))
+        far = {one.name: _far(one, rng) for one in space.dimensions}
+        points: dict[str, Point] = {}
+        for name in screened_arms(len(far), question.seed, SCREEN_BLOCKS):
+            bits = int(name.rpartition("-")[2], 16)
+            points[name] = space.settled({each: far[each] for at, each in enumerate(far) if bits >> at & 1})
+        arms = {name: question.arm(point) for name, point in points.items()}
+        given = question.control_trial
+        file = msgspec.structs.replace(
+            given,
+            name=f"{question.name}.1-screen",
+            part=question.name,
+            design=msgspec.structs.replace(given.design, cap=SCREEN_BLOCKS, seed=question.seed, runs_per_visit=1),
+            arms={
+                CONTROL: question.arm(space.control),
+                **{name: msgspec.structs.replace(arm, placebo=arm.changes_nothing) for name, arm in arms.items()},
+            },
+            screen=Screen(settings=tuple(far)),
+        )
+        return SearchStep("screen", file, {CONTROL: space.control, **points})
+
+    def _finals(self) -> Generator[Request, Reply, None]:
+        """Race the best points once more, with a candidate that has fewer settings."""
+        known = self.known
+        if not known.incumbent:
+            return
+        loss = _NO_LOSS * self._margin()
+        chosen = known.ranked()[: FINALISTS - 1]
+        fewer = known.simplest(known.entries[known.incumbent].point, loss)
+        at = known.find(fewer)
+        if at is None:
+            chosen += yield from self._taken([fewer])
+        elif at not in chosen and known.entries[at].is_usable:
+            chosen.append(at)
+        room = self.visits_left - 2 * FEWEST_CONFIRM
+        blocks = int(min(FINAL_BLOCKS, room // (1 + len(chosen)))) if room < math.inf else FINAL_BLOCKS
+        if blocks >= 1 and len(chosen) > 1:
+            known.incumbent = 0
+            yield from self._race(chosen, blocks, keep=1.0)
+        if known.incumbent:
+            known.prefer_fewer(loss)
+
+    def _margin(self) -> float:
+        part = self.parts[-1]
+        return math.log1p(part.margins.get(primary_of(part), 0.02))
+
+    def _confirmed(self) -> Course:
+        """Confirm the winner by an ordinary trial of fresh blocks, then remove what it does not need."""
+        candidate = self.known.incumbent
+        mean, error = self.known.estimate(candidate)
+        estimate = (mean, mean - CERTAIN * error, mean + CERTAIN * error)
+        cap = self._cap()
+        part = yield from self._made(self._step("confirm", {WINNER: candidate}, cap=cap))
+        if not _is_better(part, WINNER):
+            return self._answer("nothing found", _why_not(part), candidate, estimate, part, cap=cap)
+        winner, confirming = yield from self._pruned(candidate, part)
+        return self._answer("confirmed", "the trial confirms it", winner, estimate, confirming, cap=cap)
+
+    def _cap(self) -> int:
+        """Return the most blocks of a confirmation that the budget allows, of those that it needs."""
+        if self.parts[-1].scales.get(primary_of(self.parts[-1])) == "count":
+            return _COUNTER_BLOCKS
+        fitting = [look for look in LOOKS if look <= MOST_CONFIRM and 2 * look <= self.visits_left] or [LOOKS[0]]
+        return next((look for look in fitting if look >= self.reserve()), fitting[-1])
+
+    def _pruned(self, winner: int, confirmed: SearchPart) -> Generator[Request, Reply, tuple[int, SearchPart]]:
+        """Return the winner without the settings whose removal is equivalent, and the trial that confirms it."""
+        known = self.known
+        point = known.entries[winner].point
+        without = known.without(point) if len(known.space.changes(point)) > 1 else {}
+        tried, cap = self._removable(without)
+        if not tried:
+            return winner, confirmed
+        arms = {f"less-{at}": known.add(without[name]) for at, name in enumerate(tried, start=1)}
+        part = yield from self._made(self._step("remove", arms, cap=cap, base=winner))
+        verdicts = {name: _of_arm(part, arm).verdict for name, arm in zip(tried, arms, strict=True)}
+        spare = [name for name, verdict in verdicts.items() if verdict == "equivalent"]
+        fewer = known.space.settled({**point, **{name: known.space.control[name] for name in spare}})
+        number, trial = winner, confirmed
+        if spare and known.space.problem(fewer) is None and self.visits_left >= 2 * FEWEST_CONFIRM:
+            rest = known.find(fewer)
+            rest = known.add(fewer) if rest is None else rest
+            again = yield from self._made(self._step("fewest", {WINNER: rest}, cap=self._cap()))
+            if _is_better(again, WINNER):
+                number, trial = rest, again
+        self.removals = tuple(
+            Removal(dimension=name, verdict=verdict, removed=name in spare and number != winner)
+            for name, verdict in verdicts.items()
+        )
+        return number, trial
+
+    def _removable(self, without: Mapping[str, Point]) -> tuple[list[str], int]:
+        """Return the settings whose removal the budget can test, the least useful first, and the blocks for it."""
+        sd, model = self.known.block_sd(), self.known.model
+        if sd is None or model is None or not without:
+            return [], 0
+        mean, _ = model.effects(list(without.values()))
+        ranked = [name for _, name in sorted(zip((-mean).tolist(), without, strict=True))][:_MOST_REMOVALS]
+        needed = max(blocks_to_show_equivalence(sd, math.expm1(self._margin())), _REMOVAL_BLOCKS)
+        cap = next((look for look in LOOKS if look >= needed), None)
+        if cap is None:
+            return [], 0
+        room = self.visits_left - 2 * FEWEST_CONFIRM
+        return ranked[: max(0, int(min(room // cap - 1, _MOST_REMOVALS)))], cap
+
+    def _answer(
+        self,
+        ending: Ending,
+        reason: str,
+        candidate: int = 0,
+        estimate: tuple[float, float, float] | None = None,
+        part: SearchPart | None = None,
+        *,
+        cap: int | None = None,
+    ) -> Search:
+        known, space = self.known, self.question.space
+        judged = None if part is None else _of_arm(part, WINNER)
+        primary = primary_of(self.parts[-1]) if self.parts else None
+        changes = known.space.changes(known.entries[candidate].point)
+        sd = known.block_sd()
+        limit = math.inf if sd is None else smallest_effect(sd, cap or max(FEWEST_CONFIRM, self.reserve()))
+        return Search(
+            name=self.question.name,
+            space=space.name,
+            outcome=primary,
+            direction=self.parts[-1].directions.get(primary) if primary else None,
+            ending=ending,
+            reason=reason,
+            candidate=changes,
+            winner=changes if ending == "confirmed" else {},
+            kinds={one.name: one.kind for one in space.dimensions},
+            estimate=estimate,
+            effect=judged.effect if judged else None,
+            verdict=judged.verdict if judged else None,
+            confirmed_by=part.trial if part else None,
+            detectable=limit if math.isfinite(limit) else None,
+            removals=self.removals,
+            history=known.history(),
+            importance=known.importance(),
+            crashes=known.crashes,
+            refused=tuple(known.refusals),
+            left_out=known.space.left_out,
+            trials=tuple(one.trial for one in self.parts),
+            runs=sum(one.visits for one in self.parts),
+            seconds=self.spent_s,
+            needed_s=fewest_visits() * self.visit_s if self.visit_s and ending == "budget too small" else None,
+        )
+
+
+def _far(one: Dimension, rng: np.random.Generator) -> Scalar:
+    """Return a value of the dimension far from its default."""
+    values = grid_of(one)
+    if one.is_range:
+        return max(values, key=lambda value: abs(one.place(value) - one.place(one.default)))
+    others = [value for value in values if value != one.default]
+    return others[int(rng.integers(len(others)))] if others else one.default
+
+
+def _of_arm(part: SearchPart, arm: str) -> OutcomeJudgement:
+    return next(one for one in part.judgement.judged if one.role == "primary" and one.arm == arm)
+
+
+def _broken(part: SearchPart, arm: str) -> list[str]:
+    return [one.outcome for one in part.judgement.judged if one.arm == arm and one.guard == "broken"]
+
+
+def _is_better(part: SearchPart, arm: str) -> bool:
+    """Return whether the trial found the arm better, without a broken guard."""
+    return _of_arm(part, arm).verdict == "better" and not _broken(part, arm)
+
+
+def _why_not(part: SearchPart) -> str:
+    if broken := _broken(part, WINNER):
+        return f"the best candidate breaks the guard {', '.join(broken)}"
+    return f"fresh blocks do not confirm the best candidate: {_of_arm(part, WINNER).verdict or 'undecided'}"

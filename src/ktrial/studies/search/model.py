@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The question of a search, its steps, and its answer, `ktrial.search/1`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from ktrial.judge.model.judgement import Judgement
+from ktrial.judge.model.verdict import Effect, Verdict
+from ktrial.studies.search.space import Point, Scalar, Space, fill, plain
+from ktrial.trial.protocol.file import ArmFile, TrialFile
+
+Sampler = Literal["tpe", "gp", "random"]
+#: How a search ended.
+Ending = Literal["confirmed", "nothing found", "budget too small", "nothing could be tried"]
+StepKind = Literal["screen", "race", "confirm", "remove", "fewest"]
+
+
+class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """What to search, in which space, and for how long.
+
+    `trial` says what is measured; its arms are not used, and its command has the placeholders of the space. `files` are
+    the templates of configuration files by placeholder, which ktrial writes below `folder`. `visit_s` is how long a
+    visit takes, if earlier runs show it.
+    """
+
+    name: str
+    space: Space
+    trial: TrialFile
+    seed: int
+    budget_s: float
+    sampler: Sampler = "tpe"
+    files: Mapping[str, str] = {}
+    folder: str = ""
+    visit_s: float | None = None
+
+    def filled(self, text: str, point: Point) -> str:
+        """Return a word of the command at this point."""
+        values = {**self.space.settled(point), **self.paths(point)}
+        return fill(text, values)
+
+    def paths(self, point: Point) -> dict[str, str]:
+        """Return the path of each configuration file by placeholder; equal contents have equal paths."""
+        return {name: path for name, (path, _) in self.written(point).items()}
+
+    def written(self, point: Point) -> dict[str, tuple[str, str]]:
+        """Return path and content of each configuration file at this point."""
+        settled = self.space.settled(point)
+        found = {}
+        for name, template in self.files.items():
+            text = fill(template, settled)
+            digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+            found[name] = (f"{self.folder}/{name}-{digest}", text)
+        return found
+
+    def arm(self, point: Point) -> ArmFile:
+        """Return the point as an arm: what differs from the control, and its own command if that has placeholders."""
+        changes = self.space.changes(point)
+        kinds = {one.name: one.kind for one in self.space.dimensions}
+        has_own = "placeholder" in kinds.values()
+        return ArmFile(
+            set={name: _kernel_value(value) for name, value in changes.items() if kinds[name] == "knob"},
+            environment={name: plain(value) for name, value in changes.items() if kinds[name] == "environment"},
+            command=self._command(point) if has_own else msgspec.UNSET,
+            prepare=self._prepare(point) if has_own and self.trial.prepare else msgspec.UNSET,
+        )
+
+    def _command(self, point: Point) -> tuple[str, ...]:
+        return tuple(self.filled(word, point) for word in self.trial.command)
+
+    def _prepare(self, point: Point) -> tuple[tuple[str, ...], ...]:
+        return tuple(tuple(self.filled(word, point) for word in step) for step in self.trial.prepare or ())
+
+    @property
+    def control_trial(self) -> TrialFile:
+        """The trial with the control's values in its command."""
+        control = self.space.control
+        prepare = self._prepare(control) if self.trial.prepare else msgspec.UNSET
+        return msgspec.structs.replace(self.trial, command=self._command(control), prepare=prepare)
+
+
+def _kernel_value(value: Scalar) -> Scalar:
+    return plain(value) if isinstance(value, float) else value
+
+
+class SearchPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One trial of a search: its judgement, its scores by outcome, block and arm, and the seconds that it took.
+
+    `failed` are arms with runs that failed, by number.
+    """
+
+    trial: str
+    judgement: Judgement
+    scores: Mapping[str, Mapping[int, Mapping[str, float]]]
+    visits: int
+    seconds: float
+    failed: Mapping[str, int] = {}
+    directions: Mapping[str, Literal["lower", "higher"]] = {}
+    scales: Mapping[str, Literal["log", "count"]] = {}
+    margins: Mapping[str, float] = {}
+
+
+class Probe(NamedTuple):
+    """Points to set once on this machine, before anything is measured."""
+
+    points: tuple[Point, ...]
+
+
+class Probed(msgspec.Struct, frozen=True, kw_only=True):
+    """Why each point was refused (null if it was not), and the values that the kernel took instead, by point."""
+
+    refused: tuple[str | None, ...]
+    clamped: tuple[Mapping[str, Scalar], ...]
+
+
+class SearchStep(NamedTuple):
+    """A trial to run: its protocol, and the point of each arm."""
+
+    kind: StepKind
+    file: TrialFile
+    points: Mapping[str, Point]
+
+
+Request = Probe | SearchStep
+Reply = Probed | SearchPart
+
+
+class TriedPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A point of the history: what it changes, in which order it came, and the search's estimate with 95 % interval.
+
+    `state` says why a point has none: the machine refused it, or its runs failed.
+    """
+
+    number: int
+    changes: Mapping[str, Scalar]
+    visits: int
+    estimate: float | None
+    low: float | None
+    high: float | None
+    state: Literal["measured", "refused", "failed", "breaks a guard"] = "measured"
+    reason: str | None = None
+
+
+class Importance(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a dimension alone moves the score, with a 90 % interval, and its slice: value, effect, low and high."""
+
+    dimension: str
+    range: float
+    low: float
+    high: float
+    slice: tuple[tuple[Scalar, float, float, float], ...]
+
+
+class CrashRegion(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the space in which every point failed: values of one dimension, from `low` to `high` or listed."""
+
+    dimension: str
+    failures: int
+    low: float | int | None = None
+    high: float | int | None = None
+    values: tuple[Scalar, ...] = ()
+
+    def holds(self, value: Scalar) -> bool:
+        if self.values:
+            return value in self.values
+        if not isinstance(value, int | float):
+            return False
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+    @property
+    def text(self) -> str:
+        if self.values:
+            return f"{self.dimension} = {', '.join(map(plain, self.values))}"
+        ends = [f"from {plain(self.low)}" if self.low is not None else ""]
+        ends.append(f"up to {plain(self.high)}" if self.high is not None else "")
+        return f"{self.dimension} {' '.join(one for one in ends if one)}"
+
+
+class Removal(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that was tried without: `verdict` compares the rest with the whole winner. `how` says what follows."""
+
+    dimension: str
+    verdict: Verdict | None
+    removed: bool
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer.
+
+    `winner` has the settings to use, empty if nothing was confirmed. `effect` and `verdict` are those of the trial
+    `confirmed_by`; `estimate` is what the search itself had estimated for the candidate, with its 95 % interval.
+    Effects are in the score, where higher is better. `detectable` is the relative effect that the confirmation would
+    have found in 90 % of searches.
+    """
+
+    schema: Literal["ktrial.search/1"] = "ktrial.search/1"
+    name: str
+    space: str
+    outcome: str | None
+    direction: Literal["lower", "higher"] | None
+    ending: Ending
+    reason: str
+    candidate: Mapping[str, Scalar]
+    winner: Mapping[str, Scalar]
+    kinds: Mapping[str, str]
+    estimate: tuple[float, float, float] | None
+    effect: Effect | None
+    verdict: Verdict | None
+    confirmed_by: str | None
+    detectable: float | None
+    removals: tuple[Removal, ...] = ()
+    history: tuple[TriedPoint, ...] = ()
+    importance: tuple[Importance, ...] = ()
+    crashes: tuple[CrashRegion, ...] = ()
+    refused: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = {}
+    trials: tuple[str, ...] = ()
+    runs: int = 0
+    seconds: float = 0.0
+    needed_s: float | None = None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The winner's knobs as words of `ktrial apply`."""
+        return tuple(f"{name}={plain(value)}" for name, value in self.winner.items() if self.kinds[name] == "knob")
+
+
+class SearchState(msgspec.Struct, frozen=True, kw_only=True):
+    """A search as it is stored to be resumed, `ktrial.search-state/1`.
+
+    `asked` identifies the command, `kernel` the kernel that it began on. `probes` are the answers of the machine; the
+    trials are in the store.
+    """
+
+    schema: Literal["ktrial.search-state/1"] = "ktrial.search-state/1"
+    question: SearchQuestion
+    asked: str
+    kernel: str
+    probes: tuple[Probed, ...] = ()
+    over: bool = False
+
+
+def crash_regions(space: Space, failed: Sequence[Point], fine: Sequence[Point]) -> tuple[CrashRegion, ...]:
+    """Return the parts of the space in which every point failed, and several did."""
+    found = []
+    for one in space.dimensions:
+        bad, good = [point[one.name] for point in failed], [point[one.name] for point in fine]
+        if not one.is_range:
+            values = tuple(value for value in one.values if bad.count(value) >= _CRASHES and value not in good)
+            if values and good:
+                found.append(CrashRegion(dimension=one.name, failures=sum(map(bad.count, values)), values=values))
+            continue
+        numbers = [value for value in good if isinstance(value, int | float)]
+        if not numbers:
+            continue
+        above = [value for value in bad if isinstance(value, int | float) and value > max(numbers)]
+        below = [value for value in bad if isinstance(value, int | float) and value < min(numbers)]
+        if len(above) >= _CRASHES:
+            found.append(CrashRegion(dimension=one.name, failures=len(above), low=min(above)))
+        if len(below) >= _CRASHES:
+            found.append(CrashRegion(dimension=one.name, failures=len(below), high=max(below)))
+    return tuple(found)
+
+
+#: Failures that make a region.
+_CRASHES = 3

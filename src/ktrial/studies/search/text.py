@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shows a search as text: the space, its state after each trial, and the answer."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+
+from ktrial.bench.text import duration
+from ktrial.judge.model.words import percent_text, range_text, value_log_ratio
+from ktrial.kit.outcome import Direction
+from ktrial.kit.tables import paragraph, table
+from ktrial.studies.search.course import SearchCourse, fewest_visits
+from ktrial.studies.search.knowledge import primary_of
+from ktrial.studies.search.model import Search, SearchQuestion, TriedPoint
+from ktrial.studies.search.space import Dimension, Scalar, plain
+
+_SHOWN_POINTS = 5
+_ENDINGS: Mapping[str, str] = {
+    "confirmed": "a fresh trial confirms the best settings",
+    "nothing found": "nothing found",
+    "budget too small": "the budget is too small",
+    "nothing could be tried": "nothing could be tried",
+}
+
+
+def space_text(question: SearchQuestion, *, width: int) -> str:
+    """Return the dimensions, the rules and what is left out, and what the budget allows."""
+    space = question.space
+    rows = [(one.name, values_text(one), plain(one.default), conditions_text(one)) for one in space.dimensions]
+    lines = [table(("dimension", "values", "control", "only if"), rows, width=width, whole=1), ""]
+    if space.constraints:
+        lines.append(paragraph(f"always: {'; '.join(rule.text for rule in space.constraints)}", width=width))
+    lines += [paragraph(f"left out: {name}: {why}", width=width, indent="  ") for name, why in space.left_out.items()]
+    size = space.size
+    points = "an endless number of points" if size is None else f"at most {size} points"
+    lines.append(f"{points}; budget {duration(question.budget_s)}")
+    if question.visit_s:
+        visits = int(question.budget_s / question.visit_s)
+        lines.append(
+            f"about {visits} visits of {duration(question.visit_s)}; a search needs at least {fewest_visits()}"
+        )
+    else:
+        lines.append("the time of a visit is unknown; the first trial shows it")
+    return "\n".join(lines) + "\n"
+
+
+def values_text(one: Dimension) -> str:
+    """Return the values of a dimension."""
+    if not one.is_range:
+        return ", ".join(map(plain, one.values))
+    assert one.low is not None, "a range has both ends"
+    assert one.high is not None, "a range has both ends"
+    step = f" in steps of {plain(one.step)}" if one.step is not None else ""
+    return f"{plain(one.low)} to {plain(one.high)}{step}{', logarithmic' if one.log else ''}"
+
+
+def conditions_text(one: Dimension) -> str:
+    """Return when a dimension matters; `-` if always."""
+    return " and ".join(rule.text for rule in one.when) or "-"
+
+
+def settings_text(changes: Mapping[str, Scalar]) -> str:
+    """Return settings as a user writes them."""
+    return " ".join(shlex.quote(f"{name}={plain(value)}") for name, value in changes.items())
+
+
+def progress_text(course: SearchCourse) -> str:
+    """Return where a search is after a trial: the incumbent, what is spent, and the time left."""
+    question, known = course.question, course.known
+    visits = sum(part.visits for part in course.parts)
+    tried = sum(one.visits > 0 for one in known.entries[1:])
+    lines = [f"{tried} point{'s'[: tried != 1]} in {visits} visits"]
+    lines.append(f"{duration(course.spent_s)} of {duration(question.budget_s)}")
+    if known.incumbent:
+        mean, error = known.estimate(known.incumbent)
+        what = settings_text(known.space.changes(known.entries[known.incumbent].point))
+        ends = range_text(*(value_log_ratio(mean + sign * 1.96 * error, _direction(course)) for sign in (-1, 1)))
+        lines.append(f"best so far, unconfirmed: {what} ({ends})")
+    else:
+        lines.append("the control is the best so far")
+    return "; ".join(lines)
+
+
+def _direction(course: SearchCourse) -> Direction | None:
+    return course.parts[-1].directions.get(primary_of(course.parts[-1]))
+
+
+def search_text(found: Search, *, width: int) -> str:
+    """Return the answer, what the search estimated, what each dimension does, and the trials."""
+    lines = [paragraph(f"{found.name}: {_ENDINGS[found.ending]}", width=width), ""]
+    if found.ending != "confirmed":
+        lines.append(paragraph(found.reason, width=width))
+    if found.needed_s is not None:
+        lines.append(paragraph(f"use --budget {_minutes(found.needed_s)} or more", width=width))
+    lines += _candidate_lines(found, width)
+    lines += _detail_lines(found, width)
+    lines.append(paragraph(f"{found.runs} runs in {len(found.trials)} trials, {duration(found.seconds)}", width=width))
+    lines += _next_lines(found)
+    return "\n".join(lines) + "\n"
+
+
+def _candidate_lines(found: Search, width: int) -> list[str]:
+    if not found.candidate:
+        return []
+    rows = [(name, plain(value)) for name, value in found.candidate.items()]
+    lines = [table(("best settings" if found.winner else "best candidate", "value"), rows, width=width, whole=1), ""]
+    answers = []
+    if found.effect is not None and found.confirmed_by is not None:
+        ends = [found.effect.low, found.effect.high]
+        shown = [
+            _change(found, found.effect.estimate),
+            _range(found, ends),
+            f"{found.verdict}, by {found.confirmed_by}",
+        ]
+        answers.append(("the trial", *shown))
+    if found.estimate is not None:
+        mean, low, high = found.estimate
+        answers.append(("the search's estimate", _change(found, mean), _range(found, [low, high]), "not a result"))
+    lines += [table((str(found.outcome), "change", "interval", ""), answers, width=width), ""]
+    for one in found.removals:
+        what = "removed" if one.removed else "stays"
+        lines.append(f"without {one.dimension}: {one.verdict or 'undecided'}; it {what}")
+    return lines
+
+
+def _detail_lines(found: Search, width: int) -> list[str]:
+    lines = []
+    if found.detectable is not None and found.ending != "confirmed":
+        share = 100 * found.detectable
+        text = f"This budget finds an effect of {share:.2g} % in 9 of 10 searches; smaller ones may be there."
+        lines.append(paragraph(text, width=width))
+    if found.importance:
+        rows = [
+            (one.dimension, f"{100 * math.expm1(one.range):.2g} %", f"{_percent(one.low)} to {_percent(one.high)}")
+            for one in found.importance
+        ]
+        lines += ["", table(("dimension", "moves it by", "90 % interval"), rows, width=width, whole=1), ""]
+    lines += [paragraph(f"crashes: {one.text} ({one.failures} points)", width=width) for one in found.crashes]
+    lines += [paragraph(f"refused: {why}", width=width) for why in found.refused]
+    return lines
+
+
+def _next_lines(found: Search) -> list[str]:
+    if not found.winner:
+        return []
+    lines = []
+    if found.words:
+        lines.append(f"apply: ktrial apply {' '.join(map(shlex.quote, found.words))}")
+    if found.words and found.confirmed_by is not None:
+        lines.append(f"keep: ktrial keep {found.confirmed_by}")
+    return lines
+
+
+def best_points(found: Search, most: int = _SHOWN_POINTS) -> Sequence[TriedPoint]:
+    """Return the points with the highest estimates, the best first."""
+    measured = [one for one in found.history if one.estimate is not None and one.state == "measured"]
+    return sorted(measured, key=lambda one: -(one.estimate or 0.0))[:most]
+
+
+def _change(found: Search, score: float) -> str:
+    return percent_text(value_log_ratio(score, found.direction))
+
+
+def _range(found: Search, ends: Sequence[float | None]) -> str:
+    low, high = ends
+    if low is None or high is None:
+        return "-"
+    return range_text(value_log_ratio(low, found.direction), value_log_ratio(high, found.direction))
+
+
+def _percent(value: float) -> str:
+    return f"{100 * math.expm1(value):.2g}"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{math.ceil(seconds / 60)}min" if seconds > 90 else f"{math.ceil(seconds)}s"

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+from ktrial.studies.search.course import SCREEN_ABOVE, SearchCourse, fewest_visits
+from ktrial.studies.search.model import Probe, SearchStep
+from ktrial.studies.search.propose import Told, propose
+from ktrial.studies.search.space import Point, Space
+from ktrial.studies.search.surrogate import Seen, Surrogate
+from ktrial.studies.search.text import search_text, space_text
+from tests.support.search import MadeMachine, choice, driven, noise_of, number, question_of, searched, space_of
+
+SD = 0.01
+
+
+def space() -> Space:
+    return space_of(number("a", 0, 100, 10), choice("c", "x", "y", "z"), number("idle", 0, 100, 50))
+
+
+def hill(point: Point) -> float:
+    """An optimum at a = 70 with c = y; the third dimension does nothing."""
+    a = float(point["a"])
+    return 0.2 * math.exp(-(((a - 70) / 25) ** 2)) + 0.1 * (point["c"] == "y")
+
+
+def machine(seed: int = 1, **more: object) -> MadeMachine:
+    return MadeMachine({"time": hill}, noise_of(seed, SD), **more)  # type: ignore[arg-type]
+
+
+def test_a_planted_optimum_is_found_confirmed_by_fresh_blocks_and_has_no_idle_setting() -> None:
+    made = machine()
+    found, _ = searched(question_of(space(), 160), made)
+    assert (found.ending, found.verdict) == ("confirmed", "better")
+    assert found.winner["c"] == "y"
+    assert 55 <= float(found.winner["a"]) <= 85
+    assert "idle" not in found.winner
+    assert found.confirmed_by is not None
+    confirming = next(one for one in made.steps if one.file.name == found.confirmed_by)
+    assert confirming.kind in {"confirm", "fewest"}
+    assert not confirming.file.race
+    assert confirming.file.design.cap is not None
+    # The effect is that trial's own, and what the search estimated stands beside it.
+    assert found.effect is not None
+    assert found.effect.low is not None
+    assert found.estimate is not None
+    assert found.runs <= 160
+    text = search_text(found, width=100)
+    assert "ktrial apply a=" in text
+    assert "not a result" in text
+
+
+def test_every_race_holds_the_control_and_the_incumbent() -> None:
+    made = machine()
+    searched(question_of(space(), 100), made)
+    races = [one for one in made.steps if one.kind == "race"]
+    assert len(races) > 2
+    assert all("control" in one.points for one in races)
+    assert sum("incumbent" in one.points for one in races) >= len(races) - 2
+
+
+def test_where_nothing_matters_nothing_is_found_and_the_detectable_effect_is_said() -> None:
+    endings = []
+    for seed in range(3):
+        flat = MadeMachine({"time": lambda _: 0.0}, noise_of(seed, SD))
+        found, _ = searched(question_of(space(), 100, seed), flat)
+        endings.append(found.ending)
+        assert found.winner == {}
+        assert found.detectable is not None
+        assert 0.001 < found.detectable < 0.1
+        assert "9 of 10 searches" in search_text(found, width=100)
+    assert endings == ["nothing found"] * 3
+
+
+def test_the_same_replies_give_the_same_search() -> None:
+    first, second = (searched(question_of(space(), 60), machine())[0] for _ in range(2))
+    assert first == second
+
+
+def test_a_budget_too_small_to_confirm_anything_is_said_with_the_budget_needed() -> None:
+    found, walk = searched(question_of(space(), fewest_visits() - 1, visit_s=1.0), machine())
+    assert (found.ending, found.needed_s, walk.parts) == ("budget too small", fewest_visits(), [])
+    unknown, walk = searched(question_of(space(), 20, visit_s=None), machine())
+    assert (unknown.ending, len(walk.parts)) == ("budget too small", 1)
+    assert unknown.needed_s == fewest_visits()
+    assert f"use --budget {fewest_visits()}s or more" in search_text(unknown, width=100)
+
+
+def test_a_region_that_crashes_is_learnt_and_told_and_never_wins() -> None:
+    def crashing(point: Point) -> float | None:
+        return None if float(point["a"]) > 60 else hill(point)
+
+    made = MadeMachine({"time": crashing}, noise_of(1, SD))
+    found, _ = searched(question_of(space(), 110), made)
+    assert [one.dimension for one in found.crashes] == ["a"]
+    assert float(found.crashes[0].low or 0) > 60
+    assert all(float(value) <= 60 for name, value in found.winner.items() if name == "a")
+    assert {one.state for one in found.history} >= {"measured", "failed"}
+    assert "crashes: a from" in search_text(found, width=100)
+
+
+def test_what_the_machine_refuses_is_told_and_never_measured() -> None:
+    made = machine(refuse=lambda point: "not while c = z" if point["c"] == "z" else None)
+    found, _ = searched(question_of(space(), 100), made)
+    assert "not while c = z" in found.refused
+    measured = {point["c"] for step in made.steps for point in step.points.values()}
+    assert "z" not in measured
+    assert any(one.state == "refused" for one in found.history)
+
+
+def test_a_clamped_value_counts_as_the_value_that_the_kernel_took() -> None:
+    made = machine(clamp=lambda point: {"a": 64} if float(point["a"]) > 64 else {})
+    found, _ = searched(question_of(space(), 120), made)
+    values = {float(point["a"]) for step in made.steps for point in step.points.values()}
+    assert max(values) == 64
+    assert any(one.reason == "the kernel took a = 64" for one in found.history)
+
+
+def test_a_point_that_breaks_a_guard_cannot_win() -> None:
+    question = question_of(space(), 150)
+    trial = question.trial.__class__(
+        name="test", suite="tool", primary="time", guards={"other": "5%"}, arms={}, design=question.trial.design
+    )
+    made = MadeMachine({"time": hill, "other": lambda point: -0.3 * (point["c"] == "y")}, noise_of(1, SD))
+    found, _ = searched(question_of(space(), 110, trial=trial), made)
+    assert found.winner
+    assert found.winner.get("c") != "y"
+    assert any(one.state == "breaks a guard" for one in found.history)
+
+
+def test_many_dimensions_are_screened_first() -> None:
+    many = space_of(*(choice(f"k{at}", "0", "1") for at in range(SCREEN_ABOVE + 4)))
+    made = MadeMachine({"time": lambda point: 0.1 * (point["k3"] == "1")}, noise_of(1, SD))
+    found, _ = searched(question_of(many, 200), made)
+    assert made.steps[0].kind == "screen"
+    assert found.winner == {"k3": "1"}
+    assert any("screening" in why for why in found.left_out.values())
+    few, _ = searched(question_of(many, 80), MadeMachine({"time": lambda _: 0.0}, noise_of(1, SD)))
+    assert few.trials[0].endswith("-race")
+
+
+def test_settings_whose_removal_is_equivalent_leave_the_winner_if_the_rest_is_confirmed() -> None:
+    walk, made = SearchCourse(question_of(space(), 600)), machine()
+    whole, bare = ({"a": 70, "c": "y", "idle": value} for value in (90, 50))
+    numbers = [
+        walk.known.add(point) for point in (whole, {"a": 30, "c": "y", "idle": 20}, {"a": 60, "c": "x", "idle": 0})
+    ]
+    driven(walk._race(numbers, 3, 1.0), made)
+    winner, confirmed = driven(walk._pruned(numbers[0], walk.parts[0]), made)
+    assert walk.known.entries[winner].point == bare
+    assert [one.kind for one in made.steps] == ["race", "remove", "fewest"]
+    assert confirmed.trial.endswith("fewest")
+    assert made.steps[1].file.control == "winner"
+    verdicts = {one.dimension: (one.verdict, one.removed) for one in walk.removals}
+    assert verdicts["idle"] == ("equivalent", True)
+    assert verdicts["a"] == ("worse", False)
+    short = SearchCourse(question_of(space(), 30))
+    numbers = [short.known.add(point) for point in (whole, bare)]
+    driven(short._race(numbers, 3, 1.0), made)
+    assert driven(short._pruned(numbers[0], short.parts[0]), made) == (numbers[0], short.parts[0])
+
+
+def test_illegal_proposals_are_told_as_failed_and_not_returned() -> None:
+    found = space()
+    known = [Told({**found.control, "a": at}, 0.01 * at) for at in (20, 40, 60, 80)]
+    some = propose(found, known, 4, 1, lambda point: "too large" if float(point["a"]) > 50 else None)
+    assert some.points
+    assert all(float(point["a"]) <= 50 for point in some.points)
+    assert {why for _, why in some.refused} == {"too large"}
+
+
+def test_a_space_that_is_used_up_ends_the_races() -> None:
+    small = space_of(choice("c", "x", "y", "z"))
+    made = MadeMachine({"time": hill_of_choice}, noise_of(1, SD))
+    found, _ = searched(question_of(small, 300), made)
+    assert found.winner == {"c": "y"}
+    assert sum(isinstance(one, SearchStep) and one.kind == "race" for one in made.steps) <= 3
+
+
+def hill_of_choice(point: Point) -> float:
+    return 0.1 * (point["c"] == "y")
+
+
+def test_levels_of_blocks_do_not_count() -> None:
+    points = [{"a": at, "c": "x", "idle": 50} for at in (10, 40, 70)]
+    effects = (0.0, 0.05, 0.1)
+    noise = itertools.cycle((0.001, -0.001, 0.002, -0.002))
+    seen = [Seen(block, at, 3.0 * block + effects[at] + next(noise)) for block in range(6) for at in range(3)]
+    mean, covariance = Surrogate(space(), points, seen).effects(points[1:])
+    assert mean.tolist() == pytest.approx(effects[1:], abs=0.01)
+    assert (covariance.diagonal() < 0.02**2).all()
+
+
+def test_the_space_is_shown_with_its_rules_and_budget() -> None:
+    text = space_text(question_of(space(), 100), width=100)
+    assert "0 to 100" in text
+    assert f"needs at least {fewest_visits()}" in text
+    probe = next(SearchCourse(question_of(space(), 100)).run())
+    assert isinstance(probe, Probe)
