@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ktrial.agent.session import AgentSession
 from ktrial.bench.benchmark import RawOutput
 from ktrial.live.sources.web import NotRead, WebAnswer
 from ktrial.live.sources.world import LiveWorld
@@ -61,6 +62,7 @@ def world(
     run: Callable[[Sequence[str], float], RawOutput] = lambda words, limit_s: RawOutput(failed="no such program"),
     period_s: float | None = None,
     is_remote: bool = False,
+    open_root: Callable[[], AgentSession] | None = None,
 ) -> LiveWorld:
     there = machine or FakeMachine({}, is_root=False)
     return LiveWorld(
@@ -69,5 +71,6 @@ def world(
         run=run,
         period_s=period_s,
         is_remote=is_remote,
+        open_root=open_root,
         fetch=web or FakeWeb(),
     )

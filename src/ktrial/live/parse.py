@@ -11,6 +11,7 @@ from ktrial.bench.command_benchmark import Metric
 from ktrial.kit.errors import BadInput, nearest
 from ktrial.live.model import LiveMetric, MetricSource
 from ktrial.live.sources.command import CommandSource, command_words
+from ktrial.live.sources.events import EventsSource, traced_of
 from ktrial.live.sources.frames import FramePart, open_frames
 from ktrial.live.sources.log import MatchedPart, open_log
 from ktrial.live.sources.openmetrics import OpenMetricsSource, wanted_of
@@ -39,6 +40,7 @@ KINDS: Mapping[str, SourceKind] = {
     "cgroup": SourceKind(kernel_counter, open_kernel_counter),
     "pressure": SourceKind(kernel_counter, open_kernel_counter),
     "frames": SourceKind(FramePart, open_frames),
+    "events": SourceKind(traced_of, EventsSource),
 }
 
 

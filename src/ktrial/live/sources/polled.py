@@ -240,15 +240,15 @@ class CounterSource(PolledSource):
         self._readings.add(at_ms, counts)
         if before is None or at_ms <= before[0] or at_ms - before[0] > _GAP_POLLS * self.poll_s * 1000 + _GAP_MS:
             return ()
-        return (Sample(at_ms, _rate([before[1], counts], at_ms - before[0])),)
+        return (Sample(at_ms, self.rate([before[1], counts], at_ms - before[0])),)
 
     def _over(self, stretch: Stretch) -> StretchReading:
         times, readings = self.covered(stretch, self._readings, 2)
-        return StretchReading(value=_rate(readings, times[-1] - times[0]), samples=len(times))
+        return StretchReading(value=self.rate(readings, times[-1] - times[0]), samples=len(times))
 
-
-def _rate(readings: Sequence[CounterValues], length_ms: int) -> float:
-    return sum(growth(readings, together=False).values()) / (length_ms / 1000)
+    def rate(self, readings: Sequence[CounterValues], length_ms: int) -> float:
+        """Return how much all counters together grew a second. Raise NotRead if that is unknown."""
+        return sum(growth(readings, together=False).values()) / (length_ms / 1000)
 
 
 class UnitGuard:

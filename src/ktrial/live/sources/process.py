@@ -42,8 +42,8 @@ def _texts(machine: Machine, paths: list[str]) -> dict[str, str]:
         if reading is None:
             raise NotRead(f"{path} does not exist")
         if reading.data is None:
-            why = reading.unreadable or reading.invalid or ""
-            raise NotRead(f"cannot read {path}: {why}", hint=_OTHER_USER)
+            why = reading.unreadable or reading.invalid or "it has no content"
+            raise NotRead(why if path in why else f"cannot read {path}: {why}", hint=_OTHER_USER)
         found[path] = reading.data.decode(errors="replace")
     return found
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from ktrial.agent.session import AgentSession
 from ktrial.bench.benchmark import RawOutput
 from ktrial.bench.command_benchmark import Metric
 from ktrial.kit.errors import BadInput
@@ -26,7 +27,8 @@ class LiveWorld(msgspec.Struct, frozen=True, kw_only=True):
 
     `machine` returns a session of the user on the machine under test. `run` runs words there, as the user and without a
     shell, for at most so many seconds. `period_s` is the length of a period, if it is known. `is_remote` says that the
-    machine is another one, whose files only an agent can read.
+    machine is another one, whose files only an agent can read. `open_root` opens a session of root for a source alone;
+    None if there can be none.
     """
 
     clock: Clock
@@ -34,6 +36,7 @@ class LiveWorld(msgspec.Struct, frozen=True, kw_only=True):
     run: Callable[[Sequence[str], float], RawOutput]
     period_s: float | None = None
     is_remote: bool = False
+    open_root: Callable[[], AgentSession] | None = None
     fetch: Fetch = fetch
 
 
