@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pytest
 from ktrial.agent.binary import find_agent
 from ktrial.agent.clock import SystemClock, unix_ms
 from ktrial.agent.session import AgentSession
-from ktrial.agent.transport import Detached, DetachedTransport, ProcessTransport
+from ktrial.agent.transport import DetachedTransport, ProcessTransport
 from ktrial.bench.benchmark import Invocation, RawOutput
 from ktrial.bench.run.executor import AgentExecutor
 from ktrial.kit.errors import BadInput
@@ -45,17 +45,17 @@ def test_a_process_runs_or_waits(busy: subprocess.Popen[bytes], tmp_path: Path) 
     with ExitStack() as stack:
         user = session("user", tmp_path)
         stack.callback(user.close)
-        here = Detached([str(find_agent()), "serve", "--role", "user"])
-        executor = AgentExecutor(lambda: DetachedTransport(here), tmp_path)
+        here = [str(find_agent()), "serve", "--role", "user"]
+        executor = AgentExecutor(lambda: DetachedTransport(here), tmp_path / "work", None)
         stack.callback(executor.close)
 
-        def run(words: tuple[str, ...], limit_s: float) -> RawOutput:
+        def run(words: Sequence[str], limit_s: float) -> RawOutput:
             return executor.run(Invocation(argv=tuple(words), limit_s=limit_s)).raw
 
         world = LiveWorld(
             clock=SystemClock(),
             machine=lambda: user,
-            run=run,  # type: ignore[arg-type]
+            run=run,
             open_root=lambda: session("root", tmp_path / "state"),
         )
         number, log = tmp_path / "number", tmp_path / "log"
