@@ -180,6 +180,9 @@ def test_long_lines_are_cut(tmp_path: Path) -> None:
         r"(?:\w+\s?)+(x)",
         r"(?i)[a-z]+(A)[A-Z]+b",
         r"(?:a{0,60}){0,60}(b)",
+        r"(?:.*a|.*b.*c)(d).*e",
+        r"(?:.*a)?(?:.*b)?(?:.*c)?(d)",
+        r"(\S+)→\S+→x",
     ],
 )
 def test_expressions_that_may_take_long_are_refused(text: str) -> None:

@@ -216,6 +216,7 @@ def test_a_unit_that_changes_at_a_restart_is_missing(factor: float) -> None:
     assert found.value is None
     assert "since its process restarted" in (found.why or "")
     assert one.polls(page(7, 200)) == [7]
+    assert one.polls(page(2 * factor, 200)) == [2 * factor]  # it is long since it restarted
 
 
 def test_a_unit_that_is_named_another_is_missing() -> None:

@@ -92,6 +92,7 @@ def _open_repeats(items: list[Any]) -> int:
     found = 0
     for place, (code, argument) in enumerate(flat):
         if code not in _REPEATS or int(argument[1]) <= _FEW:
+            found += _long_repeats([(code, argument)])
             continue
         body = list(argument[2])
         repeats = _first(body)
@@ -104,6 +105,18 @@ def _open_repeats(items: list[Any]) -> int:
         else:
             continue  # it ends with the expression
         found += repeats is None or following is None or bool(repeats & following)
+    return found
+
+
+def _long_repeats(items: list[Any]) -> int:
+    """Return how many long repetitions may take part in one match."""
+    found = 0
+    for code, argument in items:
+        if code in _REPEATS:
+            most = int(argument[1])
+            found += (1 if most > _FEW else 0) + min(most, _FEW) * _long_repeats(list(argument[2]))
+        else:
+            found += max((_long_repeats(part) for part in _bodies(code, argument)), default=0)
     return found
 
 
@@ -158,7 +171,7 @@ def _letters(code: Any, argument: Any) -> set[str] | None:
 
 def _exact_letters(code: Any, argument: Any) -> set[str] | None:
     if code is codes.LITERAL:
-        return {chr(argument)}
+        return {chr(argument)} if argument < len(_LETTERS) else None
     if code is codes.NOT_LITERAL:
         return {letter for letter in _LETTERS if letter != chr(argument)}
     if code is codes.ANY:
@@ -168,10 +181,10 @@ def _exact_letters(code: Any, argument: Any) -> set[str] | None:
     for kind, value in argument:
         if kind is codes.NEGATE:
             is_negated = True
-        elif kind is codes.LITERAL:
+        elif kind is codes.LITERAL and value < len(_LETTERS):
             found.add(chr(value))
-        elif kind is codes.RANGE:
-            found |= {chr(letter) for letter in range(value[0], min(value[1], 255) + 1)}
+        elif kind is codes.RANGE and value[1] < len(_LETTERS):
+            found |= {chr(letter) for letter in range(value[0], value[1] + 1)}
         elif kind is codes.CATEGORY and value in _CATEGORIES:
             found |= {letter for letter in _LETTERS if re.match(_CATEGORIES[value], letter)}
         else:

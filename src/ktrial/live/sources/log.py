@@ -87,7 +87,9 @@ class MatchedPart:
             return None
         if self.take == "count":
             return 1.0
-        text = found[1] or ""
+        text = found[1]
+        if text is None:
+            return None
         if self._of is not None:
             return float(self._of.fullmatch(text) is not None)
         if not NUMBER.fullmatch(text) or whole_number(found) != text or not math.isfinite(float(text)):

@@ -181,6 +181,8 @@ def scrape_of(found: Exposition, wanted: WantedSeries) -> Scrape:
     """Return what a scrape says of the wanted series. Raise NotRead, and BadInput for what can never be read."""
     family = next((one for one in (wanted.name, _family(wanted.name)) if one in found.types), wanted.name)
     kind = found.types.get(family, "unknown")
+    if kind in {"unknown", "untyped"} and wanted.name.endswith("_total"):
+        kind = "counter"
     suffix = "_bucket" if wanted.quantile is not None else ""
     if wanted.quantile is not None and kind == "summary":
         raise BadInput(

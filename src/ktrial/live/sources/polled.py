@@ -274,6 +274,7 @@ class UnitGuard:
             if factor is not None:
                 how = f"{factor:,.0f} times" if factor > 1 else f"1/{1 / factor:,.0f} of"
                 return f"it is {how} its usual value since its process restarted: its unit seems to have changed"
+        self._has_restarted = False
         self._values = [*self._values[1 - _BASELINE :], value]
         return None
 

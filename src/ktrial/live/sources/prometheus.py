@@ -59,7 +59,7 @@ class PrometheusSource(PolledSource):
         super().__init__(metric, outcome, world, poll_option(metric, options, _USUAL_EVERY_S / 2))
         self._api = PrometheusApi(address, world)
         self._version = options.get("version")
-        self._has_poll = "poll" in options
+        self._usual_poll_s = None if "poll" in options else self.poll_s
         #: Seconds between two scrapes.
         self.every_s = _USUAL_EVERY_S
         self._last_ms = 0
@@ -69,7 +69,7 @@ class PrometheusSource(PolledSource):
         self._refuse_counters()
         self.every_s = self._interval_s()
         self._refuse_skew()
-        if not self._has_poll:
+        if self.poll_s == self._usual_poll_s:
             self.poll_s = max(_FASTEST_S, self.every_s / 2)
         now_s = self._api.now_s()
         within = round(_WITHIN * self.every_s * 1000)
