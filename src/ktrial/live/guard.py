@@ -4,12 +4,12 @@
 A **limit** is a number that a person stated. It trips when enough consecutive samples lie beyond it, in any arm.
 
 A **surge** is an e-process on single samples of an arm's period. The unit is whether a sample lies beyond a level: the
-allowed margin plus six spreads above the control's last period, and two, four and eight times that. How often the
-control goes beyond a level, and how often it stays there for another sample, is counted in all of the control's periods
-and in the pilot. That is the null hypothesis; it is a Markov chain, because samples of live work depend on each other.
-It assumes that an arm that does nothing surges no more often, and no longer, than these counts say. Excursions that the
-control never showed are taken as rare (one in ten thousand samples) and short (1.5 s): noise of a new kind that first
-comes in an arm's period can trip it.
+allowed margin plus six spreads above the control's last period, and two, four and eight times that. The null hypothesis
+is a Markov chain, because samples of live work depend on each other: how often a sample is beyond each level, given how
+many levels the one before was beyond, as counted in the pilot and all of the control's periods. It assumes that an arm
+that does nothing surges no more often, and no longer, than these counts say. Excursions that the control never showed
+are taken as rare (one in ten thousand samples) and short (2 s): noise of a new kind that first comes in an arm's period
+can trip it. A surge has at least two samples, and 5 s of them, in one period.
 
 A **slow loss** is an e-process on whole blocks. It assumes nothing about the noise: the order in a block is a coin.
 
@@ -24,6 +24,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from ktrial.judge.sequential import Array
 from ktrial.judge.stats import evalue
@@ -41,7 +42,9 @@ FEWEST_CONTROL_SAMPLES = 30
 #: What is assumed of excursions that the control never showed: they begin in so many samples of so many ...
 _BEGIN, _BEGIN_OF = 0.1, 1_000.0
 #: ... and last about so long, at least for a quarter of the next samples.
-_LASTING_S, _LEAST_STAY = 1.5, 0.25
+_LASTING_S, _LEAST_STAY = 2.0, 0.25
+#: No surge is shorter than this or two samples, counted in one period.
+_SHORTEST_S, _FEWEST_BEYOND = 5.0, 2
 #: What was counted is few: the chances are upper ends of intervals, this many standard errors out, and never 1.
 _UPPER_Z, _NEVER_SURE = 2.0, 1e-6
 #: An arm that harms is beyond the level in at least this share of its samples.
@@ -153,12 +156,15 @@ class GuardWatch:
 
 
 class _Ordinary(NamedTuple):
-    """What the control's samples do, relative to the median of the control's period before."""
+    """What the control's samples do, relative to the median of the control's period before.
+
+    `chances` has a row a level: how often a sample is beyond it if the last one was beyond none, one, two, … levels.
+    """
 
     reference: float
     levels: Sequence[float]
-    begins: Sequence[float]
-    stays: Sequence[float]
+    chances: Sequence[Sequence[float]]
+    fewest: int
 
 
 class _Evidence:
@@ -166,7 +172,8 @@ class _Evidence:
 
     def __init__(self, blocks: int, samples: int) -> None:
         self._wealth = [0.0] * len(FACTORS)
-        self._beyond = [False] * len(FACTORS)
+        self._depth = 0
+        self._count = [0] * len(FACTORS)
         self._per_period = _LATER_PERIODS / blocks
         self._per_sample = _ANY_SAMPLE / (blocks * samples)
         self._left_of_periods, self._left_of_samples = _LATER_PERIODS, _ANY_SAMPLE
@@ -179,25 +186,28 @@ class _Evidence:
             # Blocks that are repeated may exceed the plan; nothing is left for them.
             self._entering = min(self._per_period, self._left_of_periods)
             self._left_of_periods -= self._entering
-        self._beyond = [False] * len(FACTORS)
+        self._depth = 0
+        self._count = [0] * len(FACTORS)
 
     def add(self, above: float, ordinary: _Ordinary) -> tuple[float, int | None]:
-        """Return the evidence after a sample, and the highest level that it and the one before it are beyond."""
+        """Return the evidence after a sample, and the highest level that it and enough others are beyond."""
         start = min(self._per_sample, self._left_of_samples)
         self._left_of_samples -= start
         start += self._entering or 0.0
         self._entering = 0.0
-        twice = None
+        highest, depth = None, 0
         for place, level in enumerate(ordinary.levels):
-            was, now = self._beyond[place], above > level
-            chance = (ordinary.stays if was else ordinary.begins)[place]
+            now = above > level
+            chance = ordinary.chances[place][self._depth]
             harmful = max(_HARMFUL, (1 + chance) / 2)
             self._wealth[place] = (self._wealth[place] + start) * (
                 harmful / chance if now else (1 - harmful) / (1 - chance)
             )
-            self._beyond[place] = now
-            twice = place if was and now else twice
-        return sum(self._wealth) / len(FACTORS), twice
+            depth += now
+            self._count[place] += now
+            highest = place if now and self._count[place] >= ordinary.fewest else highest
+        self._depth = depth
+        return sum(self._wealth) / len(FACTORS), highest
 
 
 class _Watched:
@@ -371,31 +381,35 @@ class _Watched:
 
 
 def _ordinary(reference: float, deviations: Sequence[Array], margin: float, every_s: float) -> _Ordinary:
-    """Return the levels, and how often the control goes beyond each and stays there."""
+    """Return the levels, and how often the control's next sample is beyond each, given how many the last was beyond."""
     together = np.concatenate(deviations)
     finite = together[np.isfinite(together)]
     spread = _MAD * float(np.median(np.abs(finite))) if len(finite) else 0.0
     levels = (math.log1p(margin) + LEVEL_SDS * spread) * np.array(FACTORS)
-    counts = np.zeros((len(FACTORS), 2, 2))
-    for period in deviations:
-        beyond = period[:, None] > levels
-        before = np.vstack((np.zeros((1, len(FACTORS)), dtype=bool), beyond[:-1]))
-        for was, now in ((False, False), (False, True), (True, False), (True, True)):
-            counts[:, int(was), int(now)] += ((before == was) & (beyond == now)).sum(axis=0)
+    depths = [(period[:, None] > levels).sum(axis=1) for period in deviations]
+    now = np.concatenate(depths)
+    before = np.concatenate([np.concatenate(([0], depth[:-1])) for depth in depths])
     unseen = max(_LEAST_STAY, math.exp(-every_s / _LASTING_S))
-    inside, begun = counts[:, 0].sum(axis=1), counts[:, 0, 1]
-    outside, stayed = counts[:, 1].sum(axis=1), counts[:, 1, 1]
+    chances = []
+    for place in range(len(FACTORS)):
+        goes = now > place
+        calm = before < max(place, 1)
+        begins = _upper(goes[calm]) if goes[calm].any() else _BEGIN / (int(calm.sum()) + _BEGIN_OF)
+        # From the level below, an excursion may grow.
+        below = (before == place) & ~calm
+        stays = before > place
+        rises, lasts = (_upper(goes[some]) if some.any() else unseen for some in (below, stays))
+        chances.append([*[begins] * max(place, 1), *[rises] * (place > 0), *[lasts] * (len(FACTORS) - place)])
     return _Ordinary(
         reference=reference,
         levels=levels.tolist(),
-        begins=np.where(begun > 0, _upper(begun, inside), _BEGIN / (inside + _BEGIN_OF)).tolist(),
-        stays=np.where(outside > 0, _upper(stayed, outside), unseen).tolist(),
+        chances=chances,
+        fewest=max(_FEWEST_BEYOND, math.ceil(_SHORTEST_S / every_s)),
     )
 
 
-def _upper(hits: Array, of: Array) -> Array:
-    """Return the upper end of Wilson's interval of each share, which is below 1."""
-    square = _UPPER_Z**2
-    trials = np.maximum(of, 1.0)
-    spread = _UPPER_Z * np.sqrt(hits * (trials - hits) / trials + square / 4)
-    return np.asarray((hits + square / 2 + spread) / (trials + square) * (1 - _NEVER_SURE))
+def _upper(hits: NDArray[np.bool_]) -> float:
+    """Return the upper end of Wilson's interval of a share, which is below 1."""
+    trials, share, square = len(hits), float(hits.mean()), _UPPER_Z**2
+    spread = _UPPER_Z * math.sqrt(trials * share * (1 - share) + square / 4)
+    return (trials * share + square / 2 + spread) / (trials + square) * (1 - _NEVER_SURE)
