@@ -46,7 +46,7 @@ _GROUPS = {
         "recover",
     ),
     "Make it last": ("keep", "export", "drift", "boot"),
-    "Trials": ("trial", "schedulers", "fleet", "ladder", "blame", "suggest", "power", "retest", "ledger"),
+    "Trials": ("live", "trial", "schedulers", "fleet", "ladder", "blame", "suggest", "power", "retest", "ledger"),
     "Measure": ("ab", "bench", "noise", "frames", "runs", "show", "import", "export-runs", "history", "facts", "state"),
     "Report and prove": ("report", "publish", "claim", "bundle", "recheck", "reparse"),
     "Watch, and kernels": ("watch", "diagnose", "watermarks", "kernel"),

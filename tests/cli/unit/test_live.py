@@ -24,7 +24,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRoot:
 @pytest.mark.parametrize(
     "words, status, told",
     [
-        (("vm.swappiness=10",), 2, "[live] names no metric"),
+        (("vm.swappiness=10",), 2, "nothing to watch"),
         (("vm.swappiness=10", *SOURCE, "--limit-metric", "v=fast"), 2, "--limit-metric v=fast: expected a number"),
         (("vm.swappiness=10", *SOURCE, "--quiet", "22-6"), 2, "quiet: expected two times of day, got '22-6'"),
         (("vm.swappiness=10", *SOURCE, "--for", "soon"), 2, "for: expected a duration up to 60 days, got 'soon'"),

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 def live_file(name: str, arms: Mapping[str, ArmFile], options: Mapping[str, Any]) -> TrialFile:
-    """Return the protocol that the options of `ktrial live` describe."""
+    """Return the protocol that the options of `ktrial live` describe. Raise BadInput."""
+    if not options["metrics"] and not options["rate"]:
+        example = "--metric 'p99_ms:lower=log:/var/log/app.log?match=took ([0-9.]+) ms&take=p99'"
+        raise BadInput("nothing to watch", hint=f"add --rate, or a metric: {example}")
     limits = {}
     for metric, text in pairs(options["limits"], "--limit-metric").items():
         try:
