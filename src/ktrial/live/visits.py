@@ -208,13 +208,14 @@ class LiveVisits:
         number, standing.next_run = standing.next_run, standing.next_run + 1
         self._runs.start(standing.session.session, number, LIVE, warm_up=False)
         try:
-            self._keep_state(visit.arm)
             if self._rules.washout_s:
                 self._watch(visit, "washout", self._rules.washout_s)
             begin_ms = self._clock.unix_ms()
             self._watch(visit, "watch", self._rules.period_s)
             end_ms = self._clock.unix_ms()
             self._check_in_force()
+            # It takes a moment in which nobody looks at the work, and the period has just shown that the arm is safe.
+            self._keep_state(visit.arm)
             rating = self._rating(visit)
             seen = self._seen_period(Stretch(begin_ms, end_ms), switched_ms, rating, is_switch=is_switch)
         except BaseException:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
@@ -49,9 +50,11 @@ class Service:
                 log.write(f"took {LATENCY_MS[value] * noise.lognormvariate(0, 0.02):.4f} ms\n")
 
     def harm_s(self) -> float:
-        """For how long the harmful value was in force."""
-        harmful = [at for at, value in self.values if value == "90"]
-        return harmful[-1] - harmful[0] if harmful else 0.0
+        """The longest time for which the harmful value was in force."""
+        stretches = [
+            list(group) for value, group in itertools.groupby(self.values, lambda one: one[1]) if value == "90"
+        ]
+        return max((stretch[-1][0] - stretch[0][0] for stretch in stretches), default=0.0)
 
 
 @pytest.fixture
@@ -112,6 +115,17 @@ def test_a_limit_ends_the_trial_and_restores_the_setting_at_once(
     last = log_of(home)[-1]
     assert isinstance(last, TrialEnd)
     assert last.reason.startswith("stopped: lat_ms is 0.0")
+
+
+def test_a_guard_restores_the_setting_within_seconds(home: Path, machine: FakeRoot, service: Service) -> None:
+    ran = live(machine, service, 90, "--guard", "lat_ms=20%")
+    assert (ran.status, "lat_ms in swappiness-90" in ran.err) == (3, True), ran.err
+    assert "pilot: 3 s that changes nothing, to learn what is usual" in ran.err
+    assert machine.read(SWAPPINESS) == "60\n"
+    assert 0 < service.harm_s() < 5
+    last = log_of(home)[-1]
+    assert isinstance(last, TrialEnd)
+    assert last.reason.startswith("stopped: lat_ms in swappiness-90")
 
 
 def test_a_trial_is_paused_killed_and_continued(home: Path, machine: FakeRoot, service: Service) -> None:

@@ -11,10 +11,10 @@ from ktrial.bench.command_benchmark import Metric
 from ktrial.cli.shared.live_sources import live_of, open_metrics
 from ktrial.judge.stats.critical import LOOKS
 from ktrial.kit.errors import BadInput
-from ktrial.live.guard import Guard, GuardWatch
+from ktrial.live.guard import FEWEST_CONTROL_SAMPLES, Guard, GuardWatch
 from ktrial.live.pace import LivePace
 from ktrial.live.pilot import LiveWish, plan_live
-from ktrial.live.pilot_run import PilotRun, pilot_course
+from ktrial.live.pilot_run import PilotCourse, PilotRun, pilot_course
 from ktrial.live.sampling import LivePoll, metric_named
 from ktrial.live.watchdog import Watchdog
 from ktrial.trial.protocol.file import share
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.live.model import Sample
     from ktrial.live.pilot import LivePlan
-    from ktrial.live.pilot_run import PilotCourse, PilotSeen
+    from ktrial.live.pilot_run import PilotSeen
     from ktrial.live.sampling import WatchedMetric
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.run.events import TrialListener
@@ -48,10 +48,11 @@ class PlannedPeriods(NamedTuple):
 def plan_periods(app: App, ready: Prepared, listen: TrialListener, note: Callable[[str], None]) -> PlannedPeriods:
     """Return the trial with period, washout and number of blocks. Raise BadInput if they cannot be planned."""
     file, live = ready.file, live_of(ready.file)
+    metrics = open_metrics(app, live)
     if live.period_s is not None:
         washout = live.washout or f"{ready.settle_s:g}s"
-        return PlannedPeriods(_within_time(_with_periods(file, live.period, washout, None)), {})
-    metrics = open_metrics(app, live)
+        planned = _within_time(_with_periods(file, live.period, washout, None))
+        return PlannedPeriods(planned, _learn_usual(app, ready, metrics, live.period_s, listen, note))
     primary = next((one for one in metrics if file.primary in {one.outcome.name, one.metric.name}), None)
     if primary is None:
         raise BadInput("cannot plan periods from ratings", hint="add --period, for example  --period 5min")
@@ -73,6 +74,24 @@ def plan_periods(app: App, ready: Prepared, listen: TrialListener, note: Callabl
     return PlannedPeriods(_within_time(planned), seen.control)
 
 
+def _learn_usual(
+    app: App,
+    ready: Prepared,
+    metrics: Sequence[WatchedMetric],
+    period_s: float,
+    listen: TrialListener,
+    note: Callable[[str], None],
+) -> Mapping[str, Sequence[Sample]]:
+    """Watch the control for two periods, so that guards know what is usual; do nothing without guards."""
+    guards = live_of(ready.file).guards
+    if not guards:
+        return {}
+    slowest_s = max(metric_named(name, metrics).source.poll_s for name in guards)
+    course = PilotCourse((ready.file.control,), max(2 * period_s, FEWEST_CONTROL_SAMPLES * slowest_s))
+    listen(PilotBegan(expected_s=course.length_s, switches=0))
+    return _pilot(app, ready, metrics, course, listen, note).control
+
+
 def hard_limits(file: TrialFile, metrics: Sequence[WatchedMetric]) -> dict[str, float]:
     """Return the hard limits by metric, in base units. Raise UnknownName."""
     found = {}
@@ -92,12 +111,18 @@ def watchdog_of(
         guards.append(Guard(metric=metric.name, direction=metric.direction, margin=share(margin, name)))
     if not guards:
         return Watchdog(metrics, limits)
-    every_s = min(metric_named(one.metric, metrics).source.poll_s for one in guards)
-    blocks = file.design.cap or file.budget
-    watch = GuardWatch(guards, list(file.arms), file.control, blocks=blocks, samples=max(1, round(period_s / every_s)))
+    expected = max(_samples_in(control.get(one.metric, ()), period_s) for one in guards)
+    watch = GuardWatch(guards, list(file.arms), file.control, blocks=file.design.cap or file.budget, samples=expected)
     for guard in guards:
         watch.learn(guard.metric, control.get(guard.metric, ()))
     return Watchdog(metrics, limits, watch, [one.metric for one in guards])
+
+
+def _samples_in(usual: Sequence[Sample], period_s: float) -> int:
+    """Return about how many samples a period has."""
+    if len(usual) < 2:
+        return 1
+    return max(1, round(period_s * 1000 * len(usual) / max(1, usual[-1].at_ms - usual[0].at_ms)))
 
 
 def block_seconds(file: TrialFile) -> float:

@@ -133,8 +133,10 @@ def _live_rules(live: LiveFile, cap_s: float | None) -> Iterator[tuple[str, str]
 def pilot_text(event: PilotBegan | PilotEnded, *, width: int) -> str:
     """Return what the pilot of a live trial is and how long it takes, or what it planned."""
     if isinstance(event, PilotBegan):
-        switched = f"switches the arms {event.switches} times" if event.switches else "changes nothing"
-        told = f"pilot: {duration(event.expected_s)} that {switched}, to plan the periods; no result is read from it"
+        does, aim = "changes nothing", "to learn what is usual"
+        if event.switches:
+            does, aim = f"switches the arms {event.switches} times", "to plan the periods; no result is read from it"
+        told = f"pilot: {duration(event.expected_s)} that {does}, {aim}"
         return paragraph(told, width=width) + "\n"
     return "".join(f"{labelled('pilot', one, width=width, label_columns=9)}\n" for one in event.why)
 
