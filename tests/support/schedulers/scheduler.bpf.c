@@ -58,12 +58,17 @@ int BPF_PROG(enqueue, struct task_struct *task, __u64 flags)
 	return 0;
 }
 
-#if KIND == SLOW
+#if KIND == SLOW || KIND == EJECT
 SEC("struct_ops/stopping")
 int BPF_PROG(stopping, struct task_struct *task, _Bool runnable)
 {
+#if KIND == EJECT
+	if (++switches > MOST_SWITCHES)
+		scx_bpf_error_bstr(told, words, sizeof(words));
+#else
 	for (int turn = 0; turn < WASTED; turn++)
 		__sync_fetch_and_add(&wasted, 1);
+#endif
 	return 0;
 }
 #endif
