@@ -98,6 +98,7 @@ def test_a_night_without_lines_is_missing(tmp_path: Path) -> None:
 def test_part_of_a_number_is_no_number(tmp_path: Path) -> None:
     log = Logged(tmp_path, "match=took ([0-9]+)")
     assert log.poll(b"took 1,500 ms\n") == []
+    assert Logged(tmp_path, "match=(?:took ([0-9]+)|other)").poll(b"other\ntook 3\n") == [0.003]
     assert "'1,500'" in (log.over(0, 1.5).why or "")
 
 
@@ -183,6 +184,9 @@ def test_long_lines_are_cut(tmp_path: Path) -> None:
         r"(?:.*a|.*b.*c)(d).*e",
         r"(?:.*a)?(?:.*b)?(?:.*c)?(d)",
         r"(\S+)→\S+→x",
+        r".{9,}b+(x)$",
+        r"\w{0,3}.*?[ab]*?(1)x",
+        r"(?:a?b?c?d?e?){2}(x)y",
     ],
 )
 def test_expressions_that_may_take_long_are_refused(text: str) -> None:
@@ -197,6 +201,8 @@ LINE = '10.0.0.1 - - [01/Jan/2026:10:00:00 +0000] "GET /a b?c=d HTTP/1.1" 503 12
     "text, found",
     [
         (r"took=([0-9.]+)", "12.5"),
+        (r"GET .* took=([0-9.]+)ms", "12.5"),
+        (r"([0-9.]+)ms$", "12.5"),
         (r"HTTP/1\.1\" (\d{3}) ", "503"),
         (r"^\S+ \S+ \S+ \[[^\]]+\] \"[^\"]*\" (\d+) ", "503"),
         (r"^(?:\d{1,3}\.){3}\d{1,3} .* took=(\S+)ms$", "12.5"),
@@ -211,7 +217,7 @@ def test_usual_expressions_are_taken_and_no_line_takes_long(text: str, found: st
     begin = time.process_time()
     for part in (LINE, " ", "1", "took=", '"GET ', "took=1", "1.1.", "[", '" 5'):
         pattern.search(part * (LINE_BYTES // len(part)))
-    assert time.process_time() - begin < 5
+    assert time.process_time() - begin < 8
 
 
 @given(st.text(alphabet="ab.*+?()[]{}|\\^$1,2-dwsSi:=!<P"))

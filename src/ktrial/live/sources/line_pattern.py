@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regular expressions for lines that others write: none whose time grows beyond the square of a line's length.
+"""Regular expressions for lines that others write, without those that may take very long.
 
-Python's expressions backtrack. An expression is refused if it repeats what repeats itself, or if too many of its
-repetitions may end at several places. A repetition cannot if what follows it never matches what it repeats, as in
-`[0-9]+ ms`.
+Python's expressions backtrack. Each long repetition that may end at several places multiplies the time by the length of
+the line, and so does the search for the begin. A repetition ends at one place if what follows it never matches what it
+repeats, as in `[0-9]+ ms`; all of these together multiply the time once. ktrial takes expressions whose time is the
+square of the length, or the cube if they begin with a text that cannot be everywhere in a line.
 """
 
 from __future__ import annotations
@@ -15,13 +16,12 @@ from typing import Any
 
 from ktrial.kit.errors import BadInput
 
-#: Most repetitions of one expression that may end at several places: the search itself counts as one of them unless
-#: the expression begins with ^.
-_MOST_OPEN = 2
+#: Most factors of the line's length in the time, and letters at the begin that allow one more.
+_MOST_FACTORS, _PREFIX = 2, 4
 #: A repetition of at most so many times counts as none.
 _FEW = 8
-#: Most ways to repeat what itself is repeated.
-_MOST_WAYS = 1000
+#: Most ways to repeat what itself is repeated, and to match all short repetitions together.
+_MOST_WAYS, _MOST_SHORT_WAYS = 1000, 300
 _LETTERS = [chr(code) for code in range(256)]
 _BEGINS = (codes.AT_BEGINNING, codes.AT_BEGINNING_STRING)
 _REPEATS = (codes.MAX_REPEAT, codes.MIN_REPEAT)
@@ -43,8 +43,7 @@ def line_pattern(text: str, option: str, groups: tuple[int, ...]) -> re.Pattern[
         )
     items = list(tree)
     why = _why_slow(items)
-    searched = not (items and items[0][0] is codes.AT and items[0][1] in _BEGINS)
-    if why is None and _open_repeats(items) + searched > _MOST_OPEN:
+    if why is None and (_factors(items) > _MOST_FACTORS + _has_prefix(items) or _short_ways(items) > _MOST_SHORT_WAYS):
         why = "too many of its repetitions may end at several places, such as .*"
     if why is not None:
         raise BadInput(
@@ -86,26 +85,46 @@ def _bodies(code: Any, argument: Any) -> list[list[Any]]:
     return []
 
 
-def _open_repeats(items: list[Any]) -> int:
-    """Return how many long repetitions may end at several places, because what follows can match what they repeat."""
+def _factors(items: list[Any]) -> int:
+    """Return how often the time for a line may multiply by its length."""
+    is_anchored = bool(items) and items[0][0] is codes.AT and items[0][1] in _BEGINS
     flat = _flat(items)
-    found = 0
+    found, has_closed = 0, False
     for place, (code, argument) in enumerate(flat):
         if code not in _REPEATS or int(argument[1]) <= _FEW:
             found += _long_repeats([(code, argument)])
             continue
-        body = list(argument[2])
-        repeats = _first(body)
-        following: set[str] | None = set()
-        for after in flat[place + 1 :]:
-            first = _first([after])
-            following = None if first is None or following is None else following | first
-            if not _may_be_empty(after):
-                break
+        after = flat[place + 1 :]
+        if after:  # otherwise it ends with the expression, and cannot fail
+            repeats, following = _first(list(argument[2])), _first(after)
+            is_open = repeats is None or following is None or bool(repeats & following)
+            found += is_open
+            has_closed |= not is_open
+    return found + has_closed + (not is_anchored)
+
+
+def _has_prefix(items: list[Any]) -> bool:
+    """Whether the expression begins with a text."""
+    first = _flat(items)[:_PREFIX]
+    return len(first) == _PREFIX and all(code is codes.LITERAL for code, _ in first)
+
+
+def _short_ways(items: list[Any]) -> int:
+    """Return in how many ways the short repetitions and alternatives can be taken."""
+    ways = 1
+    for code, argument in items:
+        if code in _REPEATS:
+            least, most, body = int(argument[0]), int(argument[1]), list(argument[2])
+            inner = _short_ways(body)
+            ways *= inner if most > _FEW else (most - least + 1) * inner ** max(1, most)
+        elif code is codes.BRANCH:
+            ways *= sum(_short_ways(list(part)) for part in argument[1])
         else:
-            continue  # it ends with the expression
-        found += repeats is None or following is None or bool(repeats & following)
-    return found
+            for part in _bodies(code, argument):
+                ways *= _short_ways(part)
+        if ways > _MOST_SHORT_WAYS:
+            break
+    return ways
 
 
 def _long_repeats(items: list[Any]) -> int:

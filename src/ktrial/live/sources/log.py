@@ -23,8 +23,8 @@ from ktrial.live.sources.world import LiveWorld, bad_metric, measured_outcome, n
 _OPTIONS = ("match", "take", "of")
 _TAKES = "mean, p50 to p999, count or share"
 _POLL_S = 1.0
-#: Lines are read for at most so long at once, and the time is looked at after so many.
-_READ_NS, _LINES = 500_000_000, 4
+#: Lines are read for at most so long at once.
+_READ_NS = 500_000_000
 #: Most numbers that are kept, eight bytes each.
 _MOST_NUMBERS = 8_000_000
 
@@ -157,11 +157,11 @@ class LogSource(PolledSource):
         numbers = array("d")
         clock = self._world.clock
         end_ns = clock.monotonic_ns() + _READ_NS
-        for place, line in enumerate(lines):
+        for line in lines:
             number = self._part.read(line)
             if number is not None:
                 numbers.append(number)
-            if place % _LINES == _LINES - 1 and clock.monotonic_ns() > end_ns:
+            if clock.monotonic_ns() > end_ns:
                 return numbers, False
         return numbers, True
 
