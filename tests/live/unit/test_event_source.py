@@ -17,6 +17,7 @@ from ktrial.kit.json_bytes import Base64
 from ktrial.live.model import LiveMetric, Stretch, StretchReading
 from ktrial.live.sources.events import EventsSource, find_process
 from ktrial.live.sources.web import NotRead
+from ktrial.machine.reading import Reading
 from tests.support.live import START_MS, StillClock, world
 from tests.support.machine import FakeMachine
 from tests.support.written_recordings import HEAD, START_NS, block, events
@@ -59,7 +60,15 @@ def seen(lost: int | None = 0, **columns: int) -> Progress:
     named = {
         f"trace.{name.replace('_', '-')}.{end}": value for name, value in columns.items() for end in ("count", "time")
     }
-    view = {"at_ns": 1, "started_ns": 0, "cpu_ns": 0, "bytes": 0, "lost": lost, "columns": named, "events": []}
+    view: dict[str, Any] = {
+        "at_ns": 1,
+        "started_ns": 0,
+        "cpu_ns": 0,
+        "bytes": 0,
+        "lost": lost,
+        "columns": named,
+        "events": [],
+    }
     return Progress(seen=view)
 
 
@@ -142,7 +151,7 @@ def test_without_root_or_a_tracer_it_is_refused() -> None:
 
 
 def test_a_process_is_found_by_its_name() -> None:
-    files = {}
+    files: dict[str, str | Reading] = {}
     for pid, name, parent in ((10, "pg", 1), (11, "pg", 10), (12, "app", 10), (13, "two", 1), (14, "two", 1)):
         files |= {f"/proc/{pid}/comm": f"{name}\n", f"/proc/{pid}/stat": f"{pid} ({name}) S {parent} 1\n"}
     machine = FakeMachine(files, is_root=False)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import email.utils
 import json
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -44,18 +43,15 @@ class FakePrometheus:
             raise NotRead("h: Connection refused")
         parts = urllib.parse.urlsplit(address)
         fields = dict(urllib.parse.parse_qsl(parts.query))
-        data = {
-            "/api/v1/metadata": lambda: {"load": [{"type": "gauge", "help": "", "unit": self.unit}]},
-            "/api/v1/query": lambda: self.at(fields["query"], float(fields.get("time", self.clock.ms / 1000))),
-            "/api/v1/query_range": lambda: self.over(
-                float(fields["start"]), float(fields["end"]), float(fields["step"])
-            ),
-        }[parts.path]()
-        sent = email.utils.formatdate(int(self.clock.ms / 1000 + self.ahead_s))
+        if parts.path == "/api/v1/metadata":
+            data: dict[str, Any] = {"load": [{"type": "gauge", "help": "", "unit": self.unit}]}
+        elif parts.path == "/api/v1/query":
+            data = self.at(fields["query"], float(fields.get("time", self.clock.ms / 1000)))
+        else:
+            data = self.over(float(fields["start"]), float(fields["end"]), float(fields["step"]))
+        sent_ms = int(self.clock.ms / 1000 + self.ahead_s) * 1000
         answer = json.dumps({"status": "success", "data": data}).encode()
-        return WebAnswer(
-            200, answer, "application/json", round(email.utils.mktime_tz(email.utils.parsedate_tz(sent) or ()) * 1000)
-        )
+        return WebAnswer(200, answer, "application/json", sent_ms)
 
     def newest_s(self, at_s: float) -> float | None:
         return max((one for one in self.times_s if at_s - 300 < one <= at_s), default=None)
