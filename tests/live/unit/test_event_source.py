@@ -148,6 +148,7 @@ def test_without_root_or_a_tracer_it_is_refused() -> None:
         EventsSource(metric, world(StillClock())).begin()
     with pytest.raises(BadInput, match="events are not traced"):
         Traced("block", seen(None))
+    assert not any(one.name == "events" for one in threading.enumerate())
 
 
 def test_a_process_is_found_by_its_name() -> None:

@@ -194,8 +194,12 @@ class EventsSource(CounterSource):
             )
         process = None if self._of is None else find_process(self._world.machine(), self._of)
         self._stream = EventStream(self._world.open_root(), self._world.clock, self._what, process)
-        self._stream.start()
-        super()._begin()
+        try:
+            self._stream.start()
+            super()._begin()
+        except BaseException:
+            self.end()
+            raise
 
     def rate(self, readings: Sequence[CounterValues], length_ms: int) -> float:
         if len({one.epoch for one in readings}) > 1:
