@@ -14,6 +14,7 @@ import msgspec
 from ktrial.cli.options import is_terminal
 from ktrial.cli.shared.live_control import desk_folder
 from ktrial.cli.shared.live_plan import (
+    await_hours,
     block_seconds,
     hard_limits,
     longest_seconds,
@@ -26,6 +27,7 @@ from ktrial.kit.errors import Refused
 from ktrial.kit.streams import draw
 from ktrial.live.control import TrialDesk, Wanted
 from ktrial.live.pace import LivePace
+from ktrial.live.parse import note_of_unnamed
 from ktrial.live.period import PERIOD_FILE, read_period
 from ktrial.live.rating import RatingKeys
 from ktrial.live.sampling import LivePoll, refuse_slow
@@ -54,6 +56,10 @@ if TYPE_CHECKING:
     from ktrial.tuning.plans.model import Plan
 
 
+#: Putting each arm in force once takes less.
+_REHEARSAL_S = 60.0
+
+
 class OnLiveWork:
     """Runs a trial on the work that this machine does anyway. Implements `Venue`. `stored` is the trial to continue."""
 
@@ -68,6 +74,9 @@ class OnLiveWork:
             if not is_terminal():
                 raise Refused("cannot ask for ratings: there is no terminal", hint="leave out --rate")
             self._rating = RatingKeys(sys.stdin.fileno(), app.interrupts.wait, lambda: draw(sys.stderr, "\a"))
+        for spec in live_of(file).metrics if stored is None else ():
+            if (note := note_of_unnamed(spec)) is not None:
+                app.say(note)
         self.ready = prepare(app, with_roles(app, file), allow_dangerous=allow_dangerous)
         refuse_disturbing(live_of(file), self.ready.plans, app.catalog.knobs)
         if file.is_blind:
@@ -86,6 +95,7 @@ class OnLiveWork:
 
     def plan(self, listen: TrialListener, *, profile: bool) -> Planned:
         """Fix the times of the periods and the number of blocks, from a pilot unless they are given."""
+        await_hours(self._app, self.ready.file, _REHEARSAL_S, listen)
         self._rehearse()
         note = journal_of(self.ready.file.name)
         file, self._control = plan_periods(self._app, self.ready, listen, note)

@@ -57,7 +57,7 @@ def plan_periods(app: App, ready: Prepared, listen: TrialListener, note: Callabl
     if primary is None:
         raise BadInput("cannot plan periods from ratings", hint="add --period, for example  --period 5min")
     course = _course(file, primary)
-    _await_hours(app, file, course, listen)
+    await_hours(app, file, course.length_s, listen)
     listen(PilotBegan(expected_s=course.length_s, switches=course.switches))
     seen = _pilot(app, ready, metrics, course, listen, note)
     plan = _plan(file, ready, primary, metrics, course, seen)
@@ -180,8 +180,9 @@ def _course(file: TrialFile, primary: WatchedMetric) -> PilotCourse:
     return course
 
 
-def _await_hours(app: App, file: TrialFile, course: PilotCourse, listen: TrialListener) -> None:
-    pace = LivePace(course.length_s, course.switches, quiet=live_of(file).quiet_hours)
+def await_hours(app: App, file: TrialFile, length_s: float, listen: TrialListener) -> None:
+    """Wait until so many seconds lie before the next quiet hours."""
+    pace = LivePace(length_s, 0, quiet=live_of(file).quiet_hours)
     while (held := pace.hold_up(app.clock.unix_ms(), 0)) is not None:
         listen(VisitWaits(waiting=held.why))
         app.clock.sleep(min(60.0, held.left_s))

@@ -125,6 +125,7 @@ def refuse_idle(app: App, file: TrialFile) -> None:
         "trials in guests": file.guest is not None,
         "arms that boot this machine": boots_this_machine(file),
         "arms that a person sets up": file.guest is None and is_by_hand(file),
+        "trials on live work": bool(file.live),
     }
     culprit = next((case for case, holds in cases.items() if holds), None)
     if app.when_idle and culprit is not None:
