@@ -84,7 +84,7 @@ class LivePace:
         if self._spread_s is None:
             return None
         left_s = (self._started_ms - now_ms) / 1000 + blocks * self._spread_s
-        return HoldUp(f"the next block begins in {duration(left_s)}", left_s) if left_s > 0 else None
+        return HoldUp(f"waiting for the next block, which begins in {duration(left_s)}", left_s) if left_s > 0 else None
 
 
 def second_of_day(now_ms: int) -> float:

@@ -171,7 +171,8 @@ def _series(samples: Sequence[Sample], wish: LiveWish) -> _Series:
     known = [sample for sample in samples if math.isfinite(sample.value)]
     if len(known) < FEWEST_SAMPLES:
         raise BadInput(
-            f"cannot plan a trial from {len(known)} samples", hint=f"a pilot needs at least {FEWEST_SAMPLES} samples"
+            f"the pilot read the primary metric {len(known)} times, too few to plan a trial",
+            hint=f"make its source give {FEWEST_SAMPLES} values in that time, or add --period and --washout",
         )
     values = np.array([sample.value for sample in known])
     if (values <= 0).any():
@@ -213,7 +214,7 @@ def _without_effects(series: _Series, cuts: Sequence[tuple[float, str]], washout
     if kept.sum() < FEWEST_SAMPLES:
         raise BadInput(
             f"cannot plan a trial: only {int(kept.sum())} samples of the pilot lie outside the washouts",
-            hint="make the periods of the pilot longer",
+            hint="let it read less often with --poll, or add --period and --washout",
         )
     return _Series(series.times[kept], scores[kept], series.every_s)
 

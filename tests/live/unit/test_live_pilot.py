@@ -116,7 +116,7 @@ def test_the_time_that_is_allowed_is_kept() -> None:
 @pytest.mark.parametrize(
     "samples, message",
     [
-        (samples_of(np.ones(59)), "cannot plan a trial from 59 samples"),
+        (samples_of(np.ones(59)), "read the primary metric 59 times, too few"),
         (samples_of([1.0] * 99 + [0.0]), "values of zero or below"),
         (samples_of(np.linspace(1, 2, 60)), "cannot plan periods from a pilot of 60 s"),
         ([*samples_of(np.ones(99), 1), Sample(0, 1.0)], "not in the order of time"),
