@@ -68,7 +68,7 @@ def test_another_process_reaches_a_running_trial_and_no_other(tmp_path: Path) ->
     assert running_trials(tmp_path / "live") == ("wsf-1",)
     assert desk.request() == "run"
     for wanted in ("pause", "run", "stop"):
-        ask_of(tmp_path / "live", "wsf-1", wanted)  # type: ignore[arg-type]
+        ask_of(tmp_path / "live", "wsf-1", wanted)
         assert desk.request() == wanted
     with pytest.raises(Refused, match="wsf-2 does not run"):
         ask_of(tmp_path / "live", "wsf-2", "stop")

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import pytest
 
 from ktrial.bench.benchmark import RawOutput
-from ktrial.judge.model.log import TrialEnd
+from ktrial.judge.model.log import Event, TrialEnd
 from ktrial.kit.errors import LimitPassed
 from ktrial.live.model import Sample
 from ktrial.live.period import live_benchmark
 from ktrial.trial.run.events import PeriodPhase, VisitWaits
 from tests.support.live_trials import LiveTrial
-from tests.support.trial_course import FOUND, SWAPPINESS
+from tests.support.trial_course import FOUND, SWAPPINESS, Logs
 
 
 def better(now_s: float, swappiness: int) -> float:
@@ -56,13 +56,25 @@ def test_what_comes_within_the_washout_is_dropped() -> None:
     assert all(run.measurements["live.latency"] < 1.01 for run in trial.runs)
 
 
+class SeeingLogs(Logs):
+    """Also keeps the value that was in force at each event."""
+
+    def __init__(self, trial: LiveTrial) -> None:
+        super().__init__(trial.protocol)
+        self._trial = trial
+        self.seen: list[int] = []
+
+    def append(self, trial: str, events: Sequence[Event]) -> None:
+        self.seen.append(self._trial.swappiness)
+        super().append(trial, events)
+
+
 def test_a_limit_ends_the_trial_within_a_sample_and_restores_first() -> None:
     trial = LiveTrial(lambda now_s, swappiness: 1.0 if swappiness == 60 else 9.0, limits={"latency_s": 5.0})
-    seen: list[str] = []
-    trial.logs.append = lambda name, events: seen.append(trial.machine.files[SWAPPINESS]) or trial.log.extend(events)  # type: ignore
+    trial.logs = logs = SeeingLogs(trial)
     with pytest.raises(LimitPassed, match="latency_s is 9 s"):
         trial.run()
-    assert seen[-1] == "60\n"
+    assert logs.seen[-1] == 60
     assert isinstance(trial.log[-1], TrialEnd)
     assert "latency_s" in trial.log[-1].reason
     assert trial.clock.now_s < 14
