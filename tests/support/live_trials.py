@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 from ktrial.bench.measure import session_of
 from ktrial.bench.schedule import Order
@@ -27,6 +31,16 @@ from tests.support.trials import protocol
 #: Midnight in UTC of a day in 2026.
 MIDNIGHT_MS = 1_767_225_600_000
 LATENCY = "live.latency"
+
+
+@contextmanager
+def in_utc() -> Iterator[None]:
+    """Local time is that of UTC meanwhile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 class WaitedClock:

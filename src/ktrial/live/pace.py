@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ktrial.bench.text import duration
 from ktrial.trial.protocol.live import DAY_S, QuietHours
 
 
@@ -53,22 +52,18 @@ class LivePace:
         reasons = (self._quiet_hours(now_ms), self._budget(now_ms), self._spread(now_ms, blocks))
         return max((one for one in reasons if one is not None), key=lambda one: one.left_s, default=None)
 
-    def is_quiet(self, now_ms: int) -> bool:
-        """Return whether nothing may be switched now."""
-        return self._quiet is not None and self._quiet.left_s(second_of_day(now_ms)) > 0
-
     def _quiet_hours(self, now_ms: int) -> HoldUp | None:
         if self._quiet is None:
             return None
         now_s = second_of_day(now_ms)
         if left_s := self._quiet.left_s(now_s):
-            return HoldUp(f"quiet hours for {duration(left_s)}", left_s)
+            return HoldUp(f"quiet hours until {_clock(now_ms, left_s)}", left_s)
         until_s = self._quiet.until_s(now_s)
         if until_s >= self.block_s:
             return None
-        return HoldUp(
-            f"quiet hours begin in {duration(until_s)}, before a block would be over", until_s + self._quiet.length_s
-        )
+        left_s = until_s + self._quiet.length_s
+        why = f"quiet hours begin before a block would be over; waiting until {_clock(now_ms, left_s)}"
+        return HoldUp(why, left_s)
 
     def _budget(self, now_ms: int) -> HoldUp | None:
         if self._switches is None:
@@ -78,13 +73,19 @@ class LivePace:
         if over <= 0:
             return None
         left_s = (recent[over - 1] - now_ms) / 1000 + DAY_S
-        return HoldUp(f"{len(recent)} of {self._switches} switches in 24 hours are used up", left_s)
+        used = f"{len(recent)} of {self._switches} switches in 24 hours are used up"
+        return HoldUp(f"{used}; waiting until {_clock(now_ms, left_s)}", left_s)
 
     def _spread(self, now_ms: int, blocks: int) -> HoldUp | None:
         if self._spread_s is None:
             return None
         left_s = (self._started_ms - now_ms) / 1000 + blocks * self._spread_s
-        return HoldUp(f"waiting for the next block, which begins in {duration(left_s)}", left_s) if left_s > 0 else None
+        return HoldUp(f"the next block begins at {_clock(now_ms, left_s)}", left_s) if left_s > 0 else None
+
+
+def _clock(now_ms: int, left_s: float) -> str:
+    """Return the local time of a moment that comes, with its day if that is not near."""
+    return time.strftime("%H:%M" if left_s < DAY_S / 2 else "%a %H:%M", time.localtime(now_ms / 1000 + left_s))
 
 
 def second_of_day(now_ms: int) -> float:

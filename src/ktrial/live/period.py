@@ -48,7 +48,6 @@ class SeenPeriod(msgspec.Struct, frozen=True, kw_only=True):
     end_unix_ms: int
     metrics: Mapping[str, SeenMetric]
     rating: int | None = None
-    version: str | None = None
 
 
 def measurements_in(seen: SeenPeriod) -> tuple[Measurement, ...]:
@@ -83,7 +82,8 @@ def details_of(seen: SeenPeriod) -> dict[str, Any]:
             if one.outcome.kind == "latency-quantile" and not one.covariate
         },
     }
-    more = {"covariates": covariates, "missing": missing, "bounds": bounds, "version": seen.version}
+    versions = {name: one.reading.version for name, one in seen.metrics.items() if one.reading.version is not None}
+    more = {"covariates": covariates, "missing": missing, "bounds": bounds, "versions": versions}
     return found | {name: value for name, value in more.items() if value}
 
 

@@ -104,7 +104,7 @@ class LiveVisits:
         self._blocks_left: int | None = None
         self._in_force: str | None = None
         self._block: int | None = None
-        self._version: str | None = None
+        self._versions: dict[str, str] = {}
         self._seen = {event.arm for event in standing.log if isinstance(event, RunEnded)}
 
     def begin(self, blocks_left: int | None) -> None:
@@ -122,7 +122,7 @@ class LiveVisits:
             # The periods of a block must lie next to each other.
             self._void(first, _PeriodVoid("pause", "the trial was interrupted within the block"))
             return True
-        self._block, self._version = first.block, None
+        self._block, self._versions = first.block, {}
         self._await_turn()
         for visit in visits:
             try:
@@ -160,8 +160,8 @@ class LiveVisits:
         self._look(None)
         while (why := self._hold_up()) is not None:
             self._leave(f"restored: {why}")
-            if why.partition(",")[0] != told:
-                told = why.partition(",")[0]
+            if why != told:
+                told = why
                 self._listen(VisitWaits(waiting=why))
             self._look(None)
             self._clock.sleep(min(_LOOK_S, self._poll.nap_s))
@@ -247,14 +247,14 @@ class LiveVisits:
         return is_switch
 
     def _leave(self, why: str) -> None:
-        """Restore everything; do nothing if no arm is in force."""
-        if self._in_force is None:
-            return
-        transaction, self._in_force = self._arms.in_force, None
+        """Restore everything, also what an arm left that did not come into force."""
+        was_in_force, transaction = self._in_force is not None, self._arms.in_force
+        self._in_force = None
         self._arms.leave()
         if transaction is not None:
             self._pace.switched(self._clock.unix_ms())
-        self._note(why)
+        if was_in_force:
+            self._note(why)
 
     def _keep_state(self, arm: str) -> None:
         """Store the whole tunable state at the first visit of an arm."""
@@ -313,18 +313,15 @@ class LiveVisits:
         return None
 
     def _seen_period(self, stretch: Stretch, switched_ms: int, rating: int | None, *, is_switch: bool) -> SeenPeriod:
-        metrics: dict[str, SeenMetric] = {}
-        versions: dict[str, None] = {}
-        for one in self._poll.metrics:
-            reading = one.source.over(stretch)
-            if reading.version is not None:
-                versions[reading.version] = None
-            metrics[one.metric.name] = SeenMetric(
+        metrics = {
+            one.metric.name: SeenMetric(
                 outcome=one.outcome,
-                reading=self._unless_silent(one, stretch, reading),
-                samples=tuple(one.samples),
+                reading=self._unless_silent(one, stretch, one.source.over(stretch)),
+                samples=tuple(sample for sample in one.samples if sample.at_ms >= switched_ms),
                 covariate=one.covariate,
             )
+            for one in self._poll.metrics
+        }
         return SeenPeriod(
             is_switch=is_switch,
             switched_unix_ms=switched_ms,
@@ -332,7 +329,6 @@ class LiveVisits:
             end_unix_ms=stretch.end_ms,
             metrics=metrics,
             rating=rating,
-            version=" and ".join(versions) or None,
         )
 
     def _unless_silent(self, one: WatchedMetric, stretch: Stretch, reading: StretchReading) -> StretchReading:
@@ -346,12 +342,10 @@ class LiveVisits:
 
     def _why_void(self, seen: SeenPeriod) -> str | None:
         """Return the rule that makes a whole period void, by what is missing and never by a value."""
-        versions = [] if seen.version is None else seen.version.split(" and ")
-        if len(versions) > 1:
-            return f"the version changed within the period: {' to '.join(versions)}"
-        if versions and self._version is not None and versions[0] != self._version:
-            return f"the version changed from {self._version} to {versions[0]}"
-        self._version = versions[0] if versions else self._version
+        for name, one in seen.metrics.items():
+            version = one.reading.version
+            if version is not None and self._versions.setdefault(name, version) != version:
+                return f"the version changed from {self._versions[name]} to {version}"
         if self._primary is None:
             return None if seen.rating is not None else "nobody rated the period"
         name = self._primary.metric.name
@@ -419,4 +413,5 @@ class LiveVisits:
             # The next visit puts its arm in force again, even if it is the same arm.
             self._in_force = None
             self._arms.leave()
-        self._note(f"block {visit.block} is void: {void.reason}")
+        why = "" if self._rules.blind else f": {void.reason}"
+        self._note(f"block {visit.block} is void{why}")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +13,16 @@ from ktrial.kit.errors import Busy, Refused
 from ktrial.live.control import TrialDesk, ask_of, running_trials
 from ktrial.live.pace import LivePace
 from ktrial.trial.protocol.live import parse_quiet
-from tests.support.live_trials import MIDNIGHT_MS
+from tests.support.live_trials import MIDNIGHT_MS, in_utc
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
 
 @pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
+def utc() -> Iterator[None]:
+    with in_utc():
+        yield
 
 
 def at(hour: float) -> int:

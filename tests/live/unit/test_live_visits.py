@@ -11,10 +11,12 @@ import pytest
 from ktrial.bench.benchmark import RawOutput
 from ktrial.judge.model.log import Event, TrialEnd
 from ktrial.kit.errors import LimitPassed
-from ktrial.live.model import Sample
+from ktrial.live.model import LiveMetric, Sample
 from ktrial.live.period import live_benchmark
+from ktrial.live.sampling import WatchedMetric
+from ktrial.trial.protocol.live import parse_quiet
 from ktrial.trial.run.events import PeriodPhase, VisitWaits
-from tests.support.live_trials import LiveTrial
+from tests.support.live_trials import LiveTrial, ToldSource, in_utc
 from tests.support.trial_course import FOUND, SWAPPINESS, Logs
 
 
@@ -210,3 +212,28 @@ def test_a_stored_period_is_read_again() -> None:
         parsed = benchmark.parse(raw, {})
         assert [one.value for one in parsed.measurements] == [one.value for one in record.measurements]
         assert parsed.details == record.details
+
+
+def test_nothing_is_switched_in_quiet_hours() -> None:
+    trial = LiveTrial(better)
+    # The first block ends at noon and a minute; a second one would reach into the quiet hours.
+    trial.pace["quiet"] = parse_quiet("12:01-14:00")
+    quiet: list[int] = []
+    for second in range(70, 7190, 60):
+        trial.clock.at(float(second), lambda: quiet.append(trial.swappiness))
+    with in_utc():
+        trial.run()
+    assert set(quiet) == {60}
+    assert trial.voids == []
+    waits = [one.waiting for one in trial.told if isinstance(one, VisitWaits)]
+    assert waits[0] == "quiet hours begin before a block would be over; waiting until 14:00"
+
+
+def test_each_metric_may_have_a_version_of_its_own() -> None:
+    trial = LiveTrial(better)
+    trial.source.version = lambda: "1"
+    other = ToldSource(trial.clock, lambda: 1.0, "other")
+    other.version = lambda: "2"
+    trial.covariates = [WatchedMetric(LiveMetric("other_s", "lower", "told:"), other, covariate=True)]
+    trial.run()
+    assert trial.voids == []

@@ -162,8 +162,10 @@ class OnLiveWork:
             if record.trial is None or record.trial.arm != stored.file.control:
                 continue
             raw = self._app.store.raw(record.raw[f"files/{PERIOD_FILE}"].sha256)
-            for name, seen in read_period({PERIOD_FILE: raw}).metrics.items():
-                found.setdefault(name, []).extend(seen.samples)
+            period = read_period({PERIOD_FILE: raw})
+            for name, seen in period.metrics.items():
+                settled = [one for one in seen.samples if one.at_ms >= period.begin_unix_ms]
+                found.setdefault(name, []).extend(settled)
         return found
 
     def _request(self, desk: TrialDesk) -> Wanted:

@@ -48,9 +48,10 @@ class PlannedPeriods(NamedTuple):
 def plan_periods(app: App, ready: Prepared, listen: TrialListener, note: Callable[[str], None]) -> PlannedPeriods:
     """Return the trial with period, washout and number of blocks. Raise BadInput if they cannot be planned."""
     file, live = ready.file, live_of(ready.file)
+    _check_sources(LivePoll(open_metrics(app, live), app.clock))
     metrics = open_metrics(app, live)
     if live.period_s is not None:
-        washout = live.washout or f"{ready.settle_s:g}s"
+        washout = live.washout or f"{_least_washout_s(ready, metrics):g}s"
         planned = _within_time(_with_periods(file, live.period, washout, None))
         return PlannedPeriods(planned, _learn_usual(app, ready, metrics, live.period_s, listen, note))
     primary = next((one for one in metrics if file.primary in {one.outcome.name, one.metric.name}), None)
@@ -72,6 +73,19 @@ def plan_periods(app: App, ready: Prepared, listen: TrialListener, note: Callabl
     )
     planned = _with_periods(file, f"{plan.period_s:g}s", live.washout or f"{plan.washout_s:g}s", plan.cap)
     return PlannedPeriods(_within_time(planned), seen.control)
+
+
+def _least_washout_s(ready: Prepared, metrics: Sequence[WatchedMetric]) -> float:
+    """Return what the settings need after a switch; a reading may also tell of the time before it."""
+    return max(ready.settle_s, 2 * max((one.source.poll_s for one in metrics), default=0.0))
+
+
+def _check_sources(poll: LivePoll) -> None:
+    """Read every source once, before anything is stored or switched. Raise what can never work."""
+    try:
+        poll.begin()
+    finally:
+        poll.end()
 
 
 def _learn_usual(
@@ -151,8 +165,10 @@ def _with_periods(file: TrialFile, period: str | None, washout: str, cap: int | 
 
 
 def _within_time(file: TrialFile) -> TrialFile:
-    """Return the trial with as many blocks as its time holds; a trial of days makes all of them."""
-    for_s = live_of(file).for_s
+    """Return the trial with as many blocks as its time holds; a trial of days makes all of them. Raise BadInput."""
+    for_s, quiet = live_of(file).for_s, live_of(file).quiet_hours
+    if quiet is not None and block_seconds(file) > DAY_S - quiet.length_s:
+        raise BadInput("a block is longer than the hours that are not quiet", hint="make the periods shorter")
     if for_s is None:
         return file
     wanted = file.design.cap or file.budget
@@ -217,7 +233,7 @@ def _plan(
         arms=len(file.arms),
         comparisons=max(1, real),
         budget=file.design.cap or file.budget,
-        least_washout_s=live.washout_s if live.washout_s is not None else ready.settle_s,
+        least_washout_s=_least_washout_s(ready, metrics) if live.washout_s is None else live.washout_s,
         least_period_s=4 * max(one.source.poll_s for one in metrics),
         longest_s=None if live.for_s is None else live.for_s - course.length_s,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ktrial.bench.text import duration
 from ktrial.cli.options import is_terminal
+from ktrial.cli.shared.live_plan import longest_seconds
 from ktrial.kit.errors import BadInput
 from ktrial.trial.arms.boot_arms import boots_this_machine
 from ktrial.trial.arms.manual import is_by_hand
@@ -116,7 +117,10 @@ def left_seconds(app: App, ready: Prepared, protocol: Protocol, blocks: int) -> 
     """Return how long a trial takes from a block to its cap; None if unknown, as in guests, whose boots take longer."""
     if protocol.cap is None or ready.file.guest is not None:
         return None
-    return trial_seconds(protocol, run_seconds(app, ready), ready.settle_s, max(0, protocol.cap - blocks))
+    left = max(0, protocol.cap - blocks)
+    if ready.file.live:
+        return longest_seconds(ready.file, left)
+    return trial_seconds(protocol, run_seconds(app, ready), ready.settle_s, left)
 
 
 def refuse_idle(app: App, file: TrialFile) -> None:
