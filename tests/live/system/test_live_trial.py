@@ -122,7 +122,7 @@ def test_a_guard_restores_the_setting_within_seconds(home: Path, machine: FakeRo
     assert (ran.status, "lat_ms in swappiness-90" in ran.err) == (3, True), ran.err
     assert "pilot: 3 s that changes nothing, to learn what is usual" in ran.err
     assert machine.read(SWAPPINESS) == "60\n"
-    assert 0 < service.harm_s() < 5
+    assert 0 < service.harm_s() < 10
     last = log_of(home)[-1]
     assert isinstance(last, TrialEnd)
     assert last.reason.startswith("stopped: lat_ms in swappiness-90")
