@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from ktrial.judge.planning import affordable_cap, block_sd, blocks_to_detect, smallest_effect
 from ktrial.judge.sequential import Array
@@ -201,7 +202,7 @@ def _without_effects(series: _Series, cuts: Sequence[tuple[float, str]], washout
     """Return the series without washouts, and with the median of each arm taken away."""
     kept = np.zeros(len(series.times), dtype=bool)
     scores = series.scores.copy()
-    arms: dict[str, list[Array]] = {}
+    arms: dict[str, list[NDArray[np.intp]]] = {}
     for arm, begin, end in _parts(series, cuts):
         dropped = washout_s if cuts else 0.0
         inside = (series.times >= begin + dropped) & (series.times < end)
@@ -358,7 +359,7 @@ def _extrapolated(measured: Sequence[tuple[float, float]], period_s: float) -> f
         lengths, sds = np.log(np.array(measured[-3:])).T
         slope = float(np.polyfit(lengths, sds, 1)[0])
     # At best as independent samples do, at worst not at all.
-    return sd * (period_s / longest_s) ** min(0.0, max(-0.5, slope))
+    return sd * math.pow(period_s / longest_s, min(0.0, max(-0.5, slope)))
 
 
 def _best(tried: Sequence[LengthTried], washout_s: float, wish: LiveWish) -> tuple[LengthTried, int, bool]:

@@ -20,7 +20,8 @@ def periods(
     """
     generator = np.random.default_rng(seed)
     noise = remembering(generator, 4 * blocks, memory, sd).reshape(-1, 2)
-    found, last = [], "control"
+    found: list[PeriodScore] = []
+    last = "control"
     for block in range(blocks):
         for arm in generator.permutation(["control", "case"]).tolist():
             level = effect * (arm == "case") + stays * (last == "case")

@@ -84,6 +84,23 @@ def test_bursts_that_the_control_has_too_are_no_surge() -> None:
     assert WatchedTrial(np.random.default_rng(9), LATENCY).watch(logs) is None
 
 
+def test_a_burst_that_rises_over_the_next_level_is_one_of_the_controls() -> None:
+    logs = remembering(np.random.default_rng(8), PILOT_SAMPLES, 0.5, 0.02)
+    spread = 1.4826 * float(np.median(np.abs(logs)))
+    second = 2 * (math.log(1.1) + 6 * spread)
+    bursts = np.arange(PILOT_SAMPLES) % 60 < 6
+    watch = GuardWatch([LATENCY], ["control", "case"], "control", blocks=20, samples=60)
+    watch.learn(GUARDED, samples_of(np.exp(logs + 0.8 * second * bursts)))
+    watch.begin_period("case")
+    burst = samples_of(np.full(6, np.exp(1.3 * second)), PILOT_SAMPLES)
+    assert watch.take(GUARDED, "case", burst) is None
+    # From a calm control, the same burst is a surge.
+    calm = GuardWatch([LATENCY], ["control", "case"], "control", blocks=20, samples=60)
+    calm.learn(GUARDED, samples_of(np.exp(logs)))
+    calm.begin_period("case")
+    assert calm.take(GUARDED, "case", burst) is not None
+
+
 def test_a_loss_too_small_for_a_surge_is_found_over_blocks() -> None:
     logs = remembering(np.random.default_rng(10), 3_000, 0.6, 0.03)
     trip = WatchedTrial(np.random.default_rng(11), LATENCY).watch(logs, math.log(1.2))
