@@ -391,10 +391,16 @@ def _ordinary(reference: float, deviations: Sequence[Array], margin: float, ever
     before = np.concatenate([np.concatenate(([0], depth[:-1])) for depth in depths])
     unseen = max(_LEAST_STAY, math.exp(-every_s / _LASTING_S))
     chances = []
+    begins, begun = 0.0, 0
     for place in range(len(FACTORS)):
         goes = now > place
         calm = before < max(place, 1)
-        begins = _upper(goes[calm]) if goes[calm].any() else _BEGIN / (int(calm.sum()) + _BEGIN_OF)
+        if goes[calm].any():
+            begins, begun = _upper(goes[calm]), int(goes[calm].sum())
+        else:
+            # Of the excursions that began at lower levels, none reached this one at once.
+            lower = begins * _upper(np.zeros(begun, dtype=np.bool_)) if begun else 0.0
+            begins = max(lower, _BEGIN / (int(calm.sum()) + _BEGIN_OF))
         # From the level below, an excursion may grow.
         below = (before == place) & ~calm
         stays = before > place
@@ -410,6 +416,6 @@ def _ordinary(reference: float, deviations: Sequence[Array], margin: float, ever
 
 def _upper(hits: NDArray[np.bool_]) -> float:
     """Return the upper end of Wilson's interval of a share, which is below 1."""
-    trials, share, square = len(hits), float(hits.mean()), _UPPER_Z**2
+    trials, share, square = len(hits), float(np.mean(hits)), _UPPER_Z**2
     spread = _UPPER_Z * math.sqrt(trials * share * (1 - share) + square / 4)
     return (trials * share + square / 2 + spread) / (trials + square) * (1 - _NEVER_SURE)
