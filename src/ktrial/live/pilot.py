@@ -106,11 +106,15 @@ class LiveWish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Series(NamedTuple):
-    """Samples in the order of time: seconds since the first, and logarithms in which larger is better."""
+    """Samples in the order of time: seconds since the first, and logarithms in which larger is better.
+
+    The sign is -1 if lower values are better.
+    """
 
     times: Array
     scores: Array
     every_s: float
+    sign: float
 
     @property
     def length_s(self) -> float:
@@ -185,7 +189,7 @@ def _series(samples: Sequence[Sample], wish: LiveWish) -> _Series:
     if (np.diff(times) < 0).any():
         raise BadInput("cannot plan a trial: the samples of the pilot are not in the order of time")
     sign = 1.0 if wish.direction == "higher" else -1.0
-    return _Series(times - samples[0].at_ms / 1000, sign * np.log(values), float(np.median(np.diff(times))))
+    return _Series(times - samples[0].at_ms / 1000, sign * np.log(values), float(np.median(np.diff(times))), sign)
 
 
 def _parts(series: _Series, cuts: Sequence[tuple[float, str]]) -> Iterator[tuple[str, float, float]]:
@@ -217,7 +221,7 @@ def _without_effects(series: _Series, cuts: Sequence[tuple[float, str]], washout
             f"cannot plan a trial: only {int(kept.sum())} samples of the pilot lie outside the washouts",
             hint="let it read less often with --poll, or add --period and --washout",
         )
-    return _Series(series.times[kept], scores[kept], series.every_s)
+    return _Series(series.times[kept], scores[kept], series.every_s, series.sign)
 
 
 def _memory(series: _Series) -> tuple[float, float]:
@@ -347,8 +351,8 @@ def _summary(calm: _Series, begin: float, end: float, summary: Literal["mean", "
         return None
     if summary == "median":
         return float(np.median(inside))
-    # A time's score is minus its logarithm, and the mean is that of the times; both forms agree to within the noise.
-    return float(np.log(np.exp(inside).mean()))
+    # The mean is that of the values, not of their scores.
+    return calm.sign * math.log(float(np.exp(calm.sign * inside).mean()))
 
 
 def _extrapolated(measured: Sequence[tuple[float, float]], period_s: float) -> float:

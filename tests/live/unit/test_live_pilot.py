@@ -93,6 +93,21 @@ def test_the_noise_of_a_length_is_that_of_periods_of_this_length() -> None:
     assert by_length[180.0].sd > by_length[600.0].sd > by_length[180.0].sd / math.sqrt(600 / 180) - 1e-9
 
 
+def test_spikes_of_a_latency_count_as_its_mean_does() -> None:
+    generator = np.random.default_rng(9)
+    values = np.exp(remembering(generator, 2_400, 0.3, 0.03))
+    values[generator.random(2_400) < 0.02] *= 20
+    mean = plan_live(samples_of(values), WISH)
+    median = plan_live(samples_of(values), replace(WISH, summary="median"))
+    sd = {one.period_s: one.sd for one in mean.tried}
+    expected = block_sd(np.diff(np.log(values.reshape(-1, 60).mean(axis=1))).tolist())
+    assert sd[60.0] == pytest.approx(expected, rel=0.3)
+    assert {one.period_s: one.sd for one in median.tried}[60.0] < expected / 5
+    # Spikes of a throughput are another matter: what is worse there is close to zero.
+    higher = plan_live(samples_of(1 / values), replace(WISH, direction="higher"))
+    assert {one.period_s: one.sd for one in higher.tried}[60.0] < expected / 5
+
+
 def test_noise_that_hides_the_effect_is_told_with_what_can_be_found() -> None:
     samples = samples_of(np.exp(remembering(np.random.default_rng(7), 1_200, 0.99, 0.5)))
     plan = plan_live(samples, replace(WISH, detect=0.01))
