@@ -68,7 +68,8 @@ class AdjustedEffect(msgspec.Struct, frozen=True, kw_only=True):
 def slopes_of_pilot(scores: Sequence[float], values: Mapping[str, Sequence[float]]) -> PilotSlopes:
     """Return slopes from the periods of a pilot in which one arm was in force. Raise BadInput if they are too few.
 
-    Neighbouring periods are compared, as blocks will do; what changes slowly has no influence.
+    Neighbouring periods are compared, as blocks will do; what changes slowly has no influence. Slopes that a few
+    outliers made, and that leave typical periods no more alike, are zero.
     """
     if len(scores) < _SPARE_PERIODS + len(values):
         raise BadInput(
@@ -78,8 +79,11 @@ def slopes_of_pilot(scores: Sequence[float], values: Mapping[str, Sequence[float
     steps = np.diff(np.array(scores))
     apart = np.column_stack([np.diff(np.array(row)) for row in values.values()])
     found = regress_differences(steps, apart)
-    slopes = dict.fromkeys(values, 0.0) if found is None else dict(zip(values, found.slopes.tolist(), strict=True))
-    return PilotSlopes(slopes=slopes, typical={name: float(np.median(row)) for name, row in values.items()})
+    slopes = np.zeros(len(values)) if found is None else found.slopes
+    if np.median(np.abs(steps - apart @ slopes)) >= np.median(np.abs(steps)):
+        slopes = np.zeros(len(values))
+    by_name = dict(zip(values, slopes.tolist(), strict=True))
+    return PilotSlopes(slopes=by_name, typical={name: float(np.median(row)) for name, row in values.items()})
 
 
 def adjust_effect(differences: Array, apart: Mapping[str, Array], alpha: float = 0.05) -> AdjustedEffect | None:

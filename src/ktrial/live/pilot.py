@@ -8,7 +8,7 @@ times. Only the noise and the time after switches are read from it, never which 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ktrial.judge.planning import affordable_cap, block_sd, blocks_to_detect, smallest_effect
 from ktrial.judge.sequential import Array
+from ktrial.judge.stats.covariate import regress_differences
 from ktrial.judge.stats.critical import LOOKS
 from ktrial.kit.errors import BadInput
 from ktrial.kit.outcome import Direction
@@ -29,10 +30,9 @@ LENGTHS_S = (10, 20, 30, 60, 120, 180, 300, 600, 900, 1_200, 1_800, 3_600)
 _FEWEST_IN_PERIOD, FEWEST_SAMPLES = 5, 60
 #: A period is read if this share of its samples is there; fewer samples make it look noisier, never quieter.
 _LEAST_PRESENT = 0.2
-#: The noise of a length is measured if the pilot holds so many pairs of periods, and otherwise estimated from shorter.
+#: A length is tried if the pilot holds so many pairs of periods. The noise of longer ones is not guessed from shorter:
+#: a load that comes and goes makes it grow again.
 _FEWEST_PAIRS = 6
-#: ... up to so many times the longest length that was measured.
-_FARTHEST = 6.0
 #: The time after a switch is cut into slices; the last ones are taken as settled.
 _SLICES, _SETTLED_SLICES = 12, 4
 #: A slice moves if it lies this many standard errors and this share of the effect to detect off the settled level.
@@ -56,12 +56,11 @@ class PilotSwitch(NamedTuple):
 class LengthTried(msgspec.Struct, frozen=True, kw_only=True):
     """What a length of the period means: the sd of a block's difference, blocks that are needed, and their time.
 
-    `cap` is null if no table has so many blocks. `measured` is false if the sd is estimated from shorter periods.
+    `cap` is null if no table has so many blocks.
     """
 
     period_s: float
     sd: float
-    measured: bool
     needed: int
     cap: int | None
     duration_s: float
@@ -127,8 +126,16 @@ class _Washout(NamedTuple):
     why: str
 
 
-def plan_live(samples: Sequence[Sample], wish: LiveWish, switches: Sequence[PilotSwitch] = ()) -> LivePlan:
-    """Return the plan of a live trial. Raise BadInput if the pilot says too little."""
+def plan_live(
+    samples: Sequence[Sample],
+    wish: LiveWish,
+    switches: Sequence[PilotSwitch] = (),
+    covariates: Mapping[str, Sequence[Sample]] = {},
+) -> LivePlan:
+    """Return the plan of a live trial. Raise BadInput if the pilot says too little.
+
+    With covariates, periods will be adjusted for them, so that only what they leave is noise.
+    """
     series = _series(samples, wish)
     begin_s = samples[0].at_ms / 1000
     cuts = [(switch.at_ms / 1000 - begin_s, switch.arm) for switch in switches]
@@ -136,7 +143,8 @@ def plan_live(samples: Sequence[Sample], wish: LiveWish, switches: Sequence[Pilo
     washout = _washout(series, cuts, wish, memory_s)
     calm = _without_effects(series, cuts, washout.washout_s)
     lag1, memory_s = _memory(calm)
-    tried = tuple(_tried(calm, washout.washout_s, wish))
+    rivals = [_rival(series, begin_s, row) for row in covariates.values()]
+    tried = tuple(_tried(calm, washout.washout_s, wish, rivals))
     if not tried:
         needed_s = _FEWEST_PAIRS * (2 * _shortest(calm, washout.washout_s, wish) + washout.washout_s)
         raise BadInput(
@@ -154,7 +162,7 @@ def plan_live(samples: Sequence[Sample], wish: LiveWish, switches: Sequence[Pilo
         f"{_blocks_text(best, cap, found, wish, can_detect=can_detect)}; {cap} blocks of {wish.arms} periods of "
         f"{washout.washout_s:.3g} + {best.period_s:.3g} s take at most {_time_text(duration_s)}"
     )
-    why = (read, washout.why, *_why_length(best, tried), cost)
+    why = (read, washout.why, *_why_length(best, tried, tuple(covariates)), cost)
     return LivePlan(
         period_s=best.period_s,
         washout_s=washout.washout_s,
@@ -293,27 +301,26 @@ def _last_moving(rows: Array, detect: float) -> int:
     return int(np.flatnonzero(moving)[-1]) if moving.any() else -1
 
 
-def _tried(calm: _Series, washout_s: float, wish: LiveWish) -> Iterator[LengthTried]:
+def _rival(series: _Series, begin_s: float, samples: Sequence[Sample]) -> _Series:
+    known = [sample for sample in samples if math.isfinite(sample.value)]
+    times = np.array([sample.at_ms for sample in known]) / 1000 - begin_s
+    return series._replace(times=times, scores=np.array([sample.value for sample in known]))
+
+
+def _tried(calm: _Series, washout_s: float, wish: LiveWish, rivals: Sequence[_Series]) -> Iterator[LengthTried]:
     """Yield what every length of the period means, from the shortest on."""
     least = _shortest(calm, washout_s, wish)
-    measured: list[tuple[float, float]] = []
     for period_s in sorted({float(one) for one in LENGTHS_S if one >= least} | {least}):
-        differences = _pair_differences(calm, period_s, washout_s, wish.summary)
-        is_measured = differences is not None
-        if differences is not None:
-            sd = block_sd(differences.tolist())
-            measured.append((period_s, sd))
-        elif measured and period_s <= _FARTHEST * measured[-1][0]:
-            sd = _extrapolated(measured, period_s)
-        else:
+        differences = _pair_differences(calm, period_s, washout_s, wish.summary, rivals)
+        if differences is None:
             return
+        sd = block_sd(differences.tolist())
         needed = blocks_to_detect(sd, wish.detect)
         cap = affordable_cap(needed, wish.comparisons)
         cap = cap if cap is None or cap <= wish.budget else None
         yield LengthTried(
             period_s=period_s,
             sd=sd,
-            measured=is_measured,
             needed=needed,
             cap=cap,
             duration_s=(cap or needed) * wish.arms * (washout_s + period_s),
@@ -326,7 +333,7 @@ def _shortest(calm: _Series, washout_s: float, wish: LiveWish) -> float:
 
 
 def _pair_differences(
-    calm: _Series, period_s: float, washout_s: float, summary: Literal["mean", "median"]
+    calm: _Series, period_s: float, washout_s: float, summary: Literal["mean", "median"], rivals: Sequence[_Series]
 ) -> Array | None:
     """Return how much neighbouring periods of the pilot differ; None if it holds too few of them."""
     span = 2 * period_s + washout_s
@@ -334,13 +341,28 @@ def _pair_differences(
         return None
     found = []
     # Pairs overlap: that uses all of the pilot, and each pair still has the right spread.
-    for begin in np.arange(0.0, calm.length_s - span + 1e-9, period_s / 2) + calm.times[0]:
+    for begin in (np.arange(0.0, calm.length_s - span + 1e-9, period_s / 2) + calm.times[0]).tolist():
+        stretches = [(at, at + period_s) for at in (begin, begin + period_s + washout_s)]
         values = [
-            _summary(calm, at, at + period_s, summary) for at in (float(begin), float(begin) + period_s + washout_s)
+            [_summary(calm, *stretch, summary) for stretch in stretches],
+            *([_mean(rival, *stretch) for stretch in stretches] for rival in rivals),
         ]
-        if None not in values:
-            found.append(float(values[1] or 0.0) - float(values[0] or 0.0))
-    return np.array(found) if len(found) >= _FEWEST_PAIRS else None
+        if all(first is not None and second is not None for first, second in values):
+            found.append([float(second or 0.0) - float(first or 0.0) for first, second in values])
+    if len(found) < _FEWEST_PAIRS:
+        return None
+    differences, *apart = np.array(found).T
+    fit = regress_differences(differences, np.column_stack(apart)) if apart else None
+    if fit is None:
+        return np.asarray(differences)
+    # Slopes that are fitted to few pairs leave less than the trial's blocks will.
+    apparent = calm.length_s / span
+    return np.asarray((differences - np.column_stack(apart) @ fit.slopes) / math.sqrt(1 - len(apart) / apparent))
+
+
+def _mean(rival: _Series, begin: float, end: float) -> float | None:
+    first, last = np.searchsorted(rival.times, (begin - 1e-9, end - 1e-9))
+    return float(rival.scores[first:last].mean()) if last > first else None
 
 
 def _summary(calm: _Series, begin: float, end: float, summary: Literal["mean", "median"]) -> float | None:
@@ -353,17 +375,6 @@ def _summary(calm: _Series, begin: float, end: float, summary: Literal["mean", "
         return float(np.median(inside))
     # The mean is that of the values, not of their scores.
     return calm.sign * math.log(float(np.exp(calm.sign * inside).mean()))
-
-
-def _extrapolated(measured: Sequence[tuple[float, float]], period_s: float) -> float:
-    """Return the sd of a length that the pilot is too short for; it falls with length as it did before."""
-    longest_s, sd = measured[-1]
-    slope = 0.0
-    if len(measured) > 1:
-        lengths, sds = np.log(np.array(measured[-3:])).T
-        slope = float(np.polyfit(lengths, sds, 1)[0])
-    # At best as independent samples do, at worst not at all.
-    return sd * math.pow(period_s / longest_s, min(0.0, max(-0.5, slope)))
 
 
 def _best(tried: Sequence[LengthTried], washout_s: float, wish: LiveWish) -> tuple[LengthTried, int, bool]:
@@ -400,10 +411,11 @@ def _best(tried: Sequence[LengthTried], washout_s: float, wish: LiveWish) -> tup
     return best, cap, False
 
 
-def _why_length(best: LengthTried, tried: Sequence[LengthTried]) -> Iterator[str]:
-    how = "differ" if best.measured else "would differ (estimated from shorter ones)"
+def _why_length(best: LengthTried, tried: Sequence[LengthTried], covariates: Sequence[str]) -> Iterator[str]:
+    if covariates:
+        yield f"periods are adjusted for {', '.join(covariates)}, with slopes from the pilot"
     yield (
-        f"neighbouring periods of {best.period_s:.3g} s {how} by {best.sd:.2%} without any change "
+        f"neighbouring periods of {best.period_s:.3g} s differ by {best.sd:.2%} without any change "
         "(sd, with a quarter added)"
     )
     others = [one for one in tried if one is not best and one.cap is not None]
@@ -417,7 +429,7 @@ def _blocks_text(best: LengthTried, cap: int, found: float, wish: LiveWish, *, c
         return f"to find {wish.detect:.1%} in nine of ten trials takes {best.needed} blocks, so the cap is {cap}"
     return (
         f"to find {wish.detect:.1%} would take {best.needed} blocks, more than are allowed; {cap} blocks find "
-        f"{found:.1%} or more"
+        f"{found:.1%} or more (a longer pilot can try longer periods)"
     )
 
 

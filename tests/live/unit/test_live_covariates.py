@@ -100,6 +100,13 @@ def test_a_covariate_that_never_varied_corrects_nothing() -> None:
     assert pilot.adjust(2.0, {"heat": 60.0}) == 2.0
 
 
+def test_a_slope_that_one_outlier_made_is_none() -> None:
+    generator = np.random.default_rng(7)
+    load, scores = generator.normal(3, 0.3, 30), generator.normal(1, 0.01, 30)
+    load[15], scores[15] = 4.5, 4.0
+    assert slopes_of_pilot(scores.tolist(), {"load": load.tolist()}).slopes == {"load": 0.0}
+
+
 def test_a_pilot_needs_more_periods_than_covariates() -> None:
     with pytest.raises(BadInput, match="cannot learn the slopes of 2 covariates from 7 periods"):
         slopes_of_pilot([0.0] * 7, {"load": [0.0] * 7, "heat": [0.0] * 7})
