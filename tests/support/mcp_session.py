@@ -26,7 +26,7 @@ use = "agent-memcpy"
 parameters = { duration_s = 0.05, bytes = 1048576 }
 """
 TASKS = "io.modelcontextprotocol/tasks"
-LIMIT_S = 120.0
+LIMIT_S = 280.0
 
 
 def offer_suite(root: FakeRoot) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -415,6 +417,18 @@ def test_a_token_ends_with_its_time(root: FakeRoot) -> None:
 
     run(work)
     assert root.read(SWAPPINESS) == "60\n"
+
+
+def test_help_does_not_load_the_package() -> None:
+    code = (
+        "import io, sys; from ktrial.cli.main import main;"
+        "main([{}], io.StringIO(), sys.stderr); print('mcp' in sys.modules)"
+    )
+    for words in ("'--help'", "'mcp', '--help'"):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(words)], capture_output=True, text=True, check=True, env=os.environ
+        )
+        assert done.stdout == "False\n"
 
 
 def test_nothing_is_carried_out_that_the_audit_log_cannot_hold(root: FakeRoot, tmp_path: Path) -> None:

@@ -119,6 +119,8 @@ class ToolCalls:
         token, refusal = None, None
         try:
             self._refuse(action, basis)
+            if _is_too_long(plain_json.document(basis.document).decode()):
+                raise Refused("this plan is too long to be shown whole", hint="plan fewer settings")
             token = self._tokens.give(action, arguments, basis.digest)
         except Refused as error:
             refusal = error.message if error.hint is None else f"{error.message}; {error.hint}"
@@ -303,8 +305,21 @@ def _bounded(answer: CommandAnswer) -> ToolAnswer:
 
 
 def _bounded_document(document: dict[str, Any]) -> ToolAnswer:
-    text = plain_json.document(document).decode()
-    return ToolAnswer(text, document) if len(text) <= _MOST_TEXT else ToolAnswer(_shorten(text))
+    """Return a document; one that is too long loses the ends of its longest lists, and says so."""
+    left_out: dict[str, int] = {}
+    while _is_too_long(text := plain_json.document(document).decode()):
+        lists = {name: one for name, one in document.items() if isinstance(one, list) and len(one) > 1}
+        if not lists:
+            return ToolAnswer(_shorten(text))
+        name = max(lists, key=lambda one: len(plain_json.line(lists[one])))
+        half = lists[name][: len(lists[name]) // 2]
+        left_out[name] = left_out.get(name, 0) + len(lists[name]) - len(half)
+        document = {**document, name: half, "left_out": left_out}
+    return ToolAnswer(text, document)
+
+
+def _is_too_long(text: str) -> bool:
+    return len(text) > _MOST_TEXT
 
 
 def _bounded_text(text: str) -> ToolAnswer:

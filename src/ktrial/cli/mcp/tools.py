@@ -97,8 +97,8 @@ _READING = (
     AgentTool(
         "facts",
         "Show facts about this machine.",
-        (Parameter("prefixes", "Beginnings of names.", FACT, is_list=True),),
-        lambda given: ["facts", "--json", "--", *given.get("prefixes", ())],
+        (Parameter("prefixes", "Beginnings of names, such as cpu or memory.", FACT, is_list=True, required=True),),
+        lambda given: ["facts", "--json", "--", *given["prefixes"]],
     ),
     AgentTool(
         "explain",
