@@ -15,7 +15,7 @@ import pytest
 from ktrial.cli.mcp.arguments import CLAIM, KNOB, SETTING, bounded, object_schema
 from ktrial.cli.mcp.audit import AuditLog
 from ktrial.cli.mcp.calls import Permissions, ToolAnswer, ToolCalls, _bounded_document
-from ktrial.cli.mcp.child import CommandAnswer
+from ktrial.cli.mcp.child import CommandAnswer, Commands
 from ktrial.cli.mcp.plan_tokens import PlanTokens, refuse_knobs
 from ktrial.cli.mcp.tools import TOOLS
 from ktrial.kit.errors import KtrialError, Refused
@@ -59,6 +59,7 @@ def test_only_so_many_tokens_are_open() -> None:
         (["queue:scheduler@nvme0n1"], ["queue:scheduler@sd?"], "is not allowed here"),
         (["vm.swappiness", "kernel.panic"], ["vm.*"], "kernel.panic is not allowed here"),
         (["VM.swappiness"], ["vm.*"], "is not allowed here"),
+        (["boot:quiet"], ["*"], "is for the next boot"),
         (["vm.swappiness", None], ["*"], "belongs to no knob"),
         ([], ["*"], "changes no value"),
         (["vm.swappiness"], [], "is not allowed here"),
@@ -153,3 +154,22 @@ def test_a_log_that_is_a_link_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KtrialError, match=os.strerror(errno.ELOOP)):
         AuditLog(tmp_path / "audit.jsonl", FakeClock())
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_command_that_writes_too_much_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ktrial.cli.mcp.child._MOST_BYTES", 10_000)
+    heard: list[int] = []
+
+    async def hear(line: bytes) -> None:
+        heard.append(len(line))
+
+    async def run(limit_s: float | None) -> CommandAnswer:
+        commands = Commands((), tmp_path)
+        commands._program = ("/bin/sh", "-c", 'for n in 1 2 3 4; do printf "%05000d\\n" 1; done; echo end >&2')
+        return await commands.run((), limit_s=limit_s, heard=hear)
+
+    with pytest.raises(KtrialError, match="too long"):
+        anyio.run(run, 60.0)
+    heard.clear()
+    assert anyio.run(run, None) == CommandAnswer(0, "", "end\n")  # what was heard need not be kept
+    assert heard == [5000] * 4

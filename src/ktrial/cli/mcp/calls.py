@@ -200,7 +200,6 @@ class TrialHeard:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._cap: int | None = None
-        self._events = 0
         self.trial: str | None = None
         self.verdicts: list[dict[str, Any]] = []
 

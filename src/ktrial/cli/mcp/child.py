@@ -77,12 +77,14 @@ class Commands:
             env={**environment, "COLUMNS": "100", "NO_COLOR": "1"},
             start_new_session=True,  # nothing asks on the operator's terminal
         )
-        out, err = _WrittenLines(heard), _SpokenEnd()
+        out, err = _WrittenLines(heard, keeps=limit_s is not None), _SpokenEnd()
         try:
             with anyio.fail_after(limit_s):
                 async with anyio.create_task_group() as group:
                     group.start_soon(_read, process.stdout, out)
                     group.start_soon(_read, process.stderr, err)
+                if out.is_full:
+                    await _stop(process)
                 await process.wait()
         except TimeoutError:
             await _stop(process)
@@ -96,11 +98,12 @@ class Commands:
 
 
 class _WrittenLines:
-    """Everything that a command writes, up to a limit."""
+    """What a command writes, up to a limit; unless it `keeps` them, without the lines that were heard."""
 
-    def __init__(self, heard: LineListener) -> None:
+    def __init__(self, heard: LineListener, *, keeps: bool) -> None:
         self.data = bytearray()
         self._heard = heard
+        self._keeps = keeps
         self._begun = 0
 
     @property
@@ -112,6 +115,9 @@ class _WrittenLines:
         while (end := self.data.find(b"\n", self._begun)) >= 0:
             await self._heard(bytes(self.data[self._begun : end]))
             self._begun = end + 1
+        if not self._keeps:
+            del self.data[: self._begun]
+            self._begun = 0
         return not self.is_full
 
 
@@ -145,7 +151,7 @@ async def _stop(process: anyio.abc.Process) -> None:
                 process.send_signal(number)
             with anyio.move_on_after(_PATIENCE_S):
                 async with anyio.create_task_group() as group:
-                    group.start_soon(_read, process.stdout, _WrittenLines(_no_listener))
+                    group.start_soon(_read, process.stdout, _WrittenLines(_no_listener, keeps=False))
                     group.start_soon(_read, process.stderr, _SpokenEnd())
                 await process.wait()
                 return

@@ -78,6 +78,8 @@ def refuse_knobs(knobs: Sequence[str | None], allowed: Sequence[str]) -> None:
     for knob in knobs:
         if knob is None:
             raise Refused("this has a step that belongs to no knob", hint="the operator can carry it out")
+        if knob.startswith("boot:"):
+            raise Refused(f"{knob} is for the next boot", hint="the operator can carry it out")
         names = {knob, knob.partition("@")[0]}
         if not any(fnmatchcase(name, pattern) for name in names for pattern in allowed):
             raise Refused(f"{knob} is not allowed here", hint=f"the operator can start ktrial mcp with --knob '{knob}'")
