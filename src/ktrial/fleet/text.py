@@ -39,9 +39,10 @@ def announcement(began: FleetBegan, *, width: int, forks: int) -> str:
         "stepped": "the machines get the arm wave by wave, and all are measured each time",
     }[fleet.design]
     hosts = {one.host for one in machines}
+    count = f"{len(hosts)} machine{'s'[: len(hosts) != 1]}"
     lines = [
         paragraph(
-            f"{began.fleet}: {len(hosts)} machines, {what}, {fleet.blocks} blocks on each, seed {began.seed}",
+            f"{began.fleet}: {count}, {what}, {fleet.blocks} blocks on each, seed {began.seed}",
             width=width,
         )
     ]

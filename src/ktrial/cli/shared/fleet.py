@@ -96,7 +96,8 @@ def run_fleet(app: App, file: Path, chosen: MachineChoice, *, yes: bool, as_json
 
 def _question(began: FleetBegan, forks: int) -> str:
     """Return the question before the first run; it names a time above that of which every measurement warns."""
-    machines = f"{len({one.host for one in began.machines})} machines"
+    count = len({one.host for one in began.machines})
+    machines = f"{count} machine{'s'[: count != 1]}"
     whole_s = sum(wave_seconds(began, forks).values())
     if whole_s > LONG_S:
         return f"This may take {duration(whole_s)} on {machines}. Continue?"
@@ -119,10 +120,10 @@ def _timed(app: App, began: FleetBegan) -> FleetBegan:
     try:
         suite, benchmarks = what_to_measure(app, began.trial)
         tasks = tasks_of(needed_suite(began.trial, suite, benchmarks), benchmarks, facts, began.trial.cpus)
-    except KtrialError:  # what this machine lacks; the others say what they lack when they begin
+        earlier = newest_runs(app, {task.label for task in tasks})
+        run_s = expected_run_seconds(earlier, tasks, began.trial.command, facts)
+    except BadInput:  # what this machine lacks; the others say what they lack when they begin
         return began
-    earlier = newest_runs(app, {task.label for task in tasks})
-    run_s = expected_run_seconds(earlier, tasks, began.trial.command, facts)
     takes = machine_time(began, run_s, settle_before(began.trial, app.catalog))
     return msgspec.structs.replace(began, takes=takes)
 
