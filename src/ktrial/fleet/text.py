@@ -39,7 +39,7 @@ def announcement(began: FleetBegan, *, width: int, forks: int) -> str:
         "stepped": "the machines get the arm wave by wave, and all are measured each time",
     }[fleet.design]
     hosts = {one.host for one in machines}
-    count = f"{len(hosts)} machine{'s'[: len(hosts) != 1]}"
+    count = _machines(len(hosts))
     lines = [
         paragraph(
             f"{began.fleet}: {count}, {what}, {fleet.blocks} blocks on each, seed {began.seed}",
@@ -60,6 +60,19 @@ def announcement(began: FleetBegan, *, width: int, forks: int) -> str:
         )
         lines.append(paragraph(few, width=width))
     return "\n".join(lines) + "\n" + balance_text(began, width=width)
+
+
+def question_text(began: FleetBegan, forks: int, long_s: float) -> str:
+    """Return the question before the first run, which names a time above `long_s`."""
+    machines = _machines(len({one.host for one in began.machines}))
+    whole_s = sum(wave_seconds(began, forks).values())
+    if whole_s > long_s:
+        return f"This may take {duration(whole_s)} on {machines}. Continue?"
+    return f"Measure on {machines}?"
+
+
+def _machines(count: int) -> str:
+    return f"{count} machine{'s'[: count != 1]}"
 
 
 def time_text(began: FleetBegan, forks: int) -> str:

@@ -21,7 +21,7 @@ from ktrial.fleet.file import FleetTable, parse_fleet_trial, wave_sizes
 from ktrial.fleet.guards import worse_p
 from ktrial.fleet.log import FleetEnded, FleetStanding, MachineState, MachineStep, decode, encode
 from ktrial.fleet.machines import facts_of, sight_of
-from ktrial.fleet.text import announcement, event_text, live_lines, result_text, status_text
+from ktrial.fleet.text import announcement, event_text, live_lines, question_text, result_text, status_text
 from ktrial.fleet.verdict import fleet_result
 from ktrial.kit.errors import BadInput, KtrialError
 from tests.support.fleets import GUARD, began, fleet_trial, hosts, simulated
@@ -70,6 +70,8 @@ def test_how_long_it_takes_is_told_before_and_follows_what_machines_really_take(
     assert wave_seconds(first, 1) == {1: 32 + 112, 2: 64 + 224}
     shown = " ".join(announcement(first, width=200, forks=8).split())
     assert "time about 6 min 8 s; wave by wave 2 min 8 s, 4 min 0 s; machines that are in use are waited for" in shown
+    assert question_text(first, 8, 600.0) == "Measure on 6 machines?"
+    assert question_text(first, 8, 300.0) == "This may take 6 min 8 s on 6 machines. Continue?"
     standing = FleetStanding([first])
     assert seconds_left(standing, 0) == 3 * 112
     in_wave = standing.places_of(1)

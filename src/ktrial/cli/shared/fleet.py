@@ -16,7 +16,6 @@ import msgspec
 
 from ktrial.agent.user_folders import state_folder
 from ktrial.bench.suites import tasks_of
-from ktrial.bench.text import duration
 from ktrial.cli.options import is_terminal, write_answer
 from ktrial.cli.shared.bench import check_output
 from ktrial.cli.shared.long_runs import LONG_S, newest_runs
@@ -26,7 +25,7 @@ from ktrial.compare.files import write_file
 from ktrial.fleet.ansible import BEAT_S, Ansible
 from ktrial.fleet.conduct import LONGEST_NAP_S, Coordinator, MachineLook, finished_logs
 from ktrial.fleet.draw import draw
-from ktrial.fleet.eta import machine_time, seconds_left, wave_seconds
+from ktrial.fleet.eta import machine_time, seconds_left
 from ktrial.fleet.file import FleetTrial, parse_fleet_trial
 from ktrial.fleet.log import FleetBegan, FleetEvent, FleetStanding, MachineStep
 from ktrial.fleet.machines import AnsibleMachines, facts_of
@@ -38,6 +37,7 @@ from ktrial.fleet.text import (
     event_text,
     live_lines,
     outcome_text,
+    question_text,
     result_text,
     status_text,
 )
@@ -86,22 +86,12 @@ def run_fleet(app: App, file: Path, chosen: MachineChoice, *, yes: bool, as_json
             began = _timed(app, _begin(app, ansible, trial))
             app.say(announcement(began, width=columns(), forks=chosen.forks).rstrip("\n"))
             if not yes and is_terminal():
-                must_agree(_question(began, chosen.forks), "aborted; nothing was changed")
+                must_agree(question_text(began, chosen.forks, LONG_S), "aborted; nothing was changed")
             fleets.begin(began)
             standing = fleets.standing(began.fleet)
         else:
             app.say(f"{standing.began.fleet} goes on{_way_on(app, standing.began)}")
         return _carry_out(app, fleets, ansible, standing, folder, as_json=as_json)
-
-
-def _question(began: FleetBegan, forks: int) -> str:
-    """Return the question before the first run; it names a time above that of which every measurement warns."""
-    count = len({one.host for one in began.machines})
-    machines = f"{count} machine{'s'[: count != 1]}"
-    whole_s = sum(wave_seconds(began, forks).values())
-    if whole_s > LONG_S:
-        return f"This may take {duration(whole_s)} on {machines}. Continue?"
-    return f"Measure on {machines}?"
 
 
 def _way_on(app: App, began: FleetBegan) -> str:
