@@ -64,7 +64,7 @@ def test_what_cannot_be_compared_is_refused(machine: FakeRoot) -> None:
     machine.write(STATE, "enabled\n")
     machine.write("/sys/kernel/sched_ext/root/ops", "lavd_1.0\n")
     ran = machine.run("schedulers", *LOAD)
-    assert "a sched_ext scheduler is in force already: lavd_1.0" in ran.err
+    assert "a sched_ext scheduler is in force already: enabled, lavd_1.0" in ran.err
     assert "scxctl restore" in ran.err
 
 

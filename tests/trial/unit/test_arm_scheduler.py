@@ -161,7 +161,7 @@ def test_what_cannot_be_is_refused_before_the_first_run() -> None:
     seat(Schedulers(Kernel(), runs_as_root=False)).refuse_another(needs_root=False)
     used = Schedulers(Kernel())
     used.kernel.enable("flash")
-    with pytest.raises(Refused, match="in force already: flash"):
+    with pytest.raises(Refused, match="in force already: enabled, flash"):
         seat(used).refuse_another(needs_root=True)
     old = Schedulers(Kernel())
     del old.kernel.files[STATE]

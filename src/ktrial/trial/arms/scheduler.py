@@ -19,11 +19,13 @@ OPS = "/sys/kernel/sched_ext/root/ops"
 SEQUENCE = "/sys/kernel/sched_ext/enable_seq"
 #: Seconds until one must be in force or gone, between two looks, and that it may run.
 START_S, _PAUSE_S, _LIMIT_S = 15.0, 0.05, 7 * 86400.0
+#: What its state is while no scheduler is in force, starts or ends.
+_IDLE = frozenset((None, "disabled"))
 #: What the kernel logs when it ejects a scheduler, and why it did.
 _LOGGED = re.compile(r"sched_ext: (?!.* enabled$).*")
 #: At most this many lines of it are quoted.
 _QUOTED = 2
-_NO_LOADER = "`scxctl stop` or `systemctl stop scx` ends it; afterwards `scxctl restore` or `systemctl start scx`"
+_END_IT = "`scxctl stop` or `systemctl stop scx` ends it; afterwards `scxctl restore` or `systemctl start scx`"
 
 
 class SchedulerSeat:
@@ -100,10 +102,11 @@ class SchedulerSeat:
         """Return a foreign scheduler that is in force although the present arm has none."""
         if self._wanted is not None:
             return ()
-        now = self._texts()[STATE]
-        if now != "enabled":
+        texts = self._texts()
+        if texts[STATE] in _IDLE:
             return ()
-        return (ArmDrift(address="sched_ext", path=STATE, wanted="disabled", now=f"enabled: {self._texts()[OPS]}"),)
+        now = f"{texts[STATE]}: {texts[OPS]}"
+        return (ArmDrift(address="sched_ext", path=STATE, wanted="disabled", now=now),)
 
     def stop(self) -> ArmScheduler | None:
         """End the scheduler's program, and return the scheduler that was wanted."""
@@ -114,7 +117,7 @@ class SchedulerSeat:
     def wait_until_gone(self, scheduler: ArmScheduler) -> None:
         """Wait for the end of a scheduler that was stopped. Raise ArmLost if sched_ext still shows one."""
         end_ns = self._clock.monotonic_ns() + int(START_S * 1e9)
-        while self._texts()[STATE] == "enabled":
+        while self._texts()[STATE] not in _IDLE:
             if self._clock.monotonic_ns() > end_ns:
                 raise ArmLost(
                     f"cannot stop {_name(scheduler)}: it was ended, but sched_ext still shows {self._state_text()}",
@@ -130,8 +133,8 @@ class SchedulerSeat:
                 "this kernel has no sched_ext",
                 hint=f"boot a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y, which has {STATE}",
             )
-        if state == "enabled":
-            raise Refused(f"a sched_ext scheduler is in force already: {self._texts()[OPS]}", hint=_NO_LOADER)
+        if state not in _IDLE:
+            raise Refused(f"a sched_ext scheduler is in force already: {self._state_text()}", hint=_END_IT)
         if needs_root and not self._executor.runs_as_root:
             raise Refused(
                 "a sched_ext scheduler needs root, and ktrial runs your programs as you",
