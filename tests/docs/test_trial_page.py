@@ -10,8 +10,8 @@ from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
 from ktrial.trial.protocol.read import parse_trial_file
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "trial.md").read_text(encoding="utf-8")
-#: `ktrial blame` writes these.
-OF_BLAME = {"screen", "part"}
+#: `ktrial blame` and `ktrial search` write these.
+OF_BLAME = {"screen", "part", "race"}
 
 
 def protocol() -> str:

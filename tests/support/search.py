@@ -18,11 +18,11 @@ from ktrial.judge.model.log import Event, RunEnded
 from ktrial.studies.search.course import SearchCourse
 from ktrial.studies.search.knowledge import part_of_log
 from ktrial.studies.search.model import (
-    Probe,
-    Probed,
+    ProbeReply,
+    ProbeRequest,
     Reply,
     Request,
-    Search,
+    SearchAnswer,
     SearchPart,
     SearchQuestion,
     SearchStep,
@@ -132,13 +132,13 @@ class MadeMachine:
 
     def reply(self, request: Request) -> Reply:
         """Answer a request as the machine would."""
-        if isinstance(request, Probe):
+        if isinstance(request, ProbeRequest):
             refused = tuple(self.refuse(point) for point in request.points)
-            return Probed(refused=refused, clamped=tuple(self.clamp(point) for point in request.points))  # type: ignore[misc]
+            return ProbeReply(refused=refused, clamped=tuple(self.clamp(point) for point in request.points))  # type: ignore[misc]
         self.steps.append(request)
-        return self.carried_out(request)
+        return self.run_trial(request)
 
-    def carried_out(self, step: SearchStep) -> SearchPart:
+    def run_trial(self, step: SearchStep) -> SearchPart:
         """Run one trial to its end, in the loop that all trials run in."""
         file = step.file
         assert file.design.seed is not None
@@ -164,13 +164,13 @@ def noise_of(seed: int, sd: float) -> Iterator[float]:
         yield from rng.normal(0, sd, 64).tolist()
 
 
-def searched(asked: SearchQuestion, machine: MadeMachine) -> tuple[Search, SearchCourse]:
+def run_search(asked: SearchQuestion, machine: MadeMachine) -> tuple[SearchAnswer, SearchCourse]:
     """A whole search."""
     walk = SearchCourse(asked)
-    return driven(walk.run(), machine), walk
+    return drive(walk.run(), machine), walk
 
 
-def driven(course: Generator[Request, Reply, Answer], machine: MadeMachine) -> Answer:
+def drive(course: Generator[Request, Reply, Answer], machine: MadeMachine) -> Answer:
     """Part of a search, answered by the machine."""
     try:
         request = next(course)

@@ -30,6 +30,7 @@ _TALKS = "use `ktrial --host guest:KERNEL …`, an ordinary guest, whose time is
 _INSTEAD = {
     "retest": _TRIALS,
     "tune": _TALKS,
+    "search": _TALKS,
     "blame": "use `ktrial blame --kernel KERNEL --mode exact …`",
     "ladder": "use `ktrial ladder --guest --mode exact …`",
     "frames": _TALKS,

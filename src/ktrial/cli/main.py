@@ -32,6 +32,7 @@ _GROUPS = {
     "Tune": (
         "review",
         "tune",
+        "search",
         "explain",
         "why",
         "knobs",

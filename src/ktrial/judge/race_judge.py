@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import mean
+from typing import Literal
 
 from ktrial.judge import validity_checks
 from ktrial.judge.collect_log import Scores, Trial, visit_scores
@@ -101,7 +102,7 @@ def _estimated(protocol: Protocol, outcome: str, arm: str, scores: Scores, *, is
     control = protocol.control
     gains = [visits[arm] - visits[control] for visits in scores.values() if arm in visits and control in visits]
     gains = [gain for gain in gains if math.isfinite(gain)]
-    scale = "log" if rule.scale == "log" else "difference"
+    scale: Literal["log", "difference"] = "log" if rule.scale == "log" else "difference"
     effect = Effect(estimate=mean(gains), low=None, high=None, scale=scale, method=_METHOD) if gains else None
     return OutcomeJudgement(
         outcome=outcome,

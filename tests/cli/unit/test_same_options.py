@@ -15,9 +15,8 @@ from ktrial.cli.main import cli
 #: Commands that run something in order to measure it.
 MEASURING = frozenset((
     "ab", "bench", "blame", "boot try", "demo", "fleet run", "frames", "kernel bisect", "kernel boot",
-    "kernel boot-time", "kernel trial", "ladder", "noise", "retest", "schedulers", "trial extend", "trial next",
-    "trial resume",
-    "trial run", "try", "tune", "watch", "with",
+    "kernel boot-time", "kernel trial", "ladder", "noise", "retest", "schedulers", "search", "trial extend",
+    "trial next", "trial resume", "trial run", "try", "tune", "watch", "with",
 ))  # fmt: skip
 #: Commands that answer with verdicts.
 JUDGING = frozenset((

@@ -7,12 +7,12 @@ import math
 import pytest
 
 from ktrial.studies.search.course import SCREEN_ABOVE, SearchCourse, fewest_visits
-from ktrial.studies.search.model import Probe, SearchStep
-from ktrial.studies.search.propose import Told, propose
+from ktrial.studies.search.model import ProbeRequest
+from ktrial.studies.search.propose import KnownValue, propose
 from ktrial.studies.search.space import Point, Space
-from ktrial.studies.search.surrogate import Seen, Surrogate
+from ktrial.studies.search.surrogate import SeenVisit, Surrogate
 from ktrial.studies.search.text import search_text, space_text
-from tests.support.search import MadeMachine, choice, driven, noise_of, number, question_of, searched, space_of
+from tests.support.search import MadeMachine, choice, drive, noise_of, number, question_of, run_search, space_of
 
 SD = 0.01
 
@@ -33,7 +33,7 @@ def machine(seed: int = 1, **more: object) -> MadeMachine:
 
 def test_a_planted_optimum_is_found_confirmed_by_fresh_blocks_and_has_no_idle_setting() -> None:
     made = machine()
-    found, _ = searched(question_of(space(), 160), made)
+    found, _ = run_search(question_of(space(), 160), made)
     assert (found.ending, found.verdict) == ("confirmed", "better")
     assert found.winner["c"] == "y"
     assert 55 <= float(found.winner["a"]) <= 85
@@ -55,7 +55,7 @@ def test_a_planted_optimum_is_found_confirmed_by_fresh_blocks_and_has_no_idle_se
 
 def test_every_race_holds_the_control_and_the_incumbent() -> None:
     made = machine()
-    searched(question_of(space(), 100), made)
+    run_search(question_of(space(), 100), made)
     races = [one for one in made.steps if one.kind == "race"]
     assert len(races) > 2
     assert all("control" in one.points for one in races)
@@ -66,7 +66,7 @@ def test_where_nothing_matters_nothing_is_found_and_the_detectable_effect_is_sai
     endings = []
     for seed in range(3):
         flat = MadeMachine({"time": lambda _: 0.0}, noise_of(seed, SD))
-        found, _ = searched(question_of(space(), 100, seed), flat)
+        found, _ = run_search(question_of(space(), 100, seed), flat)
         endings.append(found.ending)
         assert found.winner == {}
         assert found.detectable is not None
@@ -76,14 +76,14 @@ def test_where_nothing_matters_nothing_is_found_and_the_detectable_effect_is_sai
 
 
 def test_the_same_replies_give_the_same_search() -> None:
-    first, second = (searched(question_of(space(), 60), machine())[0] for _ in range(2))
+    first, second = (run_search(question_of(space(), 60), machine())[0] for _ in range(2))
     assert first == second
 
 
 def test_a_budget_too_small_to_confirm_anything_is_said_with_the_budget_needed() -> None:
-    found, walk = searched(question_of(space(), fewest_visits() - 1, visit_s=1.0), machine())
+    found, walk = run_search(question_of(space(), fewest_visits() - 1, visit_s=1.0), machine())
     assert (found.ending, found.needed_s, walk.parts) == ("budget too small", fewest_visits(), [])
-    unknown, walk = searched(question_of(space(), 20, visit_s=None), machine())
+    unknown, walk = run_search(question_of(space(), 20, visit_s=None), machine())
     assert (unknown.ending, len(walk.parts)) == ("budget too small", 1)
     assert unknown.needed_s == fewest_visits()
     assert f"use --budget {fewest_visits()}s or more" in search_text(unknown, width=100)
@@ -94,7 +94,7 @@ def test_a_region_that_crashes_is_learnt_and_told_and_never_wins() -> None:
         return None if float(point["a"]) > 60 else hill(point)
 
     made = MadeMachine({"time": crashing}, noise_of(1, SD))
-    found, _ = searched(question_of(space(), 110), made)
+    found, _ = run_search(question_of(space(), 110), made)
     assert [one.dimension for one in found.crashes] == ["a"]
     assert float(found.crashes[0].low or 0) > 60
     assert all(float(value) <= 60 for name, value in found.winner.items() if name == "a")
@@ -104,7 +104,7 @@ def test_a_region_that_crashes_is_learnt_and_told_and_never_wins() -> None:
 
 def test_what_the_machine_refuses_is_told_and_never_measured() -> None:
     made = machine(refuse=lambda point: "not while c = z" if point["c"] == "z" else None)
-    found, _ = searched(question_of(space(), 100), made)
+    found, _ = run_search(question_of(space(), 100), made)
     assert "not while c = z" in found.refused
     measured = {point["c"] for step in made.steps for point in step.points.values()}
     assert "z" not in measured
@@ -113,7 +113,7 @@ def test_what_the_machine_refuses_is_told_and_never_measured() -> None:
 
 def test_a_clamped_value_counts_as_the_value_that_the_kernel_took() -> None:
     made = machine(clamp=lambda point: {"a": 64} if float(point["a"]) > 64 else {})
-    found, _ = searched(question_of(space(), 120), made)
+    found, _ = run_search(question_of(space(), 120), made)
     values = {float(point["a"]) for step in made.steps for point in step.points.values()}
     assert max(values) == 64
     assert any(one.reason == "the kernel took a = 64" for one in found.history)
@@ -125,7 +125,7 @@ def test_a_point_that_breaks_a_guard_cannot_win() -> None:
         name="test", suite="tool", primary="time", guards={"other": "5%"}, arms={}, design=question.trial.design
     )
     made = MadeMachine({"time": hill, "other": lambda point: -0.3 * (point["c"] == "y")}, noise_of(1, SD))
-    found, _ = searched(question_of(space(), 110, trial=trial), made)
+    found, _ = run_search(question_of(space(), 110, trial=trial), made)
     assert found.winner
     assert found.winner.get("c") != "y"
     assert any(one.state == "breaks a guard" for one in found.history)
@@ -134,22 +134,22 @@ def test_a_point_that_breaks_a_guard_cannot_win() -> None:
 def test_many_dimensions_are_screened_first() -> None:
     many = space_of(*(choice(f"k{at}", "0", "1") for at in range(SCREEN_ABOVE + 4)))
     made = MadeMachine({"time": lambda point: 0.1 * (point["k3"] == "1")}, noise_of(1, SD))
-    found, _ = searched(question_of(many, 200), made)
+    found, _ = run_search(question_of(many, 200), made)
     assert made.steps[0].kind == "screen"
     assert found.winner == {"k3": "1"}
     assert any("screening" in why for why in found.left_out.values())
-    few, _ = searched(question_of(many, 80), MadeMachine({"time": lambda _: 0.0}, noise_of(1, SD)))
+    few, _ = run_search(question_of(many, 80), MadeMachine({"time": lambda _: 0.0}, noise_of(1, SD)))
     assert few.trials[0].endswith("-race")
 
 
 def test_settings_whose_removal_is_equivalent_leave_the_winner_if_the_rest_is_confirmed() -> None:
     walk, made = SearchCourse(question_of(space(), 600)), machine()
-    whole, bare = ({"a": 70, "c": "y", "idle": value} for value in (90, 50))
-    numbers = [
-        walk.known.add(point) for point in (whole, {"a": 30, "c": "y", "idle": 20}, {"a": 60, "c": "x", "idle": 0})
-    ]
-    driven(walk._race(numbers, 3, 1.0), made)
-    winner, confirmed = driven(walk._pruned(numbers[0], walk.parts[0]), made)
+    whole: Point = {"a": 70, "c": "y", "idle": 90}
+    bare: Point = {"a": 70, "c": "y", "idle": 50}
+    others: list[Point] = [{"a": 30, "c": "y", "idle": 20}, {"a": 60, "c": "x", "idle": 0}]
+    numbers = [walk.known.add(point) for point in (whole, *others)]
+    drive(walk._race(numbers, 3, 1.0), made)
+    winner, confirmed = drive(walk._prune_winner(numbers[0], walk.parts[0]), made)
     assert walk.known.entries[winner].point == bare
     assert [one.kind for one in made.steps] == ["race", "remove", "fewest"]
     assert confirmed.trial.endswith("fewest")
@@ -159,13 +159,13 @@ def test_settings_whose_removal_is_equivalent_leave_the_winner_if_the_rest_is_co
     assert verdicts["a"] == ("worse", False)
     short = SearchCourse(question_of(space(), 30))
     numbers = [short.known.add(point) for point in (whole, bare)]
-    driven(short._race(numbers, 3, 1.0), made)
-    assert driven(short._pruned(numbers[0], short.parts[0]), made) == (numbers[0], short.parts[0])
+    drive(short._race(numbers, 3, 1.0), made)
+    assert drive(short._prune_winner(numbers[0], short.parts[0]), made) == (numbers[0], short.parts[0])
 
 
 def test_illegal_proposals_are_told_as_failed_and_not_returned() -> None:
     found = space()
-    known = [Told({**found.control, "a": at}, 0.01 * at) for at in (20, 40, 60, 80)]
+    known = [KnownValue({**found.control, "a": at}, 0.01 * at) for at in (20, 40, 60, 80)]
     some = propose(found, known, 4, 1, lambda point: "too large" if float(point["a"]) > 50 else None)
     assert some.points
     assert all(float(point["a"]) <= 50 for point in some.points)
@@ -175,9 +175,9 @@ def test_illegal_proposals_are_told_as_failed_and_not_returned() -> None:
 def test_a_space_that_is_used_up_ends_the_races() -> None:
     small = space_of(choice("c", "x", "y", "z"))
     made = MadeMachine({"time": hill_of_choice}, noise_of(1, SD))
-    found, _ = searched(question_of(small, 300), made)
+    found, _ = run_search(question_of(small, 300), made)
     assert found.winner == {"c": "y"}
-    assert sum(isinstance(one, SearchStep) and one.kind == "race" for one in made.steps) <= 3
+    assert sum(one.kind == "race" for one in made.steps) <= 3
 
 
 def hill_of_choice(point: Point) -> float:
@@ -188,7 +188,7 @@ def test_levels_of_blocks_do_not_count() -> None:
     points = [{"a": at, "c": "x", "idle": 50} for at in (10, 40, 70)]
     effects = (0.0, 0.05, 0.1)
     noise = itertools.cycle((0.001, -0.001, 0.002, -0.002))
-    seen = [Seen(block, at, 3.0 * block + effects[at] + next(noise)) for block in range(6) for at in range(3)]
+    seen = [SeenVisit(block, at, 3.0 * block + effects[at] + next(noise)) for block in range(6) for at in range(3)]
     mean, covariance = Surrogate(space(), points, seen).effects(points[1:])
     assert mean.tolist() == pytest.approx(effects[1:], abs=0.01)
     assert (covariance.diagonal() < 0.02**2).all()
@@ -199,4 +199,4 @@ def test_the_space_is_shown_with_its_rules_and_budget() -> None:
     assert "0 to 100" in text
     assert f"needs at least {fewest_visits()}" in text
     probe = next(SearchCourse(question_of(space(), 100)).run())
-    assert isinstance(probe, Probe)
+    assert isinstance(probe, ProbeRequest)

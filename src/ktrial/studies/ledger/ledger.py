@@ -133,10 +133,7 @@ def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> 
 
 
 def again(file: TrialFile) -> TrialFile:
-    """Return the protocol without its seed, so that the repetition draws a new one.
-
-    Raise BadInput for a screening or a race.
-    """
+    """Return the protocol without its seed, for a new draw. Raise BadInput for a part of a blame or search."""
     if file.screen is not None:
         raise BadInput(f"cannot repeat {file.name}: it is a screening", hint="start over with `ktrial blame … --fresh`")
     if file.race:

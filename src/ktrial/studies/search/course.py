@@ -21,12 +21,12 @@ from ktrial.judge.stats.critical import LOOKS
 from ktrial.studies.search.knowledge import CERTAIN, Knowledge, primary_of
 from ktrial.studies.search.model import (
     Ending,
-    Probe,
-    Probed,
+    ProbeReply,
+    ProbeRequest,
     Removal,
     Reply,
     Request,
-    Search,
+    SearchAnswer,
     SearchPart,
     SearchQuestion,
     SearchStep,
@@ -36,7 +36,7 @@ from ktrial.studies.search.space import Dimension, Point, Scalar, plain
 from ktrial.studies.search.surrogate import grid_of
 from ktrial.trial.protocol.file import CONTROL
 
-Course = Generator[Request, Reply, Search]
+Course = Generator[Request, Reply, SearchAnswer]
 INCUMBENT = "incumbent"
 WINNER = "winner"
 #: New points in a race, its blocks, and the share of the challengers that stays after each.
@@ -114,7 +114,7 @@ class SearchCourse:
         """Yield each request; its reply comes back. Return the answer."""
         if self.visits_left < fewest_visits():
             return self._answer("budget too small", self._too_small())
-        yield from self._screened()
+        yield from self._screen_dimensions()
         while (left := self.visits_left - 2 * self.reserve() - self._final_visits()) > 0:
             points = yield from self._next_points(self._affordable(left))
             if not points:
@@ -127,7 +127,7 @@ class SearchCourse:
         yield from self._finals()
         if not self.known.incumbent:
             return self._answer("nothing found", "no point looks better than the control")
-        return (yield from self._confirmed())
+        return (yield from self._confirm_winner())
 
     def _too_small(self) -> str:
         total = int(self.visits_left) + sum(part.visits for part in self.parts)
@@ -148,13 +148,13 @@ class SearchCourse:
             wanted = self.known.choose(count - len(found)) if count > len(found) else []
             if not wanted:
                 break
-            found += yield from self._taken(wanted)
+            found += yield from self._probe_points(wanted)
         return found
 
-    def _taken(self, points: Sequence[Point]) -> Generator[Request, Reply, list[int]]:
+    def _probe_points(self, points: Sequence[Point]) -> Generator[Request, Reply, list[int]]:
         """Probe points on the machine; return the numbers of the new ones that it takes. A clamped value counts."""
-        probed = yield Probe(tuple(points))
-        assert isinstance(probed, Probed), "a probe is answered by what it found"
+        probed = yield ProbeRequest(tuple(points))
+        assert isinstance(probed, ProbeReply), "a probe is answered by what it found"
         numbers: list[int] = []
         for point, why, clamped in zip(points, probed.refused, probed.clamped, strict=True):
             if why is not None:
@@ -175,10 +175,10 @@ class SearchCourse:
         if self.known.incumbent and self.known.incumbent not in numbers:
             names = {INCUMBENT: self.known.incumbent, **names}
             stay = (INCUMBENT,)
-        part = yield from self._made(self._step("race", names, cap=blocks, race=Race(keep=keep, stay=stay)))
+        part = yield from self._run_step(self._step("race", names, cap=blocks, race=Race(keep=keep, stay=stay)))
         self.known.learn(part, names)
 
-    def _made(self, step: SearchStep) -> Generator[Request, Reply, SearchPart]:
+    def _run_step(self, step: SearchStep) -> Generator[Request, Reply, SearchPart]:
         part = yield step
         assert isinstance(part, SearchPart), "a trial is answered by its part"
         self.parts.append(part)
@@ -204,13 +204,13 @@ class SearchCourse:
         )
         return SearchStep(kind, file, points)
 
-    def _screened(self) -> Generator[Request, Reply, None]:
+    def _screen_dimensions(self) -> Generator[Request, Reply, None]:
         """Find out which of many dimensions matter at all, and search only these."""
         every = self.question.space.dimensions
         visits = self.visits_left
         if len(every) <= SCREEN_ABOVE or not 2 * SCREEN_BLOCKS <= _SCREEN_SHARE * visits < math.inf:
             return
-        part = yield from self._made(self._screening())
+        part = yield from self._run_step(self._screening())
         rows = next(one.coefficients for one in part.judgement.screened if one.role == "primary")
         strong = sorted(rows, key=lambda one: (not one.named, -abs(one.effect)))[:SCREEN_KEEP]
         if strong:
@@ -250,7 +250,7 @@ class SearchCourse:
         fewer = known.simplest(known.entries[known.incumbent].point, loss)
         at = known.find(fewer)
         if at is None:
-            chosen += yield from self._taken([fewer])
+            chosen += yield from self._probe_points([fewer])
         elif at not in chosen and known.entries[at].is_usable:
             chosen.append(at)
         room = self.visits_left - 2 * FEWEST_CONFIRM
@@ -265,16 +265,16 @@ class SearchCourse:
         part = self.parts[-1]
         return math.log1p(part.margins.get(primary_of(part), 0.02))
 
-    def _confirmed(self) -> Course:
+    def _confirm_winner(self) -> Course:
         """Confirm the winner by an ordinary trial of fresh blocks, then remove what it does not need."""
         candidate = self.known.incumbent
         mean, error = self.known.estimate(candidate)
         estimate = (mean, mean - CERTAIN * error, mean + CERTAIN * error)
         cap = self._cap()
-        part = yield from self._made(self._step("confirm", {WINNER: candidate}, cap=cap))
+        part = yield from self._run_step(self._step("confirm", {WINNER: candidate}, cap=cap))
         if not _is_better(part, WINNER):
             return self._answer("nothing found", _why_not(part), candidate, estimate, part, cap=cap)
-        winner, confirming = yield from self._pruned(candidate, part)
+        winner, confirming = yield from self._prune_winner(candidate, part)
         return self._answer("confirmed", "the trial confirms it", winner, estimate, confirming, cap=cap)
 
     def _cap(self) -> int:
@@ -284,7 +284,7 @@ class SearchCourse:
         fitting = [look for look in LOOKS if look <= MOST_CONFIRM and 2 * look <= self.visits_left] or [LOOKS[0]]
         return next((look for look in fitting if look >= self.reserve()), fitting[-1])
 
-    def _pruned(self, winner: int, confirmed: SearchPart) -> Generator[Request, Reply, tuple[int, SearchPart]]:
+    def _prune_winner(self, winner: int, confirmed: SearchPart) -> Generator[Request, Reply, tuple[int, SearchPart]]:
         """Return the winner without the settings whose removal is equivalent, and the trial that confirms it."""
         known = self.known
         point = known.entries[winner].point
@@ -293,7 +293,7 @@ class SearchCourse:
         if not tried:
             return winner, confirmed
         arms = {f"less-{at}": known.add(without[name]) for at, name in enumerate(tried, start=1)}
-        part = yield from self._made(self._step("remove", arms, cap=cap, base=winner))
+        part = yield from self._run_step(self._step("remove", arms, cap=cap, base=winner))
         verdicts = {name: _of_arm(part, arm).verdict for name, arm in zip(tried, arms, strict=True)}
         spare = [name for name, verdict in verdicts.items() if verdict == "equivalent"]
         fewer = known.space.settled({**point, **{name: known.space.control[name] for name in spare}})
@@ -301,7 +301,7 @@ class SearchCourse:
         if spare and known.space.problem(fewer) is None and self.visits_left >= 2 * FEWEST_CONFIRM:
             rest = known.find(fewer)
             rest = known.add(fewer) if rest is None else rest
-            again = yield from self._made(self._step("fewest", {WINNER: rest}, cap=self._cap()))
+            again = yield from self._run_step(self._step("fewest", {WINNER: rest}, cap=self._cap()))
             if _is_better(again, WINNER):
                 number, trial = rest, again
         self.removals = tuple(
@@ -333,14 +333,14 @@ class SearchCourse:
         part: SearchPart | None = None,
         *,
         cap: int | None = None,
-    ) -> Search:
+    ) -> SearchAnswer:
         known, space = self.known, self.question.space
         judged = None if part is None else _of_arm(part, WINNER)
         primary = primary_of(self.parts[-1]) if self.parts else None
         changes = known.space.changes(known.entries[candidate].point)
         sd = known.block_sd()
         limit = math.inf if sd is None else smallest_effect(sd, cap or max(FEWEST_CONFIRM, self.reserve()))
-        return Search(
+        return SearchAnswer(
             name=self.question.name,
             space=space.name,
             outcome=primary,

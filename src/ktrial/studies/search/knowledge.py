@@ -21,9 +21,9 @@ from ktrial.studies.search.model import (
     TriedPoint,
     crash_regions,
 )
-from ktrial.studies.search.propose import Told, propose
+from ktrial.studies.search.propose import KnownValue, propose
 from ktrial.studies.search.space import Point, Scalar, Space, key_of
-from ktrial.studies.search.surrogate import Seen, Surrogate, grid_of, importance_of
+from ktrial.studies.search.surrogate import SeenVisit, Surrogate, grid_of, importance_of
 from ktrial.trial.protocol.file import CONTROL
 
 #: Candidates that the model weighs for each new point: proposals of Optuna, and neighbours of the incumbent.
@@ -34,7 +34,7 @@ _MOVES = 1.5
 CERTAIN = 1.96
 
 
-class Entry(msgspec.Struct, kw_only=True):
+class KnownPoint(msgspec.Struct, kw_only=True):
     """A point that was tried, by its number; the control is number 0. `guard` is the guard that it breaks."""
 
     point: dict[str, Scalar]
@@ -63,7 +63,7 @@ class Knowledge:
 
     def __init__(self, space: Space, sampler: Sampler, seed: int) -> None:
         self.space = space
-        self.entries: list[Entry] = [Entry(point=space.control)]
+        self.entries: list[KnownPoint] = [KnownPoint(point=space.control)]
         self.incumbent = 0
         self.model: Surrogate | None = None
         self.crashes: tuple[CrashRegion, ...] = ()
@@ -71,7 +71,7 @@ class Knowledge:
         self.refusals: dict[str, None] = {}
         self._sampler = sampler
         self._seed = seed
-        self._seen: dict[str, list[Seen]] = {}
+        self._seen: dict[str, list[SeenVisit]] = {}
         self._blocks = 0
         self._proposed = 0
 
@@ -82,7 +82,7 @@ class Knowledge:
 
     def add(self, point: Point, refused: str | None = None) -> int:
         """Add a point that was not tried before; return its number."""
-        self.entries.append(Entry(point=dict(point), refused=refused))
+        self.entries.append(KnownPoint(point=dict(point), refused=refused))
         if refused is not None:
             self.refusals[refused] = None
         return len(self.entries) - 1
@@ -92,14 +92,14 @@ class Knowledge:
         self._proposed += 1
         seed = (self._seed * 1_000_003 + self._proposed) % (1 << 31)
         wanted = count if self.model is None else count * _POOL
-        found = propose(self.space, self._told(), wanted, seed, self._crash_reason, sampler=self._sampler)
+        found = propose(self.space, self._known_values(), wanted, seed, self._crash_reason, sampler=self._sampler)
         self.refusals |= {why: None for _, why in found.refused}
         pool = list(found.points)
         if self.model is None:
             return pool[:count]
         rng = np.random.default_rng(seed)
         pool += self._neighbours(wanted, {key_of(point) for point in pool}, rng)
-        return [pool[at] for at in _drawn(self.model, pool, count, rng)] if pool else []
+        return [pool[at] for at in _thompson_draws(self.model, pool, count, rng)] if pool else []
 
     def _neighbours(
         self, count: int, known: set[tuple[tuple[str, str], ...]], rng: np.random.Generator
@@ -117,13 +117,13 @@ class Knowledge:
                 found.append(moved)
         return found
 
-    def _told(self) -> list[Told]:
+    def _known_values(self) -> list[KnownValue]:
         """Return what the optimiser is told: the present estimate of each point.
 
         A point that failed or breaks a guard is told as worse than all others, one that was refused as failed.
         """
         if self.model is None:
-            return [Told(one.point, None) for one in self.entries[1:]]
+            return [KnownValue(one.point, None) for one in self.entries[1:]]
         numbers = [at for at, one in enumerate(self.entries) if at and one.visits and not one.failures]
         points = [self.entries[at].point for at in numbers]
         value = dict(zip(numbers, self.model.effects(points)[0].tolist(), strict=True)) if points else {}
@@ -131,7 +131,7 @@ class Knowledge:
         told = []
         for at, one in enumerate(self.entries[1:], start=1):
             spoilt = one.failures > 0 or one.guard is not None
-            told.append(Told(one.point, worst - max(abs(worst), 0.01) if spoilt else value.get(at)))
+            told.append(KnownValue(one.point, worst - max(abs(worst), 0.01) if spoilt else value.get(at)))
         return told
 
     def _crash_reason(self, point: Point) -> str | None:
@@ -147,7 +147,7 @@ class Knowledge:
             for block, visits in blocks.items():
                 for arm, score in visits.items():
                     if arm in numbers and math.isfinite(score):
-                        one = Seen(self._blocks + block, numbers[arm], compared(score, scale))
+                        one = SeenVisit(self._blocks + block, numbers[arm], compared(score, scale))
                         self._seen.setdefault(outcome, []).append(one)
                         self.entries[numbers[arm]].visits += outcome == primary
         self._blocks += max((max(blocks, default=0) for blocks in part.scores.values()), default=0) + 1
@@ -240,7 +240,7 @@ class Knowledge:
             constraints=tuple(rule for rule in space.constraints if rule.names <= kept),
             left_out={**space.left_out, **left},
         )
-        self.entries = [Entry(point=self.space.control)]
+        self.entries = [KnownPoint(point=self.space.control)]
 
     def history(self) -> tuple[TriedPoint, ...]:
         """Return every point that was tried, with its present estimate."""
@@ -303,7 +303,7 @@ def primary_of(part: SearchPart) -> str:
     return next((one.outcome for one in part.judgement.judged if one.role == "primary"), next(iter(part.scores)))
 
 
-def _drawn(model: Surrogate, pool: Sequence[Point], count: int, rng: np.random.Generator) -> list[int]:
+def _thompson_draws(model: Surrogate, pool: Sequence[Point], count: int, rng: np.random.Generator) -> list[int]:
     """Return places in the pool, each the best by one joint draw from the model (Thompson sampling)."""
     mean, covariance = model.effects(pool)
     size = len(pool)

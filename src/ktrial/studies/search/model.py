@@ -38,16 +38,16 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
     folder: str = ""
     visit_s: float | None = None
 
-    def filled(self, text: str, point: Point) -> str:
+    def fill_word(self, text: str, point: Point) -> str:
         """Return a word of the command at this point."""
         values = {**self.space.settled(point), **self.paths(point)}
         return fill(text, values)
 
     def paths(self, point: Point) -> dict[str, str]:
         """Return the path of each configuration file by placeholder; equal contents have equal paths."""
-        return {name: path for name, (path, _) in self.written(point).items()}
+        return {name: path for name, (path, _) in self.config_files(point).items()}
 
-    def written(self, point: Point) -> dict[str, tuple[str, str]]:
+    def config_files(self, point: Point) -> dict[str, tuple[str, str]]:
         """Return path and content of each configuration file at this point."""
         settled = self.space.settled(point)
         found = {}
@@ -70,10 +70,10 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _command(self, point: Point) -> tuple[str, ...]:
-        return tuple(self.filled(word, point) for word in self.trial.command)
+        return tuple(self.fill_word(word, point) for word in self.trial.command)
 
     def _prepare(self, point: Point) -> tuple[tuple[str, ...], ...]:
-        return tuple(tuple(self.filled(word, point) for word in step) for step in self.trial.prepare or ())
+        return tuple(tuple(self.fill_word(word, point) for word in step) for step in self.trial.prepare or ())
 
     @property
     def control_trial(self) -> TrialFile:
@@ -104,13 +104,13 @@ class SearchPart(msgspec.Struct, frozen=True, kw_only=True):
     margins: Mapping[str, float] = {}
 
 
-class Probe(NamedTuple):
+class ProbeRequest(NamedTuple):
     """Points to set once on this machine, before anything is measured."""
 
     points: tuple[Point, ...]
 
 
-class Probed(msgspec.Struct, frozen=True, kw_only=True):
+class ProbeReply(msgspec.Struct, frozen=True, kw_only=True):
     """Why each point was refused (null if it was not), and the values that the kernel took instead, by point."""
 
     refused: tuple[str | None, ...]
@@ -125,8 +125,8 @@ class SearchStep(NamedTuple):
     points: Mapping[str, Point]
 
 
-Request = Probe | SearchStep
-Reply = Probed | SearchPart
+Request = ProbeRequest | SearchStep
+Reply = ProbeReply | SearchPart
 
 
 class TriedPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,7 +188,7 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     removed: bool
 
 
-class Search(msgspec.Struct, frozen=True, kw_only=True):
+class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer.
 
     `winner` has the settings to use, empty if nothing was confirmed. `effect` and `verdict` are those of the trial
@@ -240,7 +240,7 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     question: SearchQuestion
     asked: str
     kernel: str
-    probes: tuple[Probed, ...] = ()
+    probes: tuple[ProbeReply, ...] = ()
     over: bool = False
 
 

@@ -27,14 +27,14 @@ STARTUP = 12
 _ASKS = 8
 
 
-class Told(NamedTuple):
+class KnownValue(NamedTuple):
     """What is known of a point: the estimate of its effect, or None if it cannot be tried."""
 
     point: Point
     value: float | None
 
 
-class Proposed(NamedTuple):
+class ProposedPoints(NamedTuple):
     """Points to try, and the proposals that were refused, with the reason."""
 
     points: tuple[dict[str, Scalar], ...]
@@ -59,8 +59,8 @@ def check_optuna(sampler: str) -> None:
 
 
 def propose(
-    space: Space, known: Sequence[Told], count: int, seed: int, refuse: Refuse, *, sampler: str = "tpe"
-) -> Proposed:
+    space: Space, known: Sequence[KnownValue], count: int, seed: int, refuse: Refuse, *, sampler: str = "tpe"
+) -> ProposedPoints:
     """Return at most `count` new points that may be tried. `refuse` says why a point may not."""
     import optuna
 
@@ -86,10 +86,10 @@ def propose(
             else:
                 seen.add(key)
                 points.append(settled)
-    return Proposed(tuple(points), tuple(refused))
+    return ProposedPoints(tuple(points), tuple(refused))
 
 
-def _study(space: Space, known: Sequence[Told], seed: int, sampler: str) -> Study:
+def _study(space: Space, known: Sequence[KnownValue], seed: int, sampler: str) -> Study:
     import optuna
 
     made: optuna.samplers.BaseSampler

@@ -397,7 +397,7 @@ def placeholders_in(text: str) -> tuple[str, ...]:
 def fill(text: str, values: Mapping[str, Scalar]) -> str:
     """Return the text with the values of the placeholders; other braces stay."""
 
-    def filled(found: re.Match[str]) -> str:
+    def fill_word(found: re.Match[str]) -> str:
         return plain(values[found[1]]) if found[1] in values else found[0]
 
-    return re.sub(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}", filled, text)
+    return re.sub(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}", fill_word, text)

@@ -26,7 +26,7 @@ _REACH = 0.35
 _ROUNDS_AGAIN, _ROUNDS, _LEAST = 6, 25, 1e-6
 
 
-class Seen(NamedTuple):
+class SeenVisit(NamedTuple):
     """One visit: its block, its point by number, and its score."""
 
     block: int
@@ -47,7 +47,7 @@ class Surrogate:
     """The fitted model. Effects are differences of the score to the control, which is point 0."""
 
     def __init__(
-        self, space: Space, points: Sequence[Point], seen: Sequence[Seen], earlier: Surrogate | None = None
+        self, space: Space, points: Sequence[Point], seen: Sequence[SeenVisit], earlier: Surrogate | None = None
     ) -> None:
         """Fit the model; `earlier` is a fit of fewer runs, from whose sizes this one begins."""
         self._space = space
@@ -58,7 +58,7 @@ class Surrogate:
         score = np.array([one.score for one in seen], dtype=np.float64)
         # Block levels are free: project them out, so that only differences within a block count.
         self._score, self._project = _within_blocks(score, blocks)
-        self._sizes = self._fit(None if earlier is None else earlier._sizes)
+        self._sizes: Array = self._fit(None if earlier is None else earlier._sizes)
         self._solve()
 
     def _components(self) -> list[Array]:

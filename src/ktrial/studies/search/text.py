@@ -13,7 +13,7 @@ from ktrial.kit.outcome import Direction
 from ktrial.kit.tables import paragraph, table
 from ktrial.studies.search.course import SearchCourse, fewest_visits
 from ktrial.studies.search.knowledge import primary_of
-from ktrial.studies.search.model import Search, SearchQuestion, TriedPoint
+from ktrial.studies.search.model import SearchAnswer, SearchQuestion, TriedPoint
 from ktrial.studies.search.space import Dimension, Scalar, plain
 
 _SHOWN_POINTS = 5
@@ -87,7 +87,7 @@ def _direction(course: SearchCourse) -> Direction | None:
     return course.parts[-1].directions.get(primary_of(course.parts[-1]))
 
 
-def search_text(found: Search, *, width: int) -> str:
+def search_text(found: SearchAnswer, *, width: int) -> str:
     """Return the answer, what the search estimated, what each dimension does, and the trials."""
     lines = [paragraph(f"{found.name}: {_ENDINGS[found.ending]}", width=width), ""]
     if found.ending != "confirmed":
@@ -101,7 +101,7 @@ def search_text(found: Search, *, width: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _candidate_lines(found: Search, width: int) -> list[str]:
+def _candidate_lines(found: SearchAnswer, width: int) -> list[str]:
     if not found.candidate:
         return []
     rows = [(name, plain(value)) for name, value in found.candidate.items()]
@@ -125,7 +125,7 @@ def _candidate_lines(found: Search, width: int) -> list[str]:
     return lines
 
 
-def _detail_lines(found: Search, width: int) -> list[str]:
+def _detail_lines(found: SearchAnswer, width: int) -> list[str]:
     lines = []
     if found.detectable is not None and found.ending != "confirmed":
         share = 100 * found.detectable
@@ -142,7 +142,7 @@ def _detail_lines(found: Search, width: int) -> list[str]:
     return lines
 
 
-def _next_lines(found: Search) -> list[str]:
+def _next_lines(found: SearchAnswer) -> list[str]:
     if not found.winner:
         return []
     lines = []
@@ -153,17 +153,17 @@ def _next_lines(found: Search) -> list[str]:
     return lines
 
 
-def best_points(found: Search, most: int = _SHOWN_POINTS) -> Sequence[TriedPoint]:
+def best_points(found: SearchAnswer, most: int = _SHOWN_POINTS) -> Sequence[TriedPoint]:
     """Return the points with the highest estimates, the best first."""
     measured = [one for one in found.history if one.estimate is not None and one.state == "measured"]
     return sorted(measured, key=lambda one: -(one.estimate or 0.0))[:most]
 
 
-def _change(found: Search, score: float) -> str:
+def _change(found: SearchAnswer, score: float) -> str:
     return percent_text(value_log_ratio(score, found.direction))
 
 
-def _range(found: Search, ends: Sequence[float | None]) -> str:
+def _range(found: SearchAnswer, ends: Sequence[float | None]) -> str:
     low, high = ends
     if low is None or high is None:
         return "-"

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ktrial search`: find the best of many settings, and confirm it on fresh data."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ktrial.cli.app import App
+from ktrial.cli.completion import goal_words
+from ktrial.cli.options import (
+    dangerous_option,
+    guard_option,
+    json_option,
+    margin_option,
+    secondary_option,
+    seed_option,
+    when_idle_option,
+    yes_to,
+)
+from ktrial.cli.shared.bench import TakesCommand, own_words
+from ktrial.cli.shared.command_environment import env_option
+from ktrial.cli.shared.trial_options import measured_options
+
+
+@click.command(cls=TakesCommand, short_help="Find the best of many settings, and confirm it.")
+@click.argument("space", shell_complete=goal_words, metavar="SPACE|GOAL")
+@measured_options
+@env_option
+@guard_option
+@secondary_option
+@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Effect that is worth finding.")
+@margin_option
+@click.option("--budget", default="2h", show_default=True, metavar="TIME", help="Time for the whole search.")
+@click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]")
+@click.option(
+    "--sampler",
+    type=click.Choice(("tpe", "gp", "random")),
+    default="tpe",
+    show_default=True,
+    help="Proposals of Optuna; gp needs PyTorch.",
+)
+@seed_option(2**31 - 1)
+@click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted search.")
+@click.option("--dry-run", is_flag=True, help="Show the space and the budget; measure nothing.")
+@yes_to("Do not ask before a long search.")
+@when_idle_option
+@dangerous_option
+@json_option
+@click.pass_context
+def command(ctx: click.Context, /, space: str, **options: Any) -> int:
+    """Search a space for the best settings, and confirm them by a fresh trial.
+
+    \b
+    ktrial search memory.toml --suite memory-pressure --primary frame-p99 --budget 2h
+    ktrial search latency --budget 4h
+    ktrial search server.toml --metric 'rate:higher=([0-9.]+) requests' -- ./bench --workers {workers}
+
+    Optuna proposes points. Each races against the present best and the unchanged machine in common blocks. Only what
+    an ordinary trial of fresh blocks finds better is a result.
+
+    It needs the extra `search`: pip install 'ktrial[search]'.
+    """
+    from ktrial.cli.shared.search import SearchRun, refuse_budget, search_question, show
+    from ktrial.kit.tables import columns
+    from ktrial.studies.search.propose import check_optuna
+    from ktrial.studies.search.text import space_text
+
+    app: App = ctx.obj
+    check_optuna(options["sampler"])
+    question, asked = search_question(app, space, own_words(ctx), options)
+    sys.stderr.write(space_text(question, width=columns()))
+    refuse_budget(question)
+    if options["dry_run"]:
+        return 0
+    run = SearchRun(app, question, asked, fresh=options["fresh"], allow_dangerous=options["yes_dangerous"])
+    app.say(f"resuming {run.question.name}" if run.is_resumed else f"saved as {run.question.name}")
+    found = run.carry_out(as_json=options["as_json"])
+    if found is None:
+        return app.end_interrupted("all finished runs are stored; run the same command again to continue")
+    show(found, as_json=options["as_json"])
+    return 0
