@@ -62,7 +62,7 @@ def words(home: Path, *more: str) -> list[str]:  # noqa: F811
 
 
 def test_a_killed_search_goes_on_and_confirms_the_planted_optimum(home: Path) -> None:  # noqa: F811
-    argv = words(home, "--budget", "1h", "--json")
+    argv = words(home, "--budget", "1h", "--json", "-o", "page.html")
     killed = subprocess.Popen([*KTRIAL, *argv], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=os.environ)
     assert killed.stderr is not None
     for line in killed.stderr:
@@ -81,6 +81,9 @@ def test_a_killed_search_goes_on_and_confirms_the_planted_optimum(home: Path) ->
     assert found["winner"]["mode"] == "fast"
     assert found["winner"]["workers"] == 16
     assert found["effect"]["low"] > 0
+    page = (home / "page.html").read_text()
+    assert "Every point that the search tried" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
     names = [one["trial"] for one in json.loads(run("trial", "list", "--json")[1])["trials"]]
     assert sum(".1-race" in name for name in names) == sum(".2-race" in name for name in names) == 1
     assert sorted(names) == sorted(found["trials"])

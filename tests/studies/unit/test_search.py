@@ -6,8 +6,12 @@ import math
 
 import pytest
 
+from ktrial.reports.blocks import Items, OwnChart
+from ktrial.reports.charts.drawing import Style
+from ktrial.reports.charts.svg import svg_bytes
 from ktrial.studies.search.course import SCREEN_ABOVE, SearchCourse, fewest_visits
 from ktrial.studies.search.model import ProbeRequest
+from ktrial.studies.search.page import supplement
 from ktrial.studies.search.propose import KnownValue, propose
 from ktrial.studies.search.space import Point, Space
 from ktrial.studies.search.surrogate import SeenVisit, Surrogate
@@ -192,6 +196,23 @@ def test_levels_of_blocks_do_not_count() -> None:
     mean, covariance = Surrogate(space(), points, seen).effects(points[1:])
     assert mean.tolist() == pytest.approx(effects[1:], abs=0.01)
     assert (covariance.diagonal() < 0.02**2).all()
+
+
+def test_the_page_shows_every_point_what_moves_the_outcome_and_what_failed() -> None:
+    def crashing(point: Point) -> float | None:
+        return None if point["c"] == "z" else hill(point)
+
+    found, _ = run_search(question_of(space(), 70), MadeMachine({"time": crashing}, noise_of(1, SD)))
+    (section,) = supplement(found).sections
+    charts = [block.draw(Style(width=700)) for block in section.blocks if isinstance(block, OwnChart)]
+    assert [one.name for one in charts] == ["history", "importance", "slices"]
+    history = charts[0].table
+    assert len(history.rows) == sum(one.estimate is not None for one in found.history)
+    assert {row[0] for row in charts[1].table.rows} == {"a", "c", "idle"}
+    for chart in charts:
+        assert svg_bytes(chart).startswith(b"<svg")
+    texts = [line for block in section.blocks if isinstance(block, Items) for line in block.lines]
+    assert any(str(line).startswith("crashes: c = z") for line in texts)
 
 
 def test_the_space_is_shown_with_its_rules_and_budget() -> None:

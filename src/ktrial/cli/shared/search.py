@@ -425,6 +425,19 @@ class SearchRun:
         self._app.say(progress_text(course))
 
 
+def write_page(app: App, found: SearchAnswer, path: Path) -> None:
+    """Write the report of a search that measured something."""
+    from ktrial.cli.shared.trial_outcome import load_comparison
+    from ktrial.compare.files import write_file
+    from ktrial.studies.search.page import search_html
+
+    if not found.trials:
+        raise BadInput(f"cannot write {path}: nothing was measured", hint="raise --budget")
+    stored = app.trials.find(found.confirmed_by or found.trials[-1])
+    write_file(path, search_html(found, load_comparison(app, stored)).encode())
+    app.say(f"wrote {path}")
+
+
 def show(found: SearchAnswer, *, as_json: bool) -> None:
     """Print the answer."""
     if as_json:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -23,6 +24,7 @@ from ktrial.cli.options import (
 from ktrial.cli.shared.bench import TakesCommand, own_words
 from ktrial.cli.shared.command_environment import env_option
 from ktrial.cli.shared.trial_options import measured_options
+from ktrial.kit.errors import BadInput
 
 
 @click.command(cls=TakesCommand, short_help="Find the best of many settings, and confirm it.")
@@ -44,6 +46,7 @@ from ktrial.cli.shared.trial_options import measured_options
 )
 @seed_option(2**31 - 1)
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted search.")
+@click.option("-o", "output", type=click.Path(path_type=Path), metavar="FILE.html", help="Write a page too.")
 @click.option("--dry-run", is_flag=True, help="Show the space and the budget; measure nothing.")
 @yes_to("Do not ask before a long search.")
 @when_idle_option
@@ -63,12 +66,14 @@ def command(ctx: click.Context, /, space: str, **options: Any) -> int:
 
     It needs the extra `search`: pip install 'ktrial[search]'.
     """
-    from ktrial.cli.shared.search import SearchRun, refuse_budget, search_question, show
+    from ktrial.cli.shared.search import SearchRun, refuse_budget, search_question, show, write_page
     from ktrial.kit.tables import columns
     from ktrial.studies.search.propose import check_optuna
     from ktrial.studies.search.text import space_text
 
     app: App = ctx.obj
+    if options["output"] is not None and options["output"].suffix != ".html":
+        raise BadInput(f"-o {options['output']}: unknown report format", hint="name a file that ends in .html")
     check_optuna(options["sampler"])
     question, asked = search_question(app, space, own_words(ctx), options)
     sys.stderr.write(space_text(question, width=columns()))
@@ -81,4 +86,6 @@ def command(ctx: click.Context, /, space: str, **options: Any) -> int:
     if found is None:
         return app.end_interrupted("all finished runs are stored; run the same command again to continue")
     show(found, as_json=options["as_json"])
+    if options["output"] is not None:
+        write_page(app, found, options["output"])
     return 0
