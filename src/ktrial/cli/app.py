@@ -194,10 +194,11 @@ class App:
     def root_session(self, purpose: str) -> AgentSession:
         """Return the root session of this command; it asks the user at most once, and names the purpose."""
         if self._root is None:
-            self._root = self._new_root(purpose)
+            self._root = self.new_root_session(purpose)
         return self._root
 
-    def _new_root(self, purpose: str) -> AgentSession:
+    def new_root_session(self, purpose: str) -> AgentSession:
+        """Return a root session of its own, for what another root session must not wait for."""
         from ktrial.cli.hosts import session_over
 
         transport = self._here.root(purpose) if self.host is None else self.host.connect("root", purpose)
@@ -208,7 +209,7 @@ class App:
         """Records during runs, in a root session of its own: the command uses its other root session meanwhile."""
         from ktrial.bench.run.recorder import AgentRunRecorder
 
-        connect = partial(self._new_root, "tracing events")
+        connect = partial(self.new_root_session, "tracing events")
         is_far = self.host is not None and self.host.quiet is not None
         return AgentRunRecorder(connect, lambda: self.executor.agent_pid, holds=is_far)
 

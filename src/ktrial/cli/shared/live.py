@@ -97,7 +97,7 @@ class OnLiveWork:
         """Fix the times of the periods and the number of blocks, from a pilot unless they are given."""
         await_hours(self._app, self.ready.file, _REHEARSAL_S, listen)
         self._rehearse()
-        note = journal_of(self.ready.file.name)
+        note = journal_of(self.ready.file.name) if not self.ready.file.is_blind else _tell_nobody
         file, self._control = plan_periods(self._app, self.ready, listen, note)
         self.ready = self.ready._replace(file=file, settle_s=live_of(file).washout_s or 0.0)
         refuse_slow(self._metrics, live_of(file).period_s or 0.0)
@@ -221,3 +221,7 @@ def journal_of(trial: str) -> Callable[[str], None]:
     """Return what writes a line about the trial to the system's log."""
     syslog.openlog("ktrial", syslog.LOG_PID, syslog.LOG_USER)
     return lambda text: syslog.syslog(syslog.LOG_NOTICE, f"trial {trial}: {text}")
+
+
+def _tell_nobody(_text: str) -> None:
+    """Write nothing: the pilot of a blind trial names its arms."""

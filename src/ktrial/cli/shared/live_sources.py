@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,7 @@ def _world(app: App, live: LiveFile) -> LiveWorld:
         run=run,
         period_s=live.period_s,
         is_remote=app.host is not None,
+        open_root=partial(app.new_root_session, "tracing events") if app.can_be_root else None,
     )
 
 
