@@ -81,7 +81,7 @@ class Fleet:
     def words(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "ktrial", "fleet", *words]
 
-    def ktrial(self, *words: str, store: str | None = None, timeout_s: float = 280) -> subprocess.CompletedProcess[str]:
+    def ktrial(self, *words: str, store: str | None = None, timeout_s: float = 560) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.words(*words),
             stdin=subprocess.DEVNULL,
