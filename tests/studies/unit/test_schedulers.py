@@ -22,6 +22,7 @@ from ktrial.studies.schedulers import (
 from ktrial.studies.schedulers_text import advice_of, schedulers_text
 from ktrial.trial.protocol.file import TrialFile
 from ktrial.trial.protocol.read import check_trial_file
+from perf.schedulers import EFFECTS, LIMIT, regret_of_planted
 from tests.support.comparisons import four_arms
 from tests.support.told_trials import a_trial
 
@@ -122,3 +123,10 @@ def test_the_table_has_a_verdict_for_each_outcome_and_the_reason_of_failed_runs(
     assert ["work", "better"] in [line[:2] for line in lines]
     assert "lavd: 2 failed runs" in text
     assert "the last: the arm was lost" in text
+
+
+@pytest.mark.parametrize("what, best", [("nothing to gain", "control"), ("much to gain", "a")])
+def test_a_wrong_choice_costs_little_against_the_best_in_hindsight(what: str, best: str) -> None:
+    found = regret_of_planted(EFFECTS[what], 0.03, 6)
+    assert found.best == best
+    assert found.mean <= LIMIT
