@@ -18,7 +18,7 @@ OPS = "/sys/kernel/sched_ext/root/ops"
 #: How often a scheduler was enabled since boot.
 SEQUENCE = "/sys/kernel/sched_ext/enable_seq"
 #: Seconds until one must be in force or gone, between two looks, and that it may run.
-START_S, _PAUSE_S, _LIMIT_S = 15.0, 0.05, 7 * 86400.0
+START_S, _PAUSE_S, _LIMIT_S = 60.0, 0.05, 7 * 86400.0
 #: What its state is while no scheduler is in force, starts or ends.
 _IDLE = frozenset((None, "disabled"))
 #: What the kernel logs when it ejects a scheduler, and why it did.
