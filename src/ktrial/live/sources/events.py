@@ -151,7 +151,7 @@ class EventStream:
             self._seen_ns = self._clock.monotonic_ns()
             self._counts, self._ended = None, self._why_blind(view)
             if self._ended is None:
-                self._counts = self._counted(view)
+                self._counts = self._count(view)
         self._first.set()
 
     def _why_blind(self, view: MachineView) -> str | None:
@@ -162,7 +162,7 @@ class EventStream:
             return f"this kernel or container shows no {' or '.join(_TRACED[self._what])}"
         return None
 
-    def _counted(self, view: MachineView) -> CounterValues:
+    def _count(self, view: MachineView) -> CounterValues:
         columns = view.columns
         kinds = _TRACED[self._what]
         times = {kind: columns.get(f"trace.{kind}.time", 0) / 1e9 for kind in kinds}
