@@ -7,6 +7,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict
 
+from ktrial.cli.mcp.tools import ACTIONS
 from tests.support.mcp_session import (
     TASKS,
     knows_tasks,
@@ -53,10 +57,10 @@ def test_a_whole_session(root: FakeRoot) -> None:
         async with session(root, *WRITES) as client:
             assert client.protocol_version == "2026-07-28"
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            assert len(tools) == 18
+            assert len(tools) == 19
             for name, tool in tools.items():
                 assert tool.annotations is not None
-                assert tool.annotations.read_only_hint is (name not in {"apply", "keep", "try", "trial_run", "revert"})
+                assert tool.annotations.read_only_hint is (name not in ACTIONS)
             assert "differ" in await told(client, "doctor")
             assert (await told(client, "explain", knob="vm.swappiness"))["id"] == "vm.swappiness"
             assert (await told(client, "facts", prefixes=["memory"]))["facts"]
@@ -225,6 +229,47 @@ def test_the_trial_of_a_protocol_runs_only_as_the_operator_wrote_it(root: FakeRo
 
     run(work)
     assert root.read(SWAPPINESS) == "60\n"
+
+
+@contextmanager
+def work_of(root: FakeRoot, log: Path) -> Iterator[None]:
+    """A service whose latency is the value of the knob."""
+    ends = threading.Event()
+
+    def serve() -> None:
+        with log.open("a", buffering=1) as file:
+            while not ends.wait(0.02):
+                if value := root.read(SWAPPINESS).strip():
+                    file.write(f"took {value} ms\n")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
+def test_a_trial_on_live_work_has_the_metrics_of_the_operator(root: FakeRoot, tmp_path: Path) -> None:
+    offer_suite(root)
+    metric = f"took_ms:lower=log:{tmp_path / 'log'}?match=took ([0-9.]+) ms&take=mean"
+    options = f"--metric '{metric}' --period 1s --washout 200ms --poll 100ms --budget 7"
+
+    async def work() -> None:
+        async with session(root, *WRITES) as client:
+            planned = await told(client, "plan", action="live", **TEN)
+            assert "no metric of live work is offered" in planned["no_token_because"]
+            assert "unknown argument" in await refusal(client, "plan", {"action": "live", **TEN, "metric": "pid:1"})
+        async with session(root, *WRITES, "--live", options) as client:
+            token = await token_for(client, "live", **TEN)
+            done = await told(client, "live", **TEN, token=token)
+            assert [one["verdict"] for one in done["verdicts"] if one["role"] == "primary"] == ["better"]
+
+    with work_of(root, tmp_path / "log"):
+        run(work)
+    assert root.read(SWAPPINESS) == "60\n"
+    assert open_transactions(root) == []
 
 
 def test_a_client_that_goes_leaves_nothing_behind(root: FakeRoot) -> None:

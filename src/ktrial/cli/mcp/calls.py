@@ -51,11 +51,12 @@ class ToolAnswer(NamedTuple):
 
 
 class Permissions(NamedTuple):
-    """What the operator allows: writes at all, patterns of knobs, and protocols by name."""
+    """What the operator allows: writes at all, patterns of knobs, protocols by name, and how live work is tried."""
 
     writes: bool
     knobs: tuple[str, ...]
     protocols: Mapping[str, Path]
+    live: tuple[str, ...] = ()
 
 
 class ToolCalls:
@@ -138,8 +139,10 @@ class ToolCalls:
         """Raise Refused unless the operator allows this write."""
         if not self._allowed.writes:
             raise Refused("writes are not allowed", hint="the operator can start ktrial mcp with --allow-writes")
-        if basis.skipped and action in {"try", "trial_run", "keep"}:
+        if basis.skipped and action in {"try", "live", "trial_run", "keep"}:
             raise Refused(f"{basis.skipped[0]} cannot be set here as planned", hint="leave it out")
+        if action == "live" and not self._allowed.live:
+            raise Refused("no metric of live work is offered", hint="the operator can start ktrial mcp with --live")
         refuse_knobs(basis.knobs, self._allowed.knobs)
 
     async def _write(self, tool: AgentTool, arguments: dict[str, Any], progress: Progress) -> ToolAnswer:
@@ -159,11 +162,16 @@ class ToolCalls:
             words = tool.argv(arguments)
             if not tool.is_long:
                 return _bounded(_require_answer(await self._commands.run(words, limit_s=_WRITE_LIMIT_S)))
-            if tool.name == "trial_run":
-                words.append(str(self._protocol(arguments)))
-            return await self._trial(words, progress)
+            return await self._trial([*words, *self._operator_words(tool.name, arguments)], progress)
         finally:
             self._writing.release()
+
+    def _operator_words(self, action: str, arguments: Arguments) -> list[str]:
+        """Return the words of a long command that no agent chooses."""
+        if action == "trial_run":
+            return [str(self._protocol(arguments))]
+        profiles = [one for one in arguments["settings"] if "=" not in one]
+        return [*self._allowed.live, "--", *profiles] if action == "live" else []
 
     def _protocol(self, arguments: Arguments) -> Path:
         name, offered = arguments["protocol"], self._allowed.protocols

@@ -10,7 +10,7 @@ from ktrial.cli.mcp.arguments import CLAIM, FACT, KNOB, NAME, OUTCOME, SETTING, 
 from ktrial.kit.errors import BadInput
 
 Arguments = Mapping[str, Any]
-ACTIONS = ("apply", "keep", "try", "trial_run", "revert")
+ACTIONS = ("apply", "keep", "try", "live", "trial_run", "revert")
 
 _SETTINGS = Parameter("settings", "Settings KNOB=VALUE, or names of profiles.", SETTING, is_list=True)
 _TRIAL = Parameter("trial", "Name of a stored trial; by default the newest.", NAME)
@@ -22,6 +22,7 @@ _BLOCKS = Parameter("blocks", "Number of blocks at most.", numbers=(7, 100))
 _DETECT = Parameter("detect", "Effect to find.", SHARE)
 _PRIMARY = Parameter("primary", "Outcome that decides.", OUTCOME)
 _TRANSACTION = Parameter("transaction", "Number of the transaction to undo.", numbers=(1, 1 << 31))
+_MINUTES = Parameter("minutes", "Minutes that a trial on live work takes at most.", numbers=(1, 7 * 24 * 60))
 _PROTOCOL = Parameter("protocol", "Name of a protocol that the operator offers.", NAME)
 #: What each action takes beside its token.
 ACTION_PARAMETERS: Mapping[str, tuple[Parameter, ...]] = {
@@ -34,6 +35,7 @@ ACTION_PARAMETERS: Mapping[str, tuple[Parameter, ...]] = {
         _DETECT,
         _PRIMARY,
     ),
+    "live": (_SETTINGS._replace(required=True), _MINUTES, _DETECT),
     "trial_run": (_PROTOCOL._replace(required=True),),
     "revert": (_TRANSACTION._replace(required=True),),
 }
@@ -42,7 +44,8 @@ ACTION_PARAMETERS: Mapping[str, tuple[Parameter, ...]] = {
 class AgentTool(NamedTuple):
     """A tool; `argv` makes the words after the verb's global options.
 
-    `is_long` ones run as tasks. The answer of a `file` tool is what the command writes to the file of its last word.
+    `is_long` ones run as tasks, with words of the operator at the end. The answer of a `file` tool is what the command
+    writes to the file of its last word.
     """
 
     name: str
@@ -80,6 +83,12 @@ def _try_argv(arguments: Arguments) -> list[str]:
     ]
     words += [f"--{name}={arguments[name]}" for name in ("detect", "primary") if name in arguments]
     return ["try", "--json", *words]
+
+
+def _live_argv(arguments: Arguments) -> list[str]:
+    words = [f"--detect={arguments['detect']}"] if "detect" in arguments else []
+    words += [f"--for={arguments['minutes']}m"] if "minutes" in arguments else []
+    return ["live", "--json", *words, *(f"--set={one}" for one in arguments["settings"] if "=" in one)]
 
 
 def _apply_argv(arguments: Arguments) -> list[str]:
@@ -163,7 +172,7 @@ PLAN = AgentTool(
     "Show what an action would change, write nothing, and give the token that the action needs.",
     (
         Parameter("action", "What to plan.", choices=ACTIONS, required=True),
-        *(_SETTINGS, _SECONDS, _SUITE, _BLOCKS, _DETECT, _PRIMARY, _TRANSACTION, _PROTOCOL),
+        *(_SETTINGS, _SECONDS, _MINUTES, _SUITE, _BLOCKS, _DETECT, _PRIMARY, _TRANSACTION, _PROTOCOL),
     ),
     lambda given: basis_argv(given["action"], given),
 )
@@ -180,6 +189,13 @@ _WRITING = (
         "Put settings on trial in random blocks; restore everything afterwards.",
         ACTION_PARAMETERS["try"],
         _try_argv,
+        is_long=True,
+    ),
+    AgentTool(
+        "live",
+        "Put settings on trial on the live work of this machine, by the metrics that the operator chose.",
+        ACTION_PARAMETERS["live"],
+        _live_argv,
         is_long=True,
     ),
     AgentTool(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -37,11 +38,23 @@ _LONGEST_LIFE_S = 24 * 3600.0
     help="Protocol whose trial agents may run, by its name without .toml. Repeatable.",
 )
 @click.option(
+    "--live",
+    metavar="OPTIONS",
+    default="",
+    help="Options of `ktrial live`, such as its --metric and --guard, with which agents may try settings on live work.",
+)
+@click.option(
     "--plan-life", default="10m", show_default=True, metavar="TIME", help="Time for which a plan allows its write."
 )
 @click.pass_context
 def command(
-    ctx: click.Context, /, allow_writes: bool, knobs: tuple[str, ...], protocols: tuple[Path, ...], plan_life: str
+    ctx: click.Context,
+    /,
+    allow_writes: bool,
+    knobs: tuple[str, ...],
+    protocols: tuple[Path, ...],
+    live: str,
+    plan_life: str,
 ) -> None:
     """Serve tools of the Model Context Protocol over stdin and stdout; an agent's program starts it.
 
@@ -71,7 +84,7 @@ def command(
     from ktrial.cli.mcp.calls import Permissions
     from ktrial.cli.mcp.server import ServerOptions, serve
 
-    allowed = Permissions(allow_writes, knobs, files)
+    allowed = Permissions(allow_writes, knobs, files, _words_of(live))
     audit = state_folder() / "mcp" / "audit.jsonl"
     serve(ServerOptions(_global_options(ctx), allowed, life_s, audit), app.clock)
 
@@ -80,6 +93,13 @@ def _refuse_root(app: App) -> None:
     """Raise Refused if this is root: what an agent says is only ever read by an ordinary user's process."""
     if os.geteuid() == 0 and app.on_this_machine:
         raise Refused("cannot serve agents as root", hint="run it as an ordinary user; what needs root asks sudo")
+
+
+def _words_of(live: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(live))
+    except ValueError as error:
+        raise BadInput(f"--live: cannot read {live!r}: {error}", hint="quote each SPEC as for a shell") from None
 
 
 def _by_name(protocols: Iterable[Path]) -> dict[str, Path]:
