@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from ktrial.trial.run.events import TrialListener
     from ktrial.trial.run.prepare import Prepared
 
+#: With so many samples of the control, guards see a surge in the first period of an arm.
+_USUAL_SAMPLES = 2 * FEWEST_CONTROL_SAMPLES
 #: Of the time that the user allows, a pilot takes at most this share.
 _MOST_OF_TIME = 0.25
 
@@ -101,7 +103,7 @@ def _learn_usual(
     if not guards:
         return {}
     slowest_s = max(metric_named(name, metrics).source.poll_s for name in guards)
-    course = PilotCourse((ready.file.control,), max(2 * period_s, FEWEST_CONTROL_SAMPLES * slowest_s))
+    course = PilotCourse((ready.file.control,), max(2 * period_s, _USUAL_SAMPLES * slowest_s))
     listen(PilotBegan(expected_s=course.length_s, switches=0))
     return _pilot(app, ready, metrics, course, listen, note).control
 
