@@ -157,3 +157,12 @@ def wait_for(happens: object) -> None:
     while not happens():
         assert time.monotonic() < end, "nothing happened for 10 s"
         time.sleep(0.02)
+
+
+def test_names_of_no_metric_are_refused_before_anything_is_watched(
+    home: Path, machine: FakeRoot, service: Service
+) -> None:
+    for option in ("--guard", "--limit-metric"):
+        ran = live(machine, service, 10, option, "latency=3")
+        assert (ran.status, "unknown metric: 'latency'" in ran.err) == (2, True), ran.err
+    assert machine.run("trial", "list").out.startswith("No trials yet")

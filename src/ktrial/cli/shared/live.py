@@ -16,7 +16,6 @@ from ktrial.cli.shared.live_control import desk_folder
 from ktrial.cli.shared.live_plan import (
     await_hours,
     block_seconds,
-    hard_limits,
     longest_seconds,
     plan_periods,
     watchdog_of,
@@ -67,7 +66,6 @@ class OnLiveWork:
         app.measuring_place.machine.take()
         app.lock_runs()
         self._app = app
-        self._stored = stored
         self._rating: RatingKeys | None = None
         self._control: Mapping[str, Sequence[Sample]] = {}
         if live_of(file).rate:
@@ -101,7 +99,6 @@ class OnLiveWork:
         file, self._control = plan_periods(self._app, self.ready, listen, note)
         self.ready = self.ready._replace(file=file, settle_s=live_of(file).washout_s or 0.0)
         refuse_slow(self._metrics, live_of(file).period_s or 0.0)
-        hard_limits(file, self._metrics)
         protocol = protocol_of(file, self.ready.tasks, {}, self.ready.seed, None, 1)
         return Planned(protocol, None, longest_seconds(file, protocol.cap or protocol.budget))
 

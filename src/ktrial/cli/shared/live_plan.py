@@ -52,6 +52,7 @@ def plan_periods(app: App, ready: Prepared, listen: TrialListener, note: Callabl
     file, live = ready.file, live_of(ready.file)
     _check_sources(LivePoll(open_metrics(app, live), app.clock))
     metrics = open_metrics(app, live)
+    watchdog_of(file, metrics, 1.0, {})  # raises for unknown names
     if live.period_s is not None:
         washout = live.washout or f"{_least_washout_s(ready, metrics):g}s"
         planned = _within_time(_with_periods(file, live.period, washout, None))
