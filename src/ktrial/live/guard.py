@@ -155,6 +155,12 @@ class GuardWatch:
             watched.drop_block()
 
 
+def typical_gap_s(samples: Sequence[Sample]) -> float:
+    """Return how far apart neighbouring samples are; the mean, if most of them have the time of another one."""
+    gaps = np.diff([sample.at_ms for sample in samples]) / 1000
+    return float(np.median(gaps)) or float(gaps.mean())
+
+
 class _Ordinary(NamedTuple):
     """What the control's samples do, relative to the median of the control's period before.
 
@@ -240,7 +246,7 @@ class _Watched:
             # Zero has no logarithm: values are counted in units of the smallest that was seen.
             self._floor = float(values[values > 0].min()) if values.any() else _NO_VALUE
         if len(known) > 1:
-            self._every_s = float(np.median(np.diff([sample.at_ms for sample in known]))) / 1000
+            self._every_s = typical_gap_s(known) or math.inf
         worse = np.array([self._worse(value) for value in values])
         parts = np.array_split(worse, max(2, len(worse) // self._samples))
         for part in parts:

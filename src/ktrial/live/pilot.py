@@ -22,6 +22,7 @@ from ktrial.judge.stats.covariate import regress_differences
 from ktrial.judge.stats.critical import LOOKS
 from ktrial.kit.errors import BadInput
 from ktrial.kit.outcome import Direction
+from ktrial.live.guard import typical_gap_s
 from ktrial.live.model import Sample
 
 #: Lengths of periods that are tried, in seconds.
@@ -33,6 +34,8 @@ _LEAST_PRESENT = 0.2
 #: A length is tried if the pilot holds so many pairs of periods. The noise of longer ones is not guessed from shorter:
 #: a load that comes and goes makes it grow again.
 _FEWEST_PAIRS = 6
+#: Covariates never explain more than all but this share of the pairs' freedom.
+_LEAST_KEPT = 0.1
 #: The time after a switch is cut into slices; the last ones are taken as settled.
 _SLICES, _SETTLED_SLICES = 12, 4
 #: A slice moves if it lies this many standard errors and this share of the effect to detect off the settled level.
@@ -196,8 +199,11 @@ def _series(samples: Sequence[Sample], wish: LiveWish) -> _Series:
     times = np.array([sample.at_ms for sample in known]) / 1000
     if (np.diff(times) < 0).any():
         raise BadInput("cannot plan a trial: the samples of the pilot are not in the order of time")
+    every_s = typical_gap_s(known)
+    if every_s == 0:
+        raise BadInput("cannot plan a trial: all samples of the pilot have the same time")
     sign = 1.0 if wish.direction == "higher" else -1.0
-    return _Series(times - samples[0].at_ms / 1000, sign * np.log(values), float(np.median(np.diff(times))), sign)
+    return _Series(times - samples[0].at_ms / 1000, sign * np.log(values), every_s, sign)
 
 
 def _parts(series: _Series, cuts: Sequence[tuple[float, str]]) -> Iterator[tuple[str, float, float]]:
@@ -356,8 +362,8 @@ def _pair_differences(
     if fit is None:
         return np.asarray(differences)
     # Slopes that are fitted to few pairs leave less than the trial's blocks will.
-    apparent = calm.length_s / span
-    return np.asarray((differences - np.column_stack(apart) @ fit.slopes) / math.sqrt(1 - len(apart) / apparent))
+    kept = max(_LEAST_KEPT, 1 - len(apart) * span / calm.length_s)
+    return np.asarray((differences - np.column_stack(apart) @ fit.slopes) / math.sqrt(kept))
 
 
 def _mean(rival: _Series, begin: float, end: float) -> float | None:

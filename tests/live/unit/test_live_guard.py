@@ -181,6 +181,17 @@ def test_errors_where_the_control_has_none_are_a_surge() -> None:
     assert watch.take(GUARDED, "case", samples_of([0.0, 0.2, 0.3, 0.2, 0.1, 0.4], 700)) is not None
 
 
+def test_samples_that_come_in_bundles_are_watched_too() -> None:
+    logs = remembering(np.random.default_rng(4), PILOT_SAMPLES, 0.6, 0.03)
+    for every in (1_000, 10**9):
+        # Ten samples with one time; in the end, all.
+        bundled = [Sample(one.at_ms // every // 10 * every * 10, one.value) for one in samples_of(np.exp(logs))]
+        watch = GuardWatch([LATENCY], ["control", "case"], "control", blocks=20, samples=60)
+        watch.learn(GUARDED, bundled)
+        watch.begin_period("case")
+        assert watch.take(GUARDED, "case", [Sample(700_000, 2.0)] * 30) is not None
+
+
 def test_more_guards_share_the_error() -> None:
     guards = [Guard(metric=name, direction="lower") for name in ("latency", "errors", "queue")]
     watch = GuardWatch(guards, ["control", "one", "two"], "control", blocks=20, samples=60)

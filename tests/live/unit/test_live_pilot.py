@@ -105,6 +105,16 @@ def test_only_what_the_load_leaves_is_noise() -> None:
     assert "adjusted for load, with slopes from the pilot" in adjusted.why[2]
 
 
+def test_many_covariates_make_a_short_pilot_no_quieter() -> None:
+    generator = np.random.default_rng(11)
+    samples = samples_of(np.exp(remembering(generator, 600, 0.3, 0.05)))
+    rivals = {f"rival {one}": samples_of(remembering(generator, 600, 0.9, 1.0)) for one in range(8)}
+    sd, raw = (
+        {one.period_s: one.sd for one in plan_live(samples, WISH, covariates=held).tried} for held in (rivals, {})
+    )
+    assert all(sd[length] > 0.8 * raw[length] for length in raw)
+
+
 def test_spikes_of_a_latency_count_as_its_mean_does() -> None:
     generator = np.random.default_rng(9)
     values = np.exp(remembering(generator, 2_400, 0.3, 0.03))
@@ -147,6 +157,7 @@ def test_the_time_that_is_allowed_is_kept() -> None:
         (samples_of([1.0] * 99 + [0.0]), "values of zero or below"),
         (samples_of(np.linspace(1, 2, 60)), "cannot plan periods from a pilot of 60 s"),
         ([*samples_of(np.ones(99), 1), Sample(0, 1.0)], "not in the order of time"),
+        ([Sample(5, 1.0)] * 99, "all samples of the pilot have the same time"),
     ],
 )
 def test_a_pilot_that_says_too_little_is_refused(samples: list[Sample], message: str) -> None:
