@@ -15,7 +15,7 @@ from ktrial.live.sources.web import NotRead
 from ktrial.live.sources.world import LiveWorld
 
 T = TypeVar("T")
-_LIMIT_S = 5.0
+_LIMIT_S = 3.0
 #: A header `Date` has whole seconds.
 _DATE_MS = 500
 _BAD_REQUEST = (400, 422)
