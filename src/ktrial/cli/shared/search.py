@@ -43,6 +43,7 @@ from ktrial.studies.search.space import (
     SpaceFile,
     parse_space,
     placeholders_in,
+    plain,
     resolve_space,
 )
 from ktrial.studies.search.text import progress_text, search_text
@@ -203,7 +204,7 @@ def _space_here(app: App, session: AgentSession, file: SpaceFile, *, allow_dange
             continue
         left_out |= {f"{one.name} = {value}": why for value, why in refused.items()}
         kept = tuple(value for value in one.values if value not in refused)
-        one = msgspec.structs.replace(one, values=_typed(kept, changes[0]))  # noqa: PLW2901
+        one = msgspec.structs.replace(one, values=kept)  # noqa: PLW2901
         kernel_text(knob, (kept or tried)[0])
         dimensions.append(one)
         default = defaults[one.name] = one.default if one.default is not None else _default(one, changes[0])
@@ -213,14 +214,8 @@ def _space_here(app: App, session: AgentSession, file: SpaceFile, *, allow_dange
     return resolve_space(resolved, defaults, left_out)
 
 
-def _typed(values: tuple[Scalar, ...], change: Change) -> tuple[Scalar, ...]:
-    """Return the values; booleans as the kernel writes them."""
-    return tuple((change.new_text if isinstance(one, bool) and len(values) == 1 else one) for one in values)
-
-
 def _plan_of(app: App, session: AgentSession, knob: str, value: Scalar, allow_dangerous: bool) -> Plan:
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    return make_plan(session, app.catalog, (f"{knob}={text}",), allow_dangerous=allow_dangerous)[0]
+    return make_plan(session, app.catalog, (f"{knob}={plain(value)}",), allow_dangerous=allow_dangerous)[0]
 
 
 def _is_refused(plan: Plan) -> bool:
@@ -231,17 +226,13 @@ def _default(one: DimensionFile, change: Change) -> Scalar:
     """Return the machine's value as the dimension writes it."""
     text = change.old_text or ""
     if one.values:
-        return next((value for value in one.values if _text_of(value) == text), text)
+        return next((value for value in one.values if plain(value) == text), text)
     try:
         return int(text) if isinstance(one.low, int) else float(text)
     except ValueError:
         raise BadInput(
             f"{one.name} reads {text!r} here, which is no number", hint="list its values instead of a range"
         ) from None
-
-
-def _text_of(value: Scalar) -> str:
-    return ("1" if value else "0") if isinstance(value, bool) else str(value)
 
 
 def _visit_seconds(app: App, question: SearchQuestion) -> float | None:

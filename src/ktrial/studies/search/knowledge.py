@@ -27,7 +27,7 @@ from ktrial.studies.search.surrogate import SeenVisit, Surrogate, grid_of, impor
 from ktrial.trial.protocol.file import CONTROL
 
 #: Candidates that the model weighs for each new point: proposals of Optuna, and neighbours of the incumbent.
-_POOL = 4
+_PROPOSALS, _NEIGHBOURS = 2, 5
 #: Dimensions that a neighbour changes, on average.
 _MOVES = 1.5
 #: Standard errors that count as certain.
@@ -91,14 +91,14 @@ class Knowledge:
         """Return new points: proposals of Optuna and neighbours of the incumbent, chosen by the model."""
         self._proposed += 1
         seed = (self._seed * 1_000_003 + self._proposed) % (1 << 31)
-        wanted = count if self.model is None else count * _POOL
+        wanted = count if self.model is None else count * _PROPOSALS
         found = propose(self.space, self._known_values(), wanted, seed, self._crash_reason, sampler=self._sampler)
         self.refusals |= {why: None for _, why in found.refused}
         pool = list(found.points)
         if self.model is None:
             return pool[:count]
         rng = np.random.default_rng(seed)
-        pool += self._neighbours(wanted, {key_of(point) for point in pool}, rng)
+        pool += self._neighbours(count * _NEIGHBOURS, {key_of(point) for point in pool}, rng)
         return [pool[at] for at in _thompson_draws(self.model, pool, count, rng)] if pool else []
 
     def _neighbours(

@@ -84,7 +84,7 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _kernel_value(value: Scalar) -> Scalar:
-    return plain(value) if isinstance(value, float) else value
+    return plain(value) if isinstance(value, float | bool) else value
 
 
 class SearchPart(msgspec.Struct, frozen=True, kw_only=True):
