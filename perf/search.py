@@ -178,7 +178,7 @@ def smac(surface: Surface, noise: Array, seed: int) -> Result:
 
     def cost(config: object, seed: int = 0) -> float:
         del seed
-        point = dict(config)  # type: ignore[call-overload]
+        point: Point = dict(config)  # type: ignore[call-overload]
         value = surface.effect(point) + next(values)
         seen.setdefault(tuple(sorted(point.items())), []).append(value)
         return -value
@@ -193,7 +193,7 @@ def smac(surface: Surface, noise: Array, seed: int) -> Result:
     space.add([parameter(one) for one in surface.space.dimensions])
     scenario = Scenario(space, n_trials=RUNS - _DEFAULTS, deterministic=False, seed=seed, output_directory="/tmp/smac3")
     best = HyperparameterOptimizationFacade(scenario, cost, overwrite=True, logging_level=50).optimize()
-    point = dict(best)
+    point: Point = dict(best)
     sold = float(np.mean(seen[tuple(sorted(point.items()))])) - default
     return Result(surface.effect(point), sold, True, RUNS)
 
@@ -201,7 +201,7 @@ def smac(surface: Surface, noise: Array, seed: int) -> Result:
 def tune_runs(surface: Surface, noise: Array, seed: int) -> Result:
     """Return what `ktrial tune` keeps if it tries three values of each range and all of each list, one by one."""
     question = question_of(surface.space, RUNS, seed)
-    arms = []
+    arms: list[TuneArm] = []
     for one in surface.space.dimensions:
         for value in _candidates(one):
             arms.append(TuneArm(name=f"{len(arms) + 1}", knob=one.name, settings={one.name: str(value)}))

@@ -15,7 +15,7 @@ from ktrial.studies.search.page import supplement
 from ktrial.studies.search.propose import KnownValue, propose
 from ktrial.studies.search.space import Point, Space
 from ktrial.studies.search.surrogate import SeenVisit, Surrogate
-from ktrial.studies.search.text import search_text, space_text
+from ktrial.studies.search.text import progress_text, search_text, space_text
 from tests.support.search import MadeMachine, choice, drive, noise_of, number, question_of, run_search, space_of
 
 SD = 0.01
@@ -64,6 +64,20 @@ def test_every_race_holds_the_control_and_the_incumbent() -> None:
     assert len(races) > 2
     assert all("control" in one.points for one in races)
     assert sum("incumbent" in one.points for one in races) >= len(races) - 2
+
+
+def test_after_each_trial_the_search_says_what_is_spent_left_and_best() -> None:
+    walk = SearchCourse(question_of(space(), 100))
+    points: list[Point] = [{"a": 70, "c": "y", "idle": 50}, {"a": 0, "c": "x", "idle": 50}]
+    drive(walk._race([walk.known.add(point) for point in points], 2), machine())
+    now = walk.progress()
+    assert (now.points, now.visits, now.spent_s, now.best) == (2, 5, 5.0, {"a": 70, "c": "y"})
+    assert now.estimate is not None
+    assert now.estimate[0] == pytest.approx(hill({"a": 70, "c": "y"}) - hill(space().control), abs=0.04)
+    assert now.estimate[1] < now.estimate[0] < now.estimate[2]
+    text = progress_text(now)
+    assert text.startswith("2 points in 5 visits; 5 s spent, at most about 1 min 35 s left")
+    assert "unconfirmed: a=70 c=y" in text
 
 
 def test_where_nothing_matters_nothing_is_found_and_the_detectable_effect_is_said() -> None:

@@ -321,7 +321,7 @@ class SearchRun:
                     found = end.value
                     break
                 if isinstance(reply, SearchPart):
-                    self._tell(course, reply, as_json=as_json)
+                    self._tell(course, as_json=as_json)
                 if isinstance(request, ProbeRequest):
                     reply = probes.pop(0) if probes else self._answer_probe(request)
                     continue
@@ -408,12 +408,12 @@ class SearchRun:
                 found[name] = int(text) if names[name].is_range and text.lstrip("-").isdecimal() else text
         return found
 
-    def _tell(self, course: SearchCourse, part: SearchPart, *, as_json: bool) -> None:
+    def _tell(self, course: SearchCourse, *, as_json: bool) -> None:
         """Say where the search is after a trial."""
+        now = course.progress()
         if as_json:
-            event = {"event": "search-progress", "trial": part.trial, "text": progress_text(course)}
-            sys.stdout.write(plain_json.line(event))
-        self._app.say(progress_text(course))
+            sys.stdout.write(plain_json.line(now))
+        self._app.say(progress_text(now))
 
 
 def write_page(app: App, found: SearchAnswer, path: Path) -> None:

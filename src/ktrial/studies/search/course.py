@@ -28,6 +28,7 @@ from ktrial.studies.search.model import (
     Request,
     SearchAnswer,
     SearchPart,
+    SearchProgress,
     SearchQuestion,
     SearchStep,
     StepKind,
@@ -128,6 +129,25 @@ class SearchCourse:
         if not self.known.incumbent:
             return self._answer("nothing found", "no point looks better than the control")
         return (yield from self._confirm_winner())
+
+    def progress(self) -> SearchProgress:
+        """Return where the search is, after its first trial."""
+        known, part = self.known, self.parts[-1]
+        best = known.incumbent
+        return SearchProgress(
+            trial=part.trial,
+            points=sum(one.visits > 0 for one in known.entries[1:]),
+            visits=sum(one.visits for one in self.parts),
+            spent_s=self.spent_s,
+            budget_s=self.question.budget_s,
+            direction=part.directions.get(primary_of(part)),
+            best=known.space.changes(known.entries[best].point),
+            estimate=self._interval(best) if best else None,
+        )
+
+    def _interval(self, number: int) -> tuple[float, float, float]:
+        mean, error = self.known.estimate(number)
+        return mean, mean - CERTAIN * error, mean + CERTAIN * error
 
     def _too_small(self) -> str:
         total = int(self.visits_left) + sum(part.visits for part in self.parts)
@@ -268,8 +288,7 @@ class SearchCourse:
     def _confirm_winner(self) -> Course:
         """Confirm the winner by an ordinary trial of fresh blocks, then remove what it does not need."""
         candidate = self.known.incumbent
-        mean, error = self.known.estimate(candidate)
-        estimate = (mean, mean - CERTAIN * error, mean + CERTAIN * error)
+        estimate = self._interval(candidate)
         cap = self._cap()
         part = yield from self._run_step(self._step("confirm", {WINNER: candidate}, cap=cap))
         if not _is_better(part, WINNER):

@@ -188,6 +188,23 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     removed: bool
 
 
+class SearchProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a search is after a trial. `best` has the settings of the best point so far, which nothing has confirmed.
+
+    `estimate` is its effect on the score, with a 95 % interval.
+    """
+
+    event: Literal["search-progress"] = "search-progress"
+    trial: str
+    points: int
+    visits: int
+    spent_s: float
+    budget_s: float
+    direction: Literal["lower", "higher"] | None
+    best: Mapping[str, Scalar] = {}
+    estimate: tuple[float, float, float] | None = None
+
+
 class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer.
 

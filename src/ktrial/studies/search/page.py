@@ -37,8 +37,8 @@ def supplement(found: SearchAnswer) -> Supplement:
         rows = [(name, plain(value)) for name, value in found.candidate.items()]
         blocks.append(Grid("The best settings" if found.winner else "The best candidate", ("setting", "value"), rows))
     if found.removals:
-        rows = [(one.dimension, str(one.verdict), "removed" if one.removed else "stays") for one in found.removals]
-        blocks.append(Grid("Without each setting", ("setting", "the rest is", "so it"), rows))
+        without = [(one.dimension, str(one.verdict), "removed" if one.removed else "stays") for one in found.removals]
+        blocks.append(Grid("Without each setting", ("setting", "the rest is", "so it"), without))
     measured = [one for one in found.history if one.estimate is not None]
     if measured:
         blocks += [
@@ -69,14 +69,17 @@ def _about(found: SearchAnswer) -> str:
 
 def history_chart(measured: Sequence[TriedPoint], style: Style) -> Chart:
     """Return the estimate of every point in the order of the search, and the best so far."""
-    best, values = -math.inf, []
+    best = -math.inf
+    values: list[dict[str, float | str]] = []
+    ends: list[float] = []
     for one in measured:
         estimate, low, high = one.estimate or 0.0, one.low or 0.0, one.high or 0.0
         best = max(best, estimate) if one.state == "measured" else best
         kind = "better" if one.state == "measured" else "worse"
         values.append({"at": one.number, "value": estimate, "low": low, "high": high, "kind": kind})
         values[-1]["best"] = max(best, 0.0)
-    y = _score_axis([float(one[name]) for one in values for name in ("low", "high")], 3, _SCORE)
+        ends += [low, high]
+    y = _score_axis(ends, 3, _SCORE)
     x: Spec = {"field": "at", "type": "quantitative", "axis": {"title": "point", "tickMinStep": 1, "grid": False}}
     palette = style.palette
     colour: Spec = {

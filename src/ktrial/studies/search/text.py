@@ -9,14 +9,11 @@ from collections.abc import Mapping, Sequence
 
 from ktrial.bench.text import duration
 from ktrial.judge.model.words import percent_text, range_text, value_log_ratio
-from ktrial.kit.outcome import Direction
 from ktrial.kit.tables import paragraph, table
-from ktrial.studies.search.course import SearchCourse, fewest_visits
-from ktrial.studies.search.knowledge import primary_of
-from ktrial.studies.search.model import SearchAnswer, SearchQuestion, TriedPoint
+from ktrial.studies.search.course import fewest_visits
+from ktrial.studies.search.model import SearchAnswer, SearchProgress, SearchQuestion
 from ktrial.studies.search.space import Dimension, Scalar, plain
 
-_SHOWN_POINTS = 5
 _ENDINGS: Mapping[str, str] = {
     "confirmed": "a fresh trial confirms the best settings",
     "nothing found": "nothing found",
@@ -66,25 +63,17 @@ def settings_text(changes: Mapping[str, Scalar]) -> str:
     return " ".join(shlex.quote(f"{name}={plain(value)}") for name, value in changes.items())
 
 
-def progress_text(course: SearchCourse) -> str:
-    """Return where a search is after a trial: the incumbent, what is spent, and the time left."""
-    question, known = course.question, course.known
-    visits = sum(part.visits for part in course.parts)
-    tried = sum(one.visits > 0 for one in known.entries[1:])
-    lines = [f"{tried} point{'s'[: tried != 1]} in {visits} visits"]
-    lines.append(f"{duration(course.spent_s)} of {duration(question.budget_s)}")
-    if known.incumbent:
-        mean, error = known.estimate(known.incumbent)
-        what = settings_text(known.space.changes(known.entries[known.incumbent].point))
-        ends = range_text(*(value_log_ratio(mean + sign * 1.96 * error, _direction(course)) for sign in (-1, 1)))
-        lines.append(f"best so far, unconfirmed: {what} ({ends})")
+def progress_text(now: SearchProgress) -> str:
+    """Return where a search is after a trial: what is spent, the time left, and the best point."""
+    lines = [f"{now.points} point{'s'[: now.points != 1]} in {now.visits} visits"]
+    left_s = max(0.0, now.budget_s - now.spent_s)
+    lines.append(f"{duration(now.spent_s)} spent, at most about {duration(left_s)} left")
+    if now.best and now.estimate is not None:
+        ends = range_text(*(value_log_ratio(end, now.direction) for end in now.estimate[1:]))
+        lines.append(f"best so far, unconfirmed: {settings_text(now.best)} ({ends})")
     else:
         lines.append("the control is the best so far")
     return "; ".join(lines)
-
-
-def _direction(course: SearchCourse) -> Direction | None:
-    return course.parts[-1].directions.get(primary_of(course.parts[-1]))
 
 
 def search_text(found: SearchAnswer, *, width: int) -> str:
@@ -151,12 +140,6 @@ def _next_lines(found: SearchAnswer) -> list[str]:
     if found.words and found.confirmed_by is not None:
         lines.append(f"keep: ktrial keep {found.confirmed_by}")
     return lines
-
-
-def best_points(found: SearchAnswer, most: int = _SHOWN_POINTS) -> Sequence[TriedPoint]:
-    """Return the points with the highest estimates, the best first."""
-    measured = [one for one in found.history if one.estimate is not None and one.state == "measured"]
-    return sorted(measured, key=lambda one: -(one.estimate or 0.0))[:most]
 
 
 def _change(found: SearchAnswer, score: float) -> str:
