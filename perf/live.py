@@ -33,7 +33,7 @@ from ktrial.live.pilot import LivePlan, LiveWish, PilotSwitch, plan_live
 from perf.arguments import argument, how_many
 from perf.noise_sources import Array, Generator
 from perf.simulated_trials import ARM, CONTROL, OUTCOME, protocol_of
-from tests.support.live import GUARDED, WatchedTrial, remembering, samples_of
+from tests.support.live_noise import GUARDED, WatchedTrial, remembering, samples_of
 
 FOLDER = Path(__file__).parent / "live"
 PLANTED, WAVES = 0.03, 10

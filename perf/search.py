@@ -179,7 +179,7 @@ def smac(surface: Surface, noise: Array, seed: int) -> Result:
     def cost(config: object, seed: int = 0) -> float:
         del seed
         point: Point = dict(config)  # type: ignore[call-overload]
-        value = surface.effect(point) + next(values)
+        value = float(surface.effect(point) + next(values))
         seen.setdefault(tuple(sorted(point.items())), []).append(value)
         return -value
 
