@@ -181,7 +181,7 @@ def smac(surface: Surface, noise: Array, seed: int) -> Result:
         point: Point = dict(config)  # type: ignore[call-overload]
         value = float(surface.effect(point) + next(values))
         seen.setdefault(tuple(sorted(point.items())), []).append(value)
-        return -value
+        return -float(value)
 
     def parameter(one: Dimension) -> object:
         if not one.is_range:
