@@ -106,6 +106,9 @@ def test_a_search_that_began_on_another_kernel_is_refused(home: Path) -> None:  
     state.write_text(json.dumps({**document, "kernel": "5.4.0-made"}))
     status, _, err = run(*argv)
     assert (status, "it began on kernel 5.4.0-made" in " ".join(err.split())) == (4, True), err
+    state.write_text("{}")
+    status, _, err = run(*argv)
+    assert (status, "cannot read a stored search" in " ".join(err.split())) == (2, True), err
 
 
 @pytest.mark.parametrize(

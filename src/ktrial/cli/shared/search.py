@@ -86,6 +86,11 @@ def search_question(
         raise BadInput("nothing to measure", hint="add --suite NAME, or -- CMD with --metric")
     give_programs_of(app, suite)
     files = _templates(file, folder)
+    if files and app.host is not None:
+        raise BadInput(
+            f"cannot write configuration files on --host {app.host.word}",
+            hint="leave out --host, or put the values into the command",
+        )
     trial = template_file(
         f"search-{file.name}",
         own,
@@ -282,7 +287,7 @@ class SearchRun:
 
     def _unfinished(self, asked: str, question: SearchQuestion) -> SearchState | None:
         """Return the stored search of the same command; raise Refused if the machine is another one now."""
-        states = [msgspec.json.decode(self._saved.read(name)[0], type=SearchState) for name in self._saved.names()]
+        states = [_state_of(*self._saved.read(name)) for name in self._saved.names()]
         same = [one for one in states if one.asked == asked and not one.over]
         if not same:
             return None
@@ -414,6 +419,14 @@ class SearchRun:
         if as_json:
             sys.stdout.write(plain_json.line(now))
         self._app.say(progress_text(now))
+
+
+def _state_of(data: bytes, file: str) -> SearchState:
+    try:
+        return msgspec.json.decode(data, type=SearchState)
+    except msgspec.DecodeError as error:
+        hint = "another version of ktrial wrote it: remove it, or start over with --fresh"
+        raise BadInput(f"cannot read a stored search: {error}", file=file, hint=hint) from None
 
 
 def write_page(app: App, found: SearchAnswer, path: Path) -> None:
