@@ -3,9 +3,8 @@
 
 Run in a checkout that is set up:  .venv/bin/python -m perf.schedulers [REPLAYS]   (200; a minute)
 A replay is a trial of a control and three arms. The shipped judge stops it, and the shipped rule chooses. Its blocks
-are recorded noise of programs at a given spread, in which each arm has a known effect. If a trial of schedulers was
-recorded (`perf/noise/schedulers.csv`), its blocks are drawn with repeats too. Ends with status 1 if a mean regret is
-above 2 %.
+are those of a recorded trial of schedulers (`perf/noise/schedulers.csv`), drawn with repeats; or recorded noise of
+programs at a given spread, in which each arm has a known effect. Ends with status 1 if a mean regret is above 2 %.
 """
 
 from __future__ import annotations
@@ -128,9 +127,8 @@ def regret_of_planted(effects: Mapping[str, float], spread: float, replays: int)
 
 
 def every_regret(replays: int) -> Iterator[tuple[str, Regret]]:
-    if RECORDED.exists():
-        for workload, blocks in recorded_blocks().items():
-            yield f"{workload}, {len(blocks)} recorded blocks", regret_of_recorded(blocks, replays)
+    for workload, blocks in recorded_blocks().items():
+        yield f"{workload}, {len(blocks)} recorded blocks", regret_of_recorded(blocks, replays)
     for what, effects in EFFECTS.items():
         for spread in SPREADS:
             yield f"{what}, spread {100 * spread:g} %", regret_of_planted(effects, spread, replays)

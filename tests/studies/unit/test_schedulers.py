@@ -22,7 +22,7 @@ from ktrial.studies.schedulers import (
 from ktrial.studies.schedulers_text import advice_of, schedulers_text
 from ktrial.trial.protocol.file import TrialFile
 from ktrial.trial.protocol.read import check_trial_file
-from perf.schedulers import EFFECTS, LIMIT, regret_of_planted
+from perf.schedulers import EFFECTS, LIMIT, recorded_blocks, regret_of_planted, regret_of_recorded
 from tests.support.comparisons import four_arms
 from tests.support.told_trials import a_trial
 
@@ -130,3 +130,9 @@ def test_a_wrong_choice_costs_little_against_the_best_in_hindsight(what: str, be
     found = regret_of_planted(EFFECTS[what], 0.03, 6)
     assert found.best == best
     assert found.mean <= LIMIT
+
+
+def test_of_the_recorded_schedulers_the_best_one_is_chosen() -> None:
+    for workload, blocks in recorded_blocks().items():
+        found = regret_of_recorded(blocks, 6)
+        assert (found.best, found.mean <= LIMIT) == ("ktrial_fifo", True), workload
