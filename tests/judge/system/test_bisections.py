@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def searched(change: float, seed: int) -> tuple[str | None, int]:
 
     wanted = BisectRequest("c-1", f"c{COUNT - 1}", COMMITS, "x", 30, seed)
     try:
-        found = bisect(wanted, measure, lambda text: None)
+        found = bisect(wanted, measure, lambda text: None, time.monotonic)
     except Refused:
         return None, culprit
     return (found.suspects[0].id if found.why == "found" else None), culprit

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Mapping
 
 import msgspec
@@ -41,7 +42,7 @@ class Kernels:
 
 
 def search(kernels: Kernels, most_runs: int = 30) -> BisectAnswer:
-    return bisect(BisectRequest("c-1", BAD, COMMITS, "x.ms", most_runs, 3), kernels, lambda text: None)
+    return bisect(BisectRequest("c-1", BAD, COMMITS, "x.ms", most_runs, 3), kernels, lambda text: None, time.monotonic)
 
 
 @pytest.mark.parametrize("change", [0.3, -0.3])
@@ -71,7 +72,17 @@ def test_good_and_bad_that_do_not_differ_are_refused() -> None:
     with pytest.raises(Refused, match=r"good and bad show no difference in x\.ms after \d+ boots of each"):
         search(Kernels({23: 0.05}, noise=0.5))
     with pytest.raises(Refused, match="zero, negative or not finite"):
-        bisect(BisectRequest("c-1", BAD, COMMITS, "x", 30, 3), lambda commit, run: 0.0, lambda text: None)
+        bisect(
+            BisectRequest("c-1", BAD, COMMITS, "x", 30, 3), lambda commit, run: 0.0, lambda text: None, time.monotonic
+        )
+
+
+def test_it_says_how_long_it_takes() -> None:
+    told: list[str] = []
+    clock = iter(range(0, 6000, 60))
+    bisect(BisectRequest("c-1", BAD, COMMITS, "x.ms", 30, 3), Kernels({23: 0.3}), told.append, lambda: next(clock))
+    assert "each with 7 to 30 boots; the first two tell how long that takes" in told[0]
+    assert told[1].endswith("commits to test, about 3 min 30 s"), told[1]
 
 
 def test_a_difference_in_several_steps_is_said() -> None:

@@ -71,7 +71,7 @@ def run_bisect(app: App, query: BisectQuery) -> BisectAnswer:
         kernels = _Kernels(builds, Path(folder))
         measure = BisectMeasure(name, kernels.image, _boot(app, job, guest_files, shape, limit_s), query.seed)
         request = BisectRequest(good, bad, commits, query.outcome, query.runs, query.seed)
-        return bisect(request, measure, app.say)
+        return bisect(request, measure, app.say, lambda: app.clock.monotonic_ns() / 1e9)
 
 
 class _Kernels:

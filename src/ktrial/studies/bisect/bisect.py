@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple, TypeVar
 
+from ktrial.bench.text import duration
 from ktrial.judge.judge import judge
 from ktrial.judge.model.bisect_answer import BisectAnswer, BisectStep, Standing, Why
 from ktrial.judge.model.judgement import OutcomeJudgement
@@ -109,13 +110,14 @@ class BisectRequest(NamedTuple):
     seed: int
 
 
-def bisect(wanted: BisectRequest, measure: Measures, say: Say) -> BisectAnswer:
+def bisect(wanted: BisectRequest, measure: Measures, say: Say, now_s: Callable[[], float]) -> BisectAnswer:
     """Find the commit that causes the difference. Raise Refused if good and bad show none."""
-    return _Bisect(wanted, measure, say).run()
+    return _Bisect(wanted, measure, say, now_s).run()
 
 
 class _Bisect:
-    def __init__(self, wanted: BisectRequest, measure: Measures, say: Say) -> None:
+    def __init__(self, wanted: BisectRequest, measure: Measures, say: Say, now_s: Callable[[], float]) -> None:
+        self._now_s, self._began_s = now_s, now_s()
         self._good, self._bad = wanted.good, wanted.bad
         self._search = Search(wanted.commits)
         self._measure, self._say = measure, say
@@ -127,17 +129,28 @@ class _Bisect:
         self._steps: list[BisectStep] = []
 
     def run(self) -> BisectAnswer:
+        self._say(
+            f"good, bad and about {self._search.steps_left} commits between them are tested, each with "
+            f"{_FIRST_RUNS} to {self._question.most_runs} boots; the first two tell how long that takes"
+        )
         ends = self._ends()
+        self._say(f"about {self._search.steps_left} commits to test, about {self._time_to_end()}")
         while (commit := self._search.next()) is not None:
             if self._asked + 1 >= self._answers:
                 return self._conclude("spent", ends)
             if self._look_at(commit, ends.estimate) == "between":
                 return self._conclude("several steps", ends)
             left = len(self._search.suspects)
-            self._say(f"{left} commit{'s'[: left != 1]} left, about {self._search.steps_left} more to test")
+            more = f"about {self._search.steps_left} more to test, about {self._time_to_end()}"
+            self._say(f"{left} commit{'s'[: left != 1]} left, {more}")
         if len(self._search.suspects) > 1:
             return self._conclude("untold", ends)
         return self._confirmed(self._search.suspects[0], ends)
+
+    def _time_to_end(self) -> str:
+        """Return the time to the end: as long for each commit as for those so far, and one more comparison."""
+        each_s = (self._now_s() - self._began_s) / len(self._values)
+        return duration(each_s * (self._search.steps_left + 1))
 
     def _ends(self) -> Effect:
         """Return the difference between good and bad. Raise Refused if there is none."""
