@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.timeout(4200)
 
 TIME = "40min"
 SOMAXCONN = "/proc/sys/net/core/somaxconn"
-_GROUP = "/sys/fs/cgroup/ktrial-live-{}"
+GROUP = "ktrial-live-{}-" + str(os.getpid())
 #: One answer of the server with this many bytes needs many segments if the receiver's buffer is small.
 _PAGE_BYTES = 40_000
 _SMALL_BUFFER = "4096 4096 4096"
@@ -41,7 +43,7 @@ class Case(NamedTuple):
 CASES = {
     "proxy": Case("redis", "net.core.somaxconn=512", "proxy"),
     "knob": Case("redis", f"net.ipv4.tcp_rmem={_SMALL_BUFFER}", "knob"),
-    "quota": Case("pgbench", "cgroup:cpu.max@ktrial-live-quota=9000 100000", "quota"),
+    "quota": Case("pgbench", f"cgroup:cpu.max@{GROUP.format('quota')}=9000 100000", "quota"),
     "redis-a": Case("redis", "net.core.somaxconn=512", None),
     "redis-b": Case("redis", "net.ipv4.tcp_tw_reuse=0", None),
     "pgbench": Case("pgbench", "net.core.somaxconn=512", None),
@@ -79,7 +81,7 @@ def redis(machine: RemoteMachine, log: Path, case: Case, seed: int) -> Iterator[
 @contextlib.contextmanager
 def pgbench(machine: RemoteMachine, log: Path, case: Case, name: str) -> Iterator[None]:
     """A PostgreSQL server in a control group with a tenth of a CPU, and pgbench, whose work per request varies."""
-    group = Path(_GROUP.format(name))
+    group = Path("/sys/fs/cgroup", GROUP.format(name))
     group.mkdir()
     try:
         (group / "cpu.max").write_text("10000 100000")
@@ -91,8 +93,9 @@ def pgbench(machine: RemoteMachine, log: Path, case: Case, name: str) -> Iterato
             with running("/usr/bin/python3", program, str(log), folder, "1200", machine=machine):
                 yield
     finally:
-        with contextlib.suppress(OSError):
-            group.rmdir()
+        while (group / "cgroup.procs").read_text():
+            time.sleep(0.1)
+        group.rmdir()
 
 
 @contextlib.contextmanager
@@ -114,7 +117,9 @@ def live_trial(name: str, case: Case, seed: int) -> Iterator[tuple[subprocess.Po
             started = subprocess.Popen(
                 words, env=machine.environment(), stdin=subprocess.DEVNULL, stdout=events, stderr=told
             )
-            yield stack.enter_context(started), folder
+            stack.enter_context(started)
+            stack.callback(started.terminate)
+            yield started, folder
 
 
 def verdict_in(folder: Path) -> str:
