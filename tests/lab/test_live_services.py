@@ -81,21 +81,36 @@ def redis(machine: RemoteMachine, log: Path, case: Case, seed: int) -> Iterator[
 @contextlib.contextmanager
 def pgbench(machine: RemoteMachine, log: Path, case: Case, name: str) -> Iterator[None]:
     """A PostgreSQL server in a control group with a tenth of a CPU, and pgbench, whose work per request varies."""
-    group = Path("/sys/fs/cgroup", GROUP.format(name))
-    group.mkdir()
+    with quota_group(name) as (group, quota), postgresql() as url:
+        folder = url.rpartition("host=")[2]
+        subprocess.run(["pgbench", "-q", "-i", "-h", folder, "-U", "postgres", "postgres"], check=True)
+        (group / "cgroup.procs").write_text(Path(folder, "data/postmaster.pid").read_text().split()[0])
+        program = str(CHECKOUT / "tests/support/live_pgbench.py")
+        with running("/usr/bin/python3", program, str(log), folder, "1200", *map(str, quota), machine=machine):
+            yield
+
+
+@contextlib.contextmanager
+def quota_group(name: str) -> Iterator[tuple[Path, tuple[Path, ...]]]:
+    """A control group with a tenth of a CPU, and the files between which its quota must be carried over, if any.
+
+    A machine with groups of version 1 has no cpu.max: a file of this name stands for it there.
+    """
+    named = Path("/sys/fs/cgroup", GROUP.format(name))
+    has_second = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    group = named if has_second else Path("/sys/fs/cgroup/cpu", named.name)
+    for folder in {named, group}:
+        folder.mkdir()
+    (named / "cpu.max").write_text("10000 100000")
     try:
-        (group / "cpu.max").write_text("10000 100000")
-        with postgresql() as url:
-            folder = url.rpartition("host=")[2]
-            subprocess.run(["pgbench", "-q", "-i", "-h", folder, "-U", "postgres", "postgres"], check=True)
-            (group / "cgroup.procs").write_text(Path(folder, "data/postmaster.pid").read_text().split()[0])
-            program = str(CHECKOUT / "tests/support/live_pgbench.py")
-            with running("/usr/bin/python3", program, str(log), folder, "1200", machine=machine):
-                yield
+        yield group, () if has_second else (named / "cpu.max", group / "cpu.cfs_quota_us")
     finally:
         while (group / "cgroup.procs").read_text():
             time.sleep(0.1)
         group.rmdir()
+        if not has_second:
+            (named / "cpu.max").unlink()
+            named.rmdir()
 
 
 @contextlib.contextmanager
@@ -111,7 +126,7 @@ def live_trial(name: str, case: Case, seed: int) -> Iterator[tuple[subprocess.Po
         stack.enter_context(serve)
         metric = f"latency_ms:lower=log:{log}?match=latency_ms ([0-9.]+)&take=mean"
         options = ["--for", TIME, "--name", name, "--seed", str(seed), "--json", "--yes"]
-        options += ["--poll", "4s"] if case.service == "pgbench" else []
+        options += ["--poll", "2s"] if case.service == "pgbench" else []
         with (folder / "events").open("wb") as events, (folder / "told").open("wb") as told:
             words = machine.command("live", case.arm, "--metric", metric, *options)
             started = subprocess.Popen(
