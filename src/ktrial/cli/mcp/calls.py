@@ -108,7 +108,7 @@ class ToolCalls:
         return _bounded(_require_answer(await self._commands.run(tool.argv(arguments), limit_s=_READ_LIMIT_S)))
 
     async def _file(self, tool: AgentTool, arguments: Arguments) -> ToolAnswer:
-        with tempfile.TemporaryDirectory(prefix="ktrial-mcp-") as folder:
+        with tempfile.TemporaryDirectory(prefix="answer-", dir=self._commands.folder.parent) as folder:
             file = Path(folder) / "answer.md"
             _require_answer(await self._commands.run([*tool.argv(arguments), str(file)], limit_s=_READ_LIMIT_S))
             return _bounded_text(file.read_text(errors="replace"))

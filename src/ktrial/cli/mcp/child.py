@@ -49,11 +49,11 @@ class CommandAnswer(NamedTuple):
 
 
 class Commands:
-    """Starts commands with the options that the operator gave to `ktrial mcp`."""
+    """Starts commands with the options that the operator gave to `ktrial mcp`, in an empty `folder`."""
 
     def __init__(self, options: Sequence[str], folder: Path) -> None:
         self._program = (sys.executable, "-P", "-m", "ktrial", *options)
-        self._folder = folder
+        self.folder = folder
         self._few = anyio.Semaphore(_MOST_AT_ONCE)
 
     async def run(
@@ -73,7 +73,7 @@ class Commands:
         process = await anyio.open_process(
             [*self._program, *words],
             stdin=subprocess.DEVNULL,
-            cwd=self._folder,
+            cwd=self.folder,
             env={**environment, "COLUMNS": "100", "NO_COLOR": "1"},
             start_new_session=True,  # nothing asks on the operator's terminal
         )

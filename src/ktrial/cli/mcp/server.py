@@ -135,7 +135,7 @@ def serve(options: ServerOptions, clock: Clock) -> None:
     """Serve until the client closes its end. Raise KtrialError if the audit log cannot be written."""
     audit = AuditLog(options.audit, clock)
     try:
-        with tempfile.TemporaryDirectory(prefix="ktrial-mcp-") as folder:
+        with tempfile.TemporaryDirectory(prefix="work-", dir=options.audit.parent) as folder:
             anyio.run(_serve, options, audit, clock, Path(folder))
     finally:
         audit.close()
