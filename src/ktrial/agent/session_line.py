@@ -39,7 +39,8 @@ class SessionLine:
         self, to_agents: IO[bytes], from_agents: IO[bytes], frames: LineFrames, window: Window = GUEST_WINDOW
     ) -> None:
         self._to_agents = to_agents
-        self._from_agents = from_agents
+        # Its own, so that whoever closes the stream does not close it under the thread that reads.
+        self._listened = os.dup(from_agents.fileno())
         self._frames = frames
         self._window = window
         #: When the other end last sent anything, on the monotonic clock.
@@ -128,12 +129,14 @@ class SessionLine:
 
     def _listen(self) -> None:
         try:
-            while piece := os.read(self._from_agents.fileno(), _CHUNK_BYTES):
+            while piece := os.read(self._listened, _CHUNK_BYTES):
                 self.heard_s = time.monotonic()
                 for frame in self._frames.feed(piece):
                     self._take(frame.kind, frame.content)
         except (Garbled, OSError) as error:
             self.broken = str(error)
+        finally:
+            os.close(self._listened)
         with self._changed:
             self._closed = True
             left = list(self._sessions.values())

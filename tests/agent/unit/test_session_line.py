@@ -68,6 +68,18 @@ class Guest:
         os.close(self._heard)
 
 
+def test_whoever_closes_the_stream_does_not_disturb_the_thread_that_reads() -> None:
+    from_guest, said = os.pipe()
+    stream = os.fdopen(from_guest, "rb", buffering=0)
+    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 (a stream as a process has it)
+        line = SessionLine(nowhere, stream, LineFrames())
+        stream.close()
+        os.write(said, encode_frame(line_frames.TAKEN, (0).to_bytes(4, "big")))
+        os.close(said)
+        line.heard_out(5)
+    assert (line.closed, line.broken) == (True, None)
+
+
 @pytest.fixture
 def guest() -> Iterator[Guest]:
     found = Guest()
