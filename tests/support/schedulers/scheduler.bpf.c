@@ -20,7 +20,7 @@
 #define OWN_QUEUE 0
 /* Turns of the loop that wastes time, and switches of tasks before the error. */
 #define WASTED 1500
-#define MOST_SWITCHES 150
+#define MOST_SWITCHES 60
 
 struct task_struct {
 	int pid;
