@@ -47,14 +47,15 @@ class Service:
         return DELAY_S * self._now_factor * math.exp(self._wander + self._rng.gauss(0, 0.1))
 
     async def forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
-        there, here = await asyncio.open_connection("127.0.0.1", port)
+        """Send each request over a connection of its own, as a setting of new connections would be felt."""
         with suppress(ConnectionError):
             while asked := await reader.read(1 << 16):
+                there, here = await asyncio.open_connection("127.0.0.1", port)
                 here.write(asked)
-                answer = await there.read(1 << 16)
+                answer = await _answer(there)
+                here.close()
                 await asyncio.sleep(self.delay_s())
                 writer.write(answer)
-        here.close()
         writer.close()
 
     async def clients(self, port: int, rate: float, day_s: float, most: int = 16) -> None:
@@ -74,9 +75,15 @@ class Service:
     async def _ask(self, free: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]], due_s: float) -> None:
         connection = await free.get()
         connection[1].write(_REQUEST)
-        await connection[0].read(1 << 16)
+        await _answer(connection[0])
         free.put_nowait(connection)
         self._log.write(f"latency_ms {1000 * (time.monotonic() - due_s):.3f}\n")
+
+
+async def _answer(reader: asyncio.StreamReader) -> bytes:
+    """Read a whole answer: a line with the length, and the content."""
+    line = await reader.readline()
+    return line + await reader.readexactly(int(line[1:]) + 2)
 
 
 async def main(words: list[str]) -> None:
