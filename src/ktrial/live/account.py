@@ -70,7 +70,7 @@ def _with_findings(
 
 
 def _with_carry_over(contrast: Contrast, scores: Sequence[PeriodScore], washout_s: float) -> Contrast:
-    """Return the contrast with what stays of the arm, in place of the judge's shorter telling of it."""
+    """Return the contrast with what stays of the arm, in place of what the judge says in short."""
     carried = estimate_carry_over(scores, contrast.arm, contrast.control, washout_s)
     if carried is None or not carried.findings:
         return contrast

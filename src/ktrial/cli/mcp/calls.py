@@ -230,7 +230,7 @@ class TrialHeard:
 
 
 class Basis(NamedTuple):
-    """What an action would do: its knobs (None for a step of no knob), what it skips, and a digest of it all."""
+    """What an action would do: its knobs (None for a step of no knob), what it skips, and a digest of everything."""
 
     document: Any
     knobs: tuple[str | None, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ktrial schedulers` finds on this machine, and which of it can start here."""
+"""What `ktrial schedulers` finds on this machine, and which of them can start here."""
 
 from __future__ import annotations
 

@@ -195,14 +195,14 @@ def missing(why: str, *, version: str | None = None) -> StretchReading:
 
 
 class CounterValues(NamedTuple):
-    """Counters that were read together. Another `epoch` means that they began anew."""
+    """Counters that were read together. Another `epoch` means that they restarted."""
 
     values: Mapping[str, float]
     epoch: str = ""
 
 
 def growth(readings: Sequence[CounterValues], *, together: bool) -> dict[str, float]:
-    """Return by how much each counter grew. A counter that fell began anew; `together` all do if one does."""
+    """Return by how much each counter grew. A counter that fell has restarted; `together` all do if one does."""
     found: dict[str, float] = {}
     for before, after in itertools.pairwise(readings):
         fell = {name for name, value in after.values.items() if value < before.values.get(name, 0)}

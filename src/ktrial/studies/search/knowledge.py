@@ -118,9 +118,9 @@ class Knowledge:
         return found
 
     def _known_values(self) -> list[KnownValue]:
-        """Return what the optimiser is told: the present estimate of each point.
+        """Return what the optimiser gets: the present estimate of each point.
 
-        A point that failed or breaks a guard is told as worse than all others, one that was refused as failed.
+        A point that failed or breaks a guard is given as worse than all others, one that was refused as failed.
         """
         if self.model is None:
             return [KnownValue(one.point, None) for one in self.entries[1:]]
@@ -139,7 +139,7 @@ class Knowledge:
         return None if region is None else f"{region.text}: all {region.failures} points tried there failed"
 
     def learn(self, part: SearchPart, names: Mapping[str, int]) -> None:
-        """Add the scores of a race to what is known, and fit the model anew. `names` has the points by arm."""
+        """Add the scores of a race to what is known, and fit the model again. `names` has the points by arm."""
         numbers = {CONTROL: 0, **names}
         primary = primary_of(part)
         for outcome, blocks in part.scores.items():
