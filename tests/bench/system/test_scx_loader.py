@@ -29,6 +29,10 @@ class Loader(threading.Thread):
         assert Proxy(message_bus, self.bus).RequestName(LOADER) == (1,)
 
     def run(self) -> None:
+        with self.bus:
+            self._answer()
+
+    def _answer(self) -> None:
         while True:
             try:
                 message = self.bus.receive(timeout=60)

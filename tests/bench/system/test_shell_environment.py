@@ -125,7 +125,7 @@ def test_all_that_start_a_command_of_the_users_have_both_options() -> None:
     found = {verb.callback.__module__: verb for verb in verbs if isinstance(verb, TakesCommand)}
     # It measures nothing: its command runs as in the shell.
     del found["ktrial.cli.verbs.with"]
-    assert len(found) == 8
+    assert len(found) == 10
     for name, verb in found.items():
         options = {option for parameter in verb.params for option in parameter.opts}
         assert {"--env", "--clean-env"} <= options, name

@@ -18,7 +18,7 @@ import pytest
 from tests.support.tree import FakeRoot
 
 LOAD = ("--suite", "agent-memcpy", "-p", "duration_s=0.1", "-p", "bytes=1048576")
-TRY = ("try", "vm.swappiness=10", "--settle", "0s", "--no-profile", "--budget", "9", *LOAD)
+TRY = ("try", "vm.swappiness=10", "--settle", "500ms", "--no-profile", "--budget", "9", *LOAD)
 LIMIT_S = 20.0
 
 
