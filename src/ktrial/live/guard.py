@@ -55,7 +55,7 @@ _FIRST_PERIOD, _LATER_PERIODS, _ANY_SAMPLE = 0.25, 0.25, 0.5
 _MOST_KEPT = 20_000
 #: The spread of blocks is taken from the pilot if it has so many periods.
 _PROFILE_PERIODS = 5
-#: The unit of a metric of which only zeros were seen.
+#: The unit of a metric that was always zero.
 _NO_VALUE = 1e-12
 _MAD = 1.4826
 

@@ -147,7 +147,7 @@ def test_limits_hold_at_once_in_any_arm_and_while_it_settles() -> None:
     assert not watch.is_armed(GUARDED)
     two = samples_of([3.0, 3.0])
     assert watch.take(GUARDED, "case", [*two, Sample(2_000, 1.0), *two]) is None
-    # Another arm begins to count anew, and what is missing counts for nothing.
+    # Another arm starts its own count, and what is missing counts for nothing.
     assert watch.take(GUARDED, "control", [*two, Sample(4_000, math.nan)], settling=True) is None
     trip = watch.take(GUARDED, "control", [Sample(5_000, 2.5)], settling=True)
     assert trip is not None

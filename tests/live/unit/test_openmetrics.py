@@ -137,7 +137,7 @@ def test_a_counter_grows_over_resets() -> None:
 
     one = Endpoint("a_total", page(1000))
     assert one.polls(*map(page, (1010, 1020))) == [2.0, 2.0]
-    # It began anew and fell, then began anew and is higher than before: only _created says so.
+    # It restarted and fell, then restarted and is higher than before: only _created says so.
     assert one.polls(page(5, 2), page(50, 3)) == [1.0, 10.0]
     found = one.over(0, 25)
     assert found.value == pytest.approx((10 + 10 + 5 + 50) / 20)

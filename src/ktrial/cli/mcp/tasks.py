@@ -32,7 +32,7 @@ class TaskParams(RequestParams):
 
 
 class UpdateParams(TaskParams):
-    """Answers to questions of a task, of which there are none here."""
+    """Answers to questions of a task. No task here asks any."""
 
     input_responses: dict[str, Any]
 
@@ -50,7 +50,7 @@ class LongCall:
         self.created = self.updated = self._now()
 
     async def progress(self, done: int, most: int | None, message: str) -> None:
-        """Note how far it is."""
+        """Note how many blocks it has made."""
         self.message, self.updated = message, self._now()
 
     def end(self, status: str, message: str, result: dict[str, Any] | None = None) -> None:

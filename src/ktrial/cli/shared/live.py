@@ -32,11 +32,8 @@ from ktrial.live.rating import RatingKeys
 from ktrial.live.sampling import LivePoll, refuse_slow
 from ktrial.live.visits import LiveRules, LiveVisits
 from ktrial.trial.arms.arms import rehearse
-from ktrial.trial.arms.plan_arms import found_values
 from ktrial.trial.protocol.protocol import protocol_of
-from ktrial.trial.record import changed_arms
-from ktrial.trial.run.conduct import CarriedOut, Planned, arms_for, begin, carry_on_with
-from ktrial.trial.run.guards import refuse_changed
+from ktrial.trial.run.conduct import CarriedOut, Planned, arms_for, begin, carry_on_with, changed_arm
 from ktrial.tuning.plans.wait_for_lock import PatientMachine
 
 if TYPE_CHECKING:
@@ -114,10 +111,7 @@ class OnLiveWork:
         return begin(self._app, self.ready, protocol)
 
     def changed(self, stored: StoredTrial) -> str | None:
-        if changed := changed_arms(stored.arms, self.ready.arms):
-            return changed[0]
-        refuse_changed(stored, found_values(self.ready.plans))
-        return None
+        return changed_arm(stored, self.ready)
 
     def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
         desk = TrialDesk(desk_folder(), stored.trial)

@@ -40,12 +40,9 @@ from ktrial.reports.html import html_page
 from ktrial.reports.sentences import count_words
 from ktrial.trial.arms.boot_arms import boots_this_machine
 from ktrial.trial.arms.manual import is_by_hand
-from ktrial.trial.arms.plan_arms import found_values
 from ktrial.trial.outcome.summary import extendable, judgement_of
 from ktrial.trial.protocol.file import trial_text
-from ktrial.trial.record import changed_arms
-from ktrial.trial.run.conduct import CarriedOut, planned
-from ktrial.trial.run.guards import refuse_changed
+from ktrial.trial.run.conduct import CarriedOut, changed_arm, planned
 from ktrial.trial.run.prepare import rig_of
 from ktrial.trial.run.progress import TrialProgress
 from ktrial.trial.unattended.carrier import refuse_running
@@ -146,10 +143,7 @@ class _Here:
         return begin(self._app, self.ready, protocol)
 
     def changed(self, stored: StoredTrial) -> str | None:
-        if changed := changed_arms(stored.arms, self.ready.arms):
-            return changed[0]
-        refuse_changed(stored, found_values(self.ready.plans))
-        return None
+        return changed_arm(stored, self.ready)
 
     def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
         from ktrial.trial.run.conduct import carry_on

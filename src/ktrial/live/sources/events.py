@@ -41,7 +41,7 @@ _MOST_PID = 1 << 22
 
 
 def traced_of(metric: LiveMetric) -> tuple[str, str | None]:
-    """Return what is traced, and of which process. Raise BadInput."""
+    """Return what is traced, and the process that it belongs to. Raise BadInput."""
     what, options = split_options(metric, ("of",))
     of = options.get("of")
     if what not in _TRACED:

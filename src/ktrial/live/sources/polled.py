@@ -206,9 +206,9 @@ def growth(readings: Sequence[CounterValues], *, together: bool) -> dict[str, fl
     found: dict[str, float] = {}
     for before, after in itertools.pairwise(readings):
         fell = {name for name, value in after.values.items() if value < before.values.get(name, 0)}
-        anew = after.epoch != before.epoch or (together and bool(fell))
+        is_new = after.epoch != before.epoch or (together and bool(fell))
         for name, value in after.values.items():
-            begin = 0.0 if anew or name in fell else before.values.get(name, 0.0)
+            begin = 0.0 if is_new or name in fell else before.values.get(name, 0.0)
             found[name] = found.get(name, 0.0) + value - begin
     return found
 

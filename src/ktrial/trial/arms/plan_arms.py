@@ -178,7 +178,7 @@ def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Kn
 
 
 def settle_before(trial: TrialFile, catalog: Catalog) -> float:
-    """Return that wait as far as it is known without the machine's plans, some of which change nothing there."""
+    """Return that wait as far as it is known without the machine's plans; some plans change nothing there."""
     names = [address.partition("@")[0] for arm in trial.full_arms.values() for address in arm.set]
     for arm in trial.full_arms.values():
         profiles = (arm.profile,) if isinstance(arm.profile, str) else arm.profile

@@ -22,10 +22,10 @@ from ktrial.trial.outcome.scope import refuse_elsewhere
 from ktrial.trial.protocol import noise_profile as noise
 from ktrial.trial.protocol.forecast import TrialForecast, forecast_of, planned_runs, trial_seconds
 from ktrial.trial.protocol.protocol import outcomes_around, protocol_of
-from ktrial.trial.record import StoredTrial, protocol_sha256
+from ktrial.trial.record import StoredTrial, changed_arms, protocol_sha256
 from ktrial.trial.run.boots import cut_off
 from ktrial.trial.run.events import NoiseBegan, TrialListener, VisitWaits
-from ktrial.trial.run.guards import limits_watched, writers
+from ktrial.trial.run.guards import limits_watched, refuse_changed, writers
 from ktrial.trial.run.loop import Standing, TrialLoop, VisitMaker
 from ktrial.trial.run.manual_visits import VisitTurn
 from ktrial.trial.run.ports import TrialWorld
@@ -47,6 +47,14 @@ class CarriedOut(NamedTuple):
     interrupted: bool
     sent_s: float | None = None
     in_use: str | None = None
+
+
+def changed_arm(stored: StoredTrial, ready: Prepared) -> str | None:
+    """Return the first arm that has changed since the trial began. Raise Refused if a value that arms change has."""
+    if changed := changed_arms(stored.arms, ready.arms):
+        return changed[0]
+    refuse_changed(stored, found_values(ready.plans))
+    return None
 
 
 class Planned(NamedTuple):
