@@ -85,8 +85,8 @@ def command(app: App, /, words: tuple[str, ...], **options: Any) -> int:
     everything within seconds. `ktrial trial pause`, `resume` and `stop` control a trial that runs.
 
     \b
-    ktrial live vm.swappiness=10 --metric 'p99_ms:lower=log:/var/log/app.log?match=took ([0-9.]+) ms&take=p99'
-    ktrial live thp:enabled=always --metric 'rps:higher=prometheus:http://localhost:9090?query=…' --for 2d
+    ktrial live vm.swappiness=10 --metric 'ms:lower=log:/log?match=([0-9.]+) ms'
+    ktrial live ktweak --metric 'rps:higher=prometheus:http://…?query=…' --for 2d
     ktrial live vm.swappiness=10 --rate --blind
     """
     from ktrial.cli.shared.live_sources import live_file

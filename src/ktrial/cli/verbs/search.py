@@ -57,9 +57,9 @@ def command(ctx: click.Context, /, space: str, **options: Any) -> int:
     """Search a space for the best settings, and confirm them by a fresh trial.
 
     \b
-    ktrial search memory.toml --suite memory-pressure --primary frame-p99 --budget 2h
+    ktrial search memory.toml --suite memory-pressure --budget 2h
     ktrial search latency --budget 4h
-    ktrial search server.toml --metric 'rate:higher=([0-9.]+) requests' -- ./bench --workers {workers}
+    ktrial search server.toml --metric 'rate:higher=(.*)' -- ./bench {workers}
 
     Optuna proposes points. Each races against the present best and the unchanged machine in common blocks. Only what
     an ordinary trial of fresh blocks finds better is a result.
