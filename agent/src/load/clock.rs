@@ -7,19 +7,56 @@ use std::io;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// Readings of two clocks, at most; the one that took least time counts.
+const TRIES: usize = 10;
+/// A reading of two clocks that took no longer is good enough.
+const AT_ONCE_NS: u64 = 1_000_000;
+
 /// Returns the monotonic time in nanoseconds.
 pub fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    // Monotonic time is never negative.
-    let part = |value: i64| u64::try_from(value).unwrap_or_default();
-    part(now.tv_sec) * SECOND_NS + part(now.tv_nsec)
+    read_ns(ClockId::Monotonic)
 }
 
 /// Returns the CPU time of the calling thread in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
-    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    read_ns(ClockId::ThreadCPUTime)
+}
+
+/// Returns for how many nanoseconds the machine has been suspended since boot.
+pub fn slept_ns() -> i64 {
+    lead_by(|| [now_ns(), read_ns(ClockId::Boottime), now_ns()]).0
+}
+
+/// Returns the wall clock at the zero of the monotonic one, and the largest error of that.
+pub fn unix_at_zero_ns() -> (i64, u64) {
+    lead_by(|| [now_ns(), read_ns(ClockId::Realtime), now_ns()])
+}
+
+/// Returns the lead of the second clock over the first one, which is read before and after it, and how long that took.
+///
+/// A busy machine can leave any time between two readings, which would look like a suspension or a clock step.
+fn lead_by(mut read: impl FnMut() -> [u64; 3]) -> (i64, u64) {
+    let (mut shortest_ns, mut lead) = (u64::MAX, 0);
+    for _ in 0..TRIES {
+        let [before, other, after] = read();
+        let length_ns = after.saturating_sub(before);
+        if length_ns < shortest_ns {
+            shortest_ns = length_ns;
+            let lead_ns = i128::from(other) - i128::from(before + length_ns / 2);
+            lead = i64::try_from(lead_ns).unwrap_or_default();
+        }
+        if shortest_ns <= AT_ONCE_NS {
+            break;
+        }
+    }
+    (lead, shortest_ns)
+}
+
+/// Returns the time of a clock that is never negative.
+fn read_ns(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
     let part = |value: i64| u64::try_from(value).unwrap_or_default();
-    part(spent.tv_sec) * SECOND_NS + part(spent.tv_nsec)
+    part(now.tv_sec) * SECOND_NS + part(now.tv_nsec)
 }
 
 /// Sleeps until a moment of monotonic time; returns at once if it has passed.
@@ -92,6 +129,24 @@ mod tests {
         assert_ne!(moments(1), moments(2));
         let places: u64 = moments(3).iter().map(|moment| (moment - 7) % 10_000_000).sum();
         assert!((4_500_000..5_500_000).contains(&(places / 500)), "{places}");
+    }
+
+    #[test]
+    fn a_delay_between_two_clocks_is_no_lead() {
+        let mut readings = [
+            [1_000, 900_001_500, 900_002_000],
+            [901_000_000, 901_000_100, 1_500_000_000],
+            [1_600_000_000, 1_607_000_200, 1_600_000_400],
+        ]
+        .into_iter();
+        assert_eq!(lead_by(|| readings.next().unwrap()), (7_000_000, 400));
+        let mut last = 0;
+        let lead = lead_by(|| {
+            last += 4_000_000;
+            [last - 2_000_000, last + 49_000_000, last]
+        });
+        assert_eq!(lead, (50_000_000, 2_000_000));
+        assert_eq!(last, 40_000_000, "none was fast: all have been tried");
     }
 
     #[test]

@@ -2,13 +2,12 @@
 //! Columns that are read together, at their own rate.
 
 use super::blocks::{self, Holds};
-use crate::load::clock::{now_ns, thread_cpu_ns};
+use crate::load::clock::{now_ns, slept_ns, thread_cpu_ns, unix_at_zero_ns};
 use crate::root::Root;
 use crate::sample::feed::{Cell, Column, MISSING};
 use crate::sample::set::Set;
 use crate::sample::threads_of;
 use crate::trace::{threads, Tracer};
-use rustix::time::{clock_gettime, ClockId};
 use serde_json::{json, Map, Value};
 
 /// Nanoseconds between two checks for threads that came or went.
@@ -102,7 +101,7 @@ impl Group {
                 self.cells.resize(begin + set.width(), MISSING);
                 set.sample(&mut self.cells[begin..]);
             }
-            Reads::Clocks => self.cells.extend(clocks(at_ns)),
+            Reads::Clocks => self.cells.extend(clocks()),
             Reads::Trace => {
                 if let Some(tracer) = tracer {
                     tracer.drain();
@@ -225,21 +224,6 @@ pub fn clock_columns() -> Vec<Column> {
 }
 
 /// Returns the time spent suspended, and the wall clock at the zero of the monotonic one.
-fn clocks(at_ns: u64) -> [Cell; 2] {
-    [past(ClockId::Boottime, at_ns), unix_at_zero_ns(at_ns)]
-}
-
-/// Returns the wall clock at the zero of the monotonic one, which shows `at_ns` now.
-pub fn unix_at_zero_ns(at_ns: u64) -> Cell {
-    past(ClockId::Realtime, at_ns)
-}
-
-/// Returns the offset of another clock from the monotonic one.
-fn past(clock: ClockId, at_ns: u64) -> Cell {
-    let now = clock_gettime(clock);
-    let ns = now
-        .tv_sec
-        .saturating_mul(1_000_000_000)
-        .saturating_add(now.tv_nsec);
-    ns.saturating_sub(Cell::try_from(at_ns).unwrap_or(Cell::MAX))
+fn clocks() -> [Cell; 2] {
+    [slept_ns(), unix_at_zero_ns().0]
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The head block of a recording.
 
-use super::group;
 use super::Request;
-use crate::load::clock::now_ns;
+use crate::load::clock::unix_at_zero_ns;
 use crate::root::Root;
 use crate::transact::context::Context;
 use serde_json::{json, Map, Value};
@@ -18,9 +17,7 @@ pub fn head(
     trace: &Value,
     started_ns: u64,
 ) -> Value {
-    let before_ns = now_ns();
-    let unix_at_zero_ns = group::unix_at_zero_ns(before_ns);
-    let error_ns = now_ns() - before_ns;
+    let (unix_at_zero_ns, error_ns) = unix_at_zero_ns();
     let rates: BTreeMap<&str, u64> = rates.iter().copied().collect();
     let command = request
         .command

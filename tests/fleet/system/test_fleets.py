@@ -14,7 +14,7 @@ import pytest
 
 from ktrial.fleet.ansible import Ansible
 from ktrial.fleet.store import StoredFleets
-from ktrial.judge.model.log import RunEnded
+from ktrial.judge.model.log import BlockVoided, RunEnded
 from ktrial.results.store.database import Database
 from ktrial.trial.store import StoredTrials
 from tests.support.fleet import Fleet, fleet_of
@@ -51,7 +51,9 @@ def check_runs(url: str, machines: int | None = None) -> None:
         machines = len(standing.began.machines) if machines is None else machines
         assert len(standing.finished) == machines, standing.steps
         for trial in standing.finished.values():
-            made = [(one.block, one.arm) for one in trials.log(trial) if isinstance(one, RunEnded) and one.block]
+            log = trials.log(trial)
+            assert not [one for one in log if isinstance(one, BlockVoided)]
+            made = [(one.block, one.arm) for one in log if isinstance(one, RunEnded) and one.block]
             assert len(made) == len(set(made)) == 14
         names = [one.file.name for one in trials.all() if one.file.name.startswith(standing.began.fleet)]
         assert len(names) == len(set(names)), names

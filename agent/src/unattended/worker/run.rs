@@ -2,8 +2,8 @@
 //! One run: wait until the machine is ready, read, run the command, read again.
 
 use super::{fields, nanoseconds, no_fields, over, By, End, Step, Worker, SAMPLE_LIMIT_S};
-use crate::load::clock::now_ns;
-use crate::transact::context::{boot_ms, unix_ms};
+use crate::load::clock::{now_ns, slept_ns};
+use crate::transact::context::unix_ms;
 use crate::unattended::gates::Reading;
 use crate::unattended::plan::Command;
 use serde_json::{json, Value};
@@ -30,7 +30,8 @@ impl Worker<'_> {
         self.ask(By::Person, name, &fields)?;
         self.counters()?;
         self.end_sampling()?;
-        let slept_s = Duration::from_nanos(slept_ns().saturating_sub(slept)).as_secs_f64();
+        let slept_s =
+            Duration::from_nanos(slept_ns().saturating_sub(slept).max(0).unsigned_abs()).as_secs_f64();
         let next = log["newest"].as_u64().map_or(0, |newest| newest + 1);
         self.ask_root("kernel_log", &super::fields([("from", json!(next))]))??;
         self.ask_root("verify", &no_fields())??;
@@ -192,10 +193,4 @@ impl Worker<'_> {
         )?;
         self.answer(By::Sampler).map(|_| ())
     }
-}
-
-/// Nanoseconds for which the machine has been suspended since boot, exact to a few milliseconds.
-fn slept_ns() -> u64 {
-    let awake_ns = now_ns();
-    boot_ms().saturating_mul(1_000_000).saturating_sub(awake_ns)
 }
