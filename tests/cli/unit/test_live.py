@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.tree import FakeRoot
 
-SOURCE = ("--metric", "v_ms:lower=command:echo 1")
+SOURCE = ("--metric", f"v_ms:lower=log:{__file__}?match=took ([0-9]+) ms")
 
 
 @pytest.fixture
@@ -30,12 +30,25 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRoot:
         (("vm.swappiness=10", *SOURCE, "--for", "soon"), 2, "for: expected a duration up to 60 days, got 'soon'"),
         (("vm.nr_hugepages=8", *SOURCE), 4, "cannot switch vm.nr_hugepages back and forth under live work"),
         (("vm.swappiness=10", "--rate"), 4, "cannot ask for ratings: there is no terminal"),
+        (("vm.swappiness=10", *SOURCE, "--guard", "w=5%"), 2, "unknown metric: 'w'"),
+        (("vm.swappiness=10", "--metric", "v_ms:lower=log:/none?match=([0-9]+)"), 2, "cannot read /none: No such file"),
+        (("vm.swappiness=10", *SOURCE, "--poll", "5s", "--period", "8s"), 2, "is read every 5 s, and a period has 8 s"),
+        (("vm.swappiness=10", *SOURCE, "--period", "1h", "--for", "2h"), 2, "7 blocks of 7204 s do not fit into 2h"),
     ],
 )
 def test_a_live_trial_that_cannot_be_is_refused(root: FakeRoot, words: tuple[str, ...], status: int, told: str) -> None:
     before = root.values()
-    ran = root.run("live", *words)
+    ran, dry = root.run("live", *words), root.run("live", *words, "--dry-run")
     assert (ran.status, told in ran.err) == (status, True), ran.err
+    assert (dry.status, dry.err[dry.err.index(told) :]) == (status, ran.err[ran.err.index(told) :])
+    assert root.values() == before
+
+
+def test_a_dry_run_of_a_live_trial_prints_a_protocol_and_changes_nothing(root: FakeRoot) -> None:
+    before = root.values()
+    ran = root.run("live", "vm.swappiness=10", *SOURCE, "--guard", "v_ms=20%", "--dry-run")
+    assert (ran.status, ran.err) == (0, ""), ran.err
+    assert f'"v_ms:lower=log:{__file__}?' in ran.out
     assert root.values() == before
 
 

@@ -16,12 +16,13 @@ from ktrial.cli.shared.live_control import desk_folder
 from ktrial.cli.shared.live_plan import (
     await_hours,
     block_seconds,
+    checked_metrics,
     longest_seconds,
     plan_periods,
     watchdog_of,
 )
 from ktrial.cli.shared.live_sources import live_of, open_metrics, with_roles
-from ktrial.cli.shared.trial_start import prepare
+from ktrial.cli.shared.trial_start import look_at, prepare
 from ktrial.kit.errors import Refused
 from ktrial.kit.streams import draw
 from ktrial.live.control import TrialDesk, Wanted
@@ -29,9 +30,10 @@ from ktrial.live.pace import LivePace
 from ktrial.live.parse import note_of_unnamed
 from ktrial.live.period import PERIOD_FILE, read_period
 from ktrial.live.rating import RatingKeys
-from ktrial.live.sampling import LivePoll, refuse_slow
+from ktrial.live.sampling import LivePoll
 from ktrial.live.visits import LiveRules, LiveVisits
 from ktrial.trial.arms.arms import rehearse
+from ktrial.trial.arms.plan_arms import arm_plans, settle_s
 from ktrial.trial.protocol.protocol import protocol_of
 from ktrial.trial.run.conduct import CarriedOut, Planned, arms_for, begin, carry_on_with, changed_arm
 from ktrial.tuning.plans.wait_for_lock import PatientMachine
@@ -65,9 +67,8 @@ class OnLiveWork:
         self._app = app
         self._rating: RatingKeys | None = None
         self._control: Mapping[str, Sequence[Sample]] = {}
+        refuse_unrated(live_of(file))
         if live_of(file).rate:
-            if not is_terminal():
-                raise Refused("cannot ask for ratings: there is no terminal", hint="leave out --rate")
             self._rating = RatingKeys(sys.stdin.fileno(), app.interrupts.wait, lambda: draw(sys.stderr, "\a"))
         for spec in live_of(file).metrics if stored is None else ():
             if (note := note_of_unnamed(spec)) is not None:
@@ -95,7 +96,6 @@ class OnLiveWork:
         note = journal_of(self.ready.file.name) if not self.ready.file.is_blind else _tell_nobody
         file, self._control = plan_periods(self._app, self.ready, listen, note)
         self.ready = self.ready._replace(file=file, settle_s=live_of(file).washout_s or 0.0)
-        refuse_slow(self._metrics, live_of(file).period_s or 0.0)
         protocol = protocol_of(file, self.ready.tasks, {}, self.ready.seed, None, 1)
         return Planned(protocol, None, longest_seconds(file, protocol.cap or protocol.budget))
 
@@ -194,6 +194,22 @@ class OnLiveWork:
             started_ms=stored.started_unix_ms,
             switched_ms=[one.started_unix_ms for one in standing.records if one.details.get("is_switch")],
         )
+
+
+def check_live(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
+    """Raise what the start of this trial would raise before it switches anything; read every source once."""
+    refuse_unrated(live_of(file))
+    file = with_roles(app, file)
+    look_at(app, file, allow_dangerous=allow_dangerous)
+    plans = arm_plans(file, app.best_session("planning the arms"), app.catalog, allow_dangerous=allow_dangerous)
+    refuse_disturbing(live_of(file), plans, app.catalog.knobs)
+    checked_metrics(app, file, settle_s(file, plans, app.catalog.knobs))
+
+
+def refuse_unrated(live: LiveFile) -> None:
+    """Raise Refused if a person must rate the periods and there is no terminal for that."""
+    if live.rate and not is_terminal():
+        raise Refused("cannot ask for ratings: there is no terminal", hint="leave out --rate")
 
 
 def refuse_disturbing(live: LiveFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> None:

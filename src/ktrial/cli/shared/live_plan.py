@@ -15,7 +15,7 @@ from ktrial.live.guard import FEWEST_CONTROL_SAMPLES, Guard, GuardWatch
 from ktrial.live.pace import LivePace
 from ktrial.live.pilot import LiveWish, plan_live
 from ktrial.live.pilot_run import PilotCourse, PilotRun, pilot_course
-from ktrial.live.sampling import LivePoll, metric_named
+from ktrial.live.sampling import LivePoll, metric_named, refuse_slow
 from ktrial.live.watchdog import Watchdog
 from ktrial.trial.protocol.file import share
 from ktrial.trial.protocol.live import DAY_S
@@ -50,16 +50,11 @@ class PlannedPeriods(NamedTuple):
 def plan_periods(app: App, ready: Prepared, listen: TrialListener, note: Callable[[str], None]) -> PlannedPeriods:
     """Return the trial with period, washout and number of blocks. Raise BadInput if they cannot be planned."""
     file, live = ready.file, live_of(ready.file)
-    _check_sources(LivePoll(open_metrics(app, live), app.clock))
-    metrics = open_metrics(app, live)
-    watchdog_of(file, metrics, 1.0, {})  # raises for unknown names
+    metrics = checked_metrics(app, file, ready.settle_s)
     if live.period_s is not None:
-        washout = live.washout or f"{_least_washout_s(ready, metrics):g}s"
-        planned = _within_time(_with_periods(file, live.period, washout, None))
+        planned = _with_given_period(file, ready.settle_s, metrics)
         return PlannedPeriods(planned, _learn_usual(app, ready, metrics, live.period_s, listen, note))
-    primary = next((one for one in metrics if file.primary in {one.outcome.name, one.metric.name}), None)
-    if primary is None:
-        raise BadInput("cannot plan periods from ratings", hint="add --period, for example  --period 5min")
+    primary = _primary(file, metrics)
     course = _course(file, primary)
     await_hours(app, file, course.length_s, listen)
     listen(PilotBegan(expected_s=course.length_s, switches=course.switches))
@@ -78,17 +73,48 @@ def plan_periods(app: App, ready: Prepared, listen: TrialListener, note: Callabl
     return PlannedPeriods(_within_time(planned), seen.control)
 
 
-def _least_washout_s(ready: Prepared, metrics: Sequence[WatchedMetric]) -> float:
-    """Return what the settings need after a switch; a reading may also tell of the time before it."""
-    return max(ready.settle_s, 2 * max((one.source.poll_s for one in metrics), default=0.0))
+def checked_metrics(app: App, file: TrialFile, settle_s: float) -> tuple[WatchedMetric, ...]:
+    """Return the metrics, each at the pace of its source. Raise for a trial that its sources and times make impossible.
 
-
-def _check_sources(poll: LivePoll) -> None:
-    """Read every source once, before anything is stored or switched. Raise what can never work."""
+    It reads every source once, and switches and stores nothing.
+    """
+    live = live_of(file)
+    read = open_metrics(app, live)
+    poll = LivePoll(read, app.clock)
     try:
         poll.begin()
     finally:
         poll.end()
+    metrics = open_metrics(app, live)
+    for one, known in zip(metrics, read, strict=True):
+        one.source.poll_s = known.source.poll_s
+    watchdog_of(file, metrics, 1.0, {})  # raises for unknown names
+    if live.period_s is not None:
+        refuse_slow(metrics, live.period_s)
+        _with_given_period(file, settle_s, metrics)
+    else:
+        _course(file, _primary(file, metrics))
+    return metrics
+
+
+def _with_given_period(file: TrialFile, settle_s: float, metrics: Sequence[WatchedMetric]) -> TrialFile:
+    """Return the trial with the period that the user gave, and the washout that it needs. Raise BadInput."""
+    live = live_of(file)
+    washout = live.washout or f"{_least_washout_s(settle_s, metrics):g}s"
+    return _within_time(_with_periods(file, live.period, washout, None))
+
+
+def _primary(file: TrialFile, metrics: Sequence[WatchedMetric]) -> WatchedMetric:
+    """Return the primary metric. Raise BadInput if a person's rating is primary."""
+    for one in metrics:
+        if file.primary in {one.outcome.name, one.metric.name}:
+            return one
+    raise BadInput("cannot plan periods from ratings", hint="add --period, for example  --period 5min")
+
+
+def _least_washout_s(settle_s: float, metrics: Sequence[WatchedMetric]) -> float:
+    """Return what the settings need after a switch; a reading may also tell of the time before it."""
+    return max(settle_s, 2 * max((one.source.poll_s for one in metrics), default=0.0))
 
 
 def _learn_usual(
@@ -236,7 +262,7 @@ def _plan(
         arms=len(file.arms),
         comparisons=max(1, real),
         budget=file.design.cap or file.budget,
-        least_washout_s=_least_washout_s(ready, metrics) if live.washout_s is None else live.washout_s,
+        least_washout_s=_least_washout_s(ready.settle_s, metrics) if live.washout_s is None else live.washout_s,
         least_period_s=4 * max(one.source.poll_s for one in metrics),
         longest_s=None if live.for_s is None else live.for_s - course.length_s,
     )

@@ -13,7 +13,7 @@ from ktrial.bench.text import duration
 from ktrial.cli.hosts import again
 from ktrial.cli.shared import guest_trials
 from ktrial.cli.shared.guest_trials import InGuests
-from ktrial.cli.shared.live import OnLiveWork
+from ktrial.cli.shared.live import OnLiveWork, check_live
 from ktrial.cli.shared.live_control import continue_running
 from ktrial.cli.shared.long_runs import TimedTrial, left_seconds, refuse_idle, run_seconds
 from ktrial.cli.shared.manual_trials import begin_by_hand, next_visit
@@ -73,7 +73,8 @@ def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
     if not app.may_run_trials:
         return
     sys.stdout.flush()
-    look_at(app, file, allow_dangerous=allow_dangerous)
+    check = check_live if file.live else look_at
+    check(app, file, allow_dangerous=allow_dangerous)
 
 
 class Venue(Protocol):
