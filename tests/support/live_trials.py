@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ktrial.bench.measure import session_of
+from ktrial.bench.record import RunRecord
 from ktrial.bench.schedule import Order
 from ktrial.bench.suite import Task
 from ktrial.judge.model.judgement import Judgement
@@ -19,10 +20,10 @@ from ktrial.kit.outcome import Outcome
 from ktrial.live.control import Wanted
 from ktrial.live.model import LiveMetric, Sample, Stretch, StretchReading
 from ktrial.live.pace import LivePace
-from ktrial.live.period import live_benchmark
+from ktrial.live.period import PERIOD_FILE, live_benchmark
 from ktrial.live.sampling import LivePoll, WatchedMetric
 from ktrial.live.visits import LiveRules, LiveVisits
-from ktrial.live.watchdog import SampleGuard, Watchdog
+from ktrial.live.watchdog import SampleGuard, Watchdog, past_periods
 from ktrial.trial.arms.arms import Arms
 from ktrial.trial.run.loop import Standing, TrialLoop
 from tests.support.trial_course import FACTS, FOUND, SWAPPINESS, Logs, MortalStore, TunableMachine, plan_of
@@ -154,6 +155,9 @@ class LiveTrial:
     def runs(self) -> list[RunEnded]:
         return [event for event in self.log if isinstance(event, RunEnded)]
 
+    def period_of(self, record: RunRecord) -> bytes:
+        return self.store.parts[self.store.records.index(record)][f"files/{PERIOD_FILE}"]
+
     def run(self) -> Judgement:
         """From where it stands, to its end or until somebody interrupts it."""
         metric = WatchedMetric(LiveMetric("latency_s", "lower", "told:"), self.source)
@@ -169,7 +173,7 @@ class LiveTrial:
         )
         self.visits = LiveVisits(
             standing,
-            LiveRules(**self.rules),
+            LiveRules(**self.rules, past=tuple(past_periods(standing, self.period_of))),
             LivePoll([metric, *self.covariates], self.clock),
             Arms(self.machine, {"case": plan_of(SWAPPINESS, "vm.swappiness", "10")}),
             Watchdog([metric], self.limits, self.guard, ["latency_s"]),

@@ -18,6 +18,8 @@ from ktrial.trial.protocol.live import LIVE, RATING
 
 #: The file among a period's raw output that holds what the sources said.
 PERIOD_FILE = "period.json"
+#: The file beside the first period that holds what was learnt of the control before: samples by metric.
+USUAL_FILE = "usual.json"
 WORST, BEST = 1, 5
 RATED = outcome(
     RATING,
@@ -131,6 +133,14 @@ def read_period(files: Mapping[str, bytes]) -> SeenPeriod:
         return msgspec.json.decode(files[PERIOD_FILE], type=SeenPeriod)
     except msgspec.DecodeError as error:
         raise BadRun(f"cannot read the readings of its period: {error}") from None
+
+
+def read_usual(raw: bytes) -> dict[str, list[Sample]]:
+    """Return what was learnt of the control before the first block. Raise BadRun if it cannot be read."""
+    try:
+        return msgspec.json.decode(raw, type=dict[str, list[Sample]])
+    except msgspec.DecodeError as error:
+        raise BadRun(f"cannot read what was learnt of the control: {error}") from None
 
 
 def outcomes_seen(seen: SeenPeriod) -> dict[str, Outcome]:

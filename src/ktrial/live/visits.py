@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 from typing import Protocol as Port
 
@@ -16,12 +17,12 @@ from ktrial.judge.model.log import BlockVoided, RunEnded, TrialEnd
 from ktrial.kit.errors import GuardTripped
 from ktrial.kit.outcome import Outcome
 from ktrial.live.control import Wanted
-from ktrial.live.model import Stretch, StretchReading
+from ktrial.live.model import Sample, Stretch, StretchReading
 from ktrial.live.pace import LivePace
-from ktrial.live.period import PERIOD_FILE, RATED, SeenMetric, SeenPeriod, details_of, measurements_in
+from ktrial.live.period import PERIOD_FILE, RATED, USUAL_FILE, SeenMetric, SeenPeriod, details_of, measurements_in
 from ktrial.live.rating import PATIENCE_S
 from ktrial.live.sampling import MOST_SILENT, LiveClock, LivePoll, WatchedMetric
-from ktrial.live.watchdog import Watchdog
+from ktrial.live.watchdog import PastPeriod, Watchdog
 from ktrial.machine.facts import FactBook
 from ktrial.trial.arms.arms import Arms
 from ktrial.trial.protocol.live import LIVE
@@ -57,6 +58,10 @@ class LiveRules(NamedTuple):
     state: Callable[[], bytes | None] | None = None
     #: Asks a person for a rating of each period; None if nobody rates.
     rating: AsksRating | None = None
+    #: What was learnt of the control before the first block; stored with the first period.
+    usual: Mapping[str, Sequence[Sample]] = {}
+    #: The periods that an earlier process watched.
+    past: Sequence[PastPeriod] = ()
 
 
 class _PeriodVoid(Exception):
@@ -104,11 +109,14 @@ class LiveVisits:
         self._blocks_left: int | None = None
         self._in_force: str | None = None
         self._block: int | None = None
+        #: When the washout of the present period ended.
+        self._settled_ms = math.inf
         self._versions: dict[str, str] = {}
         self._seen = {event.arm for event in standing.log if isinstance(event, RunEnded)}
 
     def begin(self, blocks_left: int | None) -> None:
         self._blocks_left = blocks_left
+        self._watchdog.take_up(self._rules.past)
         self._poll.begin()
 
     def can_make(self, visit: Visit) -> bool:
@@ -204,13 +212,14 @@ class LiveVisits:
         switched_ms = self._clock.unix_ms()
         began_ns = self._clock.monotonic_ns()
         self._poll.forget(switched_ms)
+        self._settled_ms = math.inf
         self._watchdog.begin_period(visit.arm)
         number, standing.next_run = standing.next_run, standing.next_run + 1
         self._runs.start(standing.session.session, number, LIVE, warm_up=False)
         try:
             if self._rules.washout_s:
                 self._watch(visit, "washout", self._rules.washout_s)
-            begin_ms = self._clock.unix_ms()
+            self._settled_ms = begin_ms = self._clock.unix_ms()
             self._watch(visit, "watch", self._rules.period_s)
             end_ms = self._clock.unix_ms()
             self._check_in_force()
@@ -272,19 +281,19 @@ class LiveVisits:
         self._listen(PeriodPhase(block=visit.block, phase=phase, arm=arm, until_unix_ms=until_ms))
         end_ns = self._clock.monotonic_ns() + round(1e9 * seconds)
         while (left_ns := end_ns - self._clock.monotonic_ns()) > 0:
-            self._look(visit.arm, settling=phase == "washout")
+            self._look(visit.arm)
             if (happened := self._poll.disturbed()) is not None:
                 raise _PeriodVoid("suspend" if "slept" in happened else "period", happened)
             if self._request() == "pause":
                 raise _PeriodVoid("pause", "the trial was paused")
             self._clock.sleep(min(self._poll.nap_s, left_ns / 1e9))
-        self._look(visit.arm, settling=phase == "washout")
+        self._look(visit.arm)
 
-    def _look(self, arm: str | None, *, settling: bool = False) -> None:
+    def _look(self, arm: str | None) -> None:
         """Read the sources that are due, and let the guards see what they say."""
         found = self._poll.look()
         if arm is not None:
-            self._watchdog.check(arm, found, settling=settling)
+            self._watchdog.check(arm, found, self._settled_ms)
 
     def _check_in_force(self) -> None:
         """Void the period if somebody else changed a setting meanwhile, or the arm was lost."""
@@ -357,6 +366,8 @@ class LiveVisits:
         void = self._why_void(seen)
         raw = msgspec.json.encode(seen)
         parts = {f"files/{PERIOD_FILE}": raw}
+        if self._rules.usual and not standing.records:
+            parts[f"files/{USUAL_FILE}"] = msgspec.json.encode(self._rules.usual)
         outcomes: dict[str, Outcome] = {one.outcome.name: one.outcome for one in seen.metrics.values()}
         outcomes[RATED.name] = RATED
         kept = tuple(KeptMeasurement.of(one, outcomes[one.outcome]) for one in measurements_in(seen))

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
+from ktrial.bench.record import RunRecord
 from ktrial.kit.errors import LimitPassed
 from ktrial.live.model import Sample
+from ktrial.live.period import PERIOD_FILE, SeenPeriod, read_period
 from ktrial.live.sampling import WatchedMetric
+from ktrial.trial.run.loop import Standing
 
 _RESTORED = "the trial has ended, and all settings have been restored"
 
@@ -32,6 +35,26 @@ class SampleGuard(Protocol):
     def drop_block(self) -> None: ...
 
 
+class PastPeriod(NamedTuple):
+    """A stored period of a trial that goes on. `is_void` or `is_last` say whether its block ended with it, and how."""
+
+    block: int
+    arm: str
+    seen: SeenPeriod
+    is_void: bool
+    is_last: bool
+
+
+def past_periods(standing: Standing, raw_of: Callable[[RunRecord], bytes]) -> Iterator[PastPeriod]:
+    """Yield the stored periods of a trial; `raw_of` returns what the sources said in one."""
+    for record in standing.records:
+        assert record.trial is not None, "a period of this trial"
+        block, arm = record.round, record.trial.arm
+        is_last = record.position == len(standing.drawn[block].order)
+        seen = read_period({PERIOD_FILE: raw_of(record)})
+        yield PastPeriod(block, arm, seen, is_void=bool(record.void), is_last=is_last)
+
+
 class Watchdog:
     """Looks at every sample. `limits` are in base units by metric; `guarded` metrics are those that `guard` watches."""
 
@@ -45,19 +68,42 @@ class Watchdog:
         self._metrics = metrics
         self._limits = limits
         self._guard = guard
-        self._guarded = frozenset(guarded)
+        self._guarded = tuple(guarded)
 
     def begin_period(self, arm: str) -> None:
         if self._guard is not None:
             self._guard.begin_period(arm)
 
-    def check(self, arm: str, found: Mapping[str, Sequence[Sample]], *, settling: bool = False) -> None:
-        """Raise LimitPassed if one of the new samples ends the trial."""
+    def take_up(self, past: Iterable[PastPeriod]) -> None:
+        """Let the guards see the periods before an interruption. Raise LimitPassed if they show harm."""
+        block: int | None = None
+        for one in past:
+            if block is not None and block != one.block:
+                self.drop_block()  # it was interrupted
+            self.begin_period(one.arm)
+            self._guards(
+                one.arm, {name: seen.samples for name, seen in one.seen.metrics.items()}, one.seen.begin_unix_ms
+            )
+            block = None if one.is_void or one.is_last else one.block
+            if one.is_void:
+                self.drop_block()
+            elif one.is_last:
+                self.end_block()
+        if block is not None:
+            self.drop_block()
+
+    def check(self, arm: str, found: Mapping[str, Sequence[Sample]], settled_ms: float = 0) -> None:
+        """Raise LimitPassed if one of the new samples ends the trial. Those until `settled_ms` are of a washout."""
         for one in self._metrics:
-            new = found.get(one.metric.name, ())
-            self._check_limit(one, new)
-            if self._guard is not None and one.metric.name in self._guarded and new:
-                _refuse_trip(self._guard.take(one.metric.name, arm, new, settling=settling))
+            self._check_limit(one, found.get(one.metric.name, ()))
+        self._guards(arm, found, settled_ms)
+
+    def _guards(self, arm: str, found: Mapping[str, Sequence[Sample]], settled_ms: float) -> None:
+        for name in self._guarded if self._guard is not None else ():
+            for settling in (True, False):
+                samples = [one for one in found.get(name, ()) if (one.at_ms <= settled_ms) == settling]
+                if samples and self._guard is not None:
+                    _refuse_trip(self._guard.take(name, arm, samples, settling=settling))
 
     def end_block(self) -> None:
         """Raise LimitPassed if the blocks so far show a loss."""

@@ -151,6 +151,24 @@ def test_a_trial_is_paused_killed_and_continued(home: Path, machine: FakeRoot, s
     assert {event.cause for event in log_of(home) if isinstance(event, BlockVoided)} <= {"pause"}
 
 
+def test_guards_of_a_killed_trial_know_what_they_knew(home: Path, machine: FakeRoot, service: Service) -> None:
+    primary = f"lines_per_s:higher=log:{service.log}?match=(took)&take=count"
+    guarded = words(service, 90, "--guard", "lat_ms=20%", "--primary", "lines_per_s", "--margin", "0.1%")
+    trial = TrialProcess(["--machine-root", str(machine.folder)], (*guarded, "--metric", primary), home / "said")
+    try:
+        wait_until_blocks(home, 10)
+        trial.kill("head")
+        wait_for(lambda: machine.read(SWAPPINESS) == "60\n")
+    finally:
+        trial.end()
+    before = len({event.block for event in runs_in(log_of(home))})
+    ran = machine.run("trial", "resume")
+    assert (ran.status, "lat_ms in swappiness-90: worse by" in ran.err) == (3, True), ran.err
+    # Guards that had forgotten would need as many blocks again.
+    assert before >= 5
+    assert "over 8 blocks" in ran.err or "over 9 blocks" in ran.err, ran.err
+
+
 def wait_for(happens: object) -> None:
     assert callable(happens)
     end = time.monotonic() + 10

@@ -4,20 +4,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 
 from ktrial.bench.benchmark import RawOutput
 from ktrial.judge.model.log import Event, TrialEnd
 from ktrial.kit.errors import LimitPassed
+from ktrial.live.guard import Guard, GuardWatch
 from ktrial.live.model import LiveMetric, Sample
 from ktrial.live.period import live_benchmark
 from ktrial.live.sampling import WatchedMetric
 from ktrial.trial.protocol.live import parse_quiet
 from ktrial.trial.run.events import PeriodPhase, VisitWaits
 from tests.support.live_trials import LiveTrial, ToldSource, in_utc
-from tests.support.trial_course import FOUND, SWAPPINESS, Logs
+from tests.support.trial_course import FOUND, SWAPPINESS, Killed, Logs
 
 
 def better(now_s: float, swappiness: int) -> float:
@@ -118,6 +121,51 @@ def test_a_guard_looks_at_every_sample_and_ends_the_trial() -> None:
     assert trial.machine.files == FOUND
     assert trial.log[-1] == TrialEnd(reason="stopped: latency_s is surely worse")
     assert guard.settling == {True, False}
+
+
+def slow_loss(now_s: float, swappiness: int) -> float:
+    """A tenth slower with the setting, which only whole blocks show."""
+    return (1.0 if swappiness == 60 else 1.1) * (1 + (int(now_s) * 37 % 7) / 50)
+
+
+def guarded(value: Callable[[float, int], float]) -> LiveTrial:
+    """A trial of enough blocks whose guard allows a loss of 5 %."""
+    trial = LiveTrial(value, cap=50)
+    trial.logs.events[0] = trial.protocol = msgspec.structs.replace(trial.protocol, fixed=True)
+    watch_anew(trial)
+    return trial
+
+
+def watch_anew(trial: LiveTrial) -> None:
+    """Begin with guards that know nothing, as another process does."""
+    guard = Guard(metric="latency_s", direction="lower", margin=0.05)
+    trial.guard = GuardWatch([guard], ["control", "case"], "control", blocks=50, samples=10)
+
+
+@pytest.mark.parametrize("killed_at_s, voids", [(199.0, 0), (209.0, 1)])
+def test_guards_know_after_a_kill_what_they_knew_before(killed_at_s: float, voids: int) -> None:
+    whole = guarded(slow_loss)
+    with pytest.raises(LimitPassed, match=r"worse by .* over [0-9]+ blocks") as at_once:
+        whole.run()
+    trial = guarded(slow_loss)
+
+    def die() -> None:
+        trial.logs.life.last = trial.store.life.last = trial.machine.life.last = 0
+
+    trial.clock.at(killed_at_s, die)
+    with pytest.raises(Killed):
+        trial.run()
+    for one in (trial.logs, trial.store, trial.machine):
+        one.life.last = None
+    trial.machine.files.update(FOUND)
+    watch_anew(trial)
+    with pytest.raises(LimitPassed) as later:
+        trial.run()
+    assert trial.voids == ["the trial was interrupted within the block"] * voids
+    counted = re.compile(r"over ([0-9]+) blocks")
+    blocks = [int(found[1]) for one in (at_once, later) if (found := counted.search(one.value.message))]
+    assert 8 < blocks[0] <= blocks[1] <= blocks[0] + 2
+    assert trial.swappiness == 60
 
 
 def test_silence_for_most_of_a_period_voids_the_block_and_is_not_zero() -> None:

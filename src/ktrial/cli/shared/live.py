@@ -28,10 +28,11 @@ from ktrial.kit.streams import draw
 from ktrial.live.control import TrialDesk, Wanted
 from ktrial.live.pace import LivePace
 from ktrial.live.parse import note_of_unnamed
-from ktrial.live.period import PERIOD_FILE, read_period
+from ktrial.live.period import PERIOD_FILE, USUAL_FILE, read_usual
 from ktrial.live.rating import RatingKeys
 from ktrial.live.sampling import LivePoll
 from ktrial.live.visits import LiveRules, LiveVisits
+from ktrial.live.watchdog import past_periods
 from ktrial.trial.arms.arms import rehearse
 from ktrial.trial.arms.plan_arms import arm_plans, settle_s
 from ktrial.trial.protocol.protocol import protocol_of
@@ -41,6 +42,7 @@ from ktrial.tuning.plans.wait_for_lock import PatientMachine
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ktrial.bench.record import RunRecord
     from ktrial.cli.app import App
     from ktrial.judge.model.log import Protocol
     from ktrial.live.model import Sample
@@ -129,13 +131,13 @@ class OnLiveWork:
 
     def _visits(self, stored: StoredTrial, standing: Standing, desk: TrialDesk, listen: TrialListener) -> LiveVisits:
         app, ready = self._app, self.ready
-        control = self._control or self._usual(stored, standing)
+        self._control = self._control or self._usual(standing)
         return LiveVisits(
             standing,
             self._rules(stored, standing),
             LivePoll(self._metrics, app.clock),
             arms_for(app, ready, stored.trial, listen, {name: name for name in ready.plans}),
-            watchdog_of(stored.file, self._metrics, live_of(stored.file).period_s or 0.0, control),
+            watchdog_of(stored.file, self._metrics, live_of(stored.file).period_s or 0.0, self._control),
             self._pace(stored, standing),
             app.run_store,
             app.clock,
@@ -146,18 +148,13 @@ class OnLiveWork:
             stored.started_unix_ms,
         )
 
-    def _usual(self, stored: StoredTrial, standing: Standing) -> dict[str, list[Sample]]:
-        """Return the samples of the control's stored periods by metric."""
-        found: dict[str, list[Sample]] = {}
-        for record in standing.records:
-            if record.trial is None or record.trial.arm != stored.file.control:
-                continue
-            raw = self._app.store.raw(record.raw[f"files/{PERIOD_FILE}"].sha256)
-            period = read_period({PERIOD_FILE: raw})
-            for name, seen in period.metrics.items():
-                settled = [one for one in seen.samples if one.at_ms >= period.begin_unix_ms]
-                found.setdefault(name, []).extend(settled)
-        return found
+    def _usual(self, standing: Standing) -> Mapping[str, Sequence[Sample]]:
+        """Return what an earlier process learnt of the control before the first block."""
+        first = standing.records[0].raw.get(f"files/{USUAL_FILE}") if standing.records else None
+        return {} if first is None else read_usual(self._app.store.raw(first.sha256))
+
+    def _period(self, record: RunRecord) -> bytes:
+        return self._app.store.raw(record.raw[f"files/{PERIOD_FILE}"].sha256)
 
     def _request(self, desk: TrialDesk) -> Wanted:
         """Return what the user asks of the trial; a stop counts as a request to end."""
@@ -178,6 +175,8 @@ class OnLiveWork:
             for_s=live.for_s,
             blind=live.blind,
             rating=self._rating,
+            usual=self._control if live.guards else {},
+            past=tuple(past_periods(standing, self._period)) if live.guards else (),
             state=lambda: take_state(machine, catalog).canonical(),
         )
 

@@ -305,7 +305,7 @@ def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListen
         try:
             if is_broken:
                 app.reconnect()
-                venue = venue_of(app, stored.file, allow_dangerous=True)
+                venue = venue_of(app, stored.file, allow_dangerous=True, stored=stored)
                 if (changed := venue.changed(stored)) is not None:
                     raise _refusal(changed, stored, hint="restore the machine, or start a new trial")
             return venue.carry_on(stored, listen)
