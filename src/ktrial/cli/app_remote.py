@@ -197,6 +197,9 @@ class RemoteHost(Host, ABC):
     def can_come_back(self) -> bool:
         return True
 
+    def why_gone(self) -> str | None:
+        return None if self._connection is None else self._connection.why_gone()
+
     def come_back(self, sleep: Callable[[float], None]) -> None:
         self.close()
         self.__dict__.pop("own_session", None)

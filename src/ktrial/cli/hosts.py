@@ -125,6 +125,10 @@ class Host:
         """Whether the host may still be there after its connection broke."""
         return False
 
+    def why_gone(self) -> str | None:
+        """Return why the connection is gone; None while it is there. It asks nothing of the host."""
+        return None
+
     def come_back(self, sleep: Callable[[float], None]) -> None:
         """Wait until the host answers again; `sleep` raises KeyboardInterrupt on Ctrl-C."""
         raise NotImplementedError

@@ -23,7 +23,7 @@ from ktrial.cli.shared.live_plan import (
 )
 from ktrial.cli.shared.live_sources import live_of, open_metrics, with_roles
 from ktrial.cli.shared.trial_start import look_at, prepare
-from ktrial.kit.errors import Refused
+from ktrial.kit.errors import AgentError, Refused
 from ktrial.kit.streams import draw
 from ktrial.live.control import TrialDesk, Wanted
 from ktrial.live.pace import LivePace
@@ -157,7 +157,13 @@ class OnLiveWork:
         return self._app.store.raw(record.raw[f"files/{PERIOD_FILE}"].sha256)
 
     def _request(self, desk: TrialDesk) -> Wanted:
-        """Return what the user asks of the trial; a stop counts as a request to end."""
+        """Return what the user asks of the trial; a stop counts as a request to end.
+
+        Raise AgentError if the connection to another machine is lost: that machine has restored its settings by itself.
+        """
+        host = self._app.host
+        if host is not None and (gone := host.why_gone()) is not None:
+            raise AgentError("lost", gone)
         wanted = desk.request()
         if wanted == "stop":
             self._app.interrupts.number = signal.SIGTERM
