@@ -6,7 +6,7 @@ Run in a checkout that is set up:  .venv/bin/python -m perf.live [REPLAYS]   (2,
 - Replays: periods of a trial are cut out of `perf/live` (a day of load every 20 minutes, nothing changed), several
   blocks in a row from one place. The pilot is the first part of the recording: it gives washout, period and cap, which
   are stated first. Then the shipped judge decides trials of equal arms, and of an arm that is 3 % slower. `adjusted`
-  corrects each period for its load, with a slope known from the pilot.
+  trials are judged at equal load (`--adjust`).
 - Beside it the canary rule in use: ten waves, and the canary's mean may exceed the control's by two sd of its waves.
 - Guards: equal arms in noise that remembers, and in the recordings; a step of 50 %; 7 of 10 values 100 times worse.
 
@@ -22,12 +22,12 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 from scipy.stats import binomtest
 
 from ktrial.judge.judge import judge
 from ktrial.judge.model.log import BlockDrawn, Event, RunEnded, block_order
-from ktrial.live.covariates import PilotSlopes, slopes_of_pilot
 from ktrial.live.guard import Guard, GuardWatch
 from ktrial.live.pilot import LivePlan, LiveWish, PilotSwitch, plan_live
 from perf.arguments import argument, how_many
@@ -86,13 +86,6 @@ def plan_of(recorded: Recorded, *, adjusts: bool = True) -> LivePlan:
     return plan_live(samples_of(recorded.values[:PILOT_S]), wish, switches, loads)
 
 
-def load_slope(recorded: Recorded, plan: LivePlan) -> PilotSlopes:
-    """Return how the score changes with the load, from twenty parts of the pilot or more."""
-    length = min(round(plan.period_s), PILOT_S // 20)
-    readings = [recorded.reading(begin, length) for begin in range(0, PILOT_S - length + 1, length)]
-    return slopes_of_pilot([-math.log(value) for value, _ in readings], {"load": [load for _, load in readings]})
-
-
 Periods = list[tuple[float, float]]
 
 
@@ -110,9 +103,9 @@ def periods(recorded: Recorded, plan: LivePlan, blocks: int, generator: Generato
     return found[: 2 * blocks]
 
 
-def replay_log(plan: LivePlan, readings: Periods, slower: float, seed: int, slopes: PilotSlopes | None) -> list[Event]:
+def replay_log(plan: LivePlan, readings: Periods, slower: float, seed: int, *, adjusts: bool) -> list[Event]:
     """Return the log of a trial on these periods. `slower` multiplies the arm's values."""
-    protocol = protocol_of(plan.cap, seed)
+    protocol = msgspec.structs.replace(protocol_of(plan.cap, seed), adjust=("load",) if adjusts else msgspec.UNSET)
     log: list[Event] = [protocol]
     for block in range(1, plan.cap + 1):
         order = block_order(seed, block, (CONTROL, ARM))
@@ -120,10 +113,8 @@ def replay_log(plan: LivePlan, readings: Periods, slower: float, seed: int, slop
         for place, arm in enumerate(order):
             number = 2 * (block - 1) + place
             value, load = readings[number]
-            score = -math.log(value * (slower if arm == ARM else 1.0))
-            if slopes is not None:
-                score = slopes.adjust(score, {"load": load})
-            log.append(RunEnded(run=number + 1, block=block, arm=arm, measurements={OUTCOME: math.exp(-score)}))
+            measured = {OUTCOME: value * (slower if arm == ARM else 1.0)}
+            log.append(RunEnded(run=number + 1, block=block, arm=arm, measurements=measured, covariates={"load": load}))
     return log
 
 
@@ -137,13 +128,13 @@ class Shares(NamedTuple):
 
 
 def replays(
-    recorded: Recorded, plan: LivePlan, slower: float, count: int, generator: Generator, slopes: PilotSlopes | None
+    recorded: Recorded, plan: LivePlan, slower: float, count: int, generator: Generator, *, adjusts: bool
 ) -> Shares:
     """Return what the shipped judge says of so many trials."""
     verdicts, blocks = [], []
     for _ in range(count):
         seed = int(generator.integers(0, 2**31))
-        log = replay_log(plan, periods(recorded, plan, plan.cap, generator), slower, seed, slopes)
+        log = replay_log(plan, periods(recorded, plan, plan.cap, generator), slower, seed, adjusts=adjusts)
         (found,) = (one for one in judge(log).judged if one.role == "primary")
         verdicts.append(found.verdict)
         blocks.append(found.blocks)
@@ -232,9 +223,8 @@ def report_replays(count: int, generator: Generator) -> bool:
     for recorded in outcomes():
         for adjusts in (False, True):
             plan = plan_of(recorded, adjusts=adjusts)
-            used = load_slope(recorded, plan) if adjusts else None
-            planted = replays(recorded, plan, 1 + PLANTED, count, generator, used)
-            equal = replays(recorded, plan, 1.0, count, generator, used)
+            planted = replays(recorded, plan, 1 + PLANTED, count, generator, adjusts=adjusts)
+            equal = replays(recorded, plan, 1.0, count, generator, adjusts=adjusts)
             stops = [canary(recorded, plan, slower, count, generator) for slower in (1 + PLANTED, 1.0)]
             missed |= is_beyond(equal.better + equal.worse, count, MOST_FALSE, "greater")
             missed |= plan.can_detect and is_beyond(planted.worse, count, LEAST_FOUND, "less")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ktrial.judge.equal_covariates import level_scores
 from ktrial.judge.model.log import (
     BlockDrawn,
     BlockVoided,
@@ -150,14 +151,31 @@ def score(value: float, rule: OutcomeRule) -> float:
 
 
 def visit_scores(trial: Trial, outcome: str) -> dict[int, dict[str, float]]:
-    """Return the score of each visit by block and arm, without visits in which every run failed."""
+    """Return the score of each visit by block and arm, without visits in which every run failed.
+
+    If the protocol adjusts, scores on the log scale are those at equal covariates.
+    """
     rule = trial.protocol.outcomes[outcome]
     found: dict[int, dict[str, list[float]]] = {}
     complete = set(trial.complete)
     for run in trial.runs:
         if run.block in complete and outcome in run.measurements:
             found.setdefault(run.block, {}).setdefault(run.arm, []).append(score(run.measurements[outcome], rule))
-    return {block: {arm: _middle(values) for arm, values in visits.items()} for block, visits in sorted(found.items())}
+    scores = {block: {arm: _middle(one) for arm, one in visits.items()} for block, visits in sorted(found.items())}
+    adjusts = trial.protocol.adjust if rule.scale == "log" else ()
+    return level_scores(scores, _covariates(trial, adjusts)) if adjusts else scores
+
+
+def _covariates(trial: Trial, names: Sequence[str]) -> dict[int, dict[str, list[float]]]:
+    """Return the covariates of each visit by block and arm, without visits that lack one."""
+    found: dict[int, dict[str, list[list[float]]]] = {}
+    for run in trial.runs:
+        if run.block is not None and run.covariates and all(name in run.covariates for name in names):
+            values = [run.covariates[name] for name in names]
+            found.setdefault(run.block, {}).setdefault(run.arm, []).append(values)
+    return {
+        block: {arm: np.mean(rows, axis=0).tolist() for arm, rows in visits.items()} for block, visits in found.items()
+    }
 
 
 def _middle(scores: list[float]) -> float:

@@ -11,6 +11,7 @@ import msgspec
 
 from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison
 from ktrial.judge.model.log import Event, OutcomeRule, Protocol, protocol_in
+from ktrial.judge.model.words import effect_text
 from ktrial.kit.finding import Finding
 from ktrial.live.carry_over import PeriodScore, estimate_carry_over
 from ktrial.live.model import Sample
@@ -65,7 +66,7 @@ def _with_findings(
     contrasts = []
     for contrast in outcome.contrasts:
         told = _with_carry_over(contrast, scores, live.washout_s or 0.0)
-        contrasts.append(_with_covariates(told, periods))
+        contrasts.append(_with_covariates(told, outcome, periods, is_judged=bool(live.adjust)))
     return msgspec.structs.replace(outcome, contrasts=tuple(contrasts))
 
 
@@ -78,8 +79,13 @@ def _with_carry_over(contrast: Contrast, scores: Sequence[PeriodScore], washout_
     return msgspec.structs.replace(contrast, findings=(*others, *carried.findings))
 
 
-def _with_covariates(contrast: Contrast, periods: Sequence[LivePeriod]) -> Contrast:
-    """Return the contrast with its effect at equal covariates, from the blocks that have them all."""
+def _with_covariates(
+    contrast: Contrast, outcome: OutcomeComparison, periods: Sequence[LivePeriod], *, is_judged: bool
+) -> Contrast:
+    """Return the contrast with its effect at equal covariates, from the blocks that have them all.
+
+    If that is what was judged, with the raw effect beside it.
+    """
     import numpy as np
 
     from ktrial.live.covariates import adjust_effect
@@ -103,6 +109,12 @@ def _with_covariates(contrast: Contrast, periods: Sequence[LivePeriod]) -> Contr
     adjusted = adjust_effect(np.array([arm.score - control.score for arm, control in whole]), apart)
     if adjusted is None:
         return contrast
+    if is_judged:
+        raw, interval = effect_text(adjusted.raw, outcome.unit, outcome.direction)
+        sentence = f"the verdict is at equal {' and '.join(names)}; as measured, {contrast.arm} is {raw} ({interval})"
+        values = {"raw": adjusted.raw.estimate, "raw_p": adjusted.raw_p}
+        note = Finding(kind="equal-covariates", level="note", sentence=sentence, values=values)
+        return msgspec.structs.replace(contrast, findings=(*contrast.findings, note, *adjusted.findings))
     return msgspec.structs.replace(
         contrast,
         adjusted=adjusted.adjusted,

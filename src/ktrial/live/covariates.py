@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rivals of an arm's effect that a live trial declares beforehand: load, time of day, temperature.
 
-There are two adjustments. With slopes known *before* the first block (from the pilot), each period's score is corrected
-by itself; the judge reads corrected scores like any others, at all its looks. Wrong slopes cost power and nothing else.
-Otherwise a regression over the blocks of a finished trial gives the effect at equal covariates. Its p and interval come
+A trial may be judged at equal covariates (`judge.equal_covariates`). Beside that, or beside a verdict on what was
+measured, a regression over the blocks of a finished trial gives the effect at equal covariates. Its p and interval come
 from flipping whole blocks, difference and covariates together, since the order within a block is a coin.
 
 A covariate that the arm itself changes is no rival: adjusting for it removes a part of the effect.
@@ -11,7 +10,7 @@ A covariate that the arm itself changes is no rival: adjusting for it removes a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import msgspec
 import numpy as np
@@ -20,26 +19,12 @@ from ktrial.judge.model.verdict import Effect
 from ktrial.judge.sequential import Array
 from ktrial.judge.stats.covariate import regress_differences
 from ktrial.judge.stats.signflip import difference_interval, share_of_flips, shift_interval, sign_flip_p, signs_of
-from ktrial.kit.errors import BadInput
 from ktrial.kit.finding import Finding
 
 #: From this p on, the arm itself changes the covariate.
 _P_CHANGED = 0.01
-#: A pilot needs so many more periods than covariates.
-_SPARE_PERIODS = 6
 _RAW = "mean of block differences, interval by sign flips"
 _ADJUSTED = "least squares of block differences with covariates, interval by flipping blocks"
-
-
-class PilotSlopes(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a score changes with each covariate, and the covariates' values at which scores are compared."""
-
-    slopes: Mapping[str, float]
-    typical: Mapping[str, float]
-
-    def adjust(self, score: float, values: Mapping[str, float]) -> float:
-        """Return the score that a period would have had at typical covariates."""
-        return score - sum(slope * (values[name] - self.typical[name]) for name, slope in self.slopes.items())
 
 
 class AdjustedEffect(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,27 +48,6 @@ class AdjustedEffect(msgspec.Struct, frozen=True, kw_only=True):
             )
             for name, p in self.changed.items()
         )
-
-
-def slopes_of_pilot(scores: Sequence[float], values: Mapping[str, Sequence[float]]) -> PilotSlopes:
-    """Return slopes from the periods of a pilot in which one arm was in force. Raise BadInput if they are too few.
-
-    Neighbouring periods are compared, as blocks will do; what changes slowly has no influence. Slopes that a few
-    outliers made, and that leave typical periods no more alike, are zero.
-    """
-    if len(scores) < _SPARE_PERIODS + len(values):
-        raise BadInput(
-            f"cannot learn the slopes of {len(values)} covariates from {len(scores)} periods",
-            hint="make the pilot longer, or declare fewer covariates",
-        )
-    steps = np.diff(np.array(scores))
-    apart = np.column_stack([np.diff(np.array(row)) for row in values.values()])
-    found = regress_differences(steps, apart)
-    slopes = np.zeros(len(values)) if found is None else found.slopes
-    if np.median(np.abs(steps - apart @ slopes)) >= np.median(np.abs(steps)):
-        slopes = np.zeros(len(values))
-    by_name = dict(zip(values, slopes.tolist(), strict=True))
-    return PilotSlopes(slopes=by_name, typical={name: float(np.median(row)) for name, row in values.items()})
 
 
 def adjust_effect(differences: Array, apart: Mapping[str, Array], alpha: float = 0.05) -> AdjustedEffect | None:

@@ -137,7 +137,7 @@ def plan_live(
 ) -> LivePlan:
     """Return the plan of a live trial. Raise BadInput if the pilot says too little.
 
-    With covariates, periods will be adjusted for them, so that only what they leave is noise.
+    With covariates, periods will be judged at equal ones, so that only what they do not explain is noise.
     """
     series = _series(samples, wish)
     begin_s = samples[0].at_ms / 1000
@@ -419,7 +419,7 @@ def _best(tried: Sequence[LengthTried], washout_s: float, wish: LiveWish) -> tup
 
 def _why_length(best: LengthTried, tried: Sequence[LengthTried], covariates: Sequence[str]) -> Iterator[str]:
     if covariates:
-        yield f"periods are adjusted for {', '.join(covariates)}, with slopes from the pilot"
+        yield f"periods are judged at equal {' and '.join(covariates)}"
     yield (
         f"neighbouring periods of {best.period_s:.3g} s differ by {best.sd:.2%} without any change "
         "(sd, with a quarter added)"

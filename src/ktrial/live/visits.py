@@ -54,6 +54,8 @@ class LiveRules(NamedTuple):
     primary: str
     for_s: float | None = None
     blind: bool = False
+    #: Whether verdicts are at equal covariates, so that a period must have them all.
+    adjusts: bool = False
     #: Whether the machine's state is stored at each arm's first visit; None if it cannot be.
     state: Callable[[], bytes | None] | None = None
     #: Asks a person for a rating of each period; None if nobody rates.
@@ -183,10 +185,8 @@ class LiveVisits:
         held = self._pace.hold_up(now_ms, blocks)
         if held is not None:
             return held.why
-        primary = self._primary
-        if primary is not None and not primary.is_fresh(now_ms):
-            return f"waiting for values of {primary.metric.name}"
-        return None
+        silent = next((one.metric.name for one in self._needed if not one.is_fresh(now_ms)), None)
+        return None if silent is None else f"waiting for values of {silent}"
 
     def _voids(self) -> set[int | None]:
         return {event.block for event in self._standing.log if isinstance(event, BlockVoided)}
@@ -196,6 +196,12 @@ class LiveVisits:
         """The primary metric; None if a person's rating is primary."""
         found = (one for one in self._poll.metrics if f"{LIVE}.{one.outcome.name}" == self._rules.primary)
         return next(found, None)
+
+    @property
+    def _needed(self) -> list[WatchedMetric]:
+        """The metrics without which a period does not count."""
+        needed = [one for one in self._poll.metrics if one.covariate and self._rules.adjusts]
+        return needed if self._primary is None else [self._primary, *needed]
 
     def _request(self) -> Wanted:
         """Return what the user asks of the trial. Raise KeyboardInterrupt if it should stop."""
@@ -355,11 +361,13 @@ class LiveVisits:
             version = one.reading.version
             if version is not None and self._versions.setdefault(name, version) != version:
                 return f"the version changed from {self._versions[name]} to {version}"
-        if self._primary is None:
-            return None if seen.rating is not None else "nobody rated the period"
-        name = self._primary.metric.name
-        reading = seen.metrics[name].reading
-        return None if reading.value is not None else f"{name} is missing: {reading.why or 'its source gave no value'}"
+        if self._primary is None and seen.rating is None:
+            return "nobody rated the period"
+        for name in (one.metric.name for one in self._needed):
+            reading = seen.metrics[name].reading
+            if reading.value is None:
+                return f"{name} is missing: {reading.why or 'its source gave no value'}"
+        return None
 
     def _record(self, visit: Visit, number: int, seen: SeenPeriod, began_ns: int) -> None:
         standing = self._standing

@@ -12,7 +12,6 @@ from perf.live import (
     MOST_TRIPS,
     PLANTED,
     is_beyond,
-    load_slope,
     outcomes,
     plan_of,
     replays,
@@ -29,10 +28,9 @@ RECORDED = {one.name: one for one in outcomes()}
 def test_equal_arms_are_seldom_told_apart_and_what_is_promised_is_found(name: str, adjusts: bool) -> None:
     recorded = RECORDED[name]
     plan = plan_of(recorded, adjusts=adjusts)
-    slopes = load_slope(recorded, plan) if adjusts else None
-    equal = replays(recorded, plan, 1.0, COUNT, np.random.default_rng(1), slopes)
+    equal = replays(recorded, plan, 1.0, COUNT, np.random.default_rng(1), adjusts=adjusts)
     assert not is_beyond(equal.better + equal.worse, COUNT, MOST_FALSE, "greater")
-    slower = replays(recorded, plan, 1 + PLANTED, COUNT, np.random.default_rng(2), slopes)
+    slower = replays(recorded, plan, 1 + PLANTED, COUNT, np.random.default_rng(2), adjusts=adjusts)
     assert slower.better <= 0.01
     if plan.can_detect:
         assert not is_beyond(slower.worse, COUNT, LEAST_FOUND, "less")

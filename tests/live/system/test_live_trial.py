@@ -97,9 +97,12 @@ def live(machine: FakeRoot, service: Service, value: int, *more: str, times: Seq
 
 
 def test_a_planted_effect_is_found_and_everything_is_restored(home: Path, machine: FakeRoot, service: Service) -> None:
-    ran = live(machine, service, 10, "--budget", "quick")
+    load = f"lines_per_s:higher=log:{service.log}?match=(took)&take=count"
+    ran = live(machine, service, 10, "--budget", "quick", "--covariate", load, "--adjust")
     assert ran.status == 0, ran.err
+    assert "live.lat, lower is better, margin 2 %, at equal lines_per_s" in ran.err
     assert verdict_in(home) == "better"
+    assert "the verdict is at equal lines_per_s; as measured, swappiness-10 is" in " ".join(ran.out.split())
     assert machine.read(SWAPPINESS) == "60\n"
     assert "swappiness-10 in force, watching until" in ran.err
     values = {event.arm: event.measurements["live.lat"] for event in runs_in(log_of(home))}

@@ -102,6 +102,13 @@ def test_the_effect_at_equal_load_stands_beside_the_raw_one() -> None:
     assert widths[0] < widths[1] / 3
     assert LATENCY in trial.runs[0].measurements
     assert "live.rps" not in trial.runs[0].measurements
+    assert set(trial.runs[0].covariates or {}) == {"rps"}
+
+    judged_at_equal = LiveFile(washout="2s", covariates=("rps:higher=told:",), adjust=True)
+    (contrast,) = told(trial, judged_at_equal).outcomes[0].contrasts
+    assert contrast.adjusted is None
+    (note,) = (one for one in contrast.findings if one.kind == "equal-covariates")
+    assert note.sentence.startswith("the verdict is at equal rps; as measured, case is ")
 
 
 def test_what_a_switch_itself_costs_is_told_if_it_was_asked() -> None:

@@ -10,8 +10,7 @@ from statsmodels.regression.linear_model import OLS  # type: ignore[import-untyp
 
 from ktrial.judge.sequential import Array
 from ktrial.judge.stats.signflip import sign_flip_p
-from ktrial.kit.errors import BadInput
-from ktrial.live.covariates import adjust_effect, slopes_of_pilot
+from ktrial.live.covariates import adjust_effect
 
 
 def blocks(seed: int, count: int, effect: float, sd: float = 0.02) -> tuple[Array, dict[str, Array]]:
@@ -80,33 +79,3 @@ def test_covariates_that_say_nothing_leave_no_adjusted_effect() -> None:
     assert adjust_effect(differences, {"constant": np.ones(20)}) is None
     assert adjust_effect(differences, {"load": apart["load"], "again": 2 * apart["load"]}) is None
     assert adjust_effect(differences[:3], {name: row[:3] for name, row in apart.items()}) is None
-
-
-def test_slopes_of_a_pilot_correct_each_period() -> None:
-    generator = np.random.default_rng(6)
-    load = 3 + np.cumsum(generator.normal(0, 0.3, 30))
-    # A slow drift of the score has nothing to do with the load.
-    scores = 1 - 0.4 * load + 0.02 * np.arange(30) + generator.normal(0, 0.02, 30)
-    pilot = slopes_of_pilot(scores.tolist(), {"load": load.tolist()})
-    assert pilot.slopes["load"] == pytest.approx(-0.4, abs=0.05)
-    typical = pilot.typical["load"]
-    assert typical == np.median(load)
-    assert pilot.adjust(0.5, {"load": typical}) == 0.5
-    assert pilot.adjust(0.5, {"load": typical + 1}) == pytest.approx(0.9, abs=0.05)
-
-
-def test_a_covariate_that_never_varied_corrects_nothing() -> None:
-    pilot = slopes_of_pilot([float(one) for one in range(10)], {"heat": [40.0] * 10})
-    assert pilot.adjust(2.0, {"heat": 60.0}) == 2.0
-
-
-def test_a_slope_that_one_outlier_made_is_none() -> None:
-    generator = np.random.default_rng(7)
-    load, scores = generator.normal(3, 0.3, 30), generator.normal(1, 0.01, 30)
-    load[15], scores[15] = 4.5, 4.0
-    assert slopes_of_pilot(scores.tolist(), {"load": load.tolist()}).slopes == {"load": 0.0}
-
-
-def test_a_pilot_needs_more_periods_than_covariates() -> None:
-    with pytest.raises(BadInput, match="cannot learn the slopes of 2 covariates from 7 periods"):
-        slopes_of_pilot([0.0] * 7, {"load": [0.0] * 7, "heat": [0.0] * 7})

@@ -16,7 +16,6 @@ from perf.live import (
     Recorded,
     canary,
     is_beyond,
-    load_slope,
     outcomes,
     periods,
     plan_of,
@@ -38,7 +37,7 @@ def test_three_percent_is_found_with_the_cap_that_was_stated_first(recorded: Rec
     plan = plan_of(recorded)
     assert plan.can_detect
     generator = np.random.default_rng(1)
-    slower = replays(recorded, plan, 1 + PLANTED, COUNT, generator, load_slope(recorded, plan))
+    slower = replays(recorded, plan, 1 + PLANTED, COUNT, generator, adjusts=True)
     assert binomtest(round(slower.worse * COUNT), COUNT, 0.9, alternative="less").pvalue > 0.01
     assert slower.better == 0
     # The rule in use hardly sees it on the same recording.
@@ -47,14 +46,14 @@ def test_three_percent_is_found_with_the_cap_that_was_stated_first(recorded: Rec
 
 def test_equal_arms_are_seldom_told_apart(recorded: Recorded) -> None:
     plan = plan_of(recorded)
-    equal = replays(recorded, plan, 1.0, COUNT, np.random.default_rng(2), load_slope(recorded, plan))
+    equal = replays(recorded, plan, 1.0, COUNT, np.random.default_rng(2), adjusts=True)
     assert not is_beyond(equal.better + equal.worse, COUNT, MOST_FALSE, "greater")
 
 
 def test_a_replay_is_a_trial_of_neighbouring_periods(recorded: Recorded) -> None:
     plan = plan_of(recorded)
     readings = periods(recorded, plan, plan.cap, np.random.default_rng(3))
-    log = replay_log(plan, readings, 1 + PLANTED, 5, None)
+    log = replay_log(plan, readings, 1 + PLANTED, 5, adjusts=False)
     trial = collect(log)
     found = pairs_of(visit_scores(trial, OUTCOME), ARM, CONTROL).differences
     values = np.array([value for value, _ in readings]).reshape(plan.cap, 2)

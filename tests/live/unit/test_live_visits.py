@@ -175,6 +175,15 @@ def test_silence_for_most_of_a_period_voids_the_block_and_is_not_zero() -> None:
     assert all(run.measurements["live.latency"] > 0.7 for run in trial.runs)
 
 
+@pytest.mark.parametrize("adjusts", [False, True])
+def test_a_covariate_that_is_judged_by_must_have_a_value(adjusts: bool) -> None:
+    trial = LiveTrial(better, adjusts=adjusts)
+    load = ToldSource(trial.clock, lambda: None if 5 < trial.clock.now_s < 13 else 7.0, "load")
+    trial.covariates = [WatchedMetric(LiveMetric("load", "lower", "told:"), load, covariate=True)]
+    trial.run()
+    assert trial.voids == ["load is missing: it gave no value for 7 s of 10 s"] * adjusts
+
+
 def test_no_block_begins_while_nobody_produces_values() -> None:
     trial = LiveTrial(lambda now_s, swappiness: None if now_s < 3600 else better(now_s, swappiness))
     trial.run()

@@ -180,6 +180,7 @@ class OnLiveWork:
             primary=standing.protocol.primary,
             for_s=live.for_s,
             blind=live.blind,
+            adjusts=bool(live.adjust),
             rating=self._rating,
             usual=self._control if live.guards else {},
             past=tuple(past_periods(standing, self._period)) if live.guards else (),

@@ -266,4 +266,6 @@ def _plan(
         least_period_s=4 * max(one.source.poll_s for one in metrics),
         longest_s=None if live.for_s is None else live.for_s - course.length_s,
     )
-    return plan_live(seen.samples[primary.metric.name], wish, seen.switches if course.switches else ())
+    switches = seen.switches if course.switches else ()
+    covariates = {one.metric.name: seen.samples[one.metric.name] for one in metrics if one.covariate and live.adjust}
+    return plan_live(seen.samples[primary.metric.name], wish, switches, covariates)

@@ -53,6 +53,7 @@ def live_file(name: str, arms: Mapping[str, ArmFile], options: Mapping[str, Any]
         live=LiveFile(
             metrics=options["metrics"],
             covariates=options["covariates"],
+            adjust=options["adjust"] or msgspec.UNSET,
             guards=pairs(options["guards"], "--guard"),
             limits=limits,
             for_=options["for_"],

@@ -34,6 +34,7 @@ from ktrial.cli.shared.results_leaving import results_out_options
 @click.option(
     "--covariate", "covariates", multiple=True, metavar="SPEC", help="Metric that explains noise. Repeatable."
 )
+@click.option("--adjust", is_flag=True, help="Judge the periods at equal covariates.")
 @secondary_option
 @click.option("--primary", metavar="OUTCOME", help="Metric that decides the trial.  [the first one]")
 @click.option(

@@ -76,7 +76,8 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     `until_all_decided` the trial continues until secondary outcomes and guards are decided too. `extend` allows more
     blocks after the cap, at the price of half the error rate. `pooled` marks one machine's part of a trial on several.
     With `screen` arms are configurations of its settings. A `race` gives estimates only. A `fixed` trial makes all
-    blocks up to its cap, whatever its verdicts are before.
+    blocks up to its cap, whatever its verdicts are before. With `adjust`, verdicts are at equal values of these
+    covariates.
     """
 
     schema: Literal["ktrial.trial-log/1"] = "ktrial.trial-log/1"
@@ -102,6 +103,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     # Absent by default, so that earlier protocols keep their bytes.
     fixed: Literal[True] | msgspec.UnsetType = msgspec.UNSET
     race: Race | msgspec.UnsetType = msgspec.UNSET
+    adjust: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def primary(self) -> str:
@@ -177,6 +179,7 @@ class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     """One run: its measurements in base units, or why there are none. `block` is null for a warm-up.
 
     `events` holds how many single events a percentile rests on, by outcome; `identity` must be equal in all runs.
+    `covariates` were measured during a period of live work, and explain noise.
     """
 
     run: int
@@ -186,6 +189,7 @@ class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     failure: str | None = None
     events: Mapping[str, int] = {}
     identity: Mapping[str, str] = {}
+    covariates: Mapping[str, float] | msgspec.UnsetType = msgspec.UNSET
 
 
 class BlockVoided(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="void"):
@@ -285,6 +289,9 @@ def check_protocol(protocol: Protocol) -> None:
         raise BadInput("expected detect above 0, a seed of 0 or more, and at least 1 run per visit")
     if protocol.outcomes[protocol.primary].scale == "count" and not protocol.race:
         _check_counter(protocol)
+    if protocol.adjust and (protocol.extend or protocol.outcomes[protocol.primary].scale == "count"):
+        what = "one that may be extended" if protocol.extend else "one whose primary outcome is a counter"
+        raise Contradiction(f"cannot judge at equal covariates in a trial like this, {what}", hint="remove adjust")
 
 
 def _check_counter(protocol: Protocol) -> None:

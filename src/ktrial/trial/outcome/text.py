@@ -53,7 +53,9 @@ def announcement(  # noqa: PLR0913 (each is a line of it)
     if protocol.screen is not None:
         told = f"{protocol.name}: which of {len(protocol.screen.settings)} settings is it? {protocol.primary}"
         return f"{told}, at most {protocol.cap} blocks of 2 visits, seed {protocol.seed}; {settle_s:g} s to settle\n"
-    lines = [f"trial {protocol.name}: {protocol.primary}, {rule.direction} is better, margin {100 * rule.margin:.3g} %"]
+    equal = f", at equal {' and '.join(protocol.adjust)}" if protocol.adjust else ""
+    what = f"{protocol.primary}, {rule.direction} is better, margin {100 * rule.margin:.3g} %{equal}"
+    lines = [f"trial {protocol.name}: {what}"]
     for arm in protocol.arms:
         said = "the control again: a placebo" if arm.placebo else changed_text(arms[arm.name]) or "as it is found"
         lines.append(labelled(f"  {arm.name}", said, width=width, label_columns=24))

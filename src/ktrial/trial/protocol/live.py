@@ -48,12 +48,13 @@ class LiveFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """How a trial watches live work.
 
     `metrics` are read from sources; the first is primary unless `primary` names another. `covariates` are read too and
-    explain noise. A metric of `guards` must not get worse by more than its share at any moment, and one of `limits`
-    must not pass a number in its own unit: both end the trial. After a switch ktrial drops the stretch `washout` and
-    then watches for `period`; without them, a pilot plans both. It reads the sources every `poll`, unless they have a
-    pace of their own. `for` is the time of the whole trial, over which the blocks are spread. Within the hours `quiet`
-    nothing is switched, and never more than `switches` times in 24 hours. With `rate` a person rates each period;
-    `blind` hides the arms until the verdict. With `disturbing` the arms may have settings whose switch itself disturbs.
+    explain noise; with `adjust`, the verdict is at equal covariates. A metric of `guards` must not get worse by more
+    than its share at any moment, and one of `limits` must not pass a number in its own unit: both end the trial. After
+    a switch ktrial drops the stretch `washout` and then watches for `period`; without them, a pilot plans both. It
+    reads the sources every `poll`, unless they have a pace of their own. `for` is the time of the whole trial, over
+    which the blocks are spread. Within the hours `quiet` nothing is switched, and never more than `switches` times in
+    24 hours. With `rate` a person rates each period; `blind` hides the arms until the verdict. With `disturbing` the
+    arms may have settings whose switch itself disturbs.
     """
 
     metrics: tuple[str, ...] = ()
@@ -69,6 +70,13 @@ class LiveFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     rate: bool = False
     blind: bool = False
     disturbing: bool = False
+    # Absent by default, so that earlier protocols keep their bytes.
+    adjust: bool | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def covariate_names(self) -> tuple[str, ...]:
+        """The name of each covariate, with which its text begins."""
+        return tuple(text.partition(":")[0] for text in self.covariates)
 
     @property
     def period_s(self) -> float | None:
@@ -120,11 +128,7 @@ def live_faults(live: LiveFile) -> Iterator[tuple[str, BadInput]]:
     """Yield each fault of the table with the key that has it."""
     if not live.metrics and not live.rate:
         yield "metrics", BadInput("[live] names no metric", hint=_SPEC)
-    for key, specs in (("metrics", live.metrics), ("covariates", live.covariates)):
-        if not all(spec.strip() for spec in specs):
-            yield key, BadInput(f"{key}: an entry is empty", hint=_SPEC)
-        if len(set(specs)) != len(specs):
-            yield key, BadInput(f"{key}: one is given twice", hint="give each once")
+    yield from _faults_of_specs(live)
     yield from _faults_of_times(live)
     if live.switches is not None and live.switches < 2:
         yield "switches", BadInput(f"switches: expected 2 or more a day, got {live.switches}", hint="or remove it")
@@ -154,6 +158,16 @@ def _faults_of_times(live: LiveFile) -> Iterator[tuple[str, BadInput]]:
             continue
         if found == 0.0 and key != "washout":
             yield key, BadInput(f"{key} = 0 leaves no time", hint=f'for example  {key} = "10min"')
+
+
+def _faults_of_specs(live: LiveFile) -> Iterator[tuple[str, BadInput]]:
+    for key, specs in (("metrics", live.metrics), ("covariates", live.covariates)):
+        if not all(spec.strip() for spec in specs):
+            yield key, BadInput(f"{key}: an entry is empty", hint=_SPEC)
+        if len(set(specs)) != len(specs):
+            yield key, BadInput(f"{key}: one is given twice", hint="give each once")
+    if live.adjust and not live.covariates:
+        yield "adjust", BadInput("adjust: there is no covariate", hint="add --covariate, or covariates = […]")
 
 
 def _share(value: str | float) -> float:

@@ -103,12 +103,20 @@ def protocol_of(
         screen=trial.screen,
         fixed=trial.design.fixed or msgspec.UNSET,
         race=trial.race or msgspec.UNSET,
+        adjust=_adjusts(trial),
     )
     protocol = _with_cap(protocol)
     refuse_unanswerable(protocol)
     if profile is not None:
         refuse_few_events(protocol, profile.events.get(protocol.primary))
     return protocol
+
+
+def _adjusts(trial: TrialFile) -> tuple[str, ...] | msgspec.UnsetType:
+    """Return the names of the covariates at whose equal values a live trial is judged."""
+    if not trial.live or not trial.live.adjust:
+        return msgspec.UNSET
+    return trial.live.covariate_names
 
 
 def refuse_few_events(protocol: Protocol, events: int | None) -> None:

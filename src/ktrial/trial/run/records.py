@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
+import msgspec
+
 from ktrial.bench.doubts import readings_of
 from ktrial.bench.record import RunRecord
 from ktrial.judge.model.log import BlockDrawn, BlockVoided, Event, ReadingsTaken, RunEnded
@@ -35,7 +37,14 @@ def run_event(block: int | None, arm: str, records: Sequence[RunRecord], failure
         failure=failure,
         events=_events(records),
         identity=_identity(records),
+        covariates=covariates_of(records) or msgspec.UNSET,
     )
+
+
+def covariates_of(records: Iterable[RunRecord]) -> dict[str, float]:
+    """Return the covariates that periods of live work have a value of."""
+    found = [record.details.get("covariates", {}) for record in records if record.tool == LIVE]
+    return {name: value for one in found for name, value in one.items() if value is not None}
 
 
 def measurements_of(records: Sequence[RunRecord]) -> dict[str, float]:
@@ -164,3 +173,5 @@ def _measured_names(event: RunEnded, visit: Mapping[str, RunRecord]) -> Iterator
         if event.measurements.get(name) != kept.get(name):
             shown = ["nothing" if one is None else repr(one) for one in (event.measurements.get(name), kept.get(name))]
             yield f"the log has {name} = {shown[0]}, its record {shown[1]}"
+    if event.failure is None and dict(event.covariates or {}) != covariates_of(visit.values()):
+        yield "the covariates in the log are not those of its record"
