@@ -259,7 +259,7 @@ class FakeStore:
         self.started: list[int] = []
         self.plans: dict[str, Session] = {}
         self.states: dict[str, bytes] = {}
-        self._room = room
+        self.room = room
 
     def new_name(self) -> str:
         return "session"
@@ -287,7 +287,7 @@ class FakeStore:
         assert run in self.started
 
     def save(self, record: RunRecord, parts: Mapping[str, bytes]) -> str:
-        if len(self.records) == self._room:
+        if len(self.records) == self.room:
             raise KtrialError("/state/results.db cannot be written: No space left on device")
         self.records.append(record)
         self.parts.append(parts)

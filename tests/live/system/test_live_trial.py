@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -13,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ktrial.judge.model.log import BlockVoided, TrialEnd
+from tests.support.terminal import KTRIAL
 from tests.support.tree import FakeRoot, Ran, use_compiled_catalog
 from tests.support.trial_process import TrialProcess, log_of, runs_in, verdict_in, wait_until_blocks
 
@@ -178,6 +182,42 @@ def wait_for(happens: object) -> None:
     while not happens():
         assert time.monotonic() < end, "nothing happened for 10 s"
         time.sleep(0.02)
+
+
+#: Has a system's log of its own, runs a command, and prints what came.
+LOGGED = """
+import socket, subprocess, sys
+log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+log.bind("/dev/log")
+log.settimeout(1)
+subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+try:
+    while True:
+        print(log.recv(4096).decode())
+except TimeoutError:
+    pass
+"""
+
+
+def test_the_systems_log_says_what_was_switched(
+    home: Path, machine: FakeRoot, service: Service, tmp_path: Path
+) -> None:
+    for folder in ("new", "work"):
+        (tmp_path / folder).mkdir()
+    own_dev = f"mount -t overlay -o lowerdir=/dev,upperdir={tmp_path}/new,workdir={tmp_path}/work overlay /dev"
+    command = [*KTRIAL, "--machine-root", str(machine.folder), *words(service, 10, "--limit-metric", "lat_ms=9.5")]
+    ran = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", f'{own_dev} && exec "$@"', "sh", sys.executable, "-c", LOGGED, *command],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = ran.stdout.splitlines()
+    assert lines, ran.stderr
+    # A user's notice, as the service of the system's log takes it.
+    assert all(re.match(r"<13>.* ktrial\[[0-9]+\]: trial swappiness-10-[0-9a-f]+: ", line) for line in lines), lines
+    assert lines[0].endswith(" is in force")
+    assert ": restored: lat_ms is 0.0" in lines[-1]
 
 
 def test_names_of_no_metric_are_refused_before_anything_is_watched(

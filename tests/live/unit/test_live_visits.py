@@ -12,7 +12,7 @@ import pytest
 
 from ktrial.bench.benchmark import RawOutput
 from ktrial.judge.model.log import Event, TrialEnd
-from ktrial.kit.errors import LimitPassed
+from ktrial.kit.errors import KtrialError, LimitPassed
 from ktrial.live.guard import Guard, GuardWatch
 from ktrial.live.model import LiveMetric, Sample
 from ktrial.live.period import live_benchmark
@@ -251,6 +251,17 @@ def test_nobody_learns_the_arm_of_a_blind_trial() -> None:
     trial.run()
     assert {one.arm for one in trial.told if isinstance(one, PeriodPhase)} == {None}
     assert not any("case" in one or "swappiness" in one for one in trial.noted)
+
+
+def test_a_full_disk_here_ends_the_trial_with_everything_restored() -> None:
+    trial = LiveTrial(better)
+    trial.store.room = 3
+    with pytest.raises(KtrialError, match="No space left on device"):
+        trial.run()
+    assert trial.machine.files == FOUND
+    assert not trial.source.is_open
+    trial.store.room = 1000
+    assert trial.run().judged[0].verdict == "better"
 
 
 def test_a_trial_ends_before_a_block_that_its_time_does_not_hold() -> None:

@@ -141,6 +141,15 @@ def test_a_log_that_cannot_be_opened_any_more_gives_nothing(tmp_path: Path) -> N
     assert f"{log.file} is not a file" in (log.over(0, 5).why or "")
 
 
+def test_a_disk_that_was_full_leaves_a_gap_and_no_number_of_two_halves(tmp_path: Path) -> None:
+    log = Logged(tmp_path, TOOK)
+    assert log.poll(b"took 10 ms\ntook 1") == [0.01]
+    # What the program could not write is gone, and the next line follows what it could.
+    assert [log.poll() for _ in range(4)] == [[]] * 4
+    assert log.over(1.5, 4.5).why == f"no line of {log.file} matched"
+    assert log.poll(b"took 30 ms\n") == [0.03]
+
+
 def test_frames_of_a_stretch_have_statistics(tmp_path: Path) -> None:
     log = Logged(tmp_path, r"match=frame (?P<ms>[0-9.]+) ms", "worst", kind="frames")
     found = [log.poll(b"frame 10 ms\n" * 60 + b"frame 30.5 ms\nframe 0 ms\n") for _ in range(4)]
