@@ -39,9 +39,17 @@ def with_account(found: Comparison, live: LiveFile, log: Sequence[Event], seen: 
     periods = _periods(log, protocol, seen)
     costs = _switch_cost(periods, protocol) if live.disturbing else ()
     outcomes = tuple(
-        _with_findings(one, live, protocol, periods) if one.name == protocol.primary else one for one in found.outcomes
+        _with_findings(one, live, protocol, periods) if one.name == protocol.primary else one
+        for one in (_at_equal(one, protocol) for one in found.outcomes)
     )
     return msgspec.structs.replace(found, outcomes=outcomes, findings=(*found.findings, *costs))
+
+
+def _at_equal(outcome: OutcomeComparison, protocol: Protocol) -> OutcomeComparison:
+    """Return the outcome, which says by which covariates it was levelled."""
+    rule = protocol.outcomes.get(outcome.name)
+    is_level = rule is not None and rule.scale == "log"
+    return msgspec.structs.replace(outcome, at_equal=protocol.adjust) if is_level else outcome
 
 
 def _periods(log: Sequence[Event], protocol: Protocol, seen: Mapping[int, SeenPeriod]) -> list[LivePeriod]:
@@ -111,7 +119,8 @@ def _with_covariates(
         return contrast
     if is_judged:
         raw, interval = effect_text(adjusted.raw, outcome.unit, outcome.direction)
-        sentence = f"the verdict is at equal {' and '.join(names)}; as measured, {contrast.arm} is {raw} ({interval})"
+        change = f"the change of {contrast.arm} is {raw} ({interval})"
+        sentence = f"the verdict is at equal {' and '.join(names)}; as measured, {change}"
         values = {"raw": adjusted.raw.estimate, "raw_p": adjusted.raw_p}
         note = Finding(kind="equal-covariates", level="note", sentence=sentence, values=values)
         return msgspec.structs.replace(contrast, findings=(*contrast.findings, note, *adjusted.findings))

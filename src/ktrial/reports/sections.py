@@ -129,7 +129,9 @@ def verdict_grid(comparison: Comparison) -> Grid:
         n = f"{row.n_arm} / {row.n_control}" if row.n_arm or row.n_control else "0"
         rows.append((name, "-", row.arm, _HOLE, "-", "-", n, row.why))
     headers = ("outcome", "role", "arm", "verdict", "change", "interval", "n", "why")
-    caption = f"Each arm against {comparison.control}. Changes refer to the measured value."
+    equal = next((one.at_equal for one in comparison.outcomes if one.at_equal), ())
+    refer = f"are at equal {' and '.join(equal)}" if equal else "refer to the measured value"
+    caption = f"Each arm against {comparison.control}. Changes {refer}."
     return Grid(caption, headers, rows, (4, 5, 6), (7,))
 
 
@@ -253,9 +255,8 @@ def _outcomes(comparison: Comparison, charted: int | None) -> list[Block]:
         )
     for outcome in by_weight(comparison.outcomes):
         anchor = places[outcome.name]
-        direction = "nobody said which way is better" if outcome.direction is None else f"{outcome.direction} is better"
-        margin = f"{direction}; differences below {100 * outcome.margin:g} % do not matter."
-        blocks += [Heading((outcome.name, Styled(f" · {outcome.role}", "role")), anchor), Text(margin, "note")]
+        rules = Text(f"{outcome.rules}.", "note")
+        blocks += [Heading((outcome.name, Styled(f" · {outcome.role}", "role")), anchor), rules]
         blocks += [Text(contrast.sentence) for contrast in outcome.judged if contrast.sentence]
         blocks += [arms_grid(outcome, f"{anchor}-runs")] if outcome.arms else []
         if outcome.blind_spots:

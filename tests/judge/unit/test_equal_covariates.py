@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from ktrial.judge.collect_log import collect, pairs_of, visit_scores
 from ktrial.judge.equal_covariates import level_scores
 from ktrial.judge.judge import judge
-from ktrial.judge.model.log import BlockDrawn, Event, OutcomeRule, RunEnded, TrialArm, check_protocol
+from ktrial.judge.model.log import BlockDrawn, Event, OutcomeRule, RunEnded, TrialArm, check_protocol, protocol_in
 from ktrial.kit.errors import Contradiction
 from tests.support.trials import protocol
 
@@ -48,9 +48,9 @@ def test_exchanging_the_arms_of_a_block_changes_nothing_but_its_sign() -> None:
     scores, loads = measured(2, 20)
     level = differences(level_scores(scores, loads))
     for turned in ({3}, {1, 8, 20}):
-        for table in (scores, loads):
-            for block in turned:
-                table[block] = {"control": table[block]["case"], "case": table[block]["control"]}  # type: ignore[index]
+        for block in turned:
+            scores[block] = {"control": scores[block]["case"], "case": scores[block]["control"]}
+            loads[block] = {"control": loads[block]["case"], "case": loads[block]["control"]}
         again = differences(level_scores(scores, loads))
         signs = [-1 if block in turned else 1 for block in scores]
         assert again == pytest.approx([sign * one for sign, one in zip(signs, level, strict=True)])
@@ -121,11 +121,11 @@ def test_equal_arms_are_seldom_told_apart() -> None:
 
 def test_a_run_without_the_covariate_has_no_score() -> None:
     log = log_of(8, 9, 0.0)
-    log[-1] = msgspec.structs.replace(log[-1], covariates=msgspec.UNSET)  # type: ignore[type-var]
+    log[-1] = msgspec.structs.replace(log[-1], covariates=msgspec.UNSET)
     assert len(pairs_of(visit_scores(collect(log), TIME), "case", "control").arm) == 8
 
 
 def test_a_trial_that_may_be_extended_cannot_be_judged_at_equal_covariates() -> None:
-    first = log_of(9, 9, 0.0)[0]
+    first = protocol_in(log_of(9, 9, 0.0))
     with pytest.raises(Contradiction, match="cannot judge at equal covariates"):
-        check_protocol(msgspec.structs.replace(first, extend=True))  # type: ignore[type-var]
+        check_protocol(msgspec.structs.replace(first, extend=True))

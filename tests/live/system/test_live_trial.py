@@ -106,7 +106,9 @@ def test_a_planted_effect_is_found_and_everything_is_restored(home: Path, machin
     assert ran.status == 0, ran.err
     assert "live.lat, lower is better, margin 2 %, at equal lines_per_s" in ran.err
     assert verdict_in(home) == "better"
-    assert "the verdict is at equal lines_per_s; as measured, swappiness-10 is" in " ".join(ran.out.split())
+    assert "the verdict is at equal lines_per_s; as measured, the change of swappiness-10 is" in " ".join(
+        ran.out.split()
+    )
     assert machine.read(SWAPPINESS) == "60\n"
     assert "swappiness-10 in force, watching until" in ran.err
     values = {event.arm: event.measurements["live.lat"] for event in runs_in(log_of(home))}

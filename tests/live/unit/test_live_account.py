@@ -105,10 +105,13 @@ def test_the_effect_at_equal_load_stands_beside_the_raw_one() -> None:
     assert set(trial.runs[0].covariates or {}) == {"rps"}
 
     judged_at_equal = LiveFile(washout="2s", covariates=("rps:higher=told:",), adjust=True)
-    (contrast,) = told(trial, judged_at_equal).outcomes[0].contrasts
+    trial.logs.events[0] = msgspec.structs.replace(trial.protocol, adjust=("rps",))
+    (outcome,) = told(trial, judged_at_equal).outcomes
+    assert outcome.rules.endswith("; judged at equal rps")
+    (contrast,) = outcome.contrasts
     assert contrast.adjusted is None
     (note,) = (one for one in contrast.findings if one.kind == "equal-covariates")
-    assert note.sentence.startswith("the verdict is at equal rps; as measured, case is ")
+    assert note.sentence.startswith("the verdict is at equal rps; as measured, the change of case is ")
 
 
 def test_what_a_switch_itself_costs_is_told_if_it_was_asked() -> None:

@@ -167,6 +167,7 @@ class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
     `steps` compare each tier with the one before it, the first one with the control.
     `same_as` names outcomes with the same information (a reciprocal, a fixed multiple), which are not shown.
     `better`, `worse` and `blind_spots` are the catalog's sentences on the outcome, empty if there are none.
+    `at_equal` names covariates: effects and verdicts are at equal values of these.
     """
 
     benchmark: str
@@ -185,6 +186,15 @@ class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
     worse: str = ""
     blind_spots: str = ""
     findings: tuple[Finding, ...] = ()
+    # Absent by default, so that earlier comparisons keep their bytes.
+    at_equal: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def rules(self) -> str:
+        """How it was judged: the way that is better, the margin, and the covariates that are taken as equal."""
+        way = "nobody said which way is better" if self.direction is None else f"{self.direction} is better"
+        equal = f"; judged at equal {' and '.join(self.at_equal)}" if self.at_equal else ""
+        return f"{way}; differences below {100 * self.margin:g} % do not matter{equal}"
 
     @property
     def name(self) -> str:

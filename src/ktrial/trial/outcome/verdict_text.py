@@ -49,9 +49,7 @@ def _head(found: Comparison, trial: ToldTrial, primary: OutcomeComparison | None
     ended = ended_words(found, trial) or "it is not over"
     lines = [paragraph(f"{found.title}: {blocks_words(trial)}; {ended}", width=width)]
     if primary is not None:
-        way = "" if primary.direction is None else f", {primary.direction} is better"
-        margin = f"differences below {100 * primary.margin:g} % do not matter"
-        lines.append(paragraph(f"{primary.name}{way}; {margin}", width=width))
+        lines.append(paragraph(f"{primary.name}, {primary.rules}", width=width))
     if any(finding.kind == "guest-clock" for finding in found.findings):
         lines.append(paragraph(f"measured {found.scope}", width=width))
     return "\n".join(lines)
