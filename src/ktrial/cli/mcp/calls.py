@@ -18,7 +18,7 @@ from ktrial.cli.mcp.child import CommandAnswer, Commands
 from ktrial.cli.mcp.plan_tokens import PlanTokens, refuse_knobs
 from ktrial.cli.mcp.tools import ACTION_PARAMETERS, PLAN, TOOLS, AgentTool, Arguments, basis_argv
 from ktrial.kit import plain_json
-from ktrial.kit.errors import BadInput, Busy, KtrialError, Refused, UnknownName
+from ktrial.kit.errors import BadInput, Busy, KtrialError, PrivilegeMissing, Refused, UnknownName
 from ktrial.kit.files import read_file
 from ktrial.kit.plain_text import plain
 
@@ -30,6 +30,13 @@ _MOST_PROTOCOL_BYTES = 1 << 20
 _ANSWERS = frozenset((0, 3))
 #: States of transactions that a revert can undo.
 _OPEN_STATES = frozenset(("applied", "unfinished"))
+
+#: Programs that may start the agent as root.
+_ASKERS = frozenset(("sudo", "doas", "pkexec"))
+_NO_PASSWORD = (
+    "nobody can type a password here: let sudo start ktrial-agent without one (docs/agents.md), "
+    "or run the command in a terminal"
+)
 
 Progress = Callable[[int, int | None, str], Awaitable[None]]
 
@@ -105,7 +112,10 @@ class ToolCalls:
             return await self._write(tool, arguments, progress)
         if tool.is_file:
             return await self._file(tool, arguments)
-        return _bounded(_require_answer(await self._commands.run(tool.argv(arguments), limit_s=_READ_LIMIT_S)))
+        answer = await self._commands.run(tool.argv(arguments), limit_s=_READ_LIMIT_S)
+        if tool.without_root and answer.status == PrivilegeMissing.exit_status:
+            answer = await self._commands.run(tool.without_root, limit_s=_READ_LIMIT_S)
+        return _bounded(_require_answer(answer))
 
     async def _file(self, tool: AgentTool, arguments: Arguments) -> ToolAnswer:
         with tempfile.TemporaryDirectory(prefix="answer-", dir=self._commands.folder.parent) as folder:
@@ -291,11 +301,19 @@ def _require_answer(answer: CommandAnswer) -> CommandAnswer:
 def _failure(answer: CommandAnswer) -> CallFailed:
     told = answer.json
     if isinstance(told, dict) and told.get("schema") == "ktrial.error/1":
+        if told.get("kind") == "privilege" and (why := _why_not_root(answer.err)) is not None:
+            return CallFailed(f"{told['error']}: {why}", answer.status, hint=_NO_PASSWORD)
         return CallFailed(told["error"], answer.status, hint=told.get("next"))
     lines = [line for line in answer.err.splitlines() if line.strip()]
     message = next((line.removeprefix("ktrial: ") for line in reversed(lines) if line.startswith("ktrial: ")), None)
     hint = next((line.strip().removeprefix("next: ") for line in reversed(lines) if line.startswith("  next: ")), None)
     return CallFailed(message or f"the command ended with status {answer.status}", answer.status, hint=hint)
+
+
+def _why_not_root(said: str) -> str | None:
+    """Return the last words of the program that should have started the agent as root; None if it said nothing."""
+    lines = (line.partition(": ") for line in reversed(said.splitlines()))
+    return next((why for asker, colon, why in lines if colon and asker in _ASKERS), None)
 
 
 def _error(error: KtrialError) -> ToolAnswer:

@@ -45,7 +45,7 @@ class AgentTool(NamedTuple):
     """A tool; `argv` makes the words after the verb's global options.
 
     `is_long` ones run as tasks, with words of the operator at the end. The answer of a `file` tool is what the command
-    writes to the file of its last word.
+    writes to the file of its last word. `without_root` are the words of a reading tool if nobody can become root.
     """
 
     name: str
@@ -55,6 +55,7 @@ class AgentTool(NamedTuple):
     writes: bool = False
     is_long: bool = False
     is_file: bool = False
+    without_root: tuple[str, ...] = ()
 
 
 def settings_argv(settings: Sequence[str]) -> list[str]:
@@ -165,7 +166,13 @@ _READING = (
         (_TRIAL,),
         lambda given: ["trial", "show", *([given["trial"]] if "trial" in given else [])],
     ),
-    AgentTool("status", "Show what is applied and kept, and open trials.", (), lambda _: ["status", "--json"]),
+    AgentTool(
+        "status",
+        "Show what is applied and kept, and open trials.",
+        (),
+        lambda _: ["status", "--json"],
+        without_root=("status", "--json", "--glance"),
+    ),
 )
 PLAN = AgentTool(
     "plan",

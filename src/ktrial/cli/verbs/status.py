@@ -57,11 +57,9 @@ def command(app: App, words: tuple[str, ...], check: bool, glance: bool, as_json
         tail = "\n`ktrial --help` lists all commands.\n" if glance else ""
         return f"{head}{overview_text(overview, width=width)}{tail}"
 
-    write_answer(
-        as_json,
-        lambda: {"schema": "ktrial.status/1", **(answer or {}), "kept": kept, **overview_json(overview)},
-        text,
-    )
+    unread = {"untold": ["what is applied and kept: only root can read the journal"]}
+    journal = unread if answer is None else {**answer, "kept": kept}
+    write_answer(as_json, lambda: {"schema": "ktrial.status/1", **journal, **overview_json(overview)}, text)
     return 0
 
 
