@@ -61,9 +61,10 @@ _MAD = 1.4826
 
 
 class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A metric that must not get worse: by more than `margin` (relative), or beyond `limit` (in the metric's unit).
+    """A metric that must not get worse: by more than `margin` (relative), or beyond `limit` (in the samples' unit).
 
-    `consecutive` samples in a row must lie beyond the limit.
+    `consecutive` samples in a row must lie beyond the limit. Sentences have values divided by `factor`: the unit that
+    the metric's name says, in the samples' unit.
     """
 
     metric: str
@@ -71,6 +72,7 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     margin: float = 0.10
     limit: float | None = None
     consecutive: int = 2
+    factor: float = 1.0
 
 
 class Trip(msgspec.Struct, frozen=True, kw_only=True):
@@ -276,7 +278,9 @@ class _Watched:
             return None
         samples = "a sample" if self._crossed == 1 else f"{self._crossed} samples in a row"
         beyond = "above" if self._sign > 0 else "below"
-        sentence = f"{self._guard.metric} in {arm}: {samples} {beyond} the limit {limit:g} (the last: {sample.value:g})"
+        factor = self._guard.factor
+        last = f"the limit {limit / factor:g} (the last: {sample.value / factor:g})"
+        sentence = f"{self._guard.metric} in {arm}: {samples} {beyond} {last}"
         return self._trip(arm, "limit", sample, limit, sentence)
 
     def keep(self, arm: str, sample: Sample) -> None:
@@ -295,10 +299,11 @@ class _Watched:
         if evidence < self._needed or level is None:
             return None
         bound = self._value(reference + self.ordinary.levels[level])
-        usual = self._value(reference)
+        factor = self._guard.factor
+        usual, now = self._value(reference) / factor, sample.value / factor
         sentence = (
-            f"{self._guard.metric} in {arm}: {sample.value:.4g}, while the control's last period had {usual:.4g}; "
-            f"more samples lie beyond {bound:.4g} than the control explains (e-value {evidence:.3g}, "
+            f"{self._guard.metric} in {arm}: {now:.4g}, while the control's last period had {usual:.4g}; "
+            f"more samples lie beyond {bound / factor:.4g} than the control explains (e-value {evidence:.3g}, "
             f"limit {self._needed:.3g})"
         )
         return self._trip(arm, "surge", sample, bound, sentence, evidence)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.live.model import LiveMetric, MetricSource, Sample
+from ktrial.live.sources.world import named_outcome
 from ktrial.machine.ports import Clock
 from ktrial.machine.watch_run import suspended_s
 
@@ -38,6 +39,11 @@ class WatchedMetric:
         self.outcome = source.outcome
         self.samples: list[Sample] = []
         self.due_ns = 0
+
+    @property
+    def factor(self) -> float:
+        """The unit that its name says, in the unit of its samples."""
+        return named_outcome(self.metric)[1]
 
     def silent_s(self, begin_ms: int, end_ms: int) -> float:
         """Return the longest time within a stretch for which it gave no sample."""

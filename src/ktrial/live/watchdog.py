@@ -121,8 +121,8 @@ class Watchdog:
         is_lower = one.outcome.direction == "lower"
         over = [sample.value for sample in new if (sample.value > limit if is_lower else sample.value < limit)]
         if over:
-            unit = "" if one.outcome.unit == "score" else f" {one.outcome.unit}"
-            raise LimitPassed(f"{one.metric.name} is {over[0]:.4g}{unit} (limit {limit:g}{unit})", hint=_RESTORED)
+            name, factor = one.metric.name, one.factor
+            raise LimitPassed(f"{name} is {over[0] / factor:.4g} (limit {limit / factor:g})", hint=_RESTORED)
 
 
 def _refuse_trip(trip: GuardTrip | None) -> None:

@@ -77,7 +77,7 @@ class SeeingLogs(Logs):
 def test_a_limit_ends_the_trial_within_a_sample_and_restores_first() -> None:
     trial = LiveTrial(lambda now_s, swappiness: 1.0 if swappiness == 60 else 9.0, limits={"latency_s": 5.0})
     trial.logs = logs = SeeingLogs(trial)
-    with pytest.raises(LimitPassed, match="latency_s is 9 s"):
+    with pytest.raises(LimitPassed, match=r"latency_s is 9 \(limit 5\)"):
         trial.run()
     assert logs.seen[-1] == 60
     assert isinstance(trial.log[-1], TrialEnd)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ktrial.bench.command_benchmark import Metric
 from ktrial.cli.shared.live_sources import live_of, open_metrics
 from ktrial.judge.stats.critical import LOOKS
 from ktrial.kit.errors import BadInput
@@ -139,8 +138,8 @@ def hard_limits(file: TrialFile, metrics: Sequence[WatchedMetric]) -> dict[str, 
     """Return the hard limits by metric, in base units. Raise UnknownName."""
     found = {}
     for name, value in live_of(file).limits.items():
-        metric = metric_named(name, metrics).metric
-        found[metric.name] = value * Metric(metric.name, metric.direction, "").outcome()[1]
+        one = metric_named(name, metrics)
+        found[one.metric.name] = value * one.factor
     return found
 
 
@@ -150,8 +149,10 @@ def watchdog_of(
     """Return what ends the trial at once. `control` has samples of the control that show what is usual."""
     limits, guards = hard_limits(file, metrics), []
     for name, margin in live_of(file).guards.items():
-        metric = metric_named(name, metrics).metric
-        guards.append(Guard(metric=metric.name, direction=metric.direction, margin=share(margin, name)))
+        one = metric_named(name, metrics)
+        margin_share = share(margin, name)
+        direction = one.metric.direction
+        guards.append(Guard(metric=one.metric.name, direction=direction, margin=margin_share, factor=one.factor))
     if not guards:
         return Watchdog(metrics, limits)
     expected = max(_samples_in(control.get(one.metric, ()), period_s) for one in guards)
