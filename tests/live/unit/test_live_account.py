@@ -15,6 +15,7 @@ from ktrial.live.model import LiveMetric
 from ktrial.live.period import PERIOD_FILE, SeenPeriod, read_period
 from ktrial.live.sampling import WatchedMetric
 from ktrial.trial.protocol.live import LiveFile
+from ktrial.trial.run.records import contradicted
 from tests.support.live_trials import LATENCY, LiveTrial, ToldSource
 
 
@@ -103,6 +104,12 @@ def test_the_effect_at_equal_load_stands_beside_the_raw_one() -> None:
     assert LATENCY in trial.runs[0].measurements
     assert "live.rps" not in trial.runs[0].measurements
     assert set(trial.runs[0].covariates or {}) == {"rps"}
+
+    assert list(contradicted(trial.log, trial.store.records, "f" * 64)) == []
+    forged = msgspec.structs.replace(trial.runs[0], covariates={"rps": 1.0})
+    log = [forged if one == trial.runs[0] else one for one in trial.log]
+    told_of = list(contradicted(log, trial.store.records, "f" * 64))
+    assert told_of == [(forged.run, "the covariates in the log are not those of its record")]
 
     judged_at_equal = LiveFile(washout="2s", covariates=("rps:higher=told:",), adjust=True)
     trial.logs.events[0] = msgspec.structs.replace(trial.protocol, adjust=("rps",))

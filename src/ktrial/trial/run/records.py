@@ -173,5 +173,5 @@ def _measured_names(event: RunEnded, visit: Mapping[str, RunRecord]) -> Iterator
         if event.measurements.get(name) != kept.get(name):
             shown = ["nothing" if one is None else repr(one) for one in (event.measurements.get(name), kept.get(name))]
             yield f"the log has {name} = {shown[0]}, its record {shown[1]}"
-    if event.failure is None and dict(event.covariates or {}) != covariates_of(visit.values()):
+    if event.covariates and dict(event.covariates) != covariates_of(visit.values()):
         yield "the covariates in the log are not those of its record"
