@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Arbitrary and mutated input: always an answer, never a panic, never a write outside the journal's account.
 
+use ktrial_agent::bytes::Bytes;
 use ktrial_agent::root::Root;
 use ktrial_agent::session::protocol;
 use ktrial_agent::trace::format::Format;
@@ -154,7 +155,7 @@ proptest! {
         ];
         for (place, holds) in cases {
             let form: Form = serde_json::from_value(holds).unwrap();
-            if forms::check(place, Some(&form)).is_err() {
+            if forms::check(place, Some(&form), None).is_err() {
                 continue;
             }
             let text = form.render();
@@ -194,7 +195,7 @@ proptest! {
         let path = format!("/sys/kernel/debug/{key}");
         let plain = |text: &str| text.is_ascii() && !text.contains(['\\', '%', '$', '\'', '"', '`', '#', ';', '\n', '\r', '\t']);
         let unit: Form = serde_json::from_value(json!({"systemd-unit": [{"path": path, "value": value}]})).unwrap();
-        if forms::check("/etc/systemd/system/ktrial-keep.service", Some(&unit)).is_ok() {
+        if forms::check("/etc/systemd/system/ktrial-keep.service", Some(&unit), None).is_ok() {
             let text = unit.render();
             let last = text.lines().last().unwrap_or_default();
             let end = format!(" ktrial \"{path}\" \"{value}\"");
@@ -202,10 +203,33 @@ proptest! {
             prop_assert_eq!(text.matches("ExecStart").count(), 1);
         }
         let word: Form = serde_json::from_value(json!({"grub.d": [{"name": key, "value": value}]})).unwrap();
-        if forms::check("/etc/default/grub.d/ktrial.cfg", Some(&word)).is_ok() {
+        if forms::check("/etc/default/grub.d/ktrial.cfg", Some(&word), None).is_ok() {
             let line = format!("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {key}={value}\"\n");
             prop_assert_eq!(word.render(), line);
             prop_assert!(plain(&value) && plain(&key) && !value.contains(' '), "{} {}", key, value);
+        }
+    }
+
+    #[test]
+    fn the_file_of_a_service_comes_back_byte_for_byte(
+        lines in prop::collection::vec("( ?default_(sched|mode) ?= ?|SCX_[A-Z]{1,9}=|export SCX_FLAGS=|\\[)?[\\PC\r]{0,9}", 1..6),
+        end in "\n?",
+    ) {
+        let old = lines.join("\n") + &end;
+        for (place, kind, holds) in [
+            ("/etc/scx_loader.toml", "scx-loader", json!({"scheduler": "scx_lavd", "mode": "Auto"})),
+            ("/etc/default/scx", "scx-service", json!({"scheduler": "scx_lavd", "flags": "-a"})),
+        ] {
+            let [kept, gone]: [Form; 2] =
+                [holds, Value::Null].map(|holds| serde_json::from_value(json!({ kind: holds })).unwrap());
+            let expect = Bytes(old.clone().into_bytes());
+            if old.is_empty() || forms::check(place, Some(&kept), Some(&expect)).is_err() {
+                continue;
+            }
+            let text = kept.render_over(Some(&expect)).unwrap();
+            let again = kept.render_over(Some(&Bytes(text.clone().into_bytes())));
+            prop_assert_eq!(again, Some(text.clone()));
+            prop_assert_eq!(gone.render_over(Some(&Bytes(text.into_bytes()))), Some(old.clone()));
         }
     }
 

@@ -40,6 +40,13 @@ const FILES: lists::Patterns = &[
 /// that ktrial did not write.
 const GRUB_ENTRIES: lists::Patterns = &["/boot/grub/custom.cfg", "/boot/grub2/custom.cfg"];
 
+/// Configuration files of services, in which ktrial writes only its own lines.
+const SHARED: lists::Patterns = &[
+    "/etc/scx_loader.toml",
+    "/etc/scx_loader/config.toml",
+    "/etc/default/scx",
+];
+
 const NEVER_WRITTEN: &str =
     "is never written by ktrial: it names a program that root runs, protects the machine, or \
     stops, resets or takes away what runs";
@@ -174,7 +181,7 @@ fn judge(root: &Root, path: &str, purpose: Purpose) -> Judged {
         Purpose::File => {
             let ours = any(FILES, path) && ours(path.rsplit('/').next().unwrap_or_default());
             when(
-                ours || any(GRUB_ENTRIES, path),
+                ours || any(GRUB_ENTRIES, path) || any(SHARED, path),
                 0,
                 "is not a ktrial file in a folder that the agent writes",
             )

@@ -2,6 +2,7 @@
 //! The configuration files that a plan may write: kinds of files and their keys. The agent renders
 //! them; a plan never contains the bytes of a file. `docs/formats.md` lists the kinds.
 
+use crate::bytes::Bytes;
 use crate::transact::allow::Purpose;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,7 @@ mod drift;
 mod grub;
 mod notes;
 mod places;
+mod scheduler;
 mod udev;
 mod unit;
 mod words;
@@ -23,6 +25,7 @@ pub use device::is_zram;
 pub use drift::Watch;
 pub use grub::{DefaultKernel, GrubLine, Removal};
 use places::KINDS;
+pub use scheduler::{LoaderDefault, ServiceScheduler};
 pub use words::Word;
 
 /// Longest value; udev ignores lines longer than 16 KiB.
@@ -82,6 +85,12 @@ pub enum Form {
     /// The service that goes on after each boot.
     #[serde(rename = "boot-next")]
     BootNext(BootNext),
+    /// What `scx_loader` starts at boot; none takes ktrial's lines back.
+    #[serde(rename = "scx-loader")]
+    ScxLoader(Option<LoaderDefault>),
+    /// What `scx.service` starts at boot; none takes ktrial's lines back.
+    #[serde(rename = "scx-service")]
+    ScxService(Option<ServiceScheduler>),
 }
 
 /// A value for one of the kernel's files.
@@ -178,7 +187,7 @@ type Checked = Result<(), String>;
 /// # Errors
 ///
 /// The reason.
-pub fn check(path: &str, form: Option<&Form>) -> Checked {
+pub fn check(path: &str, form: Option<&Form>, expect: Option<&Bytes>) -> Checked {
     let Some(kind) = KINDS.iter().find(|kind| kind.has(path)) else {
         let places = KINDS.map(|kind| kind.places());
         return Err(format!(
@@ -196,7 +205,8 @@ pub fn check(path: &str, form: Option<&Form>) -> Checked {
         )),
         Some(Form::Wants(unit)) => unit::check_wants(path, unit),
         Some(Form::BootEntry(entry)) => boot::check_entry(path, entry),
-        Some(form) => form.check(),
+        Some(form) => form.check(expect),
+        None if kind.is_shared() => Err(format!("{path}: a plan may not remove this file")),
         None => Ok(()),
     }
 }
@@ -218,10 +228,12 @@ impl Form {
             Self::BootEntry(_) => "boot-entry",
             Self::BootService(_) => "boot-service",
             Self::BootNext(_) => "boot-next",
+            Self::ScxLoader(_) => "scx-loader",
+            Self::ScxService(_) => "scx-service",
         }
     }
 
-    fn check(&self) -> Checked {
+    fn check(&self, expect: Option<&Bytes>) -> Checked {
         match self {
             Self::Sysctl(settings) => all(settings, Setting::check_sysctl),
             Self::Tmpfiles(settings) | Self::Unit(settings) => all(settings, Setting::check_tmpfiles),
@@ -236,10 +248,13 @@ impl Form {
             Self::GrubEntries(entries) => boot::check_entries(entries),
             Self::BootService(limit) => limit.check(),
             Self::BootNext(next) => next.check(),
+            Self::ScxLoader(kept) => kept.as_ref().map_or(Ok(()), LoaderDefault::check),
+            Self::ScxService(kept) => kept.as_ref().map_or(Ok(()), ServiceScheduler::check),
         }?;
+        self.check_old(expect)?;
         self.notes().into_iter().try_for_each(notes::check)?;
         self.check_once()?;
-        let text = self.render();
+        let text = self.render_over(expect).unwrap_or_default();
         if text.len() > FILE_BYTES {
             return Err(format!("the file would exceed {FILE_BYTES} bytes"));
         }
@@ -373,6 +388,7 @@ impl Form {
             Self::BootService(limit) => return limit.render(),
             Self::BootNext(next) => return next.render(),
             Self::Grub(lines) => return grub::render(lines),
+            Self::ScxLoader(_) | Self::ScxService(_) => return self.render_over(None).unwrap_or_default(),
         };
         notes::above(&self.notes(), &entries)
     }
@@ -420,53 +436,6 @@ fn check_components(path: &str, rest: &str) -> Checked {
         }
     }
     Ok(())
-}
-
-impl Setting {
-    fn sysctl_key(&self) -> Option<&str> {
-        self.path.strip_prefix("/proc/sys/")
-    }
-
-    fn check_sysctl(&self) -> Checked {
-        let Some(key) = self.sysctl_key() else {
-            return Err(format!("{:?} is not below /proc/sys", self.path));
-        };
-        if !key.contains('/') {
-            return Err(format!("{:?} is not in a subfolder of /proc/sys", self.path));
-        }
-        check_components(&self.path, key)?;
-        check_value(&self.path, &self.value, IN_VALUES)
-    }
-
-    fn check_tmpfiles(&self) -> Checked {
-        let Some(rest) = self.path.strip_prefix('/') else {
-            return Err(format!("{:?} is not an absolute path", self.path));
-        };
-        check_components(&self.path, rest)?;
-        if self.value == "-" {
-            return Err(format!(
-                "the value of {} may not be \"-\", which means no value",
-                self.path
-            ));
-        }
-        check_value(&self.path, &self.value, IN_VALUES)
-    }
-
-    fn sysctl(&self) -> String {
-        let key = self.sysctl_key().unwrap_or_default();
-        // If the first separator is a slash, dots belong to the names; device names contain some.
-        let key = if key.contains('.') {
-            key.to_owned()
-        } else {
-            key.replace('/', ".")
-        };
-        format!("{key} = {}\n", self.value)
-    }
-
-    /// Returns a line that counts at boot only: packages run systemd-tmpfiles at any time.
-    fn tmpfiles(&self) -> String {
-        format!("w! {} - - - - {}\n", self.path, self.value)
-    }
 }
 
 impl Parameter {

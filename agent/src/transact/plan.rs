@@ -181,8 +181,11 @@ impl FileStep {
     /// Returns the file's bytes; None if the step removes it.
     #[must_use]
     pub fn bytes(&self) -> Option<Bytes> {
-        let rendered = self.holds.as_ref().map(|form| Bytes(form.render().into_bytes()));
-        rendered.or_else(|| self.content.clone())
+        let Some(form) = &self.holds else {
+            return self.content.clone();
+        };
+        form.render_over(self.expect.as_ref())
+            .map(|text| Bytes(text.into_bytes()))
     }
 
     /// Whether the owner may read the file, nobody else write it, and nobody run it.
@@ -305,7 +308,7 @@ impl Plan {
                     );
                 }
                 Step::File(file) => {
-                    if let Err(why) = forms::check(&file.path, file.holds.as_ref()) {
+                    if let Err(why) = forms::check(&file.path, file.holds.as_ref(), file.expect.as_ref()) {
                         return bad(index, &why);
                     }
                 }

@@ -57,15 +57,20 @@ fn units_and_words_are_rendered_as_their_readers_take_them() {
 
 #[test]
 fn a_target_starts_only_the_unit_that_belongs_to_it() {
-    let wants = |path: &str, unit: &str| check(path, Some(&Form::Wants(unit.to_owned())));
+    let wants = |path: &str, unit: &str| check(path, Some(&Form::Wants(unit.to_owned())), None);
     let [boot, timers] =
         ["multi-user", "timers"].map(|name| format!("/etc/systemd/system/{name}.target.d/ktrial.conf"));
     assert_eq!(wants(&boot, "ktrial-keep.service"), Ok(()));
     assert_eq!(wants(&timers, "ktrial-drift.timer"), Ok(()));
+    let of_schedulers = "/etc/systemd/system/multi-user.target.d/ktrial-scx.conf".to_owned();
+    assert_eq!(wants(&of_schedulers, "scx.service"), Ok(()));
+    assert_eq!(wants(&of_schedulers, "scx_loader.service"), Ok(()));
     for (path, unit) in [
         (&boot, "ktrial-drift.timer"),
         (&timers, "ktrial-keep.service"),
         (&boot, "ssh.service"),
+        (&boot, "scx.service"),
+        (&of_schedulers, "ktrial-keep.service"),
         (&boot, "a.service\n[Service]"),
     ] {
         assert!(wants(path, unit).is_err(), "{path} {unit}");

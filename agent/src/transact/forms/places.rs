@@ -12,7 +12,7 @@ pub(super) struct Kind {
 }
 
 /// The kinds of files; some have several places.
-pub(super) const KINDS: [Kind; 21] = [
+pub(super) const KINDS: [Kind; 25] = [
     Kind::new("sysctl.d", "/etc/sysctl.d", ".conf"),
     Kind::new("tmpfiles.d", "/etc/tmpfiles.d", ".conf"),
     Kind::new("modprobe.d", "/etc/modprobe.d", ".conf"),
@@ -50,6 +50,14 @@ pub(super) const KINDS: [Kind; 21] = [
         "/etc/systemd/system/multi-user.target.d",
         "ktrial-boot.conf",
     ),
+    Kind::new("scx-loader", "/etc", "scx_loader.toml"),
+    Kind::new("scx-loader", "/etc/scx_loader", "config.toml"),
+    Kind::new("scx-service", "/etc/default", "scx"),
+    Kind::new(
+        "systemd-wants",
+        "/etc/systemd/system/multi-user.target.d",
+        "ktrial-scx.conf",
+    ),
 ];
 
 impl Kind {
@@ -70,6 +78,11 @@ impl Kind {
 
     pub(super) fn is_one_file(&self) -> bool {
         !self.ending.starts_with('.')
+    }
+
+    /// Whether its files may be somebody else's, of which ktrial owns only some lines.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self.name, "scx-loader" | "scx-service")
     }
 
     /// Describes the places of its files.
