@@ -32,6 +32,8 @@ class SchedulerAdvice(msgspec.Struct, frozen=True, kw_only=True):
 def advice_of(found: Comparison) -> SchedulerAdvice:
     """Return the scheduler that is better in the primary outcome and worse in none; of several the best one."""
     asked = _asked_outcomes(found)
+    if not asked:
+        return SchedulerAdvice(line=clean(f"stay with {found.control}: nothing has been measured yet"))
     names = short_names(asked)
     primary = asked[0]
     real = [one for one in primary.contrasts if one.arm not in _placebos(found)]
@@ -61,12 +63,14 @@ def schedulers_text(found: Comparison, failures: Mapping[str, Sequence[str]], *,
     ended = ended_words(found, trial) or "it is not over"
     notes = [(LEVEL_WORDS[one.level], one.sentence) for one in _doubts(found, asked)]
     notes += [("scope", found.scope), ("page", f"ktrial trial report {trial.trial}")]
+    advice = advice_of(found)
     parts = [
         paragraph(f"{found.title}: {blocks_words(trial)}; {ended}", width=width),
         _table(found, asked, width),
         _failed(found, failures, width),
         "\n".join(labelled(name, text, width=width, label_columns=_LABEL) for name, text in notes),
-        paragraph(advice_of(found).line, width=width),
+        paragraph(advice.line, width=width),
+        f"to make it last: `ktrial keep {trial.trial}/{advice.use}`" if advice.use is not None else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -129,7 +133,7 @@ def _program_of(found: Comparison, arm: str) -> tuple[str, str | None]:
 
 def _doubts(found: Comparison, asked: Sequence[OutcomeComparison]) -> Iterator[Finding]:
     """Yield the findings on the trial and its primary outcome, the gravest first, without notes."""
-    findings = [*found.findings, *(finding for one in asked[0].judged for finding in one.findings)]
+    findings = [*found.findings, *(finding for one in (asked[0].judged if asked else ()) for finding in one.findings)]
     for one in by_level({one.sentence: one for one in findings}.values()):
         if one.level != "note":
             yield one

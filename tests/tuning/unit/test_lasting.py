@@ -17,10 +17,11 @@ from ktrial.tuning.lasting.drift import DriftReport, KeptSetting, is_pending
 from ktrial.tuning.lasting.drift_text import drift_text
 from ktrial.tuning.lasting.keep_plan import plan_keep, wire_keep, without
 from ktrial.tuning.lasting.kept_files import is_kept, kept_transactions
-from ktrial.tuning.lasting.kept_text import HEADER, note_of, read_kept, render
+from ktrial.tuning.lasting.kept_text import note_of, read_kept, render
 from ktrial.tuning.lasting.model import FORMS, PLACES, Form, KeptFile, LastingEntry, Proof, Rival
 from ktrial.tuning.lasting.places import Grounds, left_out_of, place_change, place_zram
 from ktrial.tuning.lasting.rivals import rivals_of
+from ktrial.tuning.lasting.scheduler_files import HEADER
 from ktrial.tuning.origin.configured import Claims, ConfiguredValue
 from ktrial.tuning.origin.formats import modprobe_d, sysctl_d, tmpfiles_d, tuned, udev
 from ktrial.tuning.plans.model import Change, Plan, Refusal, Why, ZramStep

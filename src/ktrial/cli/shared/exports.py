@@ -60,7 +60,7 @@ def lasting_profile(app: App, words: Sequence[str], name: str | None, *, on_phon
         _refuse_generated(names, catalog)
     named = [reader.settings_of(word) for word in names]
     wanted = [one for each in named for one in _wanted_settings(each, catalog, on_phone=on_phone, is_phone=is_phone)]
-    left = tuple(one for each in named for one in each.left_out)
+    left = tuple(one for each in named for one in each.not_exported)
     knobs = {knob.id: knob for one in wanted if (knob := find_knob(one.setting.knob, catalog.knobs)).files}
     states = {} if on_phone else observe(machine, knobs.values())
     context = Context(catalog.knobs, catalog.kinds, facts, states)

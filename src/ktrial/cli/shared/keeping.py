@@ -16,13 +16,23 @@ from ktrial.machine.transactions import Checked, Status, checked
 from ktrial.studies.ledger.text import verdict_sentence
 from ktrial.tuning.boots.default_kernel import place_kernel, saved_rival
 from ktrial.tuning.catalog.model import Catalog
+from ktrial.tuning.exports.model import Omission
 from ktrial.tuning.lasting.boot_words import DEFAULT_KERNEL, REMOVAL, place_removal
 from ktrial.tuning.lasting.keep_plan import plan_keep
 from ktrial.tuning.lasting.kept_files import kept_entries
+from ktrial.tuning.lasting.kept_text import note_of
 from ktrial.tuning.lasting.loaders import NoLoader, judge_loader, look_for_loaders
 from ktrial.tuning.lasting.model import PLACES, Form, Guarded, KeepPlan, KeptFile, LastingEntry, Proof, Rival
 from ktrial.tuning.lasting.places import Grounds
 from ktrial.tuning.lasting.rivals import rivals_of
+from ktrial.tuning.lasting.scheduler_files import (
+    MeasuredScheduler,
+    ignored_settings,
+    look_for_starters,
+    place_scheduler,
+    scheduler_changes,
+    scheduler_rivals,
+)
 from ktrial.tuning.lasting.sources import sources_of
 from ktrial.tuning.lasting.word_rivals import read_grub, rivals_of_words, words_in_grub
 from ktrial.tuning.origin.configured import gather
@@ -94,7 +104,40 @@ def plan_words(
         raise Refused(f"cannot keep all of this boot: {first.address}{value}: {first.reason}", hint=first.hint)
     rivals = _rivals(session, catalog, keep, facts)
     sources = sources_of(requests, plan, app.catalog.profiles)
-    return msgspec.structs.replace(keep, left_out=(*left, *keep.left_out), rivals=rivals, sources=sources)
+    keep = msgspec.structs.replace(keep, left_out=(*left, *keep.left_out), rivals=rivals, sources=sources)
+    return _with_scheduler(session, keep, named, kept)
+
+
+def _with_scheduler(
+    session: AgentSession, keep: KeepPlan, named: Sequence[NamedSettings], kept: Mapping[Form, KeptFile]
+) -> KeepPlan:
+    """Return the plan with the sched_ext scheduler of an arm, if the words name one."""
+    arms = [one for one in named if one.scheduler is not None]
+    if len(arms) > 1:
+        names = " and ".join(one.request.origin.removeprefix("trial ") for one in arms)
+        raise BadInput(f"cannot keep {names}: only one scheduler starts at boot", hint="name one of them")
+    if not arms or (scheduler := arms[0].scheduler) is None or arms[0].entry is None:
+        return keep
+    here = look_for_starters(session)
+    reason = verdict_sentence(arms[0].entry)
+    measured = MeasuredScheduler(scheduler.run, scheduler.mode or None, scheduler.ops, reason)
+    entry = place_scheduler(measured, here)
+    if isinstance(entry, Omission):
+        return msgspec.structs.replace(keep, left_out=(*keep.left_out, entry))
+    entries = (*keep.entries, entry)
+    addresses = {address for one in (*kept_entries(kept), *entries) for address in one.values}
+    notes = (
+        [f"{', '.join(found)}: counts only without a sched_ext scheduler"]
+        if (found := ignored_settings(addresses))
+        else []
+    )
+    return msgspec.structs.replace(
+        keep,
+        files=(*keep.files, *scheduler_changes(entry, note_of(entry), here, kept)),
+        entries=entries,
+        rivals=(*keep.rivals, *scheduler_rivals(entry, here)),
+        notes=tuple(notes),
+    )
 
 
 def _grub_lines(
@@ -170,17 +213,18 @@ def _better(named: NamedSettings, machine: str) -> LedgerEntry:
     """Return the verdict on an arm. Raise Refused unless it was found to be better on this machine."""
     entry, origin = named.entry, named.request.origin.removeprefix("trial ")
     settings = " ".join(f"{one.knob}={one.value}" for one in named.request.settings[:4])
+    by_name = f"name the settings: {settings}" if settings else "write it into the service's configuration yourself"
     if entry is None or entry.verdict is None:
         raise Refused(f"cannot keep {origin}: it has no verdict yet", hint="`ktrial trial resume` continues it")
     if entry.verdict != "better" or entry.refuted:
         raise Refused(
             f"cannot keep {origin}: it is {verdict_sentence(entry)}",
-            hint=f"to keep it anyway, name the settings: {settings}",
+            hint=f"to keep it anyway, {by_name}",
         )
     if entry.machine != machine:
         raise Refused(
             f"cannot keep {origin}: it was measured on another machine ({entry.machine})",
-            hint=f"repeat it here with `ktrial retest {entry.trial}`, or name the settings: {settings}",
+            hint=f"repeat it here with `ktrial retest {entry.trial}`, or {by_name}",
         )
     return entry
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ktrial.cli.shared.ledger import ledger_of
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.machine.transactions import JournaledStep, Status, find_transaction
+from ktrial.trial.arms.plan_arms import SCHED_EXT
 from ktrial.tuning.exports.model import Omission
 from ktrial.tuning.knobs.address import is_assignment
 from ktrial.tuning.knobs.knob import instance_of
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.machine.facts import FactBook
     from ktrial.studies.ledger.model import LedgerEntry
+    from ktrial.trial.protocol.file import SchedExtFile
     from ktrial.trial.record import StoredTrial
     from ktrial.tuning.catalog.model import Catalog
 
@@ -32,6 +34,16 @@ class NamedSettings(NamedTuple):
     request: Request
     left_out: tuple[Omission, ...] = ()
     entry: LedgerEntry | None = None
+    scheduler: SchedExtFile | None = None
+
+    @property
+    def not_exported(self) -> tuple[Omission, ...]:
+        """What no target of `ktrial export` can hold."""
+        if self.scheduler is None:
+            return self.left_out
+        arm = self.request.origin.removeprefix("trial ")
+        reason, hint = "no target starts a sched_ext scheduler", f"`ktrial keep {arm}` makes it last on this machine"
+        return (*self.left_out, Omission(f"{arm}: sched_ext", reason, self.scheduler.text, hint))
 
 
 class WordReader(NamedTuple):
@@ -94,8 +106,10 @@ class WordReader(NamedTuple):
         if arm not in stored.arms or arm == stored.file.control:
             arms = [one for one in stored.arms if one != stored.file.control]
             raise UnknownName(f"arm of {stored.trial}", arm, arms, hint=f"use one of: {', '.join(arms)}")
-        left = other_parts(stored, arm)
+        scheduler = stored.file.arms[arm].sched_ext
+        left = [one for one in other_parts(stored, arm) if scheduler is None or not one.address.endswith(": sched_ext")]
         changes: dict[str, object] = dict(stored.arms[arm].changes)
+        changes.pop(SCHED_EXT, None)
         for text in stored.file.arms[arm].boot:
             knob, equals, value = text.partition("=")
             if f"boot:{knob}" in self.catalog.knobs:
@@ -109,7 +123,7 @@ class WordReader(NamedTuple):
             why = "it was in force before the trial, so the trial says nothing about it"
             left.append(Omission(", ".join(same), why))
         settings = tuple(Setting(knob=address, value=value) for address, value in changes.items())
-        return NamedSettings(Request(f"trial {stored.trial}/{arm}", settings), tuple(left), entries.get(arm))
+        return NamedSettings(Request(f"trial {stored.trial}/{arm}", settings), tuple(left), entries.get(arm), scheduler)
 
 
 def _meant_arm(stored: StoredTrial, entries: Mapping[str, LedgerEntry]) -> str:

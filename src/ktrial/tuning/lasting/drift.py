@@ -24,6 +24,7 @@ from ktrial.tuning.lasting.kept_files import kept_entries, kept_transactions
 from ktrial.tuning.lasting.kept_text import read_kept
 from ktrial.tuning.lasting.live_words import look_at_word
 from ktrial.tuning.lasting.model import PLACES, Form, KeptFile, LastingEntry
+from ktrial.tuning.lasting.scheduler_files import SCHEDULER, look_at_scheduler
 
 #: `pending` takes effect at the next boot, `no-device` is a device that is not there now.
 DriftState = Literal["live", "pending", "no-device", "differs", "gone", "unreadable"]
@@ -103,6 +104,10 @@ class _Inspection(NamedTuple):
         if entry.form == "grub.d":
             waits = is_pending(entry.form, address, value, self.transactions, can_be_written=False)
             word = look_at_word(entry, str(self.facts.value("kernel.command_line") or ""), is_pending=waits)
+            state, now, detail = word.state, word.now, word.detail
+        elif address == SCHEDULER:
+            waits = is_pending(entry.form, address, value, self.transactions, can_be_written=False)
+            word = look_at_scheduler(entry, self.machine, is_pending=waits)
             state, now, detail = word.state, word.now, word.detail
         else:
             state, now, detail = self._state(entry.form, address, value)

@@ -22,6 +22,8 @@ from ktrial.tuning.lasting.boot_words import (
 from ktrial.tuning.lasting.kept_text import read_kept, render, wire_entries
 from ktrial.tuning.lasting.model import (
     FORMS,
+    SHARED_FORMS,
+    WIRE_FORMS,
     FileChange,
     Form,
     Guarded,
@@ -31,6 +33,7 @@ from ktrial.tuning.lasting.model import (
     Proof,
 )
 from ktrial.tuning.lasting.places import Grounds, change_at_load, left_out_of, place_change, place_zram
+from ktrial.tuning.lasting.scheduler_files import SCHEDULER, without_scheduler
 from ktrial.tuning.plans.model import Change, Plan, ZramStep
 from ktrial.tuning.plans.wire import wire_plan
 
@@ -125,6 +128,8 @@ def file_changes(
 ) -> Iterable[FileChange]:
     """Yield the files that the entries change, each with all of its entries."""
     for form in FORMS:
+        if form in SHARED_FORMS or form == "scx-wants":
+            continue
         file = kept.get(form)
         before = file.text if file is not None else None
         old = read_kept(form, before) if before is not None else ()
@@ -178,8 +183,10 @@ def _replaces(new: LastingEntry, old: LastingEntry, knobs: Mapping[str, Knob]) -
 
 def without(kept: Mapping[Form, KeptFile], addresses: Collection[str]) -> tuple[FileChange, ...]:
     """Return the files that change if the settings at these addresses are dropped."""
-    changes = []
+    changes = list(without_scheduler(kept)) if SCHEDULER in addresses else []
     for form, file in kept.items():
+        if form in SHARED_FORMS:
+            continue
         old = read_kept(form, file.text)
         left = tuple(entry for entry in old if not entry.values.keys() & set(addresses))
         if left != old:
@@ -198,7 +205,9 @@ def wire_keep(keep: KeepPlan, *, next_boot: bool) -> dict[str, Any]:
     if sources := {**(keep.sources or {}), **({"next_boot": True} if next_boot else {})}:
         plan["sources"] = sources
     for change in keep.files:
-        holds = {change.form: wire_entries(change.form, change.entries)} if change.after is not None else None
+        is_removed = change.after is None and change.form not in SHARED_FORMS
+        name = WIRE_FORMS.get(change.form, change.form)
+        holds = None if is_removed else {name: wire_entries(change.form, change.entries)}
         step = {"kind": "file", "path": change.path, "expect": change.before or "", "holds": holds}
         confirmed = guarded_names(change.entries)
         plan["steps"].append({**step, "confirmed": confirmed} if confirmed else step)

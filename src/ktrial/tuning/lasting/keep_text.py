@@ -13,8 +13,12 @@ from ktrial.tuning.exports.model import Omission
 from ktrial.tuning.lasting.model import FORMS, PLACES, FileChange, KeepPlan, KeptFile, Rival
 from ktrial.tuning.plans.model import Change
 
+_RESTART = "the scheduler starts at the next boot; `systemctl restart {}` starts it now"
 _NEWS = {
     "modprobe.d": "an initramfs may hold its own copy: rebuild it if the module loads from there",
+    "scx-loader": _RESTART.format("scx_loader"),
+    "scx-loader-folder": _RESTART.format("scx_loader"),
+    "scx-service": _RESTART.format("scx"),
     "grub.d": "grub-mkconfig writes GRUB's menu again; the arguments count from the next boot on",
 }
 
@@ -29,6 +33,7 @@ def keep_text(keep: KeepPlan, *, next_boot: bool, width: int) -> str:
         paragraph(f"weakens the protection of this machine: {one.word}: {one.price}", width=width)
         for one in keep.guarded
     ]
+    parts += [paragraph(f"note: {one}", width=width) for one in keep.notes]
     if not next_boot and not keep.live.empty:
         values = [f"  {_live(change)}" for change in keep.live.changes]
         if keep.live.zram is not None:
@@ -96,6 +101,7 @@ def keep_json(keep: KeepPlan, plan: Mapping[str, Any], applied: Mapping[str, Any
         ],
         "rivals": [msgspec.to_builtins(one) for one in keep.rivals],
         "security": [msgspec.to_builtins(one) for one in keep.guarded],
+        "notes": list(keep.notes),
         "left_out": [msgspec.to_builtins(one) for one in keep.left_out],
     }
 

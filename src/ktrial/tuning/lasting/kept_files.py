@@ -10,7 +10,8 @@ from ktrial.kit.json_bytes import read_bytes
 from ktrial.machine.ports import Machine
 from ktrial.machine.transactions import UNFINISHED, Journaled, Status, checked
 from ktrial.tuning.lasting.kept_text import read_kept
-from ktrial.tuning.lasting.model import DRIFT_TIMER, FORMS, PLACES, Form, KeptFile, LastingEntry
+from ktrial.tuning.lasting.model import DRIFT_TIMER, FORMS, PLACES, SHARED_FORMS, Form, KeptFile, LastingEntry
+from ktrial.tuning.lasting.scheduler_files import is_ours
 
 _FORM_OF = {path: form for form, path in PLACES.items()}
 
@@ -48,6 +49,8 @@ def kept_files(machine: Machine, status: Status, *, to_write: bool = False) -> d
     found: dict[Form, KeptFile] = {}
     for form in FORMS:
         now = present.get(form)
+        if form in SHARED_FORMS and not is_ours(texts.get(form, "")):
+            continue
         if texts.get(form):
             found[form] = KeptFile(form, texts[form], now)
         elif now is not None and to_write:
@@ -60,12 +63,13 @@ def kept_files(machine: Machine, status: Status, *, to_write: bool = False) -> d
 
 def _present(machine: Machine) -> dict[Form, str]:
     """Return the texts of the existing kept files, also in folders that only root may read."""
-    steps = [{"kind": "file", "path": path, "holds": None} for path in PLACES.values()]
+    steps = [{"kind": "file", "path": path, "holds": None} for form, path in PLACES.items() if form not in SHARED_FORMS]
     told = checked(machine, {"schema": "ktrial.plan/2", "steps": steps})
     found = {_FORM_OF[one.path]: read_bytes(one.now) for one in told if one.now is not None}
     # Of a place that cannot be written, a plan says only that.
     refused = [one.path for one in told if one.now is None and one.outcome == "refused"]
-    for path, reading in machine.read(refused).items() if refused else ():
+    refused += [PLACES[form] for form in SHARED_FORMS]
+    for path, reading in machine.read(refused).items():
         if reading is not None and reading.data is not None:
             found[_FORM_OF[path]] = reading.data
     return {form: data.decode(errors="replace") for form, data in found.items()}

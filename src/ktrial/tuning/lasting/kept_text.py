@@ -8,11 +8,13 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from ktrial.tuning.lasting.boot_unit import WANTS_TEXT
 from ktrial.tuning.lasting.boot_words import REMOVED, word_text
-from ktrial.tuning.lasting.model import Form, LastingEntry
+from ktrial.tuning.lasting.model import SHARED_FORMS, Form, LastingEntry
+from ktrial.tuning.lasting.scheduler_files import HEADER, read_scheduler
 
-HEADER = "# ktrial keeps this file: `ktrial drift` checks it, `ktrial keep --undo` removes it.\n"
 #: The agent takes no more.
 _NOTE_LINES, _NOTE_BYTES = 8, 240
 _NOTE_COLUMNS = 98
@@ -80,8 +82,10 @@ def note_of(entry: LastingEntry) -> list[str]:
 
 def wire_entries(form: Form, entries: Iterable[LastingEntry]) -> Any:
     """Return the entries of a file in the agent's form."""
-    if form == "systemd-wants":
+    if form in {"systemd-wants", "scx-wants"}:
         return next(iter(entries)).holds["unit"]
+    if form in SHARED_FORMS:
+        return next(({**entry.holds, "note": note_of(entry)} for entry in entries), None)
     return [{**entry.holds, "note": note_of(entry)} for entry in entries]
 
 
@@ -138,9 +142,12 @@ def _line_of_grub(holds: Mapping[str, Any]) -> str:
 
 def read_kept(form: Form, text: str) -> tuple[LastingEntry, ...]:
     """Return the entries of a text that `render` returned."""
-    if form == "systemd-wants":
+    if form in {"systemd-wants", "scx-wants"}:
         unit = text.partition("Wants=")[2].strip()
         return (LastingEntry(form=form, holds={"unit": unit}, values={}),)
+    if form in SHARED_FORMS:
+        comments, kept = read_scheduler(form, text)
+        return () if kept is None else (replace(kept, reasons=_reasons(comments)),)
     if form == "systemd-unit":
         text = text.partition("RemainAfterExit=yes\n")[2]
     if form == "grub.d":

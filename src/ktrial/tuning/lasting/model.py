@@ -12,7 +12,18 @@ from ktrial.tuning.exports.model import Omission
 from ktrial.tuning.plans.model import Change, Plan
 
 Form = Literal[
-    "sysctl.d", "tmpfiles.d", "modprobe.d", "udev", "zram-generator", "systemd-unit", "systemd-wants", "grub.d"
+    "sysctl.d",
+    "tmpfiles.d",
+    "modprobe.d",
+    "udev",
+    "zram-generator",
+    "systemd-unit",
+    "systemd-wants",
+    "grub.d",
+    "scx-loader",
+    "scx-loader-folder",
+    "scx-service",
+    "scx-wants",
 ]
 FORMS: tuple[Form, ...] = get_args(Form)
 #: The file of each form, with a name that wins. Letters sort after digits, and later lines win; but systemd-tmpfiles
@@ -26,7 +37,15 @@ PLACES: Mapping[Form, str] = {
     "systemd-unit": "/etc/systemd/system/ktrial-keep.service",
     "systemd-wants": "/etc/systemd/system/multi-user.target.d/ktrial.conf",
     "grub.d": "/etc/default/grub.d/ktrial.cfg",
+    "scx-loader": "/etc/scx_loader.toml",
+    "scx-loader-folder": "/etc/scx_loader/config.toml",
+    "scx-service": "/etc/default/scx",
+    "scx-wants": "/etc/systemd/system/multi-user.target.d/ktrial-scx.conf",
 }
+#: Files that may be the user's, of which ktrial owns only some lines.
+SHARED_FORMS: tuple[Form, ...] = ("scx-loader", "scx-loader-folder", "scx-service")
+#: The agent's names of forms that have several files here.
+WIRE_FORMS: Mapping[Form, str] = {"scx-loader-folder": "scx-loader", "scx-wants": "systemd-wants"}
 
 
 #: The timer that `ktrial keep --watch-drift` installs.
@@ -106,6 +125,7 @@ class KeepPlan(msgspec.Struct, frozen=True, kw_only=True):
     rivals: tuple[Rival, ...] = ()
     sources: Mapping[str, Any] | None = None
     guarded: tuple[Guarded, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
