@@ -228,15 +228,17 @@ class LiveVisits:
             self._settled_ms = begin_ms = self._clock.unix_ms()
             self._watch(visit, "watch", self._rules.period_s)
             end_ms = self._clock.unix_ms()
-            self._check_in_force()
-            # It takes a moment in which nobody looks at the work, and the period has just shown that the arm is safe.
-            self._keep_state(visit.arm)
-            rating = self._rating(visit)
+            lost = self._arms.failed()
+            if lost is None:
+                self._refuse_drift()
+                # It takes a moment in which nobody looks at the work, and the period has shown that the arm is safe.
+                self._keep_state(visit.arm)
+            rating = self._rating(visit) if lost is None else None
             seen = self._seen_period(Stretch(begin_ms, end_ms), switched_ms, rating, is_switch=is_switch)
         except BaseException:
             self._runs.give_up(standing.session.session, number)
             raise
-        self._record(visit, number, seen, began_ns)
+        self._record(visit, number, seen, began_ns, lost)
 
     def _tell_begin(self, visit: Visit) -> None:
         period_s = self._rules.washout_s + self._rules.period_s
@@ -248,13 +250,13 @@ class LiveVisits:
 
     def _enter(self, arm: str) -> bool:
         """Put the arm in force; return whether that switched anything. It stays if it already is."""
-        was, before = self._in_force, self._arms.in_force
+        was, before = self._in_force, self._arms.made
         drifts = self._arms.enter(arm) or self._arms.drifted()
         if drifts:
             raise _PeriodVoid("knob", self._arms.told(drifts[0]))
         self._in_force = arm
         is_switch = was is not None and was != arm
-        if before != self._arms.in_force:
+        if before != self._arms.made:
             is_switch = True
             self._pace.switched(self._clock.unix_ms())
         if is_switch or was is None:
@@ -263,10 +265,10 @@ class LiveVisits:
 
     def _leave(self, why: str) -> None:
         """Restore everything, also what an arm left that did not come into force."""
-        was_in_force, transaction = self._in_force is not None, self._arms.in_force
+        was_in_force, made = self._in_force is not None, self._arms.made
         self._in_force = None
         self._arms.leave()
-        if transaction is not None:
+        if made is not None:
             self._pace.switched(self._clock.unix_ms())
         if was_in_force:
             self._note(why)
@@ -301,10 +303,8 @@ class LiveVisits:
         if arm is not None:
             self._watchdog.check(arm, found, self._settled_ms)
 
-    def _check_in_force(self) -> None:
-        """Void the period if somebody else changed a setting meanwhile, or the arm was lost."""
-        if (lost := self._arms.failed()) is not None:
-            raise _PeriodVoid("knob", lost)
+    def _refuse_drift(self) -> None:
+        """Void the period if somebody else changed a setting meanwhile."""
         if drifts := self._arms.drifted():
             raise _PeriodVoid("knob", self._arms.told(drifts[0]))
 
@@ -369,9 +369,10 @@ class LiveVisits:
                 return f"{name} is missing: {reading.why or 'its source gave no value'}"
         return None
 
-    def _record(self, visit: Visit, number: int, seen: SeenPeriod, began_ns: int) -> None:
+    def _record(self, visit: Visit, number: int, seen: SeenPeriod, began_ns: int, lost: str | None) -> None:
+        """Store a period; one whose arm was `lost` has failed."""
         standing = self._standing
-        void = self._why_void(seen)
+        void = self._why_void(seen) if lost is None else None
         raw = msgspec.json.encode(seen)
         parts = {f"files/{PERIOD_FILE}": raw}
         if self._rules.usual and not standing.records:
@@ -398,14 +399,14 @@ class LiveVisits:
             position=visit.place,
             started_monotonic_ns=began_ns,
             started_unix_ms=seen.switched_unix_ms,
-            measurements=() if void else kept,
+            measurements=() if void or lost else kept,
             details=details_of(seen),
             notes=(),
             exit=Exit(status=0),
             resources=Resources(
                 wall_ns=self._clock.monotonic_ns() - began_ns, user_us=None, system_us=None, max_rss_bytes=None
             ),
-            failure=f"void: {void}" if void else None,
+            failure=f"void: {void}" if void else lost,
             background=None,
             void=(void,) if void else (),
             trial=TrialPlace(
@@ -423,7 +424,7 @@ class LiveVisits:
         self._listen(VisitEnded(block=visit.block, record=record, name=name, failure=record.failure, void=void))
         if void:
             raise _PeriodVoid("period", void)
-        standing.append(run_event(visit.block, visit.arm, [record], None))
+        standing.append(run_event(visit.block, visit.arm, [record], lost))
 
     def _void(self, visit: Visit, void: _PeriodVoid) -> None:
         self._watchdog.drop_block()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,10 @@ from tests.trial.system.test_trial_arms import FAKE_SCX
 STATE = "/sys/kernel/sched_ext/state"
 #: Stands for a scheduler that looks for a topology and does not find it.
 WIDE = "#!/bin/sh\necho 'Error: no second LLC, and this scheduler needs two' >&2\nexit 1\n"
+#: Stands for live work that is faster under another scheduler.
+WORK = """#!/bin/sh
+grep -q enabled {folder}/sys/kernel/sched_ext/state && echo 2.$(date +%N) || echo 9.$(date +%N)
+"""
 LOAD = ("--suite", "agent-memcpy", "-p", "duration_s=0.3", "-p", "bytes=1048576", "--budget", "7", "--settle", "0s")
 
 
@@ -54,6 +59,49 @@ def test_each_is_judged_one_that_cannot_start_is_left_out_and_an_ejection_is_tol
     assert machine.read(STATE) == "disabled\n"
     again = machine.run("trial", "show")
     assert again.out == ran.out
+
+
+@pytest.mark.root
+def test_live_work_decides_and_an_ejection_fails_its_period(machine: FakeRoot) -> None:
+    install(machine, "scx_fake", FAKE_SCX)
+    install(machine, "work", WORK)
+    work = machine.folder.parent / "bin" / "work"
+    watched = ("--live", "--metric", f"took_ms:lower=command:{work}", "--guard", "took_ms=50%")
+    times = ("--period", "500ms", "--washout", "100ms", "--poll", "100ms", "--budget", "7")
+    ran = machine.run("schedulers", *watched, *times)
+    assert ran.status == 0, ran.err
+    assert re.search(r"fake: 1 failed run of \d+; the last: the arm was lost: ", " ".join(ran.out.split())), ran.out
+    # It is faster, but the period in which it failed has no value.
+    assert re.search(r"^fake +took +undecided +-\d+ %", ran.out, re.MULTILINE), ran.out
+    assert "stay with control: no scheduler is shown to be better" in ran.out
+    assert machine.read(STATE) == "disabled\n"
+    assert machine.run("trial", "recheck").status == 0
+
+
+@pytest.mark.root
+def test_a_limit_of_live_work_gives_it_back_to_the_kernels_own_scheduler(machine: FakeRoot) -> None:
+    install(machine, "scx_fake", FAKE_SCX)
+    install(machine, "work", WORK)
+    work = machine.folder.parent / "bin" / "work"
+    watched = ("--live", "--metric", f"done:higher=command:{work}", "--limit-metric", "done=5", "--poll", "100ms")
+    ran = machine.run("schedulers", *watched, "--period", "500ms", "--washout", "100ms", "--budget", "7")
+    assert ran.status == 3, ran.err
+    assert machine.read(STATE) == "disabled\n"
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (("--for", "2h"), "--for requires --live"),
+        (("--live",), "nothing to watch"),
+        (("--live", "--suite", "frames"), "cannot use --suite with --live"),
+        (("--live", "--rate", "--", "make"), "cannot use a command after -- with --live"),
+    ],
+)
+def test_options_of_live_work_go_with_live_work(machine: FakeRoot, words: tuple[str, ...], told: str) -> None:
+    install(machine, "scx_fake", FAKE_SCX)
+    ran = machine.run("schedulers", *words)
+    assert (ran.status, told in ran.err) == (2, True), ran.err
 
 
 def test_what_cannot_be_compared_is_refused(machine: FakeRoot) -> None:

@@ -85,9 +85,13 @@ def test_commands_come_after_settings_and_are_undone_before_them(tmp_path: Path)
 def test_commands_that_both_arms_have_stay_in_force(tmp_path: Path) -> None:
     world = World(tmp_path, {"one": commands("a"), "two": commands("a"), "three": commands("b")})
     arms = world.arms()
+    made = []
     for arm in ("one", "two", "one", "three", "one"):
         arms.enter(arm)
+        made.append(arms.made)
     arms.leave()
+    assert [one == made[0] for one in made] == [True, True, True, False, True]
+    assert arms.made is None
     assert world.flags.log == ["set a", "unset a", "set b", "unset b", "set a", "unset a"]
     assert world.journal.left() == ()
 

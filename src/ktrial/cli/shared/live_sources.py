@@ -17,7 +17,7 @@ from ktrial.live.period import live_benchmark
 from ktrial.live.sampling import WatchedMetric
 from ktrial.live.sources.world import LiveWorld
 from ktrial.machine.gates import GATES, OFF
-from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
+from ktrial.trial.protocol.file import CONTROL, ArmFile, DesignFile, TrialFile
 from ktrial.trial.protocol.from_words import pairs
 from ktrial.trial.protocol.live import LIVE, RATING, LiveFile
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
 
 
-def live_file(name: str, arms: Mapping[str, ArmFile], options: Mapping[str, Any]) -> TrialFile:
+def live_file(name: str, arms: Mapping[str, ArmFile], options: Mapping[str, Any], control: str = CONTROL) -> TrialFile:
     """Return the protocol that the options of `ktrial live` describe. Raise BadInput."""
     if not options["metrics"] and not options["rate"]:
         example = "--metric 'p99_ms:lower=log:/var/log/app.log?match=took ([0-9.]+) ms&take=p99'"
@@ -48,6 +48,7 @@ def live_file(name: str, arms: Mapping[str, ArmFile], options: Mapping[str, Any]
         secondary=options["secondary"],
         detect=options["detect"],
         margin=options["margin"],
+        control=control,
         arms=arms,
         design=DesignFile(budget=int(budget) if budget.isdigit() else budget, seed=options["seed"]),
         live=LiveFile(

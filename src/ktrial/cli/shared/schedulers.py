@@ -14,6 +14,7 @@ from ktrial.bench.around.system_bus import loader_schedulers
 from ktrial.bench.benchmark import PROGRAM_FOLDERS, Invocation
 from ktrial.bench.suite import Suite
 from ktrial.cli.shared.arm_commands import extras_of, undo_left_commands
+from ktrial.cli.shared.live_sources import live_file
 from ktrial.cli.shared.trial_options import protocol_file
 from ktrial.cli.shared.trial_start import look_at
 from ktrial.kit.errors import BadInput, Refused
@@ -43,10 +44,36 @@ if TYPE_CHECKING:
 
 _UNITS = ("scx.service", "scx_loader.service")
 _LIMIT_S = 30.0
+#: Options of one kind of trial, with their parameters.
+_ONLY_LIVE = {
+    "--covariate": "covariates",
+    "--adjust": "adjust",
+    "--limit-metric": "limits",
+    "--for": "for_",
+    "--period": "period",
+    "--washout": "washout",
+    "--poll": "poll",
+    "--quiet": "quiet",
+    "--switches": "switches",
+    "--rate": "rate",
+    "--blind": "blind",
+    "--disturbing": "disturbing",
+}
+_ONLY_BENCHMARK = {
+    "--suite": "suite",
+    "--prepare": "prepare",
+    "--limit": "limit",
+    "--clean-env": "clean_env",
+    "-p": "given",
+    "--env": "variables",
+    "--settle": "settle",
+    "--time": "time_",
+}
 
 
 def schedulers_file(app: App, own: tuple[str, ...] | None, options: Mapping[str, Any]) -> TrialFile:
     """Return the trial of the schedulers of this machine. Raise if it cannot have any."""
+    _refuse_mixture(own, options)
     if app.host is not None:
         raise BadInput(f"--host {app.host.word}: schedulers are compared on this machine only", hint="leave out --host")
     seat = SchedulerSeat(app.looking_session, app.executor, app.clock)
@@ -56,23 +83,40 @@ def schedulers_file(app: App, own: tuple[str, ...] | None, options: Mapping[str,
     found = select_schedulers(_installed(app, options["modes"]), options["only"])
     seat.refuse_another(needs_root=any(one.mode is None for one in found))
     _tell_two_at_boot(app)
+    control = str(app.looking_session.facts(["kernel"]).value("kernel.scheduler") or CONTROL)
+    arms = scheduler_arms(control, found, placebo=options["placebo"])
+    name = options["name"] or "schedulers"
+    if options["live"]:
+        file = live_file(name, arms, options, control)
+        check_trial_file(file)
+        return file
     suite, primary = options["suite"], options["primary"]
     if suite is None and own is None:
         suite, primary = SUITE, primary or PRIMARY
-    facts = app.looking_session.facts(["kernel"])
-    control = str(facts.value("kernel.scheduler") or CONTROL)
     file = protocol_file(
-        options["name"] or "schedulers",
+        name,
         suite,
         own,
         {**options, "primary": primary},
         guards=pairs(options["guards"], "--guard"),
         secondary=options["secondary"],
         control=control,
-        arms=scheduler_arms(control, found, placebo=options["placebo"]),
+        arms=arms,
     )
     check_trial_file(file)
     return file if options["secondary"] else _with_outcomes(app, file)
+
+
+def _refuse_mixture(own: tuple[str, ...] | None, options: Mapping[str, Any]) -> None:
+    """Raise BadInput for options of live work without --live, and for a benchmark with it."""
+    names = _ONLY_BENCHMARK if options["live"] else _ONLY_LIVE
+    given = next((word for word, name in names.items() if options.get(name)), None)
+    if own is not None and options["live"]:
+        given = "a command after --"
+    if given is not None and options["live"]:
+        raise BadInput(f"cannot use {given} with --live, which watches the work that runs anyway", hint="leave it out")
+    if given is not None:
+        raise BadInput(f"{given} requires --live", hint="add --live and a metric of your work")
 
 
 def _installed(app: App, modes: Sequence[str]) -> tuple[InstalledScheduler, ...]:

@@ -20,6 +20,7 @@ from ktrial.cli.options import (
 )
 from ktrial.cli.shared.fail_on import fail_on_option
 from ktrial.cli.shared.results_leaving import results_out_options
+from ktrial.cli.shared.trial_options import watched_options
 
 
 @click.command(short_help="Measure whether a setting helps your live work.")
@@ -31,10 +32,6 @@ from ktrial.cli.shared.results_leaving import results_out_options
     metavar="SPEC",
     help="Number of the live work: NAME:lower=KIND:REST (docs/live.md). The first one decides. Repeatable.",
 )
-@click.option(
-    "--covariate", "covariates", multiple=True, metavar="SPEC", help="Metric that explains noise. Repeatable."
-)
-@click.option("--adjust", is_flag=True, help="Judge the periods at equal covariates.")
 @secondary_option
 @click.option("--primary", metavar="OUTCOME", help="Metric that decides the trial.  [the first one]")
 @click.option(
@@ -44,28 +41,7 @@ from ktrial.cli.shared.results_leaving import results_out_options
     metavar="METRIC=SHARE",
     help="End the trial as soon as this metric is worse by more than this share. Repeatable.",
 )
-@click.option(
-    "--limit-metric",
-    "limits",
-    multiple=True,
-    metavar="METRIC=NUMBER",
-    help="End the trial as soon as this metric is beyond this number. Repeatable.",
-)
-@click.option("--for", "for_", metavar="TIME", help="Time of the whole trial, such as 2h or 2d.")
-@click.option("--period", metavar="TIME", help="How long to watch each arm at a time.  [planned by a pilot]")
-@click.option(
-    "--washout",
-    metavar="TIME",
-    help="Time to drop after each switch.  [planned by a pilot; with --period, as the settings need]",
-)
-@click.option("--poll", metavar="TIME", help="Time between two readings.  [chosen per source]")
-@click.option("--quiet", metavar="HH:MM-HH:MM", help="Hours of the day in which to switch nothing.")
-@click.option("--switches", type=click.IntRange(2), metavar="N", help="Most switches in 24 hours.")
-@click.option("--rate", is_flag=True, help="Ask for a rating, 1 to 5, at the end of each period.")
-@click.option("--blind", is_flag=True, help="Hide which arm is in force until the verdict.")
-@click.option(
-    "--disturbing", is_flag=True, help="Also try settings whose switch itself disturbs, and measure what it costs."
-)
+@watched_options
 @click.option("--placebo", is_flag=True, help="Also try a change that does nothing, to show what chance does.")
 @click.option("--name", metavar="NAME", help="Name of the trial.")
 @click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size.")

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import guard_option, secondary_option
+from ktrial.cli.options import guard_option, long_option, secondary_option
 from ktrial.cli.shared.bench import TakesCommand, own_words
 from ktrial.cli.shared.command_environment import env_option
 from ktrial.cli.shared.fail_on import fail_on_option
-from ktrial.cli.shared.trial_options import designed_options, measured_options
+from ktrial.cli.shared.trial_options import designed_options, measured_options, watched_options
 
 
 @click.command(cls=TakesCommand, short_help="Find the best scheduler for a workload here.")
@@ -24,6 +24,8 @@ from ktrial.cli.shared.trial_options import designed_options, measured_options
     type=click.Choice(("auto", "gaming", "powersave", "lowlatency", "server", "all")),
     help="Mode in which scx_loader starts each scheduler. Repeatable.  [auto]",
 )
+@click.option("--live", is_flag=True, help="Watch the work that this machine does anyway, by its --metric.")
+@watched_options
 @measured_options
 @env_option
 @guard_option
@@ -32,6 +34,7 @@ from ktrial.cli.shared.trial_options import designed_options, measured_options
 @click.option("--name", metavar="NAME", help="Name of the trial.  [schedulers]")
 @fail_on_option
 @designed_options
+@long_option
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> int:
     """Compare the sched_ext schedulers that are installed here with the kernel's own, and say which one to use.
@@ -40,6 +43,7 @@ def command(ctx: click.Context, /, **options: Any) -> int:
     ktrial schedulers
     ktrial schedulers --only lavd --only bpfland --suite frames
     ktrial schedulers --only lavd --mode all -- make -j8
+    ktrial schedulers --live --metric 'ms:lower=log:/log?match=([0-9.]+) ms' --for 2h
 
     They take turns in random order within one boot. A run in which the kernel ejects the scheduler has failed.
     Afterwards the kernel's own scheduler is in force again.

@@ -74,6 +74,11 @@ class Arms:
     def in_force(self) -> int | None:
         return self._transaction
 
+    @property
+    def made(self) -> object:
+        """What ktrial has made of the machine: it differs after each change, and is None if that is nothing."""
+        return self._transaction
+
     def enter(self, arm: str) -> Sequence[ArmDrift]:
         """Leave the present arm and put this one in force, unless it already is.
 

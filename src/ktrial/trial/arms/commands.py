@@ -58,6 +58,12 @@ class CommandedArms(Arms):
         self._commanded: str | None = None
         self._open: list[tuple[int, ArmCommand]] = []
 
+    @property
+    def made(self) -> object:
+        extras = self._beside.extras.get(self._commanded or "", ArmExtras())
+        made = (extras.commands, extras.scheduler, self.in_force)
+        return made if any(made) else None
+
     def enter(self, arm: str) -> Sequence[ArmDrift]:
         if self._stays(arm):
             self._commanded = arm
