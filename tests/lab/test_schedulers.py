@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from pathlib import Path
 
@@ -22,17 +23,23 @@ WIDE = "#!/bin/sh\necho 'Error: no second LLC, this scheduler needs two' >&2\nex
 
 
 def built(folder: Path) -> str:
-    """The schedulers, and the lines of a script that installs them."""
+    """The lines of a script that installs the schedulers, which are built here."""
     loader = folder / "loader"
     run(["cc", "-O2", "-Wall", "-Werror", "-o", str(loader), str(SOURCES / "loader.c"), "-lbpf"])
-    lines = [f"mount -t tmpfs none {FOLDER}", f"cp /run/job/wide {FOLDER}/scx_ktrial_wide"]
+    lines = [f"mount -t tmpfs none {FOLDER}", f"cp /run/job/wide {FOLDER}/scx_ktrial_wide", carried(loader)]
     for name, kind in KINDS.items():
         out = folder / f"{name}.bpf.o"
         words = [f"-DKIND={kind}", f'-DNAME="ktrial_{name}"', "-I/usr/include/x86_64-linux-gnu"]
         command = ["clang", "-target", "bpf", "-O2", "-g", "-Wall", "-Werror", *words]
         run([*command, "-c", str(SOURCES / "scheduler.bpf.c"), "-o", str(out)])
-        lines.append(f"printf '#!/bin/sh\\nexec {loader} {out}\\n' > {FOLDER}/scx_ktrial_{name}")
-    return "\n".join([*lines, f"chmod 755 {FOLDER}/scx_*"])
+        lines.append(carried(out))
+        lines.append(f"printf '#!/bin/sh\\nexec /run/{loader.name} /run/{out.name}\\n' > {FOLDER}/scx_ktrial_{name}")
+    return "\n".join([*lines, f"chmod 755 /run/{loader.name} {FOLDER}/scx_*"])
+
+
+def carried(file: Path) -> str:
+    """The lines of a script that writes this file into /run: the guest has another /tmp."""
+    return f"base64 -d > /run/{file.name} << 'end'\n{base64.encodebytes(file.read_bytes()).decode()}end"
 
 
 LOAD = "--suite agent-messaging-pipe -p messages=100 -p groups=1 -p senders=2 -p receivers=2"
@@ -71,3 +78,48 @@ def test_one_that_hangs_tasks_is_ejected_by_the_watchdog_and_that_is_told(tmp_pa
     assert "(runnable task stall)" in " ".join(told.split()), told
     assert re.search(r"^stay with EEVDF: ", told, re.MULTILINE), told
     assert "status 0" in told
+
+
+#: What a service would print of work that is faster under another scheduler.
+WORK = """#!/bin/sh
+grep -q enabled /sys/kernel/sched_ext/state && echo took 2.$(date +%N) || echo took 9.$(date +%N)
+"""
+OWN = "# mine\nSCX_SCHEDULER=scx_rusty\nexport SCX_FLAGS='-s 3000'\nOTHER=1\n"
+
+
+def test_the_proposed_one_is_kept_and_undone_byte_for_byte(tmp_path: Path) -> None:
+    machine = GuestMachine(tmp_path)
+    measured = ("--only", "ktrial_fifo", "--metric", "took:lower=took ([0-9.]+)", "--budget", "7", "--settle", "0s")
+    script = "\n".join(
+        (
+            built(tmp_path),
+            "mount -t tmpfs none /etc/default && mount -t tmpfs none /etc/systemd/system",
+            "mkdir -p /run/systemd/system && echo '[Service]' > /etc/systemd/system/scx.service",
+            "cp /run/job/own /etc/default/scx",
+            ktrial(
+                "schedulers", *measured, "--no-profile", "--anyway", "--name", "planted", "--", "sh", "/run/job/work"
+            ),
+            ktrial("keep", "planted", "--yes"),
+            "sed 's/^/kept: /' /etc/default/scx /etc/systemd/system/multi-user.target.d/ktrial-scx.conf",
+            ktrial("drift"),
+            # What scx.service does at boot.
+            "( . /etc/default/scx; exec $SCX_SCHEDULER $SCX_FLAGS ) & starter=$!",
+            "for n in $(seq 100); do grep -q enabled /sys/kernel/sched_ext/state && break; sleep 0.1; done",
+            ktrial("drift"),
+            "kill $starter; wait $starter",
+            ktrial("keep", "--undo"),
+            "cmp /run/job/own /etc/default/scx && echo as before",
+            "ls /etc/systemd/system",
+        )
+    )
+    said = machine.boot(FORKY, script, {"wide": WIDE, "work": WORK, "own": OWN}, limit_s=2700, counts=True)
+    told = "\n".join(said)
+    assert re.search(r"^use scx_ktrial_fifo: took ", told, re.MULTILINE), told
+    kept = [line.removeprefix("kept: ") for line in said if line.startswith("kept: ")]
+    assert "SCX_SCHEDULER=scx_ktrial_fifo" in kept, told
+    assert {"# mine", "OTHER=1", "# set aside by ktrial: SCX_SCHEDULER=scx_rusty", "Wants=scx.service"} <= set(kept)
+    assert re.search(r"sched_ext:scheduler +scx_ktrial_fifo +disabled +pending", told), told
+    assert "1 of 1 kept settings are live." in told
+    assert "as before" in told
+    assert said[-1].strip() == "scx.service", told
+    assert [line for line in said if line.startswith("status ")] == ["status 0"] * 5, told
