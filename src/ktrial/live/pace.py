@@ -9,6 +9,19 @@ from typing import NamedTuple
 
 from ktrial.trial.protocol.live import DAY_S, QuietHours
 
+#: How much longer than a period a slot is at least, and by which share of it: to store what was seen.
+_GAP_S, _GAP_SHARE = 1.0, 0.05
+
+
+def slot_seconds(period_s: float) -> float:
+    """Return how far apart periods begin that are the same ones on several machines."""
+    return period_s + max(_GAP_S, _GAP_SHARE * period_s)
+
+
+def until_slot_s(now_ms: float, slot_s: float) -> float:
+    """Return in how many seconds the next slot begins. Slots begin at multiples of their length since 1970."""
+    return -(now_ms / 1000) % slot_s
+
 
 class HoldUp(NamedTuple):
     """A reason to begin no block now, and for how many seconds it holds at most."""

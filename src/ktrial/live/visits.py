@@ -18,7 +18,7 @@ from ktrial.kit.errors import GuardTripped
 from ktrial.kit.outcome import Outcome
 from ktrial.live.control import Wanted
 from ktrial.live.model import Sample, Stretch, StretchReading
-from ktrial.live.pace import LivePace
+from ktrial.live.pace import LivePace, slot_seconds, until_slot_s
 from ktrial.live.period import PERIOD_FILE, RATED, USUAL_FILE, SeenMetric, SeenPeriod, details_of, measurements_in
 from ktrial.live.rating import PATIENCE_S
 from ktrial.live.sampling import MOST_SILENT, LiveClock, LivePoll, WatchedMetric
@@ -64,6 +64,8 @@ class LiveRules(NamedTuple):
     usual: Mapping[str, Sequence[Sample]] = {}
     #: The periods that an earlier process watched.
     past: Sequence[PastPeriod] = ()
+    #: The arm that stays in force, if all arms are the same; each period then begins with a slot of the clock.
+    stays: str | None = None
 
 
 class _PeriodVoid(Exception):
@@ -213,18 +215,19 @@ class LiveVisits:
     def _make_one(self, visit: Visit) -> None:
         standing = self._standing
         self._tell_begin(visit)
-        is_switch = self._enter(visit.arm)
+        arm, was = self._arm(visit), self._in_force
+        is_switch = self._enter(arm)
         self._listen(ArmInForce(block=visit.block, arm=visit.arm))
         switched_ms = self._clock.unix_ms()
         began_ns = self._clock.monotonic_ns()
         self._poll.forget(switched_ms)
         self._settled_ms = math.inf
-        self._watchdog.begin_period(visit.arm)
+        self._watchdog.begin_period(arm)
         number, standing.next_run = standing.next_run, standing.next_run + 1
         self._runs.start(standing.session.session, number, LIVE, warm_up=False)
         try:
-            if self._rules.washout_s:
-                self._watch(visit, "washout", self._rules.washout_s)
+            if washout_s := self._washout_s(stayed=was == arm):
+                self._watch(visit, "washout", washout_s)
             self._settled_ms = begin_ms = self._clock.unix_ms()
             self._watch(visit, "watch", self._rules.period_s)
             end_ms = self._clock.unix_ms()
@@ -247,6 +250,18 @@ class LiveVisits:
         self._listen(
             VisitBegan(block=visit.block, visit=visit.place, visits=visit.visits, left_s=left_s, visit_s=period_s)
         )
+
+    def _arm(self, visit: Visit) -> str:
+        """Return the arm to put in force."""
+        return self._rules.stays or visit.arm
+
+    def _washout_s(self, *, stayed: bool) -> float:
+        """Return how long to watch before what counts begins."""
+        rules = self._rules
+        if rules.stays is None:
+            return rules.washout_s
+        washout_s = 0.0 if stayed else rules.washout_s
+        return washout_s + until_slot_s(self._clock.unix_ms() + 1000 * washout_s, slot_seconds(rules.period_s))
 
     def _enter(self, arm: str) -> bool:
         """Put the arm in force; return whether that switched anything. It stays if it already is."""
@@ -289,13 +304,13 @@ class LiveVisits:
         self._listen(PeriodPhase(block=visit.block, phase=phase, arm=arm, until_unix_ms=until_ms))
         end_ns = self._clock.monotonic_ns() + round(1e9 * seconds)
         while (left_ns := end_ns - self._clock.monotonic_ns()) > 0:
-            self._look(visit.arm)
+            self._look(self._arm(visit))
             if (happened := self._poll.disturbed()) is not None:
                 raise _PeriodVoid("suspend" if "slept" in happened else "period", happened)
             if self._request() == "pause":
                 raise _PeriodVoid("pause", "the trial was paused")
             self._clock.sleep(min(self._poll.nap_s, left_ns / 1e9))
-        self._look(visit.arm)
+        self._look(self._arm(visit))
 
     def _look(self, arm: str | None) -> None:
         """Read the sources that are due, and let the guards see what they say."""

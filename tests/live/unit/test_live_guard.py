@@ -37,6 +37,19 @@ def test_a_step_of_half_the_latency_is_seen_within_two_scrapes_or_ten_seconds(ev
         assert trial.tripped_at <= max(2, 10_000 // every_ms)
 
 
+def test_without_a_control_an_arm_is_compared_with_what_was_before() -> None:
+    watch = GuardWatch([LATENCY], ["case"], "as found", blocks=7, samples=60)
+    watch.learn(GUARDED, samples_of(np.exp(remembering(np.random.default_rng(4), PILOT_SAMPLES, 0.6, 0.03))))
+    for begin in range(2):
+        watch.begin_period("case")
+        calm = np.exp(remembering(np.random.default_rng(begin), 60, 0.6, 0.03))
+        assert watch.take(GUARDED, "case", samples_of(calm, 1_000_000 * (begin + 1))) is None
+        assert watch.end_block() is None
+    trip = watch.take(GUARDED, "case", samples_of(np.full(20, 2.0), 4_000_000))
+    assert trip is not None
+    assert (trip.by, trip.arm) == ("surge", "case")
+
+
 def test_a_throughput_that_falls_is_a_surge_too() -> None:
     watch = armed(Guard(metric=GUARDED, direction="higher"))
     trips = [watch.take(GUARDED, "case", [Sample(1_000_000 + place, 0.5)]) for place in range(5)]

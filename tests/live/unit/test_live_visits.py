@@ -48,6 +48,21 @@ def test_an_arm_stays_in_force_between_two_periods_of_the_same_arm() -> None:
     assert len(trial.machine.history) == switches + (arms[-1] == "case")
 
 
+def test_an_arm_that_stays_is_switched_once_and_its_periods_begin_with_slots_of_the_clock() -> None:
+    trial = LiveTrial(better, stays="case")
+    trial.clock.offset_ms += 4_321
+    trial.run()
+    assert {run.arm for run in trial.runs} == {"control", "case"}
+    assert all(run.measurements["live.latency"] < 0.81 for run in trial.runs)
+    assert len(trial.machine.history) == 2
+    assert trial.machine.files == FOUND
+    begins = [record.details["begin_unix_ms"] for record in trial.store.records]
+    assert all((one + 1) % 11_000 <= 1 for one in begins)
+    assert {round((after - before) / 1000) for before, after in itertools.pairwise(begins)} == {11}
+    # The washout follows the only switch.
+    assert begins[0] - trial.store.records[0].started_unix_ms >= 2_000
+
+
 def test_what_comes_within_the_washout_is_dropped() -> None:
     switched: dict[str, float] = {"at": 0.0, "to": 60}
 

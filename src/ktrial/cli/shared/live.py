@@ -17,6 +17,7 @@ from ktrial.cli.shared.live_plan import (
     await_hours,
     block_seconds,
     checked_metrics,
+    learn_usual,
     longest_seconds,
     plan_periods,
     watchdog_of,
@@ -32,7 +33,7 @@ from ktrial.live.period import PERIOD_FILE, USUAL_FILE, read_usual
 from ktrial.live.rating import RatingKeys
 from ktrial.live.sampling import LivePoll
 from ktrial.live.visits import LiveRules, LiveVisits
-from ktrial.live.watchdog import past_periods
+from ktrial.live.watchdog import PastPeriod, past_periods
 from ktrial.trial.arms.arms import rehearse
 from ktrial.trial.arms.plan_arms import arm_plans, settle_s
 from ktrial.trial.protocol.protocol import protocol_of
@@ -40,7 +41,7 @@ from ktrial.trial.run.conduct import CarriedOut, Planned, arms_for, begin, carry
 from ktrial.tuning.plans.wait_for_lock import PatientMachine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ktrial.bench.record import RunRecord
     from ktrial.cli.app import App
@@ -76,7 +77,8 @@ class OnLiveWork:
             if (note := note_of_unnamed(spec)) is not None:
                 app.say(note)
         self.ready = prepare(app, with_roles(app, file), allow_dangerous=allow_dangerous)
-        refuse_disturbing(live_of(file), self.ready.plans, app.catalog.knobs)
+        if not live_of(file).stay:
+            refuse_disturbing(live_of(file), self.ready.plans, app.catalog.knobs)
         if file.is_blind:
             # The titles are in the agent's journal, which `ktrial status` shows.
             title = f"blind trial {file.name}"
@@ -95,11 +97,14 @@ class OnLiveWork:
         """Fix the times of the periods and the number of blocks, from a pilot unless they are given."""
         await_hours(self._app, self.ready.file, _REHEARSAL_S, listen)
         self._rehearse()
-        note = journal_of(self.ready.file.name) if not self.ready.file.is_blind else _tell_nobody
-        file, self._control = plan_periods(self._app, self.ready, listen, note)
+        file, self._control = plan_periods(self._app, self.ready, listen, self._note)
         self.ready = self.ready._replace(file=file, settle_s=live_of(file).washout_s or 0.0)
         protocol = protocol_of(file, self.ready.tasks, {}, self.ready.seed, None, 1)
         return Planned(protocol, None, longest_seconds(file, protocol.cap or protocol.budget))
+
+    @property
+    def _note(self) -> Callable[[str], None]:
+        return journal_of(self.ready.file.name) if not self.ready.file.is_blind else _tell_nobody
 
     def _rehearse(self) -> None:
         root = self.ready.root
@@ -131,7 +136,7 @@ class OnLiveWork:
 
     def _visits(self, stored: StoredTrial, standing: Standing, desk: TrialDesk, listen: TrialListener) -> LiveVisits:
         app, ready = self._app, self.ready
-        self._control = self._control or self._usual(standing)
+        self._control = self._control or self._usual(stored, standing, listen)
         return LiveVisits(
             standing,
             self._rules(stored, standing),
@@ -148,10 +153,25 @@ class OnLiveWork:
             stored.started_unix_ms,
         )
 
-    def _usual(self, standing: Standing) -> Mapping[str, Sequence[Sample]]:
-        """Return what an earlier process learnt of the control before the first block."""
-        first = standing.records[0].raw.get(f"files/{USUAL_FILE}") if standing.records else None
-        return {} if first is None else read_usual(self._app.store.raw(first.sha256))
+    def _usual(self, stored: StoredTrial, standing: Standing, listen: TrialListener) -> Mapping[str, Sequence[Sample]]:
+        """Return what was learnt before the first block, by this process or an earlier one.
+
+        If an arm stays in force, no later period shows the machine without it.
+        """
+        if standing.records:
+            first = standing.records[0].raw.get(f"files/{USUAL_FILE}")
+            return {} if first is None else read_usual(self._app.store.raw(first.sha256))
+        live = live_of(stored.file)
+        if not live.stay:
+            return {}
+        metrics = open_metrics(self._app, live)
+        return learn_usual(self._app, self.ready, metrics, live.period_s or 0.0, listen, self._note)
+
+    def _past(self, stored: StoredTrial, standing: Standing) -> Iterator[PastPeriod]:
+        """Yield the periods that an earlier process watched, by the arm that was in force."""
+        live = live_of(stored.file)
+        for one in past_periods(standing, self._period) if live.guards else ():
+            yield one._replace(arm=stored.file.control) if live.stay else one
 
     def _period(self, record: RunRecord) -> bytes:
         return self._app.store.raw(record.raw[f"files/{PERIOD_FILE}"].sha256)
@@ -183,7 +203,8 @@ class OnLiveWork:
             adjusts=bool(live.adjust),
             rating=self._rating,
             usual=self._control if live.guards else {},
-            past=tuple(past_periods(standing, self._period)) if live.guards else (),
+            past=tuple(self._past(stored, standing)),
+            stays=stored.file.control if live.stay else None,
             state=lambda: take_state(machine, catalog).canonical(),
         )
 

@@ -10,7 +10,7 @@ import msgspec
 from ktrial.cli.shared.live_sources import live_of, open_metrics
 from ktrial.judge.stats.critical import LOOKS
 from ktrial.kit.errors import BadInput
-from ktrial.live.guard import FEWEST_CONTROL_SAMPLES, Guard, GuardWatch
+from ktrial.live.guard import FEWEST_CONTROL_SAMPLES, GUARD_ALPHA, Guard, GuardWatch
 from ktrial.live.pace import LivePace
 from ktrial.live.pilot import LiveWish, plan_live
 from ktrial.live.pilot_run import PilotCourse, PilotRun, pilot_course
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: With so many samples of the control, guards see a surge in the first period of an arm.
 _USUAL_SAMPLES = 2 * FEWEST_CONTROL_SAMPLES
+#: Stands for an arm where none is in force.
+AS_FOUND = "as found"
 #: Of the time that the user allows, a pilot takes at most this share.
 _MOST_OF_TIME = 0.25
 
@@ -52,7 +54,7 @@ def plan_periods(app: App, ready: Prepared, listen: TrialListener, note: Callabl
     metrics = checked_metrics(app, file, ready.settle_s)
     if live.period_s is not None:
         planned = _with_given_period(file, ready.settle_s, metrics)
-        return PlannedPeriods(planned, _learn_usual(app, ready, metrics, live.period_s, listen, note))
+        return PlannedPeriods(planned, learn_usual(app, ready, metrics, live.period_s, listen, note))
     primary = _primary(file, metrics)
     course = _course(file, primary)
     await_hours(app, file, course.length_s, listen)
@@ -116,7 +118,7 @@ def _least_washout_s(settle_s: float, metrics: Sequence[WatchedMetric]) -> float
     return max(settle_s, 2 * max((one.source.poll_s for one in metrics), default=0.0))
 
 
-def _learn_usual(
+def learn_usual(
     app: App,
     ready: Prepared,
     metrics: Sequence[WatchedMetric],
@@ -124,12 +126,16 @@ def _learn_usual(
     listen: TrialListener,
     note: Callable[[str], None],
 ) -> Mapping[str, Sequence[Sample]]:
-    """Watch the control for two periods, so that guards know what is usual; do nothing without guards."""
-    guards = live_of(ready.file).guards
-    if not guards:
+    """Watch the control for two periods, so that guards know what is usual; do nothing without guards.
+
+    If an arm stays, watch the machine as it is found.
+    """
+    live = live_of(ready.file)
+    if not live.guards:
         return {}
-    slowest_s = max(metric_named(name, metrics).source.poll_s for name in guards)
-    course = PilotCourse((ready.file.control,), max(2 * period_s, _USUAL_SAMPLES * slowest_s))
+    slowest_s = max(metric_named(name, metrics).source.poll_s for name in live.guards)
+    arm = AS_FOUND if live.stay else ready.file.control
+    course = PilotCourse((arm,), max(2 * period_s, _USUAL_SAMPLES * slowest_s))
     listen(PilotBegan(expected_s=course.length_s, switches=0))
     return _pilot(app, ready, metrics, course, listen, note).control
 
@@ -156,7 +162,15 @@ def watchdog_of(
     if not guards:
         return Watchdog(metrics, limits)
     expected = max(_samples_in(control.get(one.metric, ()), period_s) for one in guards)
-    watch = GuardWatch(guards, list(file.arms), file.control, blocks=file.design.cap or file.budget, samples=expected)
+    live = live_of(file)
+    watch = GuardWatch(
+        guards,
+        [file.control] if live.stay else list(file.arms),
+        AS_FOUND if live.stay else file.control,
+        blocks=file.design.cap or file.budget,
+        samples=expected,
+        alpha=live.guard_error or GUARD_ALPHA,
+    )
     for guard in guards:
         watch.learn(guard.metric, control.get(guard.metric, ()))
     return Watchdog(metrics, limits, watch, [one.metric for one in guards])

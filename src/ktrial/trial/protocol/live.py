@@ -22,6 +22,8 @@ _SPEC = 'for example  metrics = ["latency_ms:lower=log:/var/log/app.log?match=to
 _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 _DAYS = re.compile(r"\s*([0-9]{1,4}(?:\.[0-9]{1,3})?)\s*(d|w)\s*")
 _LONGEST_S = 60 * DAY_S
+#: More is no useful error of guards.
+MOST_GUARD_ERROR = 0.2
 
 
 class QuietHours(msgspec.Struct, frozen=True):
@@ -54,7 +56,9 @@ class LiveFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     reads the sources every `poll`, unless they have a pace of their own. `for` is the time of the whole trial, over
     which the blocks are spread. Within the hours `quiet` nothing is switched, and never more than `switches` times in
     24 hours. With `rate` a person rates each period; `blind` hides the arms until the verdict. With `disturbing` the
-    arms may have settings whose switch itself disturbs.
+    arms may have settings whose switch itself disturbs. `guard_error` is the chance that the guards stop a harmless
+    trial. With `stay` all arms are the control, which stays in force: a machine of a fleet, whose guards compare with
+    what was before.
     """
 
     metrics: tuple[str, ...] = ()
@@ -72,6 +76,8 @@ class LiveFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     disturbing: bool = False
     # Absent by default, so that earlier protocols keep their bytes.
     adjust: bool | msgspec.UnsetType = msgspec.UNSET
+    guard_error: float | msgspec.UnsetType = msgspec.UNSET
+    stay: bool | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def covariate_names(self) -> tuple[str, ...]:
@@ -132,6 +138,13 @@ def live_faults(live: LiveFile) -> Iterator[tuple[str, BadInput]]:
     yield from _faults_of_times(live)
     if live.switches is not None and live.switches < 2:
         yield "switches", BadInput(f"switches: expected 2 or more a day, got {live.switches}", hint="or remove it")
+    yield from _faults_of_guards(live)
+
+
+def _faults_of_guards(live: LiveFile) -> Iterator[tuple[str, BadInput]]:
+    if live.guard_error is not msgspec.UNSET and not 0 < live.guard_error <= MOST_GUARD_ERROR:
+        why = f"guard_error = {live.guard_error:g} is no useful error"
+        yield "guard_error", BadInput(why, hint="for example  guard_error = 0.01")
     for name, value in live.guards.items():
         if not _share(value) > 0:
             yield "guards", BadInput(f"guards: expected a share for {name}, got {value!r}", hint=f'{name} = "20%"')

@@ -179,6 +179,12 @@ def _check_live(trial: TrialFile) -> None:
     }
     if culprit := next((what for what, is_there in named.items() if is_there), None):
         raise BadInput(f"cannot combine [live] with {culprit}", hint="remove one of them")
+    if (
+        trial.live
+        and trial.live.stay
+        and not all(one.placebo for name, one in trial.arms.items() if name != trial.control)
+    ):
+        raise BadInput("[live] stay: an arm differs from the control", hint="remove stay, or make it a placebo")
     for name, arm in trial.arms.items():
         plain = msgspec.structs.replace(arm, set={}, profile=(), commands=(), service=None, sched_ext=None)
         if not plain.changes_nothing or arm.expect or arm.environment:
