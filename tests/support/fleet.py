@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from tests.support.remote_machine import CHECKOUT, USER, RemoteMachine, remote_machine
@@ -39,6 +43,64 @@ set = {{ "net.core.somaxconn" = 512 }}
 [fleet]
 {fleet}
 """
+
+
+_LIVE_TRIAL = """\
+name = "live"
+{top}
+[live]
+metrics = ["app_s:lower=openmetrics:http://127.0.0.1:{port}/{{host}}/metrics?name=app_seconds&poll=0.2s"]
+period = "{period}"
+washout = "0.4s"
+{live}
+[design]
+seed = {seed}
+
+[arms.control]
+[arms.big]
+set = {{ "net.core.somaxconn" = 512 }}
+
+[fleet]
+{fleet}
+"""
+
+
+class LiveWork:
+    """A page of metrics for each machine of a fleet: how long a request takes there, with its somaxconn of now."""
+
+    def __init__(self, fleet: Fleet, shares: Mapping[str, float], *, absent: Sequence[str] = ()) -> None:
+        noise = random.Random(7)
+        #: Pages that were asked for, each with its time.
+        self.asked: list[tuple[float, str]] = []
+
+        class Page(BaseHTTPRequestHandler):
+            def do_GET(page) -> None:  # noqa: N805 (the fleet is `self`)
+                host = page.path.split("/")[1]
+                is_known = host in fleet.machines and host not in absent
+                page.send_response(200 if is_known else 404)
+                page.end_headers()
+                if is_known:
+                    self.asked.append((time.monotonic(), host))
+                    has_arm = fleet.machines[host].read(SOMAXCONN) == "512"
+                    value = (1 + shares.get(host, 0.0) * has_arm) * noise.lognormvariate(0, 0.01)
+                    text = f"# TYPE app_seconds gauge\napp_seconds {value}\n"
+                    page.wfile.write(text.encode())
+
+            def log_message(page, *_: object) -> None:  # noqa: N805
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self.port: int = self._server.server_address[1]
+
+    def __enter__(self) -> LiveWork:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
 
 
 class Fleet:
@@ -76,6 +138,14 @@ class Fleet:
                 seed=seed,
             )
         )
+        return path
+
+    def write_live(
+        self, work: LiveWork, *, period: str = "0.8s", live: str = "", fleet: str = "", top: str = "", seed: int = 1
+    ) -> Path:
+        """Write a trial on the live work of the machines."""
+        path = self.folder / "trial.toml"
+        path.write_text(_LIVE_TRIAL.format(port=work.port, period=period, live=live, fleet=fleet, top=top, seed=seed))
         return path
 
     def words(self, *words: str) -> list[str]:

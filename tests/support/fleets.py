@@ -76,6 +76,7 @@ class Simulated:
         self.beats = 0
         self.most_measuring = 0
         self.stopped: list[str] = []
+        self.left_out: list[str] = []
         self._effect, self._harm, self._noise = effect, harm, noise
         self._away, self._used = dict(away or {}), dict(used or {})
         self._trips, self._turns = trips, turns
@@ -111,6 +112,9 @@ class Simulated:
         for look in looks:
             self.stopped.append(look.machine.host)
             yield Sight(look.machine.host, "stopped", trial=look.trial)
+
+    def leave_out(self, look: MachineLook) -> None:
+        self.left_out.append(look.machine.host)
 
     def log(self, trial: str) -> Sequence[Event]:
         return self._logs[trial]

@@ -45,7 +45,8 @@ class MachineLook(NamedTuple):
 class Sight(NamedTuple):
     """What a look found. `guard` is set if the machine has restored itself because a limit was passed.
 
-    `may_pass` is set for a failure of the environment, which the next look may not meet.
+    `may_pass` is set for a failure of the environment, which the next look may not meet. Without `is_news` it is not
+    worth an event.
     """
 
     host: str
@@ -56,6 +57,7 @@ class Sight(NamedTuple):
     message: str | None = None
     guard: bool = False
     may_pass: bool = False
+    is_news: bool = True
 
 
 class Looking(Protocol):
@@ -66,6 +68,9 @@ class Looking(Protocol):
 
     def stop(self, looks: Sequence[MachineLook]) -> Iterator[Sight | None]:
         """Stop the machines' trials; each restores everything at once."""
+
+    def leave_out(self, look: MachineLook) -> None:
+        """Wait for a machine no longer that was away for too long."""
 
 
 class FleetLease(Protocol):
@@ -212,6 +217,7 @@ class Coordinator:
             since_ms = self._standing.away_since_unix_ms.get(place)
             if since_ms is not None and now_ms - since_ms >= patience_ms and not self._standing.is_final(place):
                 step = self._standing.steps[place]
+                self._looking.leave_out(MachineLook(place, self._standing.machine(place), step.trial))
                 self._tell(
                     MachineStep(
                         place=place,
@@ -240,7 +246,12 @@ class Coordinator:
         """Log what the machines say, and renew the lease meanwhile."""
         places = {look.machine.host: look.place for look in looks}
         for sight in sights:
-            self._tell(*(() if sight is None else (self._step(places[sight.host], sight),)))
+            if sight is None:
+                self._tell()
+            elif sight.is_news:
+                self._tell(self._step(places[sight.host], sight))
+            else:
+                self._standing.take(self._step(places[sight.host], sight))
             self._tick()
 
     def _wave_ended(self, wave: int) -> WaveEnded:

@@ -84,7 +84,7 @@ def _step_seconds(standing: FleetStanding, step: MachineStep, machine_s: float, 
     """Return how long a machine still takes that has begun."""
     began, due_ms = standing.began, step.next_look_unix_ms
     share = 1 - min(1.0, step.blocks / began.trial.fleet.blocks)
-    if step.state != "running" or due_ms is None:
+    if step.state != "running" or due_ms is None or began.trial.live:
         return share * machine_s
     later_s = max(0.0, share - 1 / began.trial.fleet.blocks) * machine_s if began.when_idle else 0.0
     return max(0.0, (due_ms - now_unix_ms) / 1000) + later_s

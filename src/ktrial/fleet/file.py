@@ -11,13 +11,17 @@ import msgspec
 from ktrial.judge.stats.critical import LOOKS
 from ktrial.kit.errors import BadInput
 from ktrial.kit.toml import parse_bytes
+from ktrial.live.parse import parse_metrics
 from ktrial.trial.protocol.file import ArmFile, TrialFile, seconds
+from ktrial.trial.protocol.live import LiveFile
 from ktrial.trial.protocol.read import check_trial_file
 
 Design = Literal["within", "pairs", "stepped"]
 _HINT = "docs/fleets.md explains each line"
 _SHARE = re.compile(r"([1-9][0-9]?|100)%")
 _MOST_ERROR = 0.2
+#: Stands in a metric for the name of the machine in the inventory, or for a variable of it.
+PLACE = re.compile(r"\{(host|inventory\.[A-Za-z_][A-Za-z0-9_]*)\}")
 #: The second name of the arm of a machine that measures only one.
 AGAIN = "again"
 
@@ -61,6 +65,13 @@ class FleetTrial(TrialFile, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     fleet: FleetTable = FleetTable()
 
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """The facts that the trial names: those of its table, and of the inventory's variables in its metrics."""
+        specs = self.live.metrics if self.live else ()
+        named = (one for spec in specs for one in PLACE.findall(spec) if one != "host")
+        return tuple(dict.fromkeys((*self.fleet.facts, *named)))
+
     def for_machine(self, name: str, seed: int, arm: str | None) -> TrialFile:
         """Return the trial that a machine carries out: all of its blocks, whatever its verdicts are before.
 
@@ -101,6 +112,8 @@ def wave_sizes(table: FleetTable, machines: int) -> tuple[int, ...]:
 
 def _check(trial: FleetTrial) -> None:
     table = trial.fleet
+    if trial.live:
+        _check_live(trial.live, table)
     if trial.guest is not None or any(arm.kernel or arm.boot or arm.manual for arm in trial.arms.values()):
         raise BadInput(
             "a fleet's machines are not booted and not set up by hand",
@@ -130,6 +143,23 @@ def _check(trial: FleetTrial) -> None:
         )
     if table.design == "pairs" and not table.match:
         raise BadInput("fleet: pairs need facts to match", hint='for example  match = ["cpu.model"]')
+
+
+def _check_live(live: LiveFile, table: FleetTable) -> None:
+    if table.design == "pairs" and table.at_once is not None and table.at_once % 2:
+        raise BadInput(
+            f"fleet: at_once = {table.at_once} separates a pair, and its machines must be watched at the same time",
+            hint="use an even number",
+        )
+    for key in ("rate", "blind", "covariates", "for_", "quiet", "switches", "stay"):
+        if getattr(live, key):
+            raise BadInput(
+                f"fleet: `{key.rstrip('_')}` of [live] is for one machine",
+                hint="remove it; `ktrial live --host` tries a setting on one machine",
+            )
+    parse_metrics([PLACE.sub("host", one) for one in live.metrics])
+    if live.period is None:
+        raise BadInput("fleet: [live] has no period, and a fleet makes no pilot", hint='for example  period = "5min"')
 
 
 def _is_size(word: int | str) -> bool:

@@ -47,6 +47,9 @@ class AnsibleMachines:
         if arguments:
             yield from self._task(arguments)
 
+    def leave_out(self, look: MachineLook) -> None:
+        """Do nothing: nothing here works for a machine, which restores itself when its plan is over."""
+
     def _name(self, look: MachineLook) -> str:
         """Return the name of a machine's trial, by its place in the list."""
         return f"{self._began.fleet}.{look.place + 1}"

@@ -80,6 +80,13 @@ class StoredFleets:
         is_held = row.holder is not None and left_ms > 0 and not is_gone(row.holder)
         return Holder(row.holder, left_ms / 1000) if is_held else None
 
+    def is_held(self, fleet: str, fence: int) -> bool:
+        """Return whether the coordinator with this fence still has a trial."""
+        with self._open_database().reading() as connection:
+            row = self._row_there(connection, fleet)
+            left_ms = row.held_until_unix_ms - _now_ms(connection)
+        return row.fence == fence and row.holder is not None and left_ms > 0 and not is_gone(row.holder)
+
     def standing(self, fleet: str) -> FleetStanding:
         chosen = (
             sa.select(fleet_events.c.document)

@@ -42,7 +42,7 @@ def announcement(began: FleetBegan, *, width: int, forks: int) -> str:
     count = _machines(len(hosts))
     lines = [
         paragraph(
-            f"{began.fleet}: {count}, {what}, {fleet.blocks} blocks on each, seed {began.seed}",
+            f"{began.fleet}: {count}, {what}, {_blocks_text(began)} on each, seed {began.seed}",
             width=width,
         )
     ]
@@ -60,6 +60,15 @@ def announcement(began: FleetBegan, *, width: int, forks: int) -> str:
         )
         lines.append(paragraph(few, width=width))
     return "\n".join(lines) + "\n" + balance_text(began, width=width)
+
+
+def _blocks_text(began: FleetBegan) -> str:
+    """Return what each machine makes: blocks, or periods of live work."""
+    trial = began.trial
+    if not trial.live:
+        return f"{trial.fleet.blocks} blocks"
+    arms = 2 if began.machines[0].arm is not None else len(trial.arms)
+    return f"{arms * trial.fleet.blocks} periods of {trial.live.period}"
 
 
 def question_text(began: FleetBegan, forks: int, long_s: float) -> str:

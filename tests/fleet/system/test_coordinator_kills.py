@@ -42,6 +42,9 @@ class RecordedMachines:
         assert not looks, "nothing stops this trial"
         yield from ()
 
+    def leave_out(self, look: MachineLook) -> None:
+        raise AssertionError(f"{look.machine.host} is never away")
+
     def _sight(self, look: MachineLook) -> Sight:
         host, name = look.machine.host, f"backlog-1.{look.place + 1}-x"
         place = self._folder / host

@@ -174,11 +174,12 @@ def test_a_machine_that_passes_a_limit_stops_its_wave() -> None:
 
 
 def test_a_machine_that_is_away_for_a_while_is_waited_for_and_for_too_long_left_out() -> None:
-    standing, _ = simulated(began(fleet_trial(waves=("100%",)), hosts(4)), away={"m1": 3, "m2": 1000})
+    standing, world = simulated(began(fleet_trial(waves=("100%",)), hosts(4)), away={"m1": 3, "m2": 1000})
     states = {standing.machine(place).host: standing.state_of(place) for place in range(4)}
     assert states == {"m1": "ended", "m2": "failed", "m3": "ended", "m4": "ended"}
     failed = next(step for step in standing.steps.values() if step.host == "m2")
     assert failed.message == "away for too long: no route to host"
+    assert world.left_out == ["m2"]
     assert standing.end is not None
     assert standing.end.reason == "all waves are over"
     assert "m2" in status_text(standing, None, 0, width=80)

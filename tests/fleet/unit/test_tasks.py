@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -257,6 +258,18 @@ def test_collecting_changes_something_if_there_are_more_blocks(fake: Fake, block
     program = fake(trial_list={"trials": [TRIAL]}, trial_resume={**TURN, "blocks": blocks, "in_use": "/dev/tty1"})
     found = step_trial(program, trial(state="collected"), writes=True)
     assert (found["changed"], found["in_use"]) == (changed, "/dev/tty1")
+
+
+def test_live_work_is_watched_by_a_process_that_goes_on(fake: Fake, tmp_path: Path) -> None:
+    program = fake(trial_run=(0, {"event": "began"}))
+    options = trial(state="watched", fence=4, fleet="live-1", output=str(tmp_path / "out"))
+    assert step_trial(program, options, writes=False) == {"changed": True}
+    found = step_trial(program, {**options, "file": "own.toml"}, writes=True)
+    os.waitpid(found["process"], 0)
+    assert calls(tmp_path) == ["trial run own.toml --json --fence 4 --fleet live-1"]
+    assert json.loads((tmp_path / "out").read_text()) == {"event": "began"}
+    os.waitpid(step_trial(program, options, writes=True)["process"], 0)
+    assert calls(tmp_path)[-1] == "trial resume backlog --json --fence 4 --fleet live-1"
 
 
 def test_the_last_step_brings_the_result(fake: Fake, tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from ktrial.agent.user_folders import state_folder
 from ktrial.bench.suites import tasks_of
 from ktrial.cli.options import is_terminal, write_answer
 from ktrial.cli.shared.bench import check_output
-from ktrial.cli.shared.long_runs import LONG_S, newest_runs
+from ktrial.cli.shared.fleet_live import live_machines, unread_machines
+from ktrial.cli.shared.long_runs import LONG_S, newest_runs, refuse_idle
 from ktrial.cli.shared.trial_outcome import load_comparison
 from ktrial.cli.shared.trial_start import what_to_measure
 from ktrial.compare.files import write_file
@@ -27,6 +28,7 @@ from ktrial.fleet.conduct import LONGEST_NAP_S, Coordinator, MachineLook, finish
 from ktrial.fleet.draw import draw
 from ktrial.fleet.eta import machine_time, seconds_left
 from ktrial.fleet.file import FleetTrial, parse_fleet_trial
+from ktrial.fleet.live import LiveMachines, live_time
 from ktrial.fleet.log import FleetBegan, FleetEvent, FleetStanding, MachineStep
 from ktrial.fleet.machines import AnsibleMachines, facts_of
 from ktrial.fleet.rollout import WaveOutcome, keep_arguments, proven_arm, proven_arms, roll_out, waves_of
@@ -75,15 +77,23 @@ class MachineChoice(NamedTuple):
     forks: int
 
 
-def run_fleet(app: App, file: Path, chosen: MachineChoice, *, yes: bool, as_json: bool) -> int:
-    """Run a fleet's trial, or go on with the one of this file that is not over."""
+def run_fleet(app: App, file: Path, chosen: MachineChoice, *, yes: bool, dry_run: bool, as_json: bool) -> int:
+    """Run a fleet's trial, or go on with the one of this file that is not over; with `dry_run` only show it."""
     trial = parse_fleet_trial(read_file(file, _LIMIT_BYTES), str(file))
+    if trial.live:
+        refuse_idle(app, trial)
     fleets = stored_fleets(app)
     with _private_folder() as folder:
         ansible = _ansible(app, chosen, folder)
         standing = _unfinished(fleets, trial, file)
+        if dry_run and standing is not None:
+            show_status(app, standing.began.fleet, as_json=as_json)
+            return 0
         if standing is None:
             began = _timed(app, _begin(app, ansible, trial))
+            if dry_run:
+                write_answer(as_json, lambda: began, lambda width: announcement(began, width=width, forks=chosen.forks))
+                return 0
             app.say(announcement(began, width=columns(), forks=chosen.forks).rstrip("\n"))
             if not yes and is_terminal():
                 must_agree(question_text(began, chosen.forks, LONG_S), "aborted; nothing was changed")
@@ -103,6 +113,8 @@ def _way_on(app: App, began: FleetBegan) -> str:
 
 def _timed(app: App, began: FleetBegan) -> FleetBegan:
     """Return the trial with how long a machine takes, as far as earlier runs or the benchmarks tell."""
+    if began.trial.live:
+        return msgspec.structs.replace(began, takes=live_time(began, began.trial.live))
     if began.trial.load_from:  # to ask for it would send the program there, and the machines refuse it
         return began
     threads = began.machines[0].facts.get("cpu.threads", "")
@@ -139,7 +151,7 @@ def _begin(app: App, ansible: Ansible, trial: FleetTrial) -> FleetBegan:
     app.say(f"reading facts of {len(hosts)} machine{'s'[: len(hosts) != 1]}")
     facts: dict[str, Mapping[str, str]] = {}
     left_out: dict[str, str] = {}
-    for one in facts_of(ansible, hosts, trial.fleet.facts, app.clock.sleep):
+    for one in facts_of(ansible, hosts, trial.facts, app.clock.sleep):
         if one is None:
             continue
         host, found, why = one
@@ -148,12 +160,16 @@ def _begin(app: App, ansible: Ansible, trial: FleetTrial) -> FleetBegan:
             app.say(f"{host} is left out: {why}")
         else:
             facts[host] = found
-    unknown = [name for name in trial.fleet.facts if facts and not any(name in one for one in facts.values())]
+    unknown = [name for name in trial.facts if facts and not any(name in one for one in facts.values())]
     if unknown:
         raise BadInput(
             f"no machine has the fact {unknown[0]}",
             hint="`ktrial facts` lists facts; variables of the inventory are written as inventory.NAME",
         )
+    for host, why in (unread_machines(app, trial, facts) if trial.live else {}).items():
+        del facts[host]
+        left_out[host] = why
+        app.say(f"{host} is left out: {why}")
     seed = trial.design.seed if trial.design.seed is not None else secrets.randbelow(2**31)
     arm = next(name for name in (*trial.arms, "") if name != trial.control)
     drawn = draw(trial.fleet, facts, seed, (trial.control, arm))
@@ -173,12 +189,18 @@ def _carry_out(
 ) -> int:
     fleet = standing.began.fleet
     try:
-        with app.interrupts, _lease(fleets, fleet) as lease:
-            coordinator = _coordinator(app, ansible, standing, lease, folder, as_json=as_json)
+        with (
+            app.interrupts,
+            _lease(fleets, fleet) as lease,
+            _coordinator(app, ansible, standing, lease, folder, as_json=as_json) as coordinator,
+        ):
             coordinator.carry_out()
     except KeyboardInterrupt:
         kept = (
-            f"machines finish the blocks that they have and restore everything; `ktrial fleet stop {fleet}` stops them"
+            "all machines have been restored"
+            if standing.began.trial.live
+            else f"machines finish the blocks that they have and restore everything; "
+            f"`ktrial fleet stop {fleet}` stops them"
         )
         return app.end_interrupted(f"{kept}; the same command goes on")
     found = _print_result(app, fleet, as_json=as_json)
@@ -190,14 +212,26 @@ def _carry_out(
     return _end_status(found)
 
 
+@contextlib.contextmanager
 def _coordinator(
     app: App, ansible: Ansible, standing: FleetStanding, lease: CoordinatorLease, folder: Path, *, as_json: bool
-) -> Coordinator:
-    machines = AnsibleMachines(
-        ansible, standing.began, folder, fence=lease.fence, find_trial=lambda name: _trial_named(app, name)
+) -> Iterator[Coordinator]:
+    began = standing.began
+
+    def find_trial(name: str) -> str | None:
+        return _trial_named(app, name)
+
+    machines = (
+        live_machines(app, ansible, began, folder, find_trial, lease.fence)
+        if began.trial.live
+        else AnsibleMachines(ansible, began, folder, fence=lease.fence, find_trial=find_trial)
     )
     listen, tick = _listener(app, standing, as_json=as_json)
-    return Coordinator(standing, lease, machines, app.clock, app.trials.log, listen, tick)
+    try:
+        yield Coordinator(standing, lease, machines, app.clock, app.trials.log, listen, tick)
+    finally:
+        if isinstance(machines, LiveMachines):
+            machines.close()
 
 
 def _listener(
@@ -248,7 +282,8 @@ def stop_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json: bo
                 app.say(f"{other.text} coordinates {fleet}; waiting until it has noticed")
                 app.clock.sleep(_NOTICES_S)
             standing = fleets.standing(fleet)
-            _coordinator(app, ansible, standing, lease, folder, as_json=as_json).stop("stopped by the user")
+            with _coordinator(app, ansible, standing, lease, folder, as_json=as_json) as coordinator:
+                coordinator.stop("stopped by the user")
     return 0
 
 
@@ -257,6 +292,11 @@ def collect_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json:
     fleets = stored_fleets(app)
     fleet = fleets.find(name)
     standing = fleets.standing(fleet)
+    if standing.began.trial.live:
+        raise BadInput(
+            "a live trial has no results to fetch: the controller has stored them",
+            hint=f"`ktrial fleet report {fleet}` shows them",
+        )
     late = [
         MachineLook(place, standing.machine(place), step.trial)
         for place, step in sorted(standing.steps.items())
@@ -266,8 +306,9 @@ def collect_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json:
         app.say(f"every machine of {fleet} that began has given its results")
         return show_result(app, fleet, as_json=as_json)
     with _private_folder() as folder, app.interrupts, _lease(fleets, fleet) as lease:
-        coordinator = _coordinator(app, _ansible(app, chosen, folder), standing, lease, folder, as_json=as_json)
-        coordinator.collect(late)
+        ansible = _ansible(app, chosen, folder)
+        with _coordinator(app, ansible, standing, lease, folder, as_json=as_json) as coordinator:
+            coordinator.collect(late)
     return show_result(app, fleet, as_json=as_json)
 
 

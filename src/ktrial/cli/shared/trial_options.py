@@ -49,6 +49,15 @@ def _one_turn(ctx: click.Context, _: click.Parameter, given: bool) -> None:
         ctx.obj.turn = Turn(ctx.meta.get(_FENCE))
 
 
+def _of_fleet(ctx: click.Context, _: click.Parameter, fleet: str | None) -> None:
+    if fleet is not None and ctx.obj is not None:
+        from ktrial.cli.shared.fleet_live import end_with_coordinator
+        from ktrial.trial.unattended.carrier import Turn
+
+        ctx.obj.turn = Turn(ctx.meta.get(_FENCE), fleet)
+        end_with_coordinator(ctx.obj, fleet, ctx.meta.get(_FENCE) or 0)
+
+
 def _fence(ctx: click.Context, _: click.Parameter, given: int | None) -> None:
     ctx.meta[_FENCE] = given
 
@@ -70,6 +79,7 @@ turn_options = with_options(
     click.option(
         "--fence", type=click.IntRange(1, 1 << 36), hidden=True, expose_value=False, is_eager=True, callback=_fence
     ),
+    click.option("--fleet", metavar="NAME", hidden=True, expose_value=False, callback=_of_fleet),
 )
 measured_options = with_options(
     click.option(

@@ -35,7 +35,7 @@ LOOK_AGAIN_S = 5.0
 
 def refuse_turn(app: App, *, unattended: bool) -> None:
     """Raise BadInput for --turn with a trial that is not unattended."""
-    if app.turn is not None and not unattended:
+    if app.turn is not None and app.turn.fleet is None and not unattended:
         raise BadInput("--turn requires --unattended", hint="add --unattended, or leave out --turn")
 
 

@@ -36,19 +36,19 @@ def command() -> None:
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @_machines_options
 @when_idle_option
+@click.option("--dry-run", is_flag=True, help="Show who would be measured when, and for how long; measure nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before measuring.")
 @json_option
 @click.pass_obj
-def run(
-    app: App, file: Path, inventory: tuple[str, ...], limit: str | None, forks: int, yes: bool, as_json: bool
-) -> int:
+def run(app: App, /, file: Path, **options: Any) -> int:
     """Run the trial of FILE on the machines of an inventory, wave by wave (docs/fleets.md).
 
     If the trial of this file is not over, go on with it: after Ctrl-C, or after its coordinator died.
     """
     from ktrial.cli.shared.fleet import MachineChoice, run_fleet
 
-    return run_fleet(app, file, MachineChoice(inventory, limit, forks), yes=yes, as_json=as_json)
+    chosen = MachineChoice(*(options.pop(one) for one in ("inventory", "limit", "forks")))
+    return run_fleet(app, file, chosen, **options)
 
 
 @command.command(short_help="Show where a fleet's trial stands.")

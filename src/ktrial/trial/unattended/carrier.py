@@ -62,10 +62,12 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
 class Turn(NamedTuple):
     """One step of an unattended trial: it pauses as soon as the machine has its next blocks.
 
-    The tokens of its plans lie above `fence`, which tells coordinators apart.
+    The tokens of its plans lie above `fence`, which tells coordinators apart. A live trial has no plans: it runs as
+    long as a coordinator has its `fleet` with this fence.
     """
 
     fence: int | None = None
+    fleet: str | None = None
 
 
 class Fetched(NamedTuple):

@@ -38,9 +38,14 @@ TRIAL: dict[str, Any] = {
     **_COMMON,
     "file": {"type": "path"},
     "name": {"type": "str"},
-    "state": {"type": "str", "choices": ["started", "collected", "stopped"], "default": "started"},
+    "state": {"type": "str", "choices": ["started", "collected", "stopped", "watched"], "default": "started"},
     "fence": {"type": "int"},
+    "fleet": {"type": "str"},
+    "output": {"type": "path"},
     "when_idle": {"type": "bool", "default": False},
     "store": {"type": "str"},
 }
-TRIAL_RULES: dict[str, Any] = {"required_one_of": [("file", "name")]}
+TRIAL_RULES: dict[str, Any] = {
+    "required_one_of": [("file", "name")],
+    "required_if": [("state", "watched", ("fence", "fleet", "output"))],
+}

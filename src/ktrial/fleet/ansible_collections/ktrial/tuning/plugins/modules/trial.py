@@ -27,13 +27,23 @@ options:
       - V(started) starts the trial, unless the store has one of that name.
       - V(collected) fetches the finished blocks and sends the next plan.
       - V(stopped) ends the trial and restores all settings. What it has measured stays.
+      - V(watched) is for C(ktrial fleet). It starts a live trial from O(file), or continues the one of O(name), in a
+        process on the controller that goes on after the task, as long as a coordinator has O(fleet).
     type: str
-    choices: [started, collected, stopped]
+    choices: [started, collected, stopped, watched]
     default: started
   fence:
     description:
       - Number of the coordinator. The machine refuses plans of one with a lower number.
     type: int
+  fleet:
+    description:
+      - Name of the fleet's trial, with O(state=watched).
+    type: str
+  output:
+    description:
+      - File on the controller for what the process writes, with O(state=watched).
+    type: path
   when_idle:
     description:
       - Send a block only while nobody and nothing else uses the machine, and repeat blocks with input.
@@ -120,6 +130,11 @@ in_use:
   returned: after a step
   type: str
   sample: session 3 (tty) of ann
+process:
+  description: Process on the controller that watches the live work.
+  returned: with O(state=watched)
+  type: int
+  sample: 4711
 tripped:
   description: Whether a guard ended the trial.
   returned: after a step

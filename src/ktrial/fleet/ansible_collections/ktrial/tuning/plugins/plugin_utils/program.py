@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 _UNREACHABLE = re.compile(r"(?:cannot connect to|lost the connection to|lost the agent) ")
 _PRIVILEGE_MISSING = 5
 _END_S = 20.0
+#: Processes that go on after their task. Python warns of one that nothing refers to.
+_GOING_ON: list[subprocess.Popen[bytes]] = []
 
 
 class TaskFailed(Exception):
@@ -82,6 +84,16 @@ class Ktrial:
             raise self.failure(answer)
         return answer
 
+    def begin(self, *verb: str, output: str) -> int:
+        """Start one command that goes on after this task, and return its process.
+
+        It writes its documents into the file `output`, and its messages into `output`.txt.
+        """
+        with Path(output).open("wb") as documents, Path(f"{output}.txt").open("wb") as messages:
+            process = self._open_process([*self._words, *verb], documents, messages)
+        _GOING_ON.append(process)
+        return process.pid
+
     def failure(self, answer: ProgramAnswer) -> TaskFailed:
         """Return the failure of the task for the answer of a command that failed."""
         told = next((one for one in answer.documents if one.get("schema") == "ktrial.error/1"), {})
@@ -97,6 +109,15 @@ class Ktrial:
         return MachineUnreachable(message, hint, rc=answer.status)
 
     def _start(self, argv: Sequence[str]) -> tuple[int, str, str]:
+        process = self._open_process(argv, subprocess.PIPE, subprocess.PIPE)
+        try:
+            out, messages = process.communicate()
+        except BaseException:
+            _end(process)
+            raise
+        return process.returncode, out.decode(errors="replace"), messages.decode(errors="replace")
+
+    def _open_process(self, argv: Sequence[str], out: Any, messages: Any) -> subprocess.Popen[bytes]:
         environment = {**self._environment}
         environment.pop("KTRIAL_PASSWORD_FD", None)
         files: tuple[int, ...] = ()
@@ -107,11 +128,11 @@ class Ktrial:
             files, environment["KTRIAL_PASSWORD_FD"] = (reading,), str(reading)
         try:
             # Without a terminal of its own, neither ssh nor sudo can ask anything.
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdout=out,
+                stderr=messages,
                 pass_fds=files,
                 env=environment,
                 start_new_session=True,
@@ -121,12 +142,6 @@ class Ktrial:
         finally:
             for file in files:
                 os.close(file)
-        try:
-            out, messages = process.communicate()
-        except BaseException:
-            _end(process)
-            raise
-        return process.returncode, out.decode(errors="replace"), messages.decode(errors="replace")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -18,6 +18,8 @@ _GUARD_TRIPPED = 3
 def step_trial(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:
     """Start a trial, fetch what the machine has finished and send its next plan, or stop the trial."""
     state = given["state"]
+    if state == "watched":
+        return _watch(ktrial, given, writes=writes)
     name = given["name"] or (_name_of(given["file"]) if given["file"] else None)
     # Of a shared store, only what has the name is read.
     summary = newest(ktrial.run("trial", "list", "--json", str(name)).document["trials"], name)
@@ -41,6 +43,15 @@ def _start(ktrial: Ktrial, given: Mapping[str, Any], name: str, *, writes: bool)
     if not writes:
         return {"changed": True, "trial": name}
     return _step(ktrial, ktrial.run("trial", "run", *_options(given), given["file"], accepts=(0, 3)))
+
+
+def _watch(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:
+    """Begin or continue a live trial in a process of its own, which ends with the coordinator."""
+    if not writes:
+        return {"changed": True}
+    words = ["run", given["file"]] if given["file"] else ["resume", given["name"]]
+    words += ["--json", "--fence", str(given["fence"]), "--fleet", given["fleet"]]
+    return {"changed": True, "process": ktrial.begin("trial", *words, output=given["output"])}
 
 
 def newest(stored: Iterable[Mapping[str, Any]], name: str | None) -> Mapping[str, Any] | None:
