@@ -198,7 +198,7 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
                 yield f"$.prepare[{number}]", empty
         if not 0 <= self.warm_ups <= MOST_WARM_UPS:
             most = f"{self.name}: expected warm_ups from 0 to {MOST_WARM_UPS}, got {self.warm_ups}"
-            yield "$.warm_ups", BadInput(most)
+            yield "$.warm_ups", BadInput(most, hint="for example  warm_ups = 1")
         taken = {outcome.name for outcome in _USED}
         for number, metric in enumerate(self.metric):
             yield from ((f"$.metric[{number}].{key}", error) for key, error in metric.faults())

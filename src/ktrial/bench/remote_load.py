@@ -75,7 +75,9 @@ class LoadedBenchmark:
         known = self.parameters
         for name, value in parameters.items():
             if name not in known:
-                raise UnknownName(f"parameter of {self.name} with --load-from", name, known)
+                raise UnknownName(
+                    f"parameter of {self.name} with --load-from", name, known, hint=f"use one of: {', '.join(known)}"
+                )
             if name == GENERATOR_PARAMETER and value != known[name]:
                 raise BadInput(
                     f"parameter {name}: ktrial sets it, and it is {known[name]!r}, not {value!r}", hint="leave it out"

@@ -56,9 +56,11 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if self.tree_sha256 is not None:
             check_sha256(self.tree_sha256, "tree_sha256")
         if not self.steps or not all(self.steps):
-            raise BadInput("steps: expected at least one command, and no empty one")
+            raise BadInput(
+                "steps: expected at least one command, and no empty one", hint='for example  steps = [["make"]]'
+            )
         if not self.programs:
-            raise BadInput("programs: expected at least one program")
+            raise BadInput("programs: expected at least one program", hint="name what the build writes")
         for name, place in self.programs.items():
             if "/" in name or not name or place.startswith("/") or ".." in place.split("/"):
                 raise BadInput(f"program {name!r} = {place!r}: expected a bare name and a path below the source")

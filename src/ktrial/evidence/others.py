@@ -54,8 +54,8 @@ def others_in(
         kernels[session.session] = session.kernel_release
         if own.has_measured(session.boot_id, session.document):
             raise Refused(
-                f"{bundle.shown}: {packed.session} was measured on this machine: these are your own results",
-                hint=f"ktrial import {bundle.shown}",
+                f"{bundle.shown}: this machine measured session {packed.session}, so its verdicts are your own",
+                hint=f"`ktrial import {bundle.shown}` adds them to your store",
             )
     found = []
     for name in bundle.trials:
@@ -69,7 +69,10 @@ def others_in(
             hint="`ktrial import` adds its runs to your store, to compare them",
         )
     if len(msgspec.json.encode(found)) > _LARGEST_BYTES:
-        raise BadInput(f"{bundle.shown}: its verdicts take more than {_LARGEST_BYTES >> 20} MiB as text")
+        raise BadInput(
+            f"{bundle.shown}: its verdicts take more than {_LARGEST_BYTES >> 20} MiB as text",
+            hint="ask its author for a bundle with fewer trials",
+        )
     return tuple(found)
 
 

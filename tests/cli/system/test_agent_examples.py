@@ -68,7 +68,7 @@ def test_a_tuner_applies_only_what_the_judge_proves(root: FakeRoot, tmp_path: Pa
     assert len(done.stdout.splitlines()) == 3, done.stdout
     bad, outside, good = done.stdout.splitlines()
     assert bad == "1: vm.swappiness=90: worse"
-    assert outside.startswith("2: vm.page-cluster=0: refused: vm.page-cluster is not allowed here")
+    assert outside.startswith("2: vm.page-cluster=0: refused: agents may not write vm.page-cluster here")
     assert good.startswith("3: vm.swappiness=30: better; applied as transaction ")
     assert root.read("/proc/sys/vm/swappiness") == "30\n"
     assert root.read("/proc/sys/vm/page-cluster") == "3\n"

@@ -97,7 +97,7 @@ def test_without_the_switch_a_plan_gives_no_token(root: FakeRoot) -> None:
             assert planned["token"] is None
             assert "--allow-writes" in planned["no_token_because"]
             said = await refusal(client, "apply", {**TEN, "token": "x" * 43})
-            assert said == "writes are not allowed\nnext: the operator can start ktrial mcp with --allow-writes"
+            assert said == "writes are not allowed\nnext: ask the operator to start ktrial mcp with --allow-writes"
 
     run(work)
     assert root.read(SWAPPINESS) == "60\n"
@@ -259,7 +259,7 @@ def test_a_trial_on_live_work_has_the_metrics_of_the_operator(root: FakeRoot, tm
     async def work() -> None:
         async with session(root, *WRITES) as client:
             planned = await told(client, "plan", action="live", **TEN)
-            assert "no metric of live work is offered" in planned["no_token_because"]
+            assert "live trials are not allowed" in planned["no_token_because"]
             assert "unknown argument" in await refusal(client, "plan", {"action": "live", **TEN, "metric": "pid:1"})
         async with session(root, *WRITES, "--live", options) as client:
             token = await token_for(client, "live", **TEN)
@@ -396,7 +396,7 @@ def test_only_knobs_of_the_list_get_a_token(root: FakeRoot) -> None:
                 planned = await told(client, "plan", action="apply", settings=settings)
                 assert planned["token"] is None, settings
             planned = await told(client, "plan", action="keep", settings=["vm.page-cluster=1"])
-            assert "vm.page-cluster is not allowed here" in planned["no_token_because"]
+            assert "agents may not write vm.page-cluster here" in planned["no_token_because"]
             assert root.run("apply", "vm.page-cluster=1", "--yes").status == 0
             planned = await told(client, "plan", action="revert", transaction=1)
             assert planned["token"] is None
@@ -422,7 +422,7 @@ def test_a_token_allows_one_write_of_what_was_planned(root: FakeRoot) -> None:
                 ("revert", {"transaction": 1}),
             ):
                 token = await token_for(client, "apply", **TEN)
-                assert "for another write" in await refusal(client, tool, {**arguments, "token": token})
+                assert "belongs to another write" in await refusal(client, tool, {**arguments, "token": token})
                 assert "used already" in await refusal(client, "apply", {**TEN, "token": token})
             token = await token_for(client, "apply", **TEN)
             root.write(SWAPPINESS, "33\n")

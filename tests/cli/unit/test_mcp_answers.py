@@ -35,7 +35,7 @@ def test_a_token_is_used_once_and_only_for_its_content() -> None:
     assert tokens.take(first, "apply", {"seconds": 5, "settings": ("a=1",)}).basis == "as planned"
     assert refused(tokens, first, settings=("a=1",), seconds=5) == "this token is used already"
     other = tokens.give("apply", {"settings": ("a=1",)}, "")
-    assert "for another write" in refused(tokens, other, settings=("a=2",))
+    assert "belongs to another write" in refused(tokens, other, settings=("a=2",))
     assert "used already" in refused(tokens, other, settings=("a=1",))
     late = tokens.give("apply", {}, "")
     now[0] = 10.1
@@ -56,13 +56,13 @@ def test_only_so_many_tokens_are_open() -> None:
         (["vm.swappiness"], ["vm.*"], None),
         (["queue:scheduler@sda"], ["queue:scheduler"], None),
         (["queue:scheduler@sda"], ["queue:scheduler@sd?"], None),
-        (["queue:scheduler@nvme0n1"], ["queue:scheduler@sd?"], "is not allowed here"),
-        (["vm.swappiness", "kernel.panic"], ["vm.*"], "kernel.panic is not allowed here"),
-        (["VM.swappiness"], ["vm.*"], "is not allowed here"),
-        (["boot:quiet"], ["*"], "is for the next boot"),
+        (["queue:scheduler@nvme0n1"], ["queue:scheduler@sd?"], "agents may not write"),
+        (["vm.swappiness", "kernel.panic"], ["vm.*"], "agents may not write kernel.panic here"),
+        (["VM.swappiness"], ["vm.*"], "agents may not write"),
+        (["boot:quiet"], ["*"], "takes effect at the next boot"),
         (["vm.swappiness", None], ["*"], "belongs to no knob"),
         ([], ["*"], "changes no value"),
-        (["vm.swappiness"], [], "is not allowed here"),
+        (["vm.swappiness"], [], "agents may not write"),
     ],
 )
 def test_knobs_must_fit_what_the_operator_allows(knobs: list[str | None], allowed: list[str], said: str | None) -> None:
@@ -124,7 +124,7 @@ def test_a_plan_that_cannot_be_shown_whole_gets_no_token(tmp_path: Path) -> None
     assert '"no_token_because": null' in planned(3)
     long = planned(1000)
     assert '"token": null' in long
-    assert "too long to be shown whole" in long
+    assert "cannot show the whole plan" in long
     assert len(long) < 50_000
 
 

@@ -58,8 +58,8 @@ def test_verdicts_come_with_the_machine_and_without_placebos() -> None:
     "fields, own, told",
     [
         ({"replaced": None}, STRANGER, "contains names of hosts and users"),
-        ({"boot_id": "boot"}, STRANGER, "these are your own results"),
-        ({}, OwnMachine(frozenset({"theirs"}), frozenset()), "these are your own results"),
+        ({"boot_id": "boot"}, STRANGER, "so its verdicts are your own"),
+        ({}, OwnMachine(frozenset({"theirs"}), frozenset()), "so its verdicts are your own"),
     ],
 )
 def test_what_is_refused(fields: dict[str, Any], own: OwnMachine, told: str) -> None:

@@ -403,7 +403,7 @@ def test_the_comparison_of_a_trial_whose_records_are_none_is_named() -> None:
     found = checked(bundle, kept.told())
     (one,) = [one for one in found.differences if one.kind == "comparison"]
     assert one.where == "the comparison"
-    assert one.told.startswith(f"cannot recompute it: run 7 of {kept.stored.session}: invalid run record")
+    assert one.told.startswith(f"cannot recompute it: run 7 of {kept.stored.session} has an invalid run record")
     assert [one.partition(":")[0] for one in found.notes] == ["trial swappiness-abcdef"]
     assert found.outcomes == 4
 

@@ -122,7 +122,7 @@ def test_a_bundle_of_this_machine_is_ones_own(run: Run) -> None:
     assert run("ledger import b.tar.zst").status == 0, "it came from elsewhere, although the store has it"
     assert run("--store theirs.db ledger import b.tar.zst").status == 4
     own = run("--store theirs.db ledger import b.tar.zst")
-    assert "these are your own results" in own.err
+    assert "so its verdicts are your own" in own.err
     assert "next: ktrial import b.tar.zst" in own.err
 
 

@@ -155,7 +155,7 @@ def test_the_protocol_is_kept_as_a_file() -> None:
                 "campaign": CampaignFile(name="t", of=1),
                 "arms": {"a": ArmFile(), "b": ArmFile(manual="boot b", expect={"kernel.release": "b"})},
             },
-            "a decision needs no boots and nobody who sets up its arms",
+            "its arms cannot be guests, boots or set up by a person",
         ),
         ({"arms": {"a": ArmFile(), "b": ArmFile(prepare=((),))}}, "arm b: a command is empty"),
         ({"campaign": CampaignFile(name="t", of=65)}, "expected 1 to 64 decisions, got 65"),
@@ -169,7 +169,7 @@ def test_the_protocol_is_kept_as_a_file() -> None:
                 "campaign": CampaignFile(name="t", of=1),
                 "arms": {name: ArmFile(command=(name,)) for name in ("a", "b", "c")},
             },
-            "a decision compares two arms",
+            "expected two arms",
         ),
     ],
 )

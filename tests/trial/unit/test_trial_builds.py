@@ -92,7 +92,7 @@ def test_a_kernel_that_had_its_visit_is_refused() -> None:
         new_boot=True,
         new_build=True,
     )
-    with pytest.raises(Refused, match=r"this kernel build already had a visit \(control in block 1\)") as error:
+    with pytest.raises(Refused, match=r"this kernel build: it was already used for control in block 1") as error:
         refuse_used_build(turn, made, book)
     assert error.value.hint == "build the kernel again first: build it and boot it; then  ktrial trial next t-1"
     refuse_used_build(turn, made, FactBook({"kernel.build_id": Fact(value="d")}))

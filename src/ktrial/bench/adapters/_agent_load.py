@@ -112,7 +112,8 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     def _complete(self, parameters: Parameters) -> Parameters:
         for name in parameters:
             if name not in self.parameters:
-                raise UnknownName(f"parameter of {self.name}", name, self.parameters)
+                hint = f"use one of: {', '.join(self.parameters)}"
+                raise UnknownName(f"parameter of {self.name}", name, self.parameters, hint=hint)
         return {**self.parameters, **parameters, **self.fixed}
 
     def _for_agent(self, complete: Parameters) -> Parameters:

@@ -109,7 +109,8 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         known = {*self.parameters, *(() if self.remote is None else (GENERATOR_PARAMETER, *self.remote.parameters))}
         for name in parameters:
             if name not in known or (name not in self.parameters and GENERATOR_PARAMETER not in parameters):
-                raise UnknownName(f"parameter of {self.name}", name, self.parameters)
+                hint = f"use one of: {', '.join(self.parameters)}" if self.parameters else "it takes no parameters"
+                raise UnknownName(f"parameter of {self.name}", name, self.parameters, hint=hint)
         return {**self.parameters, **parameters}
 
 

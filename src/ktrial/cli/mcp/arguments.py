@@ -67,12 +67,15 @@ class Parameter(NamedTuple):
         if self.numbers is not None:
             least, most = self.numbers
             if type(value) is not int or not least <= value <= most:
-                raise BadInput(f"{self.name}: not a whole number from {least} to {most}", hint="give another number")
+                shown = _shown(value)
+                raise BadInput(
+                    f"{self.name}: expected a whole number from {least} to {most}, got {shown}", hint=self.help
+                )
             return value
         if not self.is_list:
             return self._word(value)
         if not isinstance(value, list) or not 1 <= len(value) <= _MOST_WORDS:
-            raise BadInput(f"{self.name}: not a list of 1 to {_MOST_WORDS} words", hint=self._hint)
+            raise BadInput(f"{self.name}: expected a list of 1 to {_MOST_WORDS} words", hint=self._hint)
         return tuple(dict.fromkeys(self._word(one) for one in value))
 
     @property
@@ -85,9 +88,12 @@ class Parameter(NamedTuple):
                 return value
             if self.form is not None and re.fullmatch(self.form.pattern, value, re.ASCII):
                 return value
-        shown = ascii(value if isinstance(value, str | int | float | None) else type(value).__name__)
-        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
-        raise BadInput(f"{self.name}: {shown} is not of its form", hint=self._hint)
+        raise BadInput(f"{self.name}: cannot use {_shown(value)}", hint=self._hint)
+
+
+def _shown(value: Any) -> str:
+    shown = ascii(value if isinstance(value, str | int | float | None) else type(value).__name__)
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
 
 
 def object_schema(parameters: Sequence[Parameter]) -> dict[str, Any]:

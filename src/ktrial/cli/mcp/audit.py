@@ -59,4 +59,7 @@ class AuditLog:
             raise self._failure(error) from None
 
     def _failure(self, error: OSError) -> KtrialError:
-        return KtrialError(f"cannot write {self._path}: {error.strerror}", hint="nothing is carried out without it")
+        return KtrialError(
+            f"cannot write {self._path}: {error.strerror}",
+            hint="free some space there, or make it writable; without its log ktrial carries nothing out",
+        )

@@ -88,7 +88,7 @@ class ToolCalls:
         outcome = "cancelled"
         try:
             if tool is None:
-                raise UnknownName("tool", shown, TOOLS, hint="list the tools")
+                raise UnknownName("tool", shown, TOOLS, hint="call tools/list")
             answer = await self._carry_out(tool, checked(tool.parameters, given), progress)
             outcome = "done"
         except KtrialError as error:
@@ -102,7 +102,9 @@ class ToolCalls:
         try:
             self._audit.outcome(number, tool, outcome, message=message)
         except KtrialError as error:
-            return _error(KtrialError(f"{tool} ended ({outcome}), but: {error.message}", hint="ask the operator"))
+            return _error(
+                KtrialError(f"{tool} has ended ({outcome}), but ktrial {error.message}", hint="tell the operator")
+            )
         return None
 
     async def _carry_out(self, tool: AgentTool, arguments: dict[str, Any], progress: Progress) -> ToolAnswer:
@@ -131,7 +133,7 @@ class ToolCalls:
         try:
             self._refuse(action, basis)
             if _is_too_long(plain_json.document(basis.document).decode()):
-                raise Refused("this plan is too long to be shown whole", hint="plan fewer settings")
+                raise Refused("cannot show the whole plan, because it is too long", hint="plan fewer settings")
             token = self._tokens.give(action, arguments, basis.digest)
         except Refused as error:
             refusal = error.message if error.hint is None else f"{error.message}; {error.hint}"
@@ -148,17 +150,17 @@ class ToolCalls:
     def _refuse(self, action: str, basis: Basis) -> None:
         """Raise Refused unless the operator allows this write."""
         if not self._allowed.writes:
-            raise Refused("writes are not allowed", hint="the operator can start ktrial mcp with --allow-writes")
+            raise Refused("writes are not allowed", hint="ask the operator to start ktrial mcp with --allow-writes")
         if basis.skipped and action in {"try", "live", "trial_run", "keep"}:
             raise Refused(f"{basis.skipped[0]} cannot be set here as planned", hint="leave it out")
         if action == "live" and not self._allowed.live:
-            raise Refused("no metric of live work is offered", hint="the operator can start ktrial mcp with --live")
+            raise Refused("live trials are not allowed", hint="ask the operator to start ktrial mcp with --live")
         refuse_knobs(basis.knobs, self._allowed.knobs)
 
     async def _write(self, tool: AgentTool, arguments: dict[str, Any], progress: Progress) -> ToolAnswer:
         token = arguments.pop("token")
         if not self._allowed.writes:
-            raise Refused("writes are not allowed", hint="the operator can start ktrial mcp with --allow-writes")
+            raise Refused("writes are not allowed", hint="ask the operator to start ktrial mcp with --allow-writes")
         planned = self._tokens.take(token, tool.name, arguments)
         try:
             self._writing.acquire_nowait()
@@ -187,7 +189,7 @@ class ToolCalls:
         name, offered = arguments["protocol"], self._allowed.protocols
         path = offered.get(name)
         if path is None:
-            raise UnknownName("protocol", name, offered, hint="the operator offers none of this name")
+            raise UnknownName("protocol", name, offered, hint="the operator allows no protocol, or none of this name")
         return path
 
     async def _basis(self, action: str, arguments: Arguments) -> Basis:
@@ -254,12 +256,12 @@ def basis_of(action: str, document: Any, arguments: Arguments, more: str) -> Bas
         number = arguments["transaction"]
         open_ones = {one["transaction"]: one for one in document["transactions"] if one["state"] in _OPEN_STATES}
         if number not in open_ones:
-            raise BadInput(f"transaction {number} is not in force", hint="the tool status lists transactions")
+            raise BadInput(f"transaction {number} is not in force", hint="call status, which lists transactions")
         document = open_ones[number]
         steps, skipped = document["steps"], []
     else:
         if wrong := document.get("wrong"):
-            raise BadInput(f"cannot plan {wrong[0]}", hint="leave it out")
+            raise BadInput(f"cannot plan {wrong[0]}", hint="leave it out, or call explain with its name")
         steps = document["plan"]["steps"]
         skipped = [one.get("knob") or "a setting" for one in document.get("refusals", document.get("left_out", ()))]
     if action == "keep":
@@ -281,7 +283,7 @@ def settings_of_protocol(data: bytes, name: str) -> tuple[str, ...]:
     for arm, about in file.arms.items():
         plain_arm = ArmFile(set=about.set, profile=about.profile)
         if about != plain_arm:
-            raise Refused(f"arm {arm} of {name} is more than settings", hint="the operator can run this trial")
+            raise Refused(f"arm {arm} of {name} changes more than settings", hint="ask the operator to run this trial")
         words += [f"{knob}={show_value(value)}" for knob, value in about.set.items()]
         words += [about.profile] if isinstance(about.profile, str) else about.profile or ()
     return tuple(dict.fromkeys(words))

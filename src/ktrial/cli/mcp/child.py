@@ -88,12 +88,12 @@ class Commands:
                 await process.wait()
         except TimeoutError:
             await _stop(process)
-            raise KtrialError(f"this took longer than {limit_s:g} s, and was stopped", hint="ask for less") from None
+            raise KtrialError(f"ktrial stopped the command after {limit_s:g} s", hint="ask for less") from None
         except BaseException:
             await _stop(process)
             raise
         if out.is_full:
-            raise KtrialError("the answer is too long, and was stopped", hint="ask for less")
+            raise KtrialError("ktrial stopped the command because its answer is too long", hint="ask for less")
         return CommandAnswer(process.returncode or 0, bytes(out.data).decode(errors="replace"), err.text)
 
 

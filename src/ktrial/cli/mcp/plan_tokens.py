@@ -53,7 +53,7 @@ class PlanTokens:
             raise Refused("this token is expired", hint=_AGAIN)
         self._end(key, "used already")
         if found.content != _content(action, arguments):
-            raise Refused("this token was given for another write, and has ended", hint=_AGAIN)
+            raise Refused("this token belongs to another write, and is used up", hint=_AGAIN)
         return found
 
     def _end(self, key: str, how: str) -> None:
@@ -74,12 +74,13 @@ def _content(action: str, arguments: Mapping[str, Any]) -> str:
 def refuse_knobs(knobs: Sequence[str | None], allowed: Sequence[str]) -> None:
     """Raise Refused unless each knob fits one of the patterns that the operator allows."""
     if not knobs:
-        raise Refused("this changes no value", hint="plan another setting")
+        raise Refused("the plan changes no value", hint="plan another setting")
     for knob in knobs:
         if knob is None:
-            raise Refused("this has a step that belongs to no knob", hint="the operator can carry it out")
+            raise Refused("the plan has a step that belongs to no knob", hint="ask the operator to carry it out")
         if knob.startswith("boot:"):
-            raise Refused(f"{knob} is for the next boot", hint="the operator can carry it out")
+            raise Refused(f"{knob} takes effect at the next boot", hint="ask the operator to carry it out")
         names = {knob, knob.partition("@")[0]}
         if not any(fnmatchcase(name, pattern) for name in names for pattern in allowed):
-            raise Refused(f"{knob} is not allowed here", hint=f"the operator can start ktrial mcp with --knob '{knob}'")
+            hint = f"ask the operator to start ktrial mcp with --knob '{knob}'"
+            raise Refused(f"agents may not write {knob} here", hint=hint)

@@ -135,9 +135,15 @@ def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> 
 def again(file: TrialFile) -> TrialFile:
     """Return the protocol without its seed, for a new draw. Raise BadInput for a part of a blame or search."""
     if file.screen is not None:
-        raise BadInput(f"cannot repeat {file.name}: it is a screening", hint="start over with `ktrial blame … --fresh`")
+        raise BadInput(
+            f"cannot repeat {file.name}: it is a part of a blame",
+            hint="run the whole `ktrial blame …` again, with --fresh",
+        )
     if file.race:
-        raise BadInput(f"cannot repeat {file.name}: it is a race", hint="start over with `ktrial search … --fresh`")
+        raise BadInput(
+            f"cannot repeat {file.name}: it is a part of a search",
+            hint="run the whole `ktrial search …` again, with --fresh",
+        )
     plain = {
         name: msgspec.structs.replace(arm, placebo=arm.placebo and arm.changes_nothing)
         for name, arm in file.arms.items()

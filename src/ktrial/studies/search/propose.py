@@ -48,7 +48,7 @@ def check_optuna(sampler: str) -> None:
     """Raise KtrialError if what the sampler needs is not installed."""
     if importlib.util.find_spec("optuna") is None:
         raise KtrialError(
-            "cannot search: Optuna, which the extra `search` brings, is not installed",
+            "cannot search: Optuna is not installed",
             hint=f"{sys.executable} -m pip install 'optuna>=5,<6'",
         )
     if sampler == "gp" and importlib.util.find_spec("torch") is None:

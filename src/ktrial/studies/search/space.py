@@ -272,37 +272,42 @@ def check_space_file(space: SpaceFile) -> None:
         kinds = [kind for kind in ("knob", "placeholder", "environment") if getattr(one, kind) is not None]
         if len(kinds) != 1:
             raise BadInput(
-                f"a dimension is a knob, a placeholder or a variable; this one is {' and '.join(kinds) or 'none'}",
+                f"a [[dimension]] needs one of knob, placeholder and environment, got {' and '.join(kinds) or 'none'}",
                 hint='for example  knob = "vm.swappiness"',
             )
         if names.count(one.name) > 1:
-            raise Contradiction(f"two dimensions are named {one.name}", hint="merge them")
+            raise Contradiction(f"two dimensions are named {one.name}", hint="merge them into one [[dimension]]")
         _check_values(one)
     for name in space.files:
         if name in names or not _PLACEHOLDER.fullmatch(name):
-            raise BadInput(f"{name!r} cannot name a file", hint="use a name that no dimension has, without spaces")
+            raise BadInput(
+                f"files: {name!r} is not a name for a template",
+                hint="use letters and digits, and no name of a dimension",
+            )
     for text in (*space.constraints, *(text for one in space.dimension for text in _conditions(one))):
         parse_rule(text, names)
 
 
 def _check_values(one: DimensionFile) -> None:
     if one.placeholder is not None and not _PLACEHOLDER.fullmatch(one.placeholder):
-        raise BadInput(f"{one.placeholder!r} is not a placeholder", hint="for example  workers  for {workers}")
+        raise BadInput(
+            f"{one.placeholder!r} is not a placeholder", hint='for example  placeholder = "workers"  for {workers}'
+        )
     if one.knob is None and one.default is None:
-        raise BadInput(f"{one.name} has no default", hint="add  default = …, the value of the control")
+        raise BadInput(f"{one.name} has no default", hint="add  default = …  with the value that you use now")
     has_range = one.low is not None or one.high is not None
     if has_range == bool(one.values):
         raise BadInput(f"{one.name}: expected either low and high, or values", hint=_HINT)
     if one.values:
         if len({plain(value) for value in one.values}) != len(one.values):
-            raise Contradiction(f"{one.name} has a value twice", hint="remove one of them")
+            raise Contradiction(f"{one.name} has a value twice in  values", hint="remove one of the two")
         if one.log or one.step is not None:
             raise Contradiction(f"{one.name}: log and step are for a range, not for a list", hint="remove them")
         return
     if one.low is None or one.high is None or not one.low < one.high:
         raise BadInput(f"{one.name}: expected low below high", hint="for example  low = 1, high = 100")
     if one.log and one.low <= 0:
-        raise BadInput(f"{one.name}: a logarithmic scale needs low above 0, got {one.low}", hint="raise low")
+        raise BadInput(f"{one.name}: a logarithmic scale needs low above 0, got {one.low}", hint="for example  low = 1")
     if one.step is not None and not 0 < one.step <= one.high - one.low:
         raise BadInput(f"{one.name}: step = {one.step} does not fit between low and high", hint="use a smaller one")
 
@@ -325,7 +330,10 @@ def parse_rule(text: str, names: Sequence[str]) -> SpaceRule:
         number = float(right)
         return SpaceRule(left, sign, int(number) if number.is_integer() else number, is_name=False)
     if sign not in {"==", "!="}:
-        raise BadInput(f"the rule {text!r} compares with {right!r}, which is no number", hint="use == or !=")
+        raise BadInput(
+            f"the rule {text!r} compares with {right!r}, which is not a number",
+            hint="use == or !=, or compare with a number",
+        )
     return SpaceRule(left, sign, {"true": True, "false": False}.get(right, right), is_name=False)
 
 
@@ -370,18 +378,25 @@ def checked_space(space: Space) -> Space:
 
     reasons = "; ".join(f"{name}: {why}" for name, why in space.left_out.items())
     if not space.dimensions:
-        raise BadInput(f"nothing of {space.name} can vary here", hint=reasons or _HINT)
+        raise BadInput(
+            f"cannot search {space.name}: none of its dimensions can vary on this machine", hint=reasons or _HINT
+        )
     if all(one.count == 1 and one.values[0] == one.default for one in space.dimensions if not one.is_range) and not any(
         one.is_range for one in space.dimensions
     ):
-        raise BadInput(f"the space {space.name} has one point only, the control", hint="add values, or a range")
+        raise BadInput(
+            f"cannot search {space.name}: it has only one point, the machine as it is", hint="add values, or a range"
+        )
     if space.draw(default_rng(0)) is None:
         listed = "; ".join(rule.text for rule in space.constraints)
         raise Contradiction(
             f"no point of {space.name} satisfies its constraints: {listed}", hint="relax a constraint, or widen a range"
         )
     if space.size == 1:
-        raise BadInput(f"the space {space.name} has one point only", hint="`ktrial try` compares it with the control")
+        raise BadInput(
+            f"cannot search {space.name}: it has only one point",
+            hint="`ktrial try` compares it with the machine as it is",
+        )
     return space
 
 

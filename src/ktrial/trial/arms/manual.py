@@ -111,7 +111,7 @@ def check_signs(trial: TrialFile, kinds: Mapping[str, FactKind]) -> None:
             told = _unusable(kinds[fact], wanted)
             if told is not None:
                 raise BadInput(
-                    f"arm {name}: {fact} = {wanted!r}: {told}",
+                    f"arm {name}: cannot expect {fact} = {wanted!r}: {told}",
                     hint="choose from `ktrial facts`, or omit `expect` and confirm with `ktrial trial next --done ARM`",
                 )
 

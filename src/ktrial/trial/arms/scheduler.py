@@ -75,8 +75,8 @@ class SchedulerSeat:
                     self._wanted, self._lost = scheduler, f"it did not start again: {_name(scheduler)}: {why}"
                     return
                 raise ArmLost(
-                    f"cannot put arm {arm} in force: {_name(scheduler)}: {why}",
-                    hint=f"ktrial stopped it; a working scheduler shows {scheduler.ops!r} in {OPS}",
+                    f"cannot put arm {arm} in force with {_name(scheduler)}: {why}",
+                    hint=f"run it by hand: if it works, {OPS} contains {scheduler.ops!r}",
                 )
             self._clock.sleep(_PAUSE_S)
         self._worked.add(scheduler.ops)
@@ -120,8 +120,8 @@ class SchedulerSeat:
         while self._texts()[STATE] not in _IDLE:
             if self._clock.monotonic_ns() > end_ns:
                 raise ArmLost(
-                    f"cannot stop {_name(scheduler)}: it was ended, but sched_ext still shows {self._state_text()}",
-                    hint=f"read {STATE}",
+                    f"cannot stop {_name(scheduler)}: it has ended, but sched_ext still shows {self._state_text()}",
+                    hint=f"run `cat {STATE}`; start the trial again once it shows disabled",
                 )
             self._clock.sleep(_PAUSE_S)
 

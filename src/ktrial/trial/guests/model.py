@@ -78,7 +78,9 @@ def check_guest_trial(trial: TrialFile) -> None:
     if isinstance(guest.kernel, KernelRecipe):
         check_kernel("[guest]", guest.kernel)
     if not 1 <= guest.workloads <= MOST_WORKLOADS:
-        raise BadInput(f"workloads: expected 1 to {MOST_WORKLOADS}, got {guest.workloads}")
+        raise BadInput(
+            f"workloads: expected 1 to {MOST_WORKLOADS}, got {guest.workloads}", hint="for example  workloads = 3"
+        )
     shape_of(guest)
 
 
@@ -119,7 +121,7 @@ def shape_of(guest: GuestFile) -> Shape:
     mode: Mode = guest.mode
     cpus = guest.cpus or (1 if mode == "exact" else 2)
     if not 1 <= cpus <= MOST_CPUS:
-        raise BadInput(f"cpus: expected 1 to {MOST_CPUS}, got {cpus}")
+        raise BadInput(f"cpus: expected 1 to {MOST_CPUS}, got {cpus}", hint="for example  cpus = 2")
     if mode == "exact" and cpus != 1:
         raise BadInput(
             f"cpus = {cpus}: an exact guest has one CPU",

@@ -65,13 +65,13 @@ def check_campaign(trial: TrialFile) -> None:
         )
     if len(trial.arms) != 2 or trial.design.extend:
         raise BadInput(
-            f"campaign {campaign.name}: a decision compares two arms, once",
+            f"campaign {campaign.name}: expected two arms and no  extend = true",
             hint="compare the version that you have with one candidate",
         )
     if trial.guest is not None or any(arm.manual or arm.kernel or arm.boot for arm in trial.arms.values()):
         raise BadInput(
-            f"campaign {campaign.name}: a decision needs no boots and nobody who sets up its arms",
-            hint="remove the campaign",
+            f"campaign {campaign.name}: its arms cannot be guests, boots or set up by a person",
+            hint="remove the campaign, or compare commands, settings or builds",
         )
     if trial.design.alpha > alpha_of(campaign) * (1 + 1e-9):
         raise Contradiction(

@@ -137,7 +137,8 @@ def live_faults(live: LiveFile) -> Iterator[tuple[str, BadInput]]:
     yield from _faults_of_specs(live)
     yield from _faults_of_times(live)
     if live.switches is not None and live.switches < 2:
-        yield "switches", BadInput(f"switches: expected 2 or more a day, got {live.switches}", hint="or remove it")
+        hint = "for example  switches = 24, or remove it"
+        yield "switches", BadInput(f"switches: expected 2 or more a day, got {live.switches}", hint=hint)
     yield from _faults_of_guards(live)
 
 
@@ -147,10 +148,16 @@ def _faults_of_guards(live: LiveFile) -> Iterator[tuple[str, BadInput]]:
         yield "guard_error", BadInput(why, hint="for example  guard_error = 0.01")
     for name, value in live.guards.items():
         if not _share(value) > 0:
-            yield "guards", BadInput(f"guards: expected a share for {name}, got {value!r}", hint=f'{name} = "20%"')
+            yield (
+                "guards",
+                BadInput(f"guards: expected a share for {name}, got {value!r}", hint=f'for example  {name} = "20%"'),
+            )
     for name, limit in live.limits.items():
         if not math.isfinite(limit):
-            yield "limits", BadInput(f"limits: expected a number for {name}, got {limit}", hint=f"{name} = 250")
+            yield (
+                "limits",
+                BadInput(f"limits: expected a number for {name}, got {limit}", hint=f"for example  {name} = 250"),
+            )
 
 
 _TIMES: Mapping[str, Callable[[LiveFile], object]] = {

@@ -31,7 +31,7 @@ def refuse_used_boot(due: Due, records: Sequence[RunRecord], boot_id: str | None
     had = visit_in(records, boot_id)
     if had is not None and had != (due.block, due.arm):
         raise Refused(
-            f"this boot already had a visit ({had[1]} in block {had[0]}), and each visit needs its own boot",
+            f"cannot measure {due.arm} in this boot: it was already used for {had[1]} in block {had[0]}",
             hint=f"reboot first: {due.todo}",
         )
 

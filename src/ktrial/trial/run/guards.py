@@ -152,5 +152,5 @@ def refuse_changed(stored: StoredTrial, found: Mapping[str, str]) -> None:
         if now is not None and now != before:
             raise Refused(
                 f"cannot continue {stored.trial}: {address} was {before} when it began and is {now} now",
-                hint="set it back, or start a new trial",
+                hint=f"set it to {before} again, or start a new trial",
             )

@@ -30,7 +30,7 @@ def refuse_used_build(due: Due, log: Sequence[Event], facts: FactBook) -> None:
     for (block, arm), build in builds_of(log).items():
         if build == now and (block, arm) != (due.block, due.arm):
             raise Refused(
-                f"this kernel build already had a visit ({arm} in block {block}), and each visit needs its own build",
+                f"cannot measure {due.arm} with this kernel build: it was already used for {arm} in block {block}",
                 hint=f"build the kernel again first: {due.todo}",
             )
 

@@ -167,7 +167,7 @@ class Carrier:
         part = self._part(name, start, text=True)
         text = read_bytes(part.text or "")
         if hashlib.sha256(text).hexdigest() != part.sha256:
-            raise AgentError("lost", f"the agent's text of the plan {name} does not have its digest")
+            raise AgentError("lost", f"cannot use the agent's copy of plan {name}: its digest differs")
         while True:
             data, start = data + read_bytes(part.log), part.next
             tell(data.count(_VISIT_OVER))
