@@ -52,12 +52,12 @@ load_options = with_options(
     click.option(
         "--load-from",
         metavar="ssh:NAME",
-        help="Machine that sends the load to the benchmark's server, which runs alone.",
+        help="Other machine, the load generator, that sends requests to the benchmark's server.",
     ),
     click.option(
         "--load-address",
         metavar="ADDRESS[:PORT]",
-        help="Address of the measured machine at which that machine reaches it.  [where ssh connects to]",
+        help="Address of the server, as the load generator reaches it.  [where ssh connects to]",
     ),
 )
 metric_option = click.option(

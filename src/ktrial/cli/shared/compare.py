@@ -61,8 +61,8 @@ table_options = with_options(
         "--where",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Use only rows or runs whose column or attribute NAME is VALUE. Repeatable: of values for one NAME, any"
-        " must match; all NAMEs must.",
+        help="Use only rows or runs whose column or attribute NAME is VALUE. With several values for one NAME,"
+        " any of them may match; with several NAMEs, all must. Repeatable.",
     ),
     single("--groups", metavar="COLUMN,COLUMN", help="CSV: columns of values, one column for each group."),
     single("--by", metavar="NAME[,NAME]", help="Column or attribute whose value names the group of a run."),

@@ -63,10 +63,10 @@ def _fence(ctx: click.Context, _: click.Parameter, given: int | None) -> None:
 
 
 no_profile_option = click.option(
-    "--no-profile", is_flag=True, help="Plan without the noise of this machine: the cap is the budget."
+    "--no-profile", is_flag=True, help="Plan without measuring the noise of this machine first."
 )
 unattended_option = click.option(
-    "--unattended", is_flag=True, help="Let this machine carry out the blocks by itself, from plans."
+    "--unattended", is_flag=True, help="Let the machine carry out blocks by itself, even if ktrial is killed."
 )
 turn_options = with_options(
     click.option(

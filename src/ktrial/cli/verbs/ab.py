@@ -59,7 +59,7 @@ _around_options = with_options(
     ),
     click.option("-n", "--command-name", "names", multiple=True, metavar="NAME", help="Name of a command. Repeatable."),
     click.option("-S", "--shell", metavar="SHELL", help="Shell that runs the commands, such as bash.  [none]"),
-    click.option("-N", "no_shell", is_flag=True, help="Use no shell (the default here)."),
+    click.option("-N", "no_shell", is_flag=True, help="Use no shell; this is the default."),
     click.option("-i", "--ignore-failure", is_flag=True, help="Accept any exit status of the commands."),
 )
 _design_options = with_options(
@@ -117,8 +117,8 @@ def command(app: App, /, commands: tuple[str, ...], export_json: Path | None, **
     ktrial ab -S bash 'grep x *.log | wc -l' 'cat *.log | grep -c x'
     ktrial ab --campaign tune --of 32 ./old ./new && mv new old
 
-    ktrial compares each command with the first. No block decides before the seventh. In a campaign it prints one line;
-    the exit status is 0 to keep the second command, 3 to revert to the first, 4 if no decision is left.
+    ktrial compares each command with the first. The seventh block is the first that can decide. In a campaign it prints
+    one line; the exit status is 0 to keep the second command, 3 to revert to the first, 4 if no decision is left.
     """
     from ktrial.cli.shared.ab import arms_of_line, exporter, protocol_of_commands
     from ktrial.cli.shared.run_trial import run_file, show_protocol

@@ -75,7 +75,7 @@ def try_(
     """Show what a boot with these kernel arguments would do; with --yes, do it.
 
     ktrial adds an entry that the boot loader starts once. Before the first attempt on a machine, it rehearses with a
-    boot that fails on purpose. Allowed are arguments of the catalog (`ktrial knobs boot`) and of /etc/ktrial/knobs.d.
+    boot that fails on purpose. It takes the arguments that `ktrial knobs boot` lists, and those of /etc/ktrial/knobs.d.
 
     \b
     sudo ./ktrial boot try nohz_full=2-9

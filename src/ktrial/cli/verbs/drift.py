@@ -22,8 +22,8 @@ def command(app: App, as_json: bool) -> int:
     """Compare kept settings (`ktrial keep`) with the live values and their files.
 
     It names settings that have another value now and who set it, files that somebody edited, settings that this
-    kernel no longer has, and verdicts that were reached on another kernel. Exit status 3 if something differs. It also
-    shows what an update of ktrial changed in kept profiles; that is not drift, and `ktrial keep --accept` accepts it.
+    kernel no longer has, and verdicts that were reached on another kernel. The exit status is 3 if something differs.
+    It also shows what an update of ktrial changed in kept profiles; `ktrial keep --accept` accepts that.
     """
     from msgspec import to_builtins
 

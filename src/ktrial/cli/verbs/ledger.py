@@ -78,7 +78,7 @@ def show(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def import_bundle(app: App, bundle: Path, signers: Path | None, as_json: bool) -> None:
-    """Recheck BUNDLE, then show its verdicts under "tried elsewhere", ordered by how alike the machines are.
+    """Recheck BUNDLE, then show its verdicts under "tried elsewhere", similar machines first.
 
     They never count as evidence about this machine: `keep`, `suggest` and `retest` ignore them. ktrial refuses a
     bundle whose verdicts do not follow from its runs, and a bundle of this machine (`ktrial import` takes that).

@@ -21,7 +21,9 @@ _LONGEST_LIFE_S = 24 * 3600.0
 
 
 @click.command(short_help="Serve tools for agents, over stdin and stdout.")
-@click.option("--allow-writes", is_flag=True, help="Also let agents write, what --knob allows and as they planned it.")
+@click.option(
+    "--allow-writes", is_flag=True, help="Also let agents write settings that --knob allows, each after a plan."
+)
 @click.option(
     "--knob",
     "knobs",
@@ -35,7 +37,7 @@ _LONGEST_LIFE_S = 24 * 3600.0
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Protocol whose trial agents may run, by its name without .toml. Repeatable.",
+    help="Protocol file that agents may run; they name it without .toml. Repeatable.",
 )
 @click.option(
     "--live",
@@ -58,7 +60,7 @@ def command(
 ) -> None:
     """Serve tools of the Model Context Protocol over stdin and stdout; an agent's program starts it.
 
-    Without --allow-writes agents only read. With it, a write needs a token from the tool `plan`, which allows
+    Without --allow-writes agents can only read. With it, a write needs a token from the tool `plan`, which allows
     exactly what was planned, once. Every call is in the audit log, mcp/audit.jsonl in ktrial's state folder.
 
     It needs the extra `mcp`: pip install 'ktrial[mcp]'.

@@ -42,11 +42,13 @@ from ktrial.kit.errors import BadInput
     type=click.Choice(("tpe", "gp", "random")),
     default="tpe",
     show_default=True,
-    help="Proposals of Optuna; gp needs PyTorch.",
+    help="Method by which Optuna proposes values; gp needs PyTorch.",
 )
 @seed_option(2**31 - 1)
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted search.")
-@click.option("-o", "output", type=click.Path(path_type=Path), metavar="FILE.html", help="Write a page too.")
+@click.option(
+    "-o", "output", type=click.Path(path_type=Path), metavar="FILE.html", help="Also write a page to FILE.html."
+)
 @click.option("--dry-run", is_flag=True, help="Show the space and the budget; measure nothing.")
 @yes_to("Do not ask before a long search.")
 @when_idle_option
@@ -54,15 +56,15 @@ from ktrial.kit.errors import BadInput
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, space: str, **options: Any) -> int:
-    """Search a space for the best settings, and confirm them by a fresh trial.
+    """Search the settings of a SPACE file or a goal for the best values, and confirm them in a trial.
 
     \b
     ktrial search memory.toml --suite memory-pressure --budget 2h
     ktrial search latency --budget 4h
     ktrial search server.toml --metric 'rate:higher=(.*)' -- ./bench {workers}
 
-    Optuna proposes points. Each races against the present best and the unchanged machine in common blocks. Only what
-    an ordinary trial of fresh blocks finds better is a result.
+    Optuna proposes values. ktrial measures each proposal, the best one so far and the unchanged machine in the same
+    blocks (rounds). The answer comes only from a trial at the end, on new blocks.
 
     It needs the extra `search`: pip install 'ktrial[search]'.
     """

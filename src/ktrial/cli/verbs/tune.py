@@ -67,7 +67,8 @@ def command(ctx: click.Context, /, goal: str, **options: Any) -> int:
     ktrial tune ktweak --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
 
     ktrial keeps no setting that stays undecided or makes a --guard outcome worse. If several are better, it tries them
-    together too. Then it applies them in one transaction. A receipt says why, and how to undo it.
+    together too. Then it applies them in one transaction. A receipt gives the reasons, and the command
+    that undoes it.
     """
     from functools import partial
 

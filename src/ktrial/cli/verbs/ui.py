@@ -22,7 +22,7 @@ def command(app: App) -> None:
     """Show what is applied and kept, the trial under way, and the last verdicts, on one screen; keys control it.
 
     ktrial reads the state every 5 seconds. `w` watches pressure and stutters, `y` asks who set a knob, `s` stops
-    the running trial after a question, `q` quits. Nothing else changes anything.
+    the running trial after a question, `q` quits. No other key changes anything.
 
     It needs the extra `ui`: pip install 'ktrial[ui]'. Only root can read what is applied, and trace stalls.
     """
@@ -46,7 +46,7 @@ def command(app: App) -> None:
 
 
 def refuse_terminal() -> None:
-    """Raise BadInput if this is no terminal on which a screen can be drawn."""
+    """Raise BadInput if ktrial cannot draw a screen on this terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput("cannot draw a screen: this is not a terminal", hint="`ktrial status` prints the same as text")
     if os.environ.get("TERM", "dumb") in {"", "dumb"}:

@@ -26,7 +26,7 @@ def command(app: App, what: str | None, as_json: bool) -> int:
     ktrial verify 3
     ktrial verify module.log      # copied from a phone: /data/adb/ktrial/MODULE/log
 
-    LOG is the log of a module for phones (`ktrial export --to magisk`). It says what the phone made of each setting.
+    LOG is the log of a module for phones (`ktrial export --to magisk`). It says which settings took effect.
     """
     from ktrial.machine.transactions import VerifyReply, decode_reply
     from ktrial.tuning.plans.transaction_text import verify_text

@@ -74,7 +74,7 @@ def command(
     """Record counters, pressure and kernel events until a program ends, a time passes, or you press Ctrl-C.
 
     Kernel events (direct reclaim, slow disk requests, delayed threads) need root; without it ktrial records only
-    counters. The recording is on disk as it grows, even after a kill -9. Evaluate it with `ktrial diagnose FOLDER`.
+    counters. The recording survives a kill -9: it is on disk as it grows. Evaluate it with `ktrial diagnose FOLDER`.
 
     On a terminal ktrial draws pressure, the phase and the latest stutters in place. If the program writes to the same
     terminal, ktrial draws only with --live.

@@ -22,7 +22,7 @@ def command(app: App, knobs: tuple[str, ...], watch_for: str | None, as_json: bo
 
     `ktrial doctor` lists every knob that differs from the kernel's default.
 
-    A service that writes a value again and again is in no file. Find out with --watch 1m whether there is one.
+    A service may write a value again and again, and no file says so. --watch 1m shows each change.
     """
     from ktrial.cli.shared.origins import origins_of, watch_origins
     from ktrial.tuning.origin.changes import watched_json, watched_text
