@@ -106,7 +106,7 @@ def compare(
 
     names = list(arms)
     if len(names) < 2:
-        raise BadInput(f"expected at least two arms, got {len(names)}")
+        raise BadInput(f"expected at least two arms, got {len(names)}", hint="give the values of another arm")
     first = names[0] if control is None else control
     if first not in arms:
         raise BadInput(f"unknown arm {first!r}", hint=f"use one of: {', '.join(names)}")
@@ -133,7 +133,9 @@ def _places(arms: Mapping[str, Sequence[float]], order: Sequence[str] | None) ->
         places[arm].append(place)
     for arm, values in arms.items():
         if len(places[arm]) != len(values):
-            raise BadInput(f"order: expected {arm} {len(values)} times, got {len(places[arm])}")
+            raise BadInput(
+                f"order: expected {arm} {len(values)} times, got {len(places[arm])}", hint="name each value's arm once"
+            )
     return places
 
 
@@ -142,9 +144,11 @@ def _observations(
 ) -> list[Observation]:
     of_arm = [None] * len(values) if blocks is None else list(blocks.get(arm, ()))
     if len(of_arm) != len(values):
-        raise BadInput(f"blocks: expected {len(values)} names for {arm}, got {len(of_arm)}")
+        raise BadInput(
+            f"blocks: expected {len(values)} names for {arm}, got {len(of_arm)}", hint="name the block of each value"
+        )
     if wrong := [value for value in values if not math.isfinite(value)]:
-        raise BadInput(f"{arm}: expected a finite number, got {wrong[0]}")
+        raise BadInput(f"{arm}: expected a finite number, got {wrong[0]}", hint="leave out missing values")
     return [
         Observation(value=float(value), place=place, block=block)
         for value, place, block in zip(values, places, of_arm, strict=True)

@@ -57,7 +57,7 @@ def _parse_as(text: str, default: Any, where: str) -> Any:
     """Convert a value to the type of the default; without a default, to a number if possible."""
     if isinstance(default, bool):
         if text.lower() not in _WORDS:
-            raise BadInput(f"{where}: expected true or false, got {text!r}")
+            raise BadInput(f"{where}: expected true or false, got {text!r}", hint="write true or false after =")
         return _WORDS[text.lower()]
     if isinstance(default, str):
         return text
@@ -73,7 +73,10 @@ def _parse_as(text: str, default: Any, where: str) -> Any:
             return number
     if default is None:
         return text
-    raise BadInput(f"{where}: expected a {'whole ' if isinstance(default, int) else ''}number, got {text!r}")
+    raise BadInput(
+        f"{where}: expected a {'whole ' if isinstance(default, int) else ''}number, got {text!r}",
+        hint=f"its default is {default}",
+    )
 
 
 def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
@@ -85,9 +88,12 @@ def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
             raise BadInput(f"{entry.use} has no parameter {name!r}", hint=hint)
         default = benchmark.parameters[name]
         if isinstance(value, float) and not math.isfinite(value):
-            raise BadInput(f"{entry.use}: {name} = {value!r} is not a finite number")
+            raise BadInput(f"{entry.use}: {name} = {value!r} is not a finite number", hint=f"its default is {default}")
         if default is not None and not _same_kind(value, default) and not _grows(value, default):
-            raise BadInput(f"{entry.use}: expected {name} of the same type as its default {default!r}, got {value!r}")
+            raise BadInput(
+                f"{entry.use}: expected {name} of the same type as its default {default!r}, got {value!r}",
+                hint="change it or leave it out",
+            )
 
 
 def sized(parameters: Mapping[str, Any], defaults: Mapping[str, Any], cpus: int | None) -> dict[str, Any]:
@@ -224,6 +230,8 @@ def parse_cpus(text: str, kinds: Mapping[str, Sequence[int] | None] | None = Non
             raise BadInput(f"expected a list of CPUs, got {text!r}", hint="use numbers such as 0,2-3, or little or big")
         end = int(last) if dash else int(first)
         if end < int(first) or end > 8191:
-            raise BadInput(f"expected a range of CPUs in {text!r}, got {part.strip()!r}")
+            raise BadInput(
+                f"expected a range of CPUs in {text!r}, got {part.strip()!r}", hint="write the lower number first: 0-3"
+            )
         cpus.update(range(int(first), end + 1))
     return tuple(sorted(cpus))

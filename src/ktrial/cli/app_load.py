@@ -159,7 +159,9 @@ def parse_address(text: str) -> ServerAddress:
     if port is None:
         return found
     if not port.isdigit() or not 1024 <= int(port) <= 65_535:
-        raise BadInput(f"--load-address {text}: expected a port from 1024 to 65535, got {port!r}")
+        raise BadInput(
+            f"--load-address {text}: expected a port from 1024 to 65535, got {port!r}", hint="for example 10.0.0.5:7000"
+        )
     return found._replace(port=int(port))
 
 

@@ -97,7 +97,7 @@ def given_password() -> str | None:
         with open(int(number), "rb") as file:  # noqa: PTH123 (an open file, no path)
             password = file.read(_LONGEST_BYTES + 1).decode().removesuffix("\n")
     except (ValueError, OverflowError, OSError) as error:
-        why = getattr(error, "strerror", None) or f"{number!r} is no number of an open file with text"
+        why = getattr(error, "strerror", None) or f"{number!r} is not the number of an open file with text"
         raise BadInput(f"{PASSWORD_VARIABLE}: cannot read the password: {why}", hint=hint) from None
     if not password or "\n" in password or len(password) > _LONGEST_BYTES:
         raise BadInput(f"{PASSWORD_VARIABLE}: the password is not one line", hint=hint)

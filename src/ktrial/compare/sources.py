@@ -140,7 +140,7 @@ def pick_control(arms: Sequence[Arm], wanted: str | None) -> tuple[Arm, tuple[Ar
     if wanted is not None and wanted not in names:
         raise UnknownName("arm", wanted, names, hint=f"use one of: {', '.join(names)}")
     if len(arms) < 2:
-        what = f"there is only one group, {names[0]}" if names else "there is no group"
+        what = f"there is only one group, {names[0]}" if names else "there are no groups"
         raise BadInput(
             f"{what}; a comparison needs two",
             hint="name another label, session or file; for groups within a table add --by COLUMN"

@@ -90,7 +90,7 @@ def read_recording_file(
     """Read one file. Raise BadInput if no format matches, UnreadableOutput if the content violates its format."""
     if as_format is not None:
         if as_format not in KINDS:
-            raise UnknownName("format of recordings", as_format, KINDS)
+            raise UnknownName("format of recordings", as_format, KINDS, hint=f"use one of: {', '.join(KINDS)}")
         return KINDS[as_format].read(data, name, interval_s)
     head = data[:_HEAD_BYTES]
     for kind in KINDS.values():

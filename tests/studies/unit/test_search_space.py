@@ -68,7 +68,7 @@ def test_a_dimension_keeps_its_default_while_its_condition_does_not_hold() -> No
         ({"vm.dirty_ratio": 101}, "vm.dirty_ratio = 101 is not among its values"),
         ({"vm.dirty_ratio": 30.5}, "vm.dirty_ratio = 30.5 is not among its values"),
         ({"mode": "odd"}, "mode = odd is not among its values"),
-        ({"vm.swappiness": 1}, "vm.swappiness is no dimension"),
+        ({"vm.swappiness": 1}, "vm.swappiness is not a dimension"),
         ({}, "it is the control"),
         ({"vm.dirty_ratio": 30}, None),
     ],

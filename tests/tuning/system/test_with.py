@@ -232,7 +232,7 @@ def test_nothing_is_applied_for_a_command_that_cannot_run(root: FakeRoot) -> Non
         assert status == 2, err
         assert said in err
     status, _, err = Started(root, "net.ipv4.tcp_syncookies=0", "--", "true").end()
-    assert (status, "dangerous: net.ipv4.tcp_syncookies" in err) == (4, True)
+    assert (status, "cannot use dangerous settings: net.ipv4.tcp_syncookies" in err) == (4, True)
     assert not (root.folder / "var/lib/ktrial").exists()
 
 

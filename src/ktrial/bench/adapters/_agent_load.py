@@ -66,14 +66,21 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         complete = self._complete(parameters)
         for name, value in complete.items():
             if isinstance(value, int | float) and not 0 <= value < math.inf:
-                raise BadInput(f"parameter {name}: expected a finite number of 0 or more, got {value!r}")
+                raise BadInput(
+                    f"parameter {name}: expected a finite number of 0 or more, got {value!r}",
+                    hint=f"for example -p {name}=1",
+                )
         duration_s = complete.get("duration_s")
         if duration_s is not None:
             if isinstance(duration_s, bool) or not isinstance(duration_s, int | float):
-                raise BadInput(f"parameter duration_s: expected a number of seconds, got {duration_s!r}")
+                raise BadInput(
+                    f"parameter duration_s: expected a number of seconds, got {duration_s!r}",
+                    hint="for example -p duration_s=10",
+                )
             if not 0 < duration_s <= _MOST_S:
                 raise BadInput(
-                    f"parameter duration_s: expected more than 0 and at most {_MOST_S:g} seconds, got {duration_s:g}"
+                    f"parameter duration_s: expected more than 0 and at most {_MOST_S:g} seconds, got {duration_s:g}",
+                    hint="for example -p duration_s=10",
                 )
         if duration_s is None:
             limit_s = _WORK_LIMIT_S

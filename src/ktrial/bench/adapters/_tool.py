@@ -137,28 +137,36 @@ def whole(parameters: Parameters, name: str, low: int = 1, high: int = 1_000_000
     """Return the value of a parameter. Raise BadInput unless it is a whole number from `low` to `high`."""
     value = parameters[name]
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise BadInput(f"parameter {name}: expected a whole number from {low} to {high}, got {value!r}")
+        raise BadInput(
+            f"parameter {name}: expected a whole number from {low} to {high}, got {value!r}",
+            hint=f"for example -p {name}={low}",
+        )
     return value
 
 
 def flag(parameters: Parameters, name: str) -> bool:
     value = parameters[name]
     if not isinstance(value, bool):
-        raise BadInput(f"parameter {name}: expected true or false, got {value!r}")
+        raise BadInput(f"parameter {name}: expected true or false, got {value!r}", hint=f"for example -p {name}=true")
     return value
 
 
 def matching(parameters: Parameters, name: str, pattern: str, example: str) -> str:
     value = parameters[name]
     if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
-        raise BadInput(f"parameter {name}: expected a value like {example}, got {value!r}")
+        raise BadInput(
+            f"parameter {name}: expected a value like {example}, got {value!r}", hint=f"for example -p {name}={example}"
+        )
     return value
 
 
 def one_of(parameters: Parameters, name: str, choices: Iterable[str]) -> str:
     value, known = parameters[name], tuple(choices)
     if value not in known:
-        raise BadInput(f"parameter {name}: expected one of {', '.join(known)}, got {value!r}")
+        raise BadInput(
+            f"parameter {name}: expected one of {', '.join(known)}, got {value!r}",
+            hint=f"for example -p {name}={known[0]}",
+        )
     return str(value)
 
 
@@ -177,11 +185,14 @@ def command_line(parameters: Parameters, name: str = "program") -> list[str]:
     """Split a parameter into words as a shell would; it may be empty."""
     text = parameters[name]
     if not isinstance(text, str):
-        raise BadInput(f"parameter {name}: expected a command line, got {text!r}")
+        raise BadInput(
+            f"parameter {name}: expected a command line, got {text!r}",
+            hint=f"for example -p {name}='./game --fullscreen'",
+        )
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise BadInput(f"cannot parse parameter {name} {text!r}: {error}") from None
+        raise BadInput(f"cannot parse parameter {name} {text!r}: {error}", hint="close the quote") from None
 
 
 def collected(raw: RawOutput, name: str) -> bytes:

@@ -48,7 +48,7 @@ class AgentExecutor:
     `connect` starts one as the user, detached. `root` opens the root session, given its purpose; None if root is not
     available. Programs of `tools`, which ktrial built for this user, take precedence over those in the fixed folders.
     `interrupts` can end the wait for a run. If the agents are in a guest, `guest` returns its programs. If they are on
-    another machine, `quiet` keeps the connection quiet during a run of at most so many seconds. `generator` is the
+    another machine, `quiet` keeps the connection quiet during a run of at most the given seconds. `generator` is the
     machine that sends the load of runs which need one.
     """
 

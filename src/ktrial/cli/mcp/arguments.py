@@ -67,9 +67,10 @@ class Parameter(NamedTuple):
         if self.numbers is not None:
             least, most = self.numbers
             if type(value) is not int or not least <= value <= most:
-                shown = _shown(value)
+                shown = _show_value(value)
                 raise BadInput(
-                    f"{self.name}: expected a whole number from {least} to {most}, got {shown}", hint=self.help
+                    f"{self.name}: expected a whole number from {least} to {most}, got {shown}",
+                    hint=f"for example {least}",
                 )
             return value
         if not self.is_list:
@@ -88,10 +89,10 @@ class Parameter(NamedTuple):
                 return value
             if self.form is not None and re.fullmatch(self.form.pattern, value, re.ASCII):
                 return value
-        raise BadInput(f"{self.name}: cannot use {_shown(value)}", hint=self._hint)
+        raise BadInput(f"{self.name}: cannot use {_show_value(value)}", hint=self._hint)
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     shown = ascii(value if isinstance(value, str | int | float | None) else type(value).__name__)
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
 
@@ -113,7 +114,7 @@ def checked(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> dict[s
         hint = f"known: {', '.join(known)}" if known else "this tool takes no arguments"
         raise BadInput(f"unknown argument: {ascii(unknown[0])[:_SHOWN]}", hint=hint)
     if missing := [one.name for one in parameters if one.required and one.name not in given]:
-        raise BadInput(f"missing argument: {missing[0]}", hint=known[missing[0]].help)
+        raise BadInput(f"missing argument: {missing[0]}", hint=f"add it: {known[missing[0]].help}")
     return {name: one.check(given[name]) for name, one in known.items() if name in given}
 
 

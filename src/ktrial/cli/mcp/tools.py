@@ -16,13 +16,15 @@ _SETTINGS = Parameter("settings", "Settings KNOB=VALUE, or names of profiles.", 
 _TRIAL = Parameter("trial", "Name of a stored trial; by default the newest.", NAME)
 _SOURCES = Parameter("sources", "Labels, sessions or trials in ktrial's store.", NAME, is_list=True, required=True)
 _TOKEN = Parameter("token", "Token that `plan` gave for exactly this action and these arguments.", TOKEN, required=True)
-_SECONDS = Parameter("seconds", "Revert after so many seconds; without it the settings stay.", numbers=(1, 86_400))
-_SUITE = Parameter("suite", "Suite or benchmark that measures.", NAME)
-_BLOCKS = Parameter("blocks", "Number of blocks at most.", numbers=(7, 100))
-_DETECT = Parameter("detect", "Effect to find.", SHARE)
+_SECONDS = Parameter(
+    "seconds", "Seconds after which ktrial reverts the settings; without it they stay.", numbers=(1, 86_400)
+)
+_SUITE = Parameter("suite", "Suite or benchmark to measure.", NAME)
+_BLOCKS = Parameter("blocks", "Maximum number of blocks (rounds).", numbers=(7, 100))
+_DETECT = Parameter("detect", "Effect to find, such as 5%.", SHARE)
 _PRIMARY = Parameter("primary", "Outcome that decides.", OUTCOME)
 _TRANSACTION = Parameter("transaction", "Number of the transaction to undo.", numbers=(1, 1 << 31))
-_MINUTES = Parameter("minutes", "Minutes that a trial on live work takes at most.", numbers=(1, 7 * 24 * 60))
+_MINUTES = Parameter("minutes", "Maximum length of a trial on live work, in minutes.", numbers=(1, 7 * 24 * 60))
 _PROTOCOL = Parameter("protocol", "Name of a protocol that the operator offers.", NAME)
 #: What each action takes beside its token.
 ACTION_PARAMETERS: Mapping[str, tuple[Parameter, ...]] = {
@@ -44,8 +46,9 @@ ACTION_PARAMETERS: Mapping[str, tuple[Parameter, ...]] = {
 class AgentTool(NamedTuple):
     """A tool; `argv` makes the words after the verb's global options.
 
-    `is_long` ones run as tasks, with words of the operator at the end. The answer of a `file` tool is what the command
-    writes to the file of its last word. `without_root` are the words of a reading tool if nobody can become root.
+    If `is_long`, it runs as a task, with words of the operator at the end. The answer of a `file` tool is what the
+    command writes to the file of its last word. `without_root` are the words of a reading tool if nobody can become
+    root.
     """
 
     name: str
@@ -59,7 +62,7 @@ class AgentTool(NamedTuple):
 
 
 def settings_argv(settings: Sequence[str]) -> list[str]:
-    """Return settings as words that can be nothing else."""
+    """Return settings as words that ktrial cannot read as options."""
     profiles = [one for one in settings if "=" not in one]
     return [*(f"--set={one}" for one in settings if "=" in one), "--", *profiles]
 

@@ -59,7 +59,7 @@ def origins_of(app: App, knobs: Sequence[str]) -> tuple[list[Origin], Sequence[s
 
 
 def watch_origins(app: App, found: Sequence[Origin], for_s: float) -> WatchedValues:
-    """Watch these values for so many seconds."""
+    """Watch these values for `for_s` seconds."""
     reader = app.user_session if any(one.knob not in app.catalog.knobs for one in found) else app.best_session(_WATCH)
     changes = watch_values(reader.read, found, app.clock, for_s)
     return WatchedValues(for_s, changes, reader.facts(("phone.services",)).value("phone.services") or ())

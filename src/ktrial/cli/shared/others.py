@@ -72,7 +72,10 @@ def _sha256(path: Path) -> str:
     import hashlib
 
     if not path.is_file():
-        raise BadInput(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+        raise BadInput(
+            f"{path}: {'not a file' if path.exists() else 'no such file'}",
+            hint="give a bundle that `ktrial bundle` wrote",
+        )
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

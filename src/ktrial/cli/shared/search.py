@@ -204,7 +204,7 @@ def _space_here(app: App, session: AgentSession, file: SpaceFile, *, allow_dange
         fine = [plan for value, plan in plans.items() if value not in refused]
         changes = [change for plan in fine for change in (*plan.changes, *plan.same)]
         if not fine or (refused and not one.values) or not changes:
-            left_out[one.name] = next(iter(refused.values()), "this machine has no value of it")
+            left_out[one.name] = next(iter(refused.values()), "it has no value on this machine")
             dimensions.append(one)
             continue
         left_out |= {f"{one.name} = {value}": why for value, why in refused.items()}
@@ -236,7 +236,7 @@ def _default(one: DimensionFile, change: Change) -> Scalar:
         return int(text) if isinstance(one.low, int) else float(text)
     except ValueError:
         raise BadInput(
-            f"{one.name} reads {text!r} here, which is no number", hint="list its values instead of a range"
+            f"{one.name} reads {text!r} here, which is not a number", hint="list its values instead of a range"
         ) from None
 
 

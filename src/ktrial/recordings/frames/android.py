@@ -53,7 +53,7 @@ def is_framestats(head: bytes) -> bool:
 
 
 def read_framestats(data: bytes, source: str = "framestats") -> DrawnFrames:
-    """Return the frames of all tables. Raise BadRun if none was drawn, UnreadableOutput for what is no such table."""
+    """Return the frames of all tables. Raise BadRun if none was drawn, UnreadableOutput for any other text."""
     table = _FrameTable(source)
     columns: tuple[str, ...] | None = None
     inside = False
@@ -71,7 +71,7 @@ def read_framestats(data: bytes, source: str = "framestats") -> DrawnFrames:
     if inside:
         raise unreadable(source, None, "the end", f"a line {_TABLE}: the output is cut off")
     if not table.frames and not table.flagged:
-        raise unreadable(source, None, "", "frames of an app: there is no table with any")
+        raise unreadable(source, None, "", "frames of an app: no table has any")
     if not table.frames:
         raise BadRun(
             f"{source}: no usual frame was drawn", hint="measure for longer; only a window that changes is drawn"

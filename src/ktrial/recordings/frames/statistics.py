@@ -100,7 +100,10 @@ class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
 def below_rate(value: object, name: str) -> float:
     """Return a limit for slow frames in frames per second. Raise BadInput, naming the option or key `name`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 1000:
-        raise BadInput(f"{name}: expected 1 to 1000 frames per second, got {value!r}")
+        raise BadInput(
+            f"{name}: expected 1 to 1000 frames per second, got {value!r}",
+            hint="use 25, the default, or another number",
+        )
     return float(value)
 
 

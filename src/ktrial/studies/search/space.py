@@ -63,7 +63,7 @@ class DimensionFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class SpaceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A space as its file says it. `files` maps placeholders to templates of configuration files."""
+    """A space as a person writes it. `files` maps placeholders to templates of configuration files."""
 
     name: str
     dimension: tuple[DimensionFile, ...]
@@ -186,7 +186,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int | None:
-        """The number of points without conditions and constraints; None if it is endless."""
+        """The number of points if there were no conditions and constraints; None if infinite."""
         total = 1
         for one in self.dimensions:
             if one.count is None:
@@ -217,7 +217,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
         """Return why a point cannot be tried; None if it can."""
         for name, value in point.items():
             if name not in self.control:
-                return f"{name} is no dimension"
+                return f"{name} is not a dimension"
             if not self.of(name).takes(value):
                 return f"{name} = {plain(value)} is not among its values"
         settled = self.settled(point)
@@ -240,7 +240,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def key_of(point: Point) -> tuple[tuple[str, str], ...]:
-    """Return what two equal points share."""
+    """Return a key that is the same for equal points."""
     return tuple(sorted((name, plain(value)) for name, value in point.items()))
 
 
@@ -338,7 +338,7 @@ def parse_rule(text: str, names: Sequence[str]) -> SpaceRule:
 
 
 def resolve_space(file: SpaceFile, defaults: Mapping[str, Scalar], left_out: Mapping[str, str]) -> Space:
-    """Return the space with the control's values. Raise BadInput for one of a single point, or without any."""
+    """Return the space with the control's values. Raise BadInput if fewer than two points remain."""
     names = [one.name for one in file.dimension if one.name not in left_out]
     dimensions = []
     for one in file.dimension:

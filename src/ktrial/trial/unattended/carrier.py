@@ -82,7 +82,7 @@ def plan_states(root: Machine) -> PlanStates:
 
 
 def refuse_running(root: Machine, trial: str | None = None) -> None:
-    """Raise Refused while the machine carries out a plan; `trial` is the one that is to go on."""
+    """Raise Refused while the machine carries out a plan; `trial` is the trial to continue."""
     states = plan_states(root)
     if states.running is None:
         return
@@ -167,7 +167,11 @@ class Carrier:
         part = self._part(name, start, text=True)
         text = read_bytes(part.text or "")
         if hashlib.sha256(text).hexdigest() != part.sha256:
-            raise AgentError("lost", f"cannot use the agent's copy of plan {name}: its digest differs")
+            raise AgentError(
+                "lost",
+                f"cannot use the agent's copy of plan {name}: its digest differs",
+                hint="run the same command again",
+            )
         while True:
             data, start = data + read_bytes(part.log), part.next
             tell(data.count(_VISIT_OVER))

@@ -136,7 +136,7 @@ def place_word(
     setting = LastingSetting(knob=knob, text=value)
     reason, word = word_refusal(setting), boot_word(setting)
     if word is None or reason is not None:
-        return Omission(address, reason or "there is no word for it", value)
+        return Omission(address, reason or "no kernel argument expresses it", value)
     if loader is not None:
         export = f"`ktrial export {address}={value} --to {loader.target}` writes them for it"
         own = loader.hint or f"add  {word}  to the kernel command line"

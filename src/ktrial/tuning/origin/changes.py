@@ -26,7 +26,7 @@ class ValueChange(msgspec.Struct, frozen=True):
 
 
 class WatchedValues(NamedTuple):
-    """What happened to some values in so many seconds, and the services of a phone that write such values."""
+    """What happened to some values within `for_s` seconds, and the services of a phone that write such values."""
 
     for_s: float
     changes: Sequence[ValueChange]
@@ -36,7 +36,7 @@ class WatchedValues(NamedTuple):
 def watch_values(
     read: Callable[[Sequence[str]], Mapping[str, Reading | None]], origins: Sequence[Origin], clock: Clock, for_s: float
 ) -> list[ValueChange]:
-    """Look at the files of these knobs for so many seconds; return the changes in order."""
+    """Look at the files of these knobs for `for_s` seconds; return the changes in order."""
     addresses = {origin.path: origin.address for origin in origins if origin.path is not None}
     begin_ns = clock.monotonic_ns()
     values, changes = _texts(read(list(addresses))), list[ValueChange]()

@@ -245,7 +245,7 @@ def checked_toml(profile: Profile, catalog: Catalog) -> str:
 def spelled_setting(word: str, knobs: Mapping[str, Knob]) -> str:
     """Return `/proc/sys/vm/swappiness=10` as `vm.swappiness=10`, and other words as they are; the value is optional.
 
-    Raises UnknownName for a file below /proc/sys or /sys that is no knob's.
+    Raises UnknownName for a file below /proc/sys or /sys that belongs to no knob.
     """
     path, equals, value = word.partition("=")
     if not path.startswith(KNOB_PATHS):

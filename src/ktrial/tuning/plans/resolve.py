@@ -72,7 +72,8 @@ def refuse_dangerous(plan: Plan, allowed: bool) -> None:
     dangerous = [refusal.address for refusal in plan.refusals if refusal.kind is Why.DANGEROUS]
     if dangerous and not allowed and plan.empty:
         raise Refused(
-            f"dangerous: {', '.join(dangerous)}", hint=f"read `ktrial explain {dangerous[0]}`, then add --yes-dangerous"
+            f"cannot use dangerous settings: {', '.join(dangerous)}",
+            hint=f"read `ktrial explain {dangerous[0]}`, then add --yes-dangerous",
         )
 
 

@@ -127,7 +127,10 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
 def _interval(frames: DrawnFrames, parameters: Parameters) -> float:
     rate = parameters["refresh_hz"]
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not (rate == 0 or 1 <= rate <= 1000):
-        raise BadInput(f"parameter refresh_hz: expected 1 to 1000, or 0 for what Android says, got {rate!r}")
+        raise BadInput(
+            f"parameter refresh_hz: expected 1 to 1000, or 0 for what Android says, got {rate!r}",
+            hint="for example -p refresh_hz=60",
+        )
     if rate:
         return 1 / float(rate)
     if frames.interval_s is None or not math.isfinite(frames.interval_s):

@@ -96,7 +96,10 @@ def _pattern(parameters: Parameters) -> FramePattern | None:
 def _limit_s(parameters: Parameters) -> float | None:
     limit_ms = parameters["limit_ms"]
     if isinstance(limit_ms, bool) or not isinstance(limit_ms, int | float) or not 0 <= limit_ms <= 60_000:
-        raise BadInput(f"parameter limit_ms: expected 0 (outliers only) to 60000 milliseconds, got {limit_ms!r}")
+        raise BadInput(
+            f"parameter limit_ms: expected 0 (outliers only) to 60000 milliseconds, got {limit_ms!r}",
+            hint="for example -p limit_ms=50",
+        )
     return limit_ms / 1e3 if limit_ms else None
 
 

@@ -105,10 +105,16 @@ class ZramBenchmark(LoadBenchmark, frozen=True, kw_only=True):
         complete = self._complete(parameters)
         for name in ("bytes", "seed"):
             if isinstance(complete[name], bool) or not isinstance(complete[name], int) or complete[name] < 0:
-                raise BadInput(f"parameter {name}: expected a whole number of 0 or more, got {complete[name]!r}")
+                raise BadInput(
+                    f"parameter {name}: expected a whole number of 0 or more, got {complete[name]!r}",
+                    hint=f"for example -p {name}=1",
+                )
         data = complete["data"]
         if not isinstance(data, str) or not (data == GENERATED or data.startswith("/")):
-            raise BadInput(f"parameter data: expected {GENERATED!r} or the full path of a file, got {data!r}")
+            raise BadInput(
+                f"parameter data: expected {GENERATED!r} or the full path of a file, got {data!r}",
+                hint=f"for example -p data={GENERATED}",
+            )
         load = AgentLoad(
             name=self.load, parameters=self._for_agent(complete), as_root=True, data=None if data == GENERATED else data
         )

@@ -68,7 +68,7 @@ def is_module_log(text: str) -> bool:
 
 
 def parse_log(text: str) -> tuple[PhoneBoot, ...]:
-    """Return the boots of a log, oldest first. Raises BadInput for a file that is no log of a module."""
+    """Return the boots of a log, oldest first. Raises BadInput for a file that is not a log of a module."""
     boots: list[dict[str, Any]] = []
     for line in text.lstrip("\ufeff").replace("\r\n", "\n").split("\n"):
         fields = line.split("\t")
