@@ -30,13 +30,13 @@ class AgentCarrier(Protocol):
     def kill(self, session: int) -> None: ...
 
     def why_gone(self) -> str | None:
-        """Return why it is gone; None while it is there."""
+        """Return why the carrier is gone; None while it works."""
 
     def close(self) -> None: ...
 
 
 class CarriedTransport(PipeTransport):
-    """Two pipes to a session. `kill` kills it, `why_gone` explains the end of what carries it, `hint` what to do."""
+    """Two pipes to a session. `kill` kills the session, `why_gone` says why its carrier ended, `hint` what to do."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ _MOST_DENIALS = 3
 
 
 class PhoneSession(AgentSession):
-    """Adds the facts that `ask` returns for names to those of the agent; they win where both have a value.
+    """Adds the facts that `ask` returns for names to those of the agent, and overrides theirs.
 
     `list_modules` asks for root on the phone's screen: a session that is not root uses it only for that fact's full
     name. If a setting is refused, `say` tells the user which rule of SELinux refused it, as far as the kernel's log

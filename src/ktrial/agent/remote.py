@@ -90,7 +90,7 @@ class Way(Protocol):
         """Return whether the program itself failed, not the command there; `why` is its last line on stderr."""
 
     def cannot_connect(self, why: str) -> KtrialError:
-        """Return the error for a connection that did not come to be."""
+        """Return the error for a failed connection."""
 
     def architecture(self, machine: str) -> str:
         """Return which agent runs on a machine that `uname -m` calls `machine`. Raise KtrialError if none does."""

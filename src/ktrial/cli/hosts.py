@@ -32,7 +32,7 @@ class Host:
     def __init__(self, word: str) -> None:
         #: The argument of --host.
         self.word = word
-        #: Returns the programs of this machine that a guest has; None if the host is no guest.
+        #: Returns the programs of this machine that a guest has; None if the host is not a guest.
         self.guest_tools: Callable[[], GuestTools] | None = None
         #: Keeps the connection quiet during a run; None if no connection must be kept.
         self.quiet: Callable[[float], AbstractContextManager[None]] | None = None

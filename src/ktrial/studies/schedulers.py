@@ -20,7 +20,7 @@ from ktrial.trial.protocol.protocol import candidates
 #: What is measured without --suite and without a command, and what decides.
 SUITE, PRIMARY = "schedulers", "agent-wakeup-timer.lateness-p99"
 _SCHEDULER = re.compile(r"scx_[a-z0-9_]+")
-#: Programs with such names that are no schedulers.
+#: Programs with such names that are not schedulers.
 _OTHERS = frozenset(("scx_loader", "scx_show_state", "scx_stats"))
 
 
@@ -37,7 +37,7 @@ class InstalledScheduler(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def programs_among(paths: Iterable[str]) -> tuple[InstalledScheduler, ...]:
-    """Return the schedulers among these paths; of equal names the first."""
+    """Return the schedulers among these paths; if several have one name, only the first."""
     found: dict[str, str] = {}
     for path in paths:
         name = path.rpartition("/")[2]
@@ -53,7 +53,7 @@ def of_loader(names: Iterable[str], modes: Sequence[LoaderMode]) -> tuple[Instal
 
 
 def select_schedulers(found: Sequence[InstalledScheduler], names: Sequence[str]) -> tuple[InstalledScheduler, ...]:
-    """Return the schedulers with these names, with or without `scx_`; all without names. Raise BadInput."""
+    """Return the schedulers with these names (with or without `scx_`), or all if no name is given. Raise BadInput."""
     if not found:
         raise BadInput(
             "no sched_ext scheduler is installed here",
@@ -84,6 +84,6 @@ def other_outcomes(tasks: Sequence[Task], around: Sequence[Outcome], primary: st
 
 
 def best_arm(primary: Iterable[Contrast | OutcomeJudgement], spoiling: Collection[str]) -> str | None:
-    """Return the arm to use: of those that are better and spoil no other outcome the best; None to stay."""
+    """Return the best arm among those that are better and spoil no other outcome; None if there is none."""
     better = [one for one in primary if one.verdict == "better" and one.arm not in spoiling]
     return max(better, key=lambda one: one.effect.estimate if one.effect else 0.0).arm if better else None

@@ -41,7 +41,7 @@ class CommandAnswer(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """The document that it wrote; None if it wrote none."""
+        """The JSON document that the command wrote; None if it wrote none."""
         try:
             return msgspec.json.decode(self.out)
         except msgspec.DecodeError:
@@ -59,7 +59,7 @@ class Commands:
     async def run(
         self, words: Sequence[str], *, limit_s: float | None, heard: LineListener = _no_listener
     ) -> CommandAnswer:
-        """Run a command to its end; each line of its output is also `heard`. If this is cancelled, interrupt it.
+        """Run a command to its end; `heard` gets each line of its output. A cancellation interrupts the command.
 
         Raise KtrialError if it takes too long or writes too much.
         """

@@ -26,7 +26,7 @@ class PlannedWrite(NamedTuple):
 
 
 class PlanTokens:
-    """The open tokens of one session. They are nowhere else, so that they end with it."""
+    """The open tokens of one session. They exist only in memory, so they end with the session."""
 
     def __init__(self, life_s: float, now_s: Callable[[], float]) -> None:
         self.life_s = life_s
@@ -43,7 +43,7 @@ class PlanTokens:
         return token
 
     def take(self, token: str, action: str, arguments: Mapping[str, Any]) -> PlannedWrite:
-        """Return what a token allows, and end it, whatever becomes of the write. Raise Refused."""
+        """Return what a token allows, and use it up, even if the write fails later. Raise Refused if it is invalid."""
         key = _digest(token)
         found = self._open.get(key)
         if found is None:

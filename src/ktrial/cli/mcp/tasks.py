@@ -50,15 +50,15 @@ class LongCall:
         self.created = self.updated = self._now()
 
     async def progress(self, done: int, most: int | None, message: str) -> None:
-        """Note how many blocks it has made."""
+        """Note how many blocks the trial has made."""
         self.message, self.updated = message, self._now()
 
     def end(self, status: str, message: str, result: dict[str, Any] | None = None) -> None:
-        """Note how it ended."""
+        """Note how the task ended."""
         self.status, self.message, self.result, self.updated = status, message, result, self._now()
 
     def document(self, result_type: str) -> dict[str, Any]:
-        """Return it as the specification writes it."""
+        """Return the task as the specification writes it."""
         about = {
             "resultType": result_type,
             "taskId": self.name,
@@ -100,7 +100,7 @@ class LongCalls:
         return self._task(ctx, params).document("complete")
 
     async def update(self, ctx: ServerRequestContext[Any, Any], params: UpdateParams) -> dict[str, Any]:
-        """Answer `tasks/update`; no task here asks anything, so that there is nothing to take."""
+        """Answer `tasks/update`; no task here asks anything, so ktrial ignores the content."""
         self._task(ctx, params)
         return {"resultType": "complete"}
 

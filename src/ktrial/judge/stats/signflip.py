@@ -125,7 +125,7 @@ def share_of_flips(hits: int, blocks: int) -> float:
 
 @lru_cache(maxsize=8)
 def signs_of(blocks: int) -> Array:
-    """Return sign patterns of so many blocks, one a row: all of them up to 13 blocks, above 10,000 random ones."""
+    """Return sign patterns of `blocks` blocks, one a row: all of them up to 13 blocks, above 10,000 random ones."""
     if blocks <= EXACT_BLOCKS:
         patterns = np.arange(2**blocks)[:, None] >> np.arange(blocks)
         return np.where(patterns & 1, 1.0, -1.0)

@@ -50,7 +50,7 @@ FEWEST_CONFIRM, MOST_CONFIRM, _CONFIRM_SHARE = 9, 40, 0.3
 _COUNTER_BLOCKS = 20
 #: A search must be able to afford a confirmation and this many races.
 _FEWEST_RACES = 2
-#: With more dimensions than this, and enough time, the knobs are screened first; so many stay.
+#: With more dimensions than this, and enough time, ktrial screens the knobs first and keeps SCREEN_KEEP of them.
 SCREEN_ABOVE, SCREEN_KEEP, SCREEN_BLOCKS, _SCREEN_SHARE = 16, 10, 24, 0.25
 #: The share of the estimated effect that a confirmation is planned for: estimates of winners are too high.
 _HOPE = 0.7
@@ -63,12 +63,12 @@ _ATTEMPTS = 3
 
 
 def fewest_visits() -> int:
-    """Return the visits of the smallest search that can confirm anything."""
+    """Return the number of visits in the smallest search that can confirm anything."""
     return _FEWEST_RACES * race_visits(CHALLENGERS, 1) + 2 * FEWEST_CONFIRM
 
 
 def race_visits(challengers: int, stay: int, blocks: int = RACE_BLOCKS, keep: float = KEEP) -> int:
-    """Return the visits of a race in which nothing fails."""
+    """Return the number of visits in a race in which nothing fails."""
     visits, left = 0, challengers
     for _ in range(blocks):
         visits += 1 + stay + left
@@ -98,11 +98,11 @@ class SearchCourse:
 
     @property
     def visits_left(self) -> float:
-        """How many visits the budget still allows; endless while the time of one is unknown."""
+        """How many visits the budget still allows; infinite while the time of a visit is unknown."""
         return math.inf if not self.visit_s else (self.question.budget_s - self.spent_s) / self.visit_s
 
     def reserve(self) -> int:
-        """Return the blocks that the confirmation should get, by what is known of the effect and the noise."""
+        """Return how many blocks the confirmation should get, from the effect and the noise known so far."""
         total = math.inf if not self.visit_s else self.question.budget_s / self.visit_s
         sd = self.known.block_sd()
         if sd is None or not self.known.incumbent:

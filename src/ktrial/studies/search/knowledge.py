@@ -279,7 +279,7 @@ class Knowledge:
 
 
 def part_of_log(trial: str, log: Sequence[Event], seconds: float) -> SearchPart:
-    """Return a trial of a search from its log; it took so many seconds."""
+    """Return a trial of a search from its log; `seconds` is how long the trial took."""
     from ktrial.judge.judge import judge
 
     found = collect(log)
@@ -299,7 +299,7 @@ def part_of_log(trial: str, log: Sequence[Event], seconds: float) -> SearchPart:
 
 
 def primary_of(part: SearchPart) -> str:
-    """Return the outcome that decides."""
+    """Return the primary outcome."""
     return next((one.outcome for one in part.judgement.judged if one.role == "primary"), next(iter(part.scores)))
 
 

@@ -51,7 +51,7 @@ def times_boots(trial: TrialFile) -> bool:
 
 
 def check_boot_arms(trial: TrialFile) -> None:
-    """Raise BadInput for arms that no boot of this machine can be."""
+    """Raise BadInput for arms that a boot of this machine cannot provide."""
     entries: dict[str, str] = {}
     for name, arm in trial.arms.items():
         if arm.boot:

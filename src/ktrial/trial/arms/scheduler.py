@@ -51,8 +51,8 @@ class SchedulerSeat:
     def start(self, arm: str, scheduler: ArmScheduler) -> None:
         """Start the scheduler after `look`, unless a command of its arm has started it.
 
-        Raise ArmLost if the kernel never shows it. One that the kernel ejects meanwhile has `failed`, and so has one
-        that was in force in an earlier visit.
+        Raise ArmLost if the kernel never shows it. If the kernel ejects it meanwhile, or it worked in an earlier
+        visit, `failed` says why it is not in force.
         """
         if scheduler.argv:
             invocation = Invocation(

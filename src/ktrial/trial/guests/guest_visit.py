@@ -111,7 +111,7 @@ def _load(number: int, invocation: Invocation) -> dict[str, Any]:
 
 def load_of(invocation: Invocation) -> AgentLoad:
     """Return the agent's own load; call it only for a benchmark that is one."""
-    assert invocation.load is not None, "what is no load is a program"
+    assert invocation.load is not None, "whatever is not a load is a program"
     return invocation.load
 
 

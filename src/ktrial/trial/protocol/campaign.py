@@ -44,7 +44,7 @@ def fewest_blocks(campaign: CampaignFile) -> int:
 
 
 def first_look(campaign: CampaignFile, most: int) -> int:
-    """Return after how many blocks a decision may fall first, in a trial of at most so many blocks."""
+    """Return the first block after which a trial of at most `most` blocks may decide."""
     cap = max(cap for cap in LOOKS if cap <= max(most, fewest_blocks(campaign)))
     return _looks_of(cap, campaign)[0]
 
@@ -54,7 +54,7 @@ def _looks_of(cap: int, campaign: CampaignFile) -> list[int]:
 
 
 def check_campaign(trial: TrialFile) -> None:
-    """Raise BadInput for a campaign that cannot be, or a trial that cannot be part of it."""
+    """Raise BadInput for an impossible campaign, or a trial that cannot be part of it."""
     campaign = trial.campaign
     if not campaign:
         return

@@ -194,7 +194,7 @@ class GuestFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A trial as its file says it.
+    """A trial as a person writes it.
 
     It measures a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`. ktrial kills a run of
     the command that takes longer than `limit`; that run has failed. With `clean_environment` the command gets only
@@ -204,12 +204,10 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     `benchmark.outcome`, or the outcome alone if that is unique. Margins are relative. `baseline` says what the
     control is: the machine as found, or a generated profile. A trial of a `campaign` shares its error with the
     others. `ktrial blame` writes `part`, the question to which this trial belongs. It also writes `screen`, which
-    makes the trial look for the responsible setting. With `guest` the visits are boots of guests, and the arms may be
-    kernels. The machine `load_from` sends the load to the server of each benchmark, at `load_address`. With `live` the
-    runs are periods of live work, and the trial measures no suite and no command.
     makes the trial look for the responsible setting. `ktrial search` writes `race`, which makes it choose from many
-    arms. With `guest` the visits are boots of guests, and the arms may be
-    kernels. The machine `load_from` sends the load to the server of each benchmark, at `load_address`.
+    arms. With `guest` the visits are boots of guests, and the arms may be kernels. The machine `load_from` sends the
+    load to the server of each benchmark, at `load_address`. With `live` the runs are periods of live work, and the
+    trial measures no suite and no command.
     """
 
     name: str

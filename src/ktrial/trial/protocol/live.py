@@ -33,12 +33,12 @@ class QuietHours(msgspec.Struct, frozen=True):
     end: int
 
     def left_s(self, second_of_day: float) -> float:
-        """Return for how many seconds they go on; 0 outside of them."""
+        """Return the seconds until these hours end; 0 outside of them."""
         inside = (second_of_day - 60 * self.begin) % DAY_S
         return max(0.0, self.length_s - inside)
 
     def until_s(self, second_of_day: float) -> float:
-        """Return in how many seconds they begin next; 0 within them."""
+        """Return the seconds until these hours begin next; 0 within them."""
         return 0.0 if self.left_s(second_of_day) else (60 * self.begin - second_of_day) % DAY_S
 
     @property

@@ -39,8 +39,8 @@ from ktrial.tuning.plans.wait_for_lock import PatientMachine
 class CarriedOut(NamedTuple):
     """The judgement at which a trial stopped, and whether somebody interrupted the trial.
 
-    `sent_s` is how long the blocks take that the machine makes by itself now, if the trial pauses for them; `in_use` is
-    what uses the machine, if it pauses for that.
+    If the trial pauses while the machine makes blocks by itself, `sent_s` is how long they take. If it pauses because
+    the machine is in use, `in_use` says by what.
     """
 
     judgement: Judgement
@@ -50,7 +50,7 @@ class CarriedOut(NamedTuple):
 
 
 def changed_arm(stored: StoredTrial, ready: Prepared) -> str | None:
-    """Return the first arm that has changed since the trial began. Raise Refused if a value that arms change has."""
+    """Return the first arm that has changed since the trial began. Raise Refused if a value of arms differs now."""
     if changed := changed_arms(stored.arms, ready.arms):
         return changed[0]
     refuse_changed(stored, found_values(ready.plans))

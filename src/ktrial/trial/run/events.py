@@ -30,7 +30,7 @@ class NoiseBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 
 
 class PilotBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="pilot-began"):
-    """The pilot of a live trial begins: the arms are switched so many times while ktrial watches."""
+    """The pilot of a live trial begins: ktrial switches the arms `switches` times and watches."""
 
     expected_s: float
     switches: int

@@ -154,7 +154,7 @@ def _beyond(what: str, step: str) -> Refused:
 
 
 def refuse_shape(names: Sequence[tuple[str, bool]]) -> None:
-    """Raise Refused for the first part of a trial, given with whether the trial has it, that a plan cannot carry."""
+    """Raise Refused for the first part that the trial has; `names` pairs each part with whether the trial has it."""
     for what, has_it in names:
         if has_it:
             raise _beyond(what, "remove it from the trial")

@@ -41,7 +41,7 @@ class Answers:
         self._values: dict[str, Any] = {}
 
     def load(self, made: MadeVisit, first_run: int) -> None:
-        """PlanAnswer from this visit, from one of its runs on."""
+        """Answer from this visit, beginning with run `first_run`."""
         found = [*made.before, *(one for run in made.runs[first_run:] for one in run), *made.after]
         self._left = defaultdict(deque)
         for one in found:
@@ -160,7 +160,7 @@ class AnswerTransport:
 
 
 class LogClock:
-    """The clock of the machine at the present answer; a sleep takes no time here, and counts there."""
+    """The clock of the machine at the present answer; a sleep takes no time, but advances this clock."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
