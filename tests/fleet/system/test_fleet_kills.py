@@ -124,7 +124,7 @@ def test_kills_leave_values_and_runs_whole(fleet: Fleet) -> None:
         kill_fleets(fleet, url, 8, 1)
 
 
-@pytest.mark.parametrize("seed", (2, 3, 4, 5))
+@pytest.mark.parametrize("seed", [2, 3, 4, 5])
 def test_two_hundred_kills_leave_values_and_runs_whole(fleet: Fleet, seed: int) -> None:
     """A fourth of them each; `-n 4` makes them at the same time."""
     with postgresql() as url:
