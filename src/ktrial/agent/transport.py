@@ -174,7 +174,7 @@ class DetachedTransport(ProcessTransport):
         super().__init__(argv, detached=True)
 
     def abandon(self) -> None:
-        """Wait for the agent's commands to end before killing it."""
+        """Wait for the agent's commands to end, then kill the agent."""
         self.finish()
 
     def finish(self) -> None:

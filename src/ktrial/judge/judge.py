@@ -164,7 +164,7 @@ def _stand(trial: Trial) -> _Stand:
 
 
 def largest_row(protocol: Protocol) -> int:
-    """Return the number of comparisons of the largest family, which needs the most blocks."""
+    """Return how many comparisons the largest group that shares an error rate has; it needs the most blocks."""
     sizes = [family_size(protocol, role) for role in ("secondary", "guard")]
     return max(table_row(protocol), *(row_of(protocol.alpha, size) for size in sizes))
 
