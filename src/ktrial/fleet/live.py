@@ -201,6 +201,8 @@ class LiveMachines:
         self._processes: dict[int, _Process] = {}
         self._away: dict[int, str | None] = {}
         self._failures: Counter[int] = Counter()
+        #: How many blocks each machine had when its process last failed.
+        self._failed_at: dict[int, int] = {}
         self._told: dict[int, Sight] = {}
 
     def look(self, looks: Sequence[MachineLook]) -> Iterator[Sight | None]:
@@ -283,15 +285,19 @@ class LiveMachines:
                 return Sight(host, "failed", trial=trial, blocks=blocks, message=why, guard=True)
             return Sight(host, "ended", trial=trial, blocks=blocks)
         process = self._processes.pop(place, None)
-        return None if process is None else self._failed(place, process.failure(host)._replace(trial=trial))
+        return (
+            None if process is None else self._failed(place, process.failure(host)._replace(trial=trial, blocks=blocks))
+        )
 
     def _failed(self, place: int, sight: Sight) -> Sight:
         """Return why a process has ended; what fails again and again fails for good."""
         if sight.state == "unreachable":
             self._away[place] = sight.message
             return sight
-        told = self._told.get(place)
-        self._failures[place] = 1 if told is not None and told.blocks < sight.blocks else self._failures[place] + 1
+        if sight.blocks > self._failed_at.get(place, 0):
+            self._failures[place] = 0
+        self._failures[place] += 1
+        self._failed_at[place] = sight.blocks
         return sight._replace(may_pass=sight.may_pass and self._failures[place] < MOST_FAILURES)
 
     def _news(self, place: int, sight: Sight) -> Sight:
@@ -310,7 +316,8 @@ class LiveMachines:
                 place = places[result.host]
                 self._processes[place] = _Process(result.content["process"], self._output(place))
                 state: MachineState = "unreachable" if place in self._away else "running"
-                sight = Sight(result.host, state, trial=trials[result.host], next_look_s=_LOOK_S)
+                blocks = self._told[place].blocks if place in self._told else 0
+                sight = Sight(result.host, state, trial=trials[result.host], blocks=blocks, next_look_s=_LOOK_S)
                 yield self._news(place, sight._replace(message=self._away.get(place)))
             else:
                 yield sight_of(result)

@@ -240,6 +240,12 @@ def test_what_ends_again_and_again_fails_for_good(tmp_path: Path) -> None:
     machines, look = world.machines(began), MachineLook(0, began.machines[0])
     may_pass = [until(machines, look, lambda one: one.state == "failed").may_pass for _ in range(3)]
     assert may_pass == [True, True, False]
+    # A machine that got further meanwhile begins to count again, and keeps its blocks.
+    world.trials["live-1.1"] = "live-1.1-x"
+    world.logs["live-1.1-x"] = [Looked(blocks=3, verdicts={})]
+    further = until(machines, look, lambda one: one.state == "failed")
+    assert (further.may_pass, further.blocks) == (True, 3)
+    assert until(machines, look, lambda one: one.state == "running").blocks == 3
 
 
 def test_what_is_no_news_is_not_logged() -> None:
