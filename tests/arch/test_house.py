@@ -139,7 +139,7 @@ def test_the_clock_that_may_step_is_for_people_only() -> None:
     sources = [*SOURCE.rglob("*.py"), *(ROOT / "agent" / "src").rglob("*.rs")]
     found = {str(path.relative_to(ROOT)) for path in sources if wall.search(path.read_text(encoding="utf-8"))}
     # The stamp of a run record, the moments that the journal names, steps in a recording.
-    readers = {"agent/src/transact/context.rs", "agent/src/watch/group.rs"}
+    readers = {"agent/src/transact/context.rs", "agent/src/load/clock.rs"}
     assert found == {"src/ktrial/agent/clock.py", *readers}
 
 

@@ -265,13 +265,13 @@ class LiveVisits:
 
     def _enter(self, arm: str) -> bool:
         """Put the arm in force; return whether that switched anything. It stays if it already is."""
-        was, before = self._in_force, self._arms.made
+        was, before = self._in_force, self._arms.change
         drifts = self._arms.enter(arm) or self._arms.drifted()
         if drifts:
             raise _PeriodVoid("knob", self._arms.told(drifts[0]))
         self._in_force = arm
         is_switch = was is not None and was != arm
-        if before != self._arms.made:
+        if before != self._arms.change:
             is_switch = True
             self._pace.switched(self._clock.unix_ms())
         if is_switch or was is None:
@@ -280,7 +280,7 @@ class LiveVisits:
 
     def _leave(self, why: str) -> None:
         """Restore everything, also what an arm left that did not come into force."""
-        was_in_force, made = self._in_force is not None, self._arms.made
+        was_in_force, made = self._in_force is not None, self._arms.change
         self._in_force = None
         self._arms.leave()
         if made is not None:

@@ -102,7 +102,7 @@ def test_only_what_the_load_leaves_is_noise() -> None:
     # The mean of a period is not quite that of its logarithms.
     of_raw, sd, of_bare = ({one.period_s: one.sd for one in plan.tried}[60.0] for plan in (raw, adjusted, bare))
     assert sd < 2 * of_bare < of_raw / 2
-    assert "adjusted for load, with slopes from the pilot" in adjusted.why[2]
+    assert "judged at equal load" in adjusted.why[2]
 
 
 def test_many_covariates_make_a_short_pilot_no_quieter() -> None:

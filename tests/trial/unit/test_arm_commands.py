@@ -88,10 +88,10 @@ def test_commands_that_both_arms_have_stay_in_force(tmp_path: Path) -> None:
     made = []
     for arm in ("one", "two", "one", "three", "one"):
         arms.enter(arm)
-        made.append(arms.made)
+        made.append(arms.change)
     arms.leave()
     assert [one == made[0] for one in made] == [True, True, True, False, True]
-    assert arms.made is None
+    assert arms.change is None
     assert world.flags.log == ["set a", "unset a", "set b", "unset b", "set a", "unset a"]
     assert world.journal.left() == ()
 

@@ -26,7 +26,7 @@ _HINT = "docs/search.md shows a space"
 #: Random points among which at least one must satisfy all constraints.
 _TRIES = 4000
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_RULE = re.compile(r"\s*(\S+)\s*(<=|>=|==|!=|<|>)\s*(.+?)\s*")
+_RULE = re.compile(r"(\S+)\s*(<=|>=|==|!=|<|>)\s*(\S.*)")
 _PLACEHOLDER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
@@ -318,7 +318,7 @@ def _conditions(one: DimensionFile) -> tuple[str, ...]:
 
 def parse_rule(text: str, names: Sequence[str]) -> SpaceRule:
     """Parse a condition or constraint such as `vm.dirty_background_ratio < vm.dirty_ratio`."""
-    match = _RULE.fullmatch(text)
+    match = _RULE.fullmatch(text.strip())
     if match is None:
         raise BadInput(f"cannot read the rule {text!r}", hint='for example "vm.dirty_ratio > 5"')
     left, sign, right = match[1], match[2], match[3].strip("'\"")

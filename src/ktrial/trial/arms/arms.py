@@ -75,8 +75,8 @@ class Arms:
         return self._transaction
 
     @property
-    def made(self) -> object:
-        """What ktrial has made of the machine: it differs after each change, and is None if that is nothing."""
+    def change(self) -> object:
+        """What ktrial has changed on the machine, equal only while nothing else changes; None if that is nothing."""
         return self._transaction
 
     def enter(self, arm: str) -> Sequence[ArmDrift]:

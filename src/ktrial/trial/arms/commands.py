@@ -59,7 +59,7 @@ class CommandedArms(Arms):
         self._open: list[tuple[int, ArmCommand]] = []
 
     @property
-    def made(self) -> object:
+    def change(self) -> object:
         extras = self._beside.extras.get(self._commanded or "", ArmExtras())
         made = (extras.commands, extras.scheduler, self.in_force)
         return made if any(made) else None
