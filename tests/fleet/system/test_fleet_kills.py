@@ -29,12 +29,15 @@ def fleet() -> Iterator[Fleet]:
 
 
 def processes_with(word: str) -> list[int]:
-    """The processes here whose command line has this word; each test has folders of its own."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
+    """The processes here whose command line has this word; each test has folders of its own.
+
+    What runs on a machine of the fleet, such as the program that it measures, is not here.
+    """
+    here, found = Path("/proc/self/ns/pid").readlink(), []
+    for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if word.encode() in place.read_bytes():
-                found.append(int(place.parent.name))
+            if word.encode() in (place / "cmdline").read_bytes() and (place / "ns/pid").readlink() == here:
+                found.append(int(place.name))
     return [pid for pid in found if pid != os.getpid()]
 
 
