@@ -58,6 +58,14 @@ int BPF_PROG(enqueue, struct task_struct *task, __u64 flags)
 	return 0;
 }
 
+#if KIND == SLOW
+static int waste(__u32 turn, void *nothing)
+{
+	__sync_fetch_and_add(&wasted, 1);
+	return 0;
+}
+#endif
+
 #if KIND == SLOW || KIND == EJECT
 SEC("struct_ops/stopping")
 int BPF_PROG(stopping, struct task_struct *task, _Bool runnable)
@@ -66,8 +74,7 @@ int BPF_PROG(stopping, struct task_struct *task, _Bool runnable)
 	if (++switches > MOST_SWITCHES)
 		scx_bpf_error_bstr(told, words, sizeof(words));
 #else
-	for (int turn = 0; turn < WASTED; turn++)
-		__sync_fetch_and_add(&wasted, 1);
+	bpf_loop(WASTED, waste, 0, 0);
 #endif
 	return 0;
 }
