@@ -60,7 +60,7 @@ def test_a_bad_one_is_named_an_ejected_one_has_failed_and_the_kernels_own_is_not
     said = machine.boot(FORKY, script, {"wide": WIDE}, limit_s=2700, counts=True)
     told = "\n".join(said)
     verdicts = dict(re.findall(r"^(\S+)(?: \(placebo\))? +time +([a-z]+)", told, re.MULTILINE))
-    assert verdicts["ktrial_slow"] == "worse", told
+    assert verdicts.get("ktrial_slow") == "worse", told
     assert verdicts["placebo"] not in {"better", "worse"}, told
     assert verdicts["ktrial_eject"] != "better", told
     joined = " ".join(told.split())

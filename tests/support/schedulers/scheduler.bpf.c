@@ -19,7 +19,7 @@
 #define SLICE_LONG (200 * 1000 * 1000ULL)
 #define OWN_QUEUE 0
 /* Turns of the loop that wastes time, and switches of tasks before the error. */
-#define WASTED 18000
+#define WASTED 6000
 #define MOST_SWITCHES 60
 
 struct task_struct {
