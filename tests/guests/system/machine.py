@@ -52,7 +52,7 @@ exec switch_root /new @FIRST@
 """
 _JOB = f"""#!/bin/sh
 exec > /dev/console 2>&1 < /dev/null
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME={DISK}/home
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME={DISK}/home NO_COLOR=1
 mkdir -p "$HOME"
 cd "$HOME"
 mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup

@@ -123,7 +123,7 @@ def test_a_bundle_of_this_machine_is_ones_own(run: Run) -> None:
     assert run("--store theirs.db ledger import b.tar.zst").status == 4
     own = run("--store theirs.db ledger import b.tar.zst")
     assert "so its verdicts are your own" in own.err
-    assert "next: ktrial import b.tar.zst" in own.err
+    assert "`ktrial import b.tar.zst` adds them to your store" in own.err
 
 
 def test_an_imported_trial_of_equal_hardware_proves_nothing_here(run: Run, root: FakeRoot) -> None:
