@@ -110,8 +110,8 @@ def test_reads_need_no_root_and_a_write_says_what_is_missing(user: User, state: 
     assert user.files_of_others() == []
 
 
-def test_a_rule_for_the_agent_alone_allows_writes(user: User, state: str) -> None:
-    user.allow(str(user.checkout / ".setup/bin/ktrial-agent"))
+def test_a_rule_for_the_agent_with_its_words_allows_writes(user: User, state: str) -> None:
+    user.allow(f"{user.checkout / '.setup/bin/ktrial-agent'} serve --role root --state {state}")
     before = SWAPPINESS.read_text()
 
     async def work() -> None:
