@@ -108,7 +108,7 @@ def test_the_proposed_one_is_kept_and_undone_byte_for_byte(tmp_path: Path) -> No
             ktrial("drift"),
             "kill $starter; wait $starter",
             ktrial("keep", "--undo"),
-            "cmp /run/job/own /etc/default/scx && echo as before",
+            "cmp /run/job/own /etc/default/scx && echo same bytes",
             "ls /etc/systemd/system",
         )
     )
@@ -120,6 +120,6 @@ def test_the_proposed_one_is_kept_and_undone_byte_for_byte(tmp_path: Path) -> No
     assert {"# mine", "OTHER=1", "# set aside by ktrial: SCX_SCHEDULER=scx_rusty", "Wants=scx.service"} <= set(kept)
     assert re.search(r"sched_ext:scheduler +scx_ktrial_fifo +disabled +pending", told), told
     assert "1 of 1 kept settings are live." in told
-    assert "as before" in told
+    assert "same bytes" in told
     assert [line for line in said if line.strip()][-1].strip() == "scx.service", told
     assert [line for line in said if line.startswith("status ")] == ["status 0"] * 5, told

@@ -80,7 +80,7 @@ impl Kind {
         !self.ending.starts_with('.')
     }
 
-    /// Whether its files may be somebody else's, of which ktrial owns only some lines.
+    /// Whether ktrial owns only some lines of its files; the others may be somebody else's.
     pub(super) fn is_shared(&self) -> bool {
         matches!(self.name, "scx-loader" | "scx-service")
     }

@@ -131,8 +131,8 @@ impl Syntax {
 }
 
 impl Form {
-    /// Renders the file in place of its old content, of which some kinds keep lines; None if no file
-    /// is left.
+    /// Renders the file in place of its old content. Some kinds keep lines of that. None if no file is
+    /// left.
     #[must_use]
     pub fn render_over(&self, old: Option<&Bytes>) -> Option<String> {
         let Some(syntax) = self.syntax() else {
@@ -148,7 +148,7 @@ impl Form {
         edited(old, syntax, lines)
     }
 
-    /// Returns how a file is written of which ktrial owns only some lines; None if it owns all.
+    /// Returns the syntax of a file in which ktrial owns only some lines; None if it owns all.
     fn syntax(&self) -> Option<Syntax> {
         match self {
             Self::ScxLoader(_) => Some(Syntax::Toml),

@@ -42,7 +42,7 @@ PLACES: Mapping[Form, str] = {
     "scx-service": "/etc/default/scx",
     "scx-wants": "/etc/systemd/system/multi-user.target.d/ktrial-scx.conf",
 }
-#: Files that may be the user's, of which ktrial owns only some lines.
+#: Files that may be the user's: ktrial owns only some of their lines.
 SHARED_FORMS: tuple[Form, ...] = ("scx-loader", "scx-loader-folder", "scx-service")
 #: The agent's names of forms that have several files here.
 WIRE_FORMS: Mapping[Form, str] = {"scx-loader-folder": "scx-loader", "scx-wants": "systemd-wants"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sched_ext scheduler that a service starts at boot: its configuration file, of which ktrial owns some lines.
+"""The sched_ext scheduler that a service starts at boot: the file that configures it, with lines of ktrial's.
 
 `scx_loader` and `scx.service` read such files. ktrial puts its lines at the top and sets other lines with the same
 keys aside as comments; the agent writes the same text.
