@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Searches of surfaces with a known optimum on recorded noise: `ktrial search` beside what picks its best trial.
 
-Run in a checkout that is set up:  .venv/bin/python -m perf.search [SEARCHES]   (20 a cell; half an hour of CPU)
-For the numbers of a release: 500 (a night). SMAC3 joins where it can be imported (pip install smac).
+Run in a checkout that is set up:  .venv/bin/python -m perf.search [SEARCHES]   (20 a cell; ten minutes of CPU)
+For the numbers of a release: 500 (five hours of CPU). SMAC3 joins if it can be imported (pip install smac) and makes at
+most 50 searches a cell; irace joins if Rscript finds it (Debian's r-cran-irace).
 
 Each space has 12 dimensions: four logarithmic ranges, four plain ones, four lists. Every method gets 150 runs, the
 confirmation of `ktrial search` included. It is driven through its own course, the trial loop and the judge. The others
@@ -21,10 +22,17 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +49,9 @@ from perf.noise_sources import Array, sources, world
 from tests.support.search import MadeMachine, choice, number, question_of, run_search, space_of
 
 RUNS, SD = 150, 0.03
+#: Searches a cell of SMAC3 at most: one takes a minute.
+_MOST_SLOW = 50
+_IRACE = Path(__file__).parent / "search_irace.R"
 #: Runs of the control by which a peer says how much better its best trial is.
 _DEFAULTS = 3
 FALSE, LOSS, REGRET = 0.05, 0.05, 0.01
@@ -80,7 +91,8 @@ def _bump(place: float, at: float, width: float) -> float:
     return math.exp(-0.5 * ((place - at) / width) ** 2)
 
 
-def surfaces() -> list[Surface]:
+@cache
+def surfaces() -> tuple[Surface, ...]:
     """Return the surfaces, each with its optimum, which a fine search without noise finds."""
     space = twelve()
 
@@ -105,7 +117,7 @@ def surfaces() -> list[Surface]:
         base = raw(space.control)
         effect = _against(raw, base)
         found.append(Surface(name, space, effect, optimum_of(space, effect)))
-    return found
+    return tuple(found)
 
 
 def _against(raw: Effect, base: float) -> Effect:
@@ -191,11 +203,54 @@ def smac(surface: Surface, noise: Array, seed: int) -> Result:
 
     space = ConfigurationSpace(seed=seed)
     space.add([parameter(one) for one in surface.space.dimensions])
-    scenario = Scenario(space, n_trials=RUNS - _DEFAULTS, deterministic=False, seed=seed, output_directory="/tmp/smac3")
-    best = HyperparameterOptimizationFacade(scenario, cost, overwrite=True, logging_level=50).optimize()
+    with tempfile.TemporaryDirectory() as folder:
+        scenario = Scenario(
+            space, n_trials=RUNS - _DEFAULTS, deterministic=False, seed=seed, output_directory=Path(folder)
+        )
+        best = HyperparameterOptimizationFacade(scenario, cost, overwrite=True, logging_level=50).optimize()
     point: Point = dict(best)
     sold = float(np.mean(seen[tuple(sorted(point.items()))])) - default
     return Result(surface.effect(point), sold, True, RUNS)
+
+
+def irace(surface: Surface, noise: Array, seed: int) -> Result:
+    """Return the best configuration of irace, which repeats runs and drops configurations by tests."""
+    values = iter(noise.tolist())
+    default = float(np.mean([next(values) for _ in range(_DEFAULTS)]))
+    seen: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as named:
+        asks, answers, parameters = (Path(named) / name for name in ("asks", "answers", "parameters"))
+        os.mkfifo(asks)
+        os.mkfifo(answers)
+        parameters.write_text("".join(map(_irace_parameter, surface.space.dimensions)))
+        words = ["Rscript", str(_IRACE), *map(str, (asks, answers, parameters, RUNS - _DEFAULTS, 1 + seed))]
+        with (
+            subprocess.Popen(words, stdout=subprocess.DEVNULL) as started,
+            asks.open() as asked,
+            answers.open("w", buffering=1) as answered,
+        ):
+            for line in asked:
+                text = line.strip()
+                if text.startswith("best "):
+                    break
+                value = surface.effect(_irace_point(surface.space, text)) + next(values)
+                seen.setdefault(text, []).append(value)
+                answered.write(f"{-value}\n")
+            else:
+                raise RuntimeError(f"irace ended without a result, with status {started.wait()}")
+    best = text.removeprefix("best ")
+    return Result(surface.effect(_irace_point(surface.space, best)), float(np.mean(seen[best])) - default, True, RUNS)
+
+
+def _irace_parameter(one: Dimension) -> str:
+    if not one.is_range:
+        return f'{one.name} "" c ({",".join(map(str, one.values))})\n'
+    kind = "i" if one.is_whole else "r"
+    return f'{one.name} "" {kind}{",log" if one.log else ""} ({one.low:g},{one.high:g})\n'
+
+
+def _irace_point(space: Space, text: str) -> Point:
+    return _point(space, dict(word.split("=") for word in text.split()))
 
 
 def tune_runs(surface: Surface, noise: Array, seed: int) -> Result:
@@ -267,14 +322,38 @@ def slack(share: float, searches: int) -> float:
     return 3 * math.sqrt(share * (1 - share) / searches)
 
 
-def methods() -> dict[str, Method]:
-    """Return the methods that can run here, ours first."""
-    found: dict[str, Method] = {"ktrial search": ours, "Optuna alone": optuna_alone, "random": random_search}
-    if importlib.util.find_spec("smac") is not None:
-        found["SMAC3"] = smac
+#: All methods, ours first. `ktrial tune` asks for as many runs as it needs.
+METHODS: dict[str, Method] = {
+    "ktrial search": ours,
+    "Optuna alone": optuna_alone,
+    "random": random_search,
+    "SMAC3": smac,
+    "irace": irace,
+    "ktrial tune": tune_runs,
+}
+
+
+def missing() -> set[str]:
+    """Return the methods that cannot run here."""
+    found = set()
+    if importlib.util.find_spec("smac") is None:
+        found.add("SMAC3")
+    rscript = shutil.which("Rscript")
+    if (
+        rscript is None
+        or subprocess.run([rscript, "-e", "library(irace)"], check=False, capture_output=True).returncode
+    ):
+        found.add("irace")
     return found
 
 
+def one_search(name: str, place: int, searches: int, at: int) -> Result:
+    """Return what a method finds in one of so many searches of a surface."""
+    warnings.simplefilter("ignore")
+    return METHODS[name](surfaces()[place], noise_rows(searches, place)[at], at)
+
+
+@cache
 def noise_rows(searches: int, seed: int) -> Array:
     """Return a row of noise for each search."""
     made = world(sources(SD)["recorded"], "mixed", SD)
@@ -288,7 +367,7 @@ def missed_by(surface: Surface, cells: dict[str, Cell], searches: int) -> Iterat
         yield f"{surface.name}: {mine.false:.1%} false winners"
     if mine.loss > LOSS + slack(LOSS, searches):
         yield f"{surface.name}: {mine.loss:.1%} losses"
-    best = min(one.regret for one in cells.values())
+    best = min(one.regret for name, one in cells.items() if name != "ktrial tune")
     if mine.regret > best + REGRET + 3 * mine.regret_error:
         yield f"{surface.name}: regret {mine.regret:.3f} against {best:.3f}"
 
@@ -296,27 +375,28 @@ def missed_by(surface: Surface, cells: dict[str, Cell], searches: int) -> Iterat
 def main(arguments: list[str]) -> int:
     """Print a table a surface; return 1 if a target is missed."""
     searches = argument("SEARCHES", 20, how_many, arguments)
-    warnings.simplefilter("ignore")
     begin = time.perf_counter()
     missed: list[str] = []
-    known = methods()
-    print(f"{RUNS} runs a search, noise of {SD:.0%}, {searches} searches a cell; not here: ", end="")
-    print(", ".join({"SMAC3", "irace"} - set(known)) or "nothing")
-    for place, surface in enumerate(surfaces()):
-        print(f"\n{surface.name}: the optimum is {100 * surface.optimum:.1f} points above the control\n")
-        print("| method | regret, points | sold and not better | 5 points worse than sold | runs |")
-        print("| --- " * 5 + "|")
-        rows = noise_rows(searches, place)
-        cells = {}
-        for name, method in known.items():
-            cells[name] = one = cell_of(surface, [method(surface, rows[at], at) for at in range(searches)])
-            regret = f"{100 * one.regret:.2f} ± {100 * one.regret_error:.2f}"
-            print(f"| {name} | {regret} | {one.false:.0%} | {one.loss:.0%} | {one.runs:.0f} |", flush=True)
-        missed += missed_by(surface, cells, searches)
-        if surface.optimum:
-            few = max(2, searches // 4)
-            tuned = cell_of(surface, [tune_runs(surface, rows[at], at) for at in range(few)])
-            print(f"\none by one, `ktrial tune`: regret {100 * tuned.regret:.2f} in {tuned.runs:.0f} runs ({few})")
+    absent = missing()
+    print(f"{RUNS} runs a search, noise of {SD:.0%}, {searches} searches a cell ({_MOST_SLOW} of SMAC3); ", end="")
+    print(f"not here: {', '.join(sorted(absent)) or 'nothing'}")
+    with ProcessPoolExecutor() as pool:
+        for place, surface in enumerate(surfaces()):
+            print(f"\n{surface.name}: the optimum is {100 * surface.optimum:.1f} points above the control\n")
+            print("| method | searches | regret, points | sold and not better | 5 points worse than sold | runs |")
+            print("| --- " * 6 + "|")
+            cells = {}
+            for name in METHODS:
+                if name in absent:
+                    continue
+                count = min(searches, _MOST_SLOW) if name == "SMAC3" else searches
+                results = list(pool.map(partial(one_search, name, place, searches), range(count), chunksize=5))
+                cells[name] = one = cell_of(surface, results)
+                regret = f"{100 * one.regret:.2f} ± {100 * one.regret_error:.2f}"
+                losses = "" if name == "ktrial tune" else f"{one.loss:.1%}"
+                line = f"| {name} | {count} | {regret} | {one.false:.1%} | {losses} | {one.runs:.0f} |"
+                print(line, flush=True)
+            missed += missed_by(surface, cells, searches)
     print(f"\nmissed: {'; '.join(missed) or 'nothing'} ({time.perf_counter() - begin:.0f} s)")
     return 1 if missed else 0
 

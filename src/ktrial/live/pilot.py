@@ -411,7 +411,7 @@ def _best(tried: Sequence[LengthTried], washout_s: float, wish: LiveWish) -> tup
         least = LOOKS[0] * wish.arms * (washout_s + tried[0].period_s)
         raise BadInput(
             f"cannot plan a live trial within {_time_text(longest_s)} and {wish.budget} blocks",
-            hint=f"allow at least {_time_text(least)} and {LOOKS[0]} blocks",
+            hint=f"allow at least {_time_text(least)} and {LOOKS[0]} blocks with --for, --budget or --switches",
         )
     _, _, best, cap = min(possible, key=lambda one: one[:2])
     return best, cap, False
@@ -433,9 +433,13 @@ def _why_length(best: LengthTried, tried: Sequence[LengthTried], covariates: Seq
 def _blocks_text(best: LengthTried, cap: int, found: float, wish: LiveWish, *, can_detect: bool) -> str:
     if can_detect:
         return f"to find {wish.detect:.1%} in nine of ten trials takes {best.needed} blocks, so the cap is {cap}"
+    enough = affordable_cap(best.needed, wish.comparisons)
+    more = "a longer pilot can try longer periods"
+    if enough is not None and enough > wish.budget:
+        more = f"--budget {enough} allows as many, and {more}"
     return (
         f"to find {wish.detect:.1%} would take {best.needed} blocks, more than are allowed; {cap} blocks find "
-        f"{found:.1%} or more (a longer pilot can try longer periods)"
+        f"{found:.1%} or more ({more})"
     )
 
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ktrial.cli.shared.live_plan import most_blocks
+from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
+from ktrial.trial.protocol.live import LiveFile
 from tests.support.tree import FakeRoot
 
 SOURCE = ("--metric", f"v_ms:lower=log:{__file__}?match=took ([0-9]+) ms")
@@ -55,3 +58,15 @@ def test_a_dry_run_of_a_live_trial_prints_a_protocol_and_changes_nothing(root: F
 def test_nothing_can_be_paused_that_does_not_run(root: FakeRoot) -> None:
     ran = root.run("trial", "pause")
     assert (ran.status, "cannot pause a trial: no live trial runs" in ran.err) == (4, True), ran.err
+
+
+@pytest.mark.parametrize(
+    "for_, switches, budget, blocks",
+    [(None, None, "default", 20), ("2h", None, "default", 480), ("2d", None, "quick", 9), ("2d", 60, "default", 60)],
+)
+def test_a_trial_with_a_time_may_have_as_many_blocks_as_fit(
+    for_: str | None, switches: int | None, budget: str, blocks: int
+) -> None:
+    arms = {"control": ArmFile(), "case": ArmFile(set={"vm.swappiness": "10"})}
+    live = LiveFile(metrics=("m",), for_=for_, switches=switches)
+    assert most_blocks(TrialFile(name="t", arms=arms, design=DesignFile(budget=budget), live=live)) == blocks

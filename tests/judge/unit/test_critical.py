@@ -45,7 +45,7 @@ def null_sums(trials: int, cap: int, seed: int) -> dict[int, np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize("cap", LOOKS)
+@pytest.mark.parametrize("cap", PRINTED)
 def test_one_comparison_is_as_printed(cap: int) -> None:
     assert dict(looks(cap)) == PRINTED[cap]
 
@@ -78,9 +78,9 @@ def exact_p(blocks: int, index: int) -> float:
     return float(2 * ways[: index + 1].sum() / 2.0**blocks)
 
 
-@pytest.mark.parametrize("cap", [12, 30])
+@pytest.mark.parametrize("cap", [12, 30, 110])
 def test_later_looks_are_recomputed(cap: int) -> None:
-    """Spending again with other noise and another seed gives every index to ±1."""
+    """Spending again with other noise and another seed gives every index to ±1, or to 1 % if there are many."""
     trials = 60_000
     sums = null_sums(trials, cap, seed=99)
     alive = np.ones(trials, dtype=bool)
@@ -88,7 +88,7 @@ def test_later_looks_are_recomputed(cap: int) -> None:
     for look, index in looks(cap).items():
         shares = np.cumsum(np.bincount(sums[look][alive].astype(int), minlength=1)) / trials
         allowed = int(np.nonzero(shares <= spent(look, cap, 1) - used)[0][-1])
-        assert abs(allowed - index) <= 1, look
+        assert abs(allowed - index) <= max(1, 0.01 * index), look
         used += shares[index]
         alive &= sums[look] > index
 
@@ -128,9 +128,9 @@ def test_a_row_that_does_not_exist_is_the_next_stricter_one() -> None:
 
 
 def test_caps_are_rounded_up() -> None:
-    assert [cap_of(blocks) for blocks in (1, 7, 8, 20, 21, 60)] == [7, 7, 9, 20, 25, 60]
-    with pytest.raises(BadInput, match="61 blocks"):
-        cap_of(61)
+    assert [cap_of(blocks) for blocks in (1, 7, 8, 20, 21, 61, 480)] == [7, 7, 9, 20, 25, 80, 480]
+    with pytest.raises(BadInput, match="481 blocks"):
+        cap_of(481)
 
 
 def test_a_smaller_alpha_takes_a_later_row() -> None:

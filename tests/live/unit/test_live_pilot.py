@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from ktrial.judge.planning import block_sd, blocks_to_detect, smallest_effect
+from ktrial.judge.sequential import cap_of
 from ktrial.kit.errors import BadInput
 from ktrial.live.model import Sample
 from ktrial.live.pilot import LiveWish, PilotSwitch, plan_live
@@ -95,7 +96,8 @@ def test_only_what_the_load_leaves_is_noise() -> None:
     load = remembering(generator, 2_400, 0.98, 0.5)
     logs = 0.4 * load + remembering(generator, 2_400, 0.3, 0.03)
     samples = samples_of(np.exp(logs))
-    raw, adjusted = plan_live(samples, WISH), plan_live(samples, WISH, covariates={"load": samples_of(load)})
+    wish = replace(WISH, budget=60)
+    raw, adjusted = plan_live(samples, wish), plan_live(samples, wish, covariates={"load": samples_of(load)})
     bare = plan_live(samples_of(np.exp(logs - 0.4 * load)), replace(WISH, least_washout_s=adjusted.washout_s))
     assert not raw.can_detect
     assert adjusted.can_detect
@@ -132,11 +134,18 @@ def test_spikes_of_a_latency_count_as_its_mean_does() -> None:
 
 def test_noise_that_hides_the_effect_is_told_with_what_can_be_found() -> None:
     samples = samples_of(np.exp(remembering(np.random.default_rng(7), 1_200, 0.99, 0.5)))
-    plan = plan_live(samples, replace(WISH, detect=0.01))
+    plan = plan_live(samples, replace(WISH, detect=0.01, budget=60))
     assert not plan.can_detect
     assert plan.cap == 60
     assert plan.smallest_effect > 0.01
     assert "more than are allowed; 60 blocks find" in plan.why[-1]
+
+
+def test_blocks_that_the_budget_forbids_are_named() -> None:
+    samples = samples_of(np.exp(remembering(np.random.default_rng(7), 1_200, 0.3, 0.10)))
+    plan = plan_live(samples, replace(WISH, detect=0.02, budget=20))
+    assert plan.cap == 20
+    assert f"--budget {cap_of(plan.needed)} allows as many" in plan.why[-1]
 
 
 def test_the_time_that_is_allowed_is_kept() -> None:
@@ -146,7 +155,7 @@ def test_the_time_that_is_allowed_is_kept() -> None:
     assert free.can_detect
     assert not held.can_detect
     assert held.duration_s <= free.duration_s / 3
-    with pytest.raises(BadInput, match="cannot plan a live trial within 1 min and 60 blocks"):
+    with pytest.raises(BadInput, match="cannot plan a live trial within 1 min and 480 blocks"):
         plan_live(samples, replace(WISH, longest_s=60.0))
 
 

@@ -43,9 +43,9 @@ def test_what_can_be_seen_follows_from_the_spread_and_the_cap() -> None:
 
 
 def test_what_would_take_more_blocks_than_the_tables_have_is_not_affordable() -> None:
-    # 1.15·(3.24·0.0371/ln 1.01)² + 3 = 170.6.
-    hopeless = forecast(cap=60, detect=0.01)
-    assert (hopeless.needed, hopeless.affordable, hopeless.affordable_s) == (171, None, None)
+    # 1.15·(3.24·0.0371/ln 1.005)² + 3 = 669.8.
+    hopeless = forecast(cap=60, detect=0.005)
+    assert (hopeless.needed, hopeless.affordable, hopeless.affordable_s) == (670, None, None)
     assert hopeless.expected == 60
 
 

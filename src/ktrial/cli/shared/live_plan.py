@@ -16,7 +16,7 @@ from ktrial.live.pilot import LiveWish, plan_live
 from ktrial.live.pilot_run import PilotCourse, PilotRun, pilot_course
 from ktrial.live.sampling import LivePoll, metric_named, refuse_slow
 from ktrial.live.watchdog import Watchdog
-from ktrial.trial.protocol.file import share
+from ktrial.trial.protocol.file import DesignFile, share
 from ktrial.trial.protocol.live import DAY_S
 from ktrial.trial.run.conduct import arms_for
 from ktrial.trial.run.events import PilotBegan, PilotEnded, VisitWaits
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ktrial.live.pilot_run import PilotSeen
     from ktrial.live.sampling import WatchedMetric
     from ktrial.trial.protocol.file import TrialFile
+    from ktrial.trial.protocol.live import LiveFile
     from ktrial.trial.run.events import TrialListener
     from ktrial.trial.run.prepare import Prepared
 
@@ -197,9 +198,14 @@ def longest_seconds(file: TrialFile, blocks: int) -> float:
     whole_s = blocks * block_seconds(file)
     if live.switches is not None:
         whole_s = max(whole_s, (blocks * len(file.arms) / live.switches - 1) * DAY_S)
-    if live.quiet_hours is not None and whole_s > DAY_S / 24:
-        whole_s /= 1 - live.quiet_hours.length_s / DAY_S
-    return whole_s
+    return whole_s / _awake_share(live, whole_s)
+
+
+def _awake_share(live: LiveFile, time_s: float) -> float:
+    """Return which share of a time lies outside the quiet hours; an hour or less need not meet them."""
+    if live.quiet_hours is None or time_s <= DAY_S / 24:
+        return 1.0
+    return 1 - live.quiet_hours.length_s / DAY_S
 
 
 def _with_periods(file: TrialFile, period: str | None, washout: str, cap: int | None) -> TrialFile:
@@ -261,6 +267,16 @@ def _pilot(
     return PilotRun(LivePoll(metrics, app.clock), arms, app.clock, watchdog, note).run(course)
 
 
+def most_blocks(file: TrialFile) -> int:
+    """Return how many blocks the plan may have: with a time and no budget, as many as time and switches allow."""
+    live = live_of(file)
+    if live.for_s is None or file.design.cap or file.design.budget != DesignFile().budget:
+        return file.design.cap or file.budget
+    if live.switches is None:
+        return LOOKS[-1]
+    return int(live.switches * max(1.0, live.for_s / DAY_S) / len(file.arms))
+
+
 def _plan(
     file: TrialFile,
     ready: Prepared,
@@ -271,15 +287,16 @@ def _plan(
 ) -> LivePlan:
     live = live_of(file)
     real = sum(name != file.control and not arm.placebo for name, arm in file.arms.items())
+    left_s = None if live.for_s is None else (live.for_s - course.length_s) * _awake_share(live, live.for_s)
     wish = LiveWish(
         direction=primary.metric.direction,
         detect=file.detect_share,
         arms=len(file.arms),
         comparisons=max(1, real),
-        budget=file.design.cap or file.budget,
+        budget=most_blocks(file),
         least_washout_s=_least_washout_s(ready.settle_s, metrics) if live.washout_s is None else live.washout_s,
         least_period_s=4 * max(one.source.poll_s for one in metrics),
-        longest_s=None if live.for_s is None else live.for_s - course.length_s,
+        longest_s=left_s,
     )
     switches = seen.switches if course.switches else ()
     covariates = {one.metric.name: seen.samples[one.metric.name] for one in metrics if one.covariate and live.adjust}
