@@ -24,6 +24,7 @@ from ktrial.kit.errors import BadInput
 from ktrial.kit.outcome import Direction
 from ktrial.live.guard import typical_gap_s
 from ktrial.live.model import Sample
+from ktrial.live.pace import slot_seconds
 
 #: Lengths of periods that are tried, in seconds.
 LENGTHS_S = (10, 20, 30, 60, 120, 180, 300, 600, 900, 1_200, 1_800, 3_600)
@@ -155,7 +156,7 @@ def plan_live(
             hint=f"watch for at least {needed_s:.0f} s",
         )
     best, cap, can_detect = _best(tried, washout.washout_s, wish)
-    duration_s = cap * wish.arms * (washout.washout_s + best.period_s)
+    duration_s = _duration_s(cap, wish, washout.washout_s, best.period_s)
     found = smallest_effect(best.sd, cap)
     read = (
         f"the pilot has {len(samples)} samples, one every {series.every_s:.3g} s; neighbours are correlated by "
@@ -329,8 +330,13 @@ def _tried(calm: _Series, washout_s: float, wish: LiveWish, rivals: Sequence[_Se
             sd=sd,
             needed=needed,
             cap=cap,
-            duration_s=(cap or needed) * wish.arms * (washout_s + period_s),
+            duration_s=_duration_s(cap or needed, wish, washout_s, period_s),
         )
+
+
+def _duration_s(blocks: int, wish: LiveWish, washout_s: float, period_s: float) -> float:
+    """Return how long so many blocks take, with the time between periods."""
+    return blocks * wish.arms * slot_seconds(washout_s + period_s)
 
 
 def _shortest(calm: _Series, washout_s: float, wish: LiveWish) -> float:
@@ -403,12 +409,12 @@ def _best(tried: Sequence[LengthTried], washout_s: float, wish: LiveWish) -> tup
             for cap in LOOKS
             if cap <= wish.budget
             and affordable_cap(cap, wish.comparisons) == cap
-            and cap * wish.arms * (washout_s + one.period_s) <= longest_s
+            and _duration_s(cap, wish, washout_s, one.period_s) <= longest_s
         ]
         if fits:
             possible.append((smallest_effect(one.sd, fits[-1]), one.period_s, one, fits[-1]))
     if not possible:
-        least = LOOKS[0] * wish.arms * (washout_s + tried[0].period_s)
+        least = _duration_s(LOOKS[0], wish, washout_s, tried[0].period_s)
         raise BadInput(
             f"cannot plan a live trial within {_time_text(longest_s)} and {wish.budget} blocks",
             hint=f"allow at least {_time_text(least)} and {LOOKS[0]} blocks with --for, --budget or --switches",

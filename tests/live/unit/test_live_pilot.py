@@ -10,6 +10,7 @@ from ktrial.judge.planning import block_sd, blocks_to_detect, smallest_effect
 from ktrial.judge.sequential import cap_of
 from ktrial.kit.errors import BadInput
 from ktrial.live.model import Sample
+from ktrial.live.pace import slot_seconds
 from ktrial.live.pilot import LiveWish, PilotSwitch, plan_live
 from tests.support.live_noise import remembering, samples_of
 
@@ -77,7 +78,7 @@ def test_blocks_cap_and_time_are_those_of_the_judges_plan() -> None:
     assert plan.can_detect
     assert plan.cap >= plan.needed
     assert plan.smallest_effect == smallest_effect(plan.sd, plan.cap) <= 0.03
-    assert plan.duration_s == plan.cap * 3 * (plan.washout_s + plan.period_s)
+    assert plan.duration_s == plan.cap * 3 * slot_seconds(plan.washout_s + plan.period_s)
     assert plan.duration_s <= 1.1 * min(one.duration_s for one in plan.tried if one.cap is not None)
 
 

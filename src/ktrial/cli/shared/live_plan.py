@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 _USUAL_SAMPLES = 2 * FEWEST_CONTROL_SAMPLES
 #: Stands for an arm where none is in force.
 AS_FOUND = "as found"
-#: Of the time that the user allows, a pilot takes at most this share.
-_MOST_OF_TIME = 0.25
+#: Of the time that the user allows, a pilot takes at most this share, and the blocks of the plan this one: some blocks
+#: will be void, and are made again.
+_MOST_OF_TIME, _PLANNED_TIME = 0.25, 0.9
 
 
 class PlannedPeriods(NamedTuple):
@@ -287,7 +288,9 @@ def _plan(
 ) -> LivePlan:
     live = live_of(file)
     real = sum(name != file.control and not arm.placebo for name, arm in file.arms.items())
-    left_s = None if live.for_s is None else (live.for_s - course.length_s) * _awake_share(live, live.for_s)
+    left_s = None
+    if live.for_s is not None:
+        left_s = _PLANNED_TIME * (live.for_s - course.length_s) * _awake_share(live, live.for_s)
     wish = LiveWish(
         direction=primary.metric.direction,
         detect=file.detect_share,
