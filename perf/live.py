@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How often live trials are wrong and what they find, replayed on recorded live work; and how guards do.
 
-Run in a checkout that is set up:  .venv/bin/python -m perf.live [REPLAYS]   (2,000 a cell; TIME)
+Run in a checkout that is set up:  .venv/bin/python -m perf.live [REPLAYS]   (2,000 a cell; some 15 minutes)
 
 - Replays: periods of a trial are cut out of `perf/live` (a day of load every 20 minutes, nothing changed), several
   blocks in a row from one place. The pilot is the first part of the recording: it gives washout, period and cap, which
