@@ -51,9 +51,10 @@ if TYPE_CHECKING:
 
 
 Closing = TypeVar("Closing", bound=Closes)
-#: With this score a measured program is killed before an ordinary one, unless that uses 30 % of all memory more.
+#: OOM score of measured programs. The kernel kills them first, unless another program uses 30 % of all memory more than
+#: they do.
 _MEASURED_SCORE = 300
-#: What is made for the sessions with a host, and again after the connection broke.
+#: Attributes that belong to the connection with a host; ktrial creates them again after the connection broke.
 _OF_HOST = ("user_session", "executor", "sampling", "looking_session", "run_recorder", "measuring_place")
 
 
@@ -63,7 +64,7 @@ def is_file_name(word: str) -> bool:
 
 
 class App:
-    """What verbs use: the catalog, the store, a session as the user, and a root session with a stated purpose."""
+    """The adapters of one command: the catalog, the store, and sessions as the user and as root."""
 
     def __init__(
         self,
@@ -94,7 +95,9 @@ class App:
         self._measured_first = False
         self.fail_on: tuple[tuple[Verdict, float | None], ...] = ()  # verdicts with limits that make the exit status 3
         self.when_idle = self.agreed = False  # runs wait for an idle machine; the user agreed to a long measurement
-        self.turn: Turn | None = None  # the trial pauses when the machine has its next blocks
+        self.turn: Turn | None = (
+            None  # if set, the trial pauses when the machine itself has carried out its next blocks
+        )
         self._faulty: list[Faulty] = []
 
     def close_at_end(self, session: Closing) -> Closing:
@@ -152,11 +155,14 @@ class App:
         self._oom_before = None
 
     def _exposed_as_before(self) -> list[str]:
-        """Return agent arguments: the OOM score that this process had before protect() changed it."""
+        """Return the agent argument that restores the OOM score which this process had before protect() changed it."""
         return [] if self._oom_before is None else ["--oom-score-adj", str(self._oom_before)]
 
     def _exposed(self) -> list[str]:
-        """Return agent arguments: if protect() had no effect, the kernel kills agents first when memory runs out."""
+        """Return agent arguments that make the kernel kill agents first when memory runs out.
+
+        They are empty if protect() had an effect.
+        """
         exposed = self._measured_first and self._oom_before is None
         return ["--oom-score-adj", str(_MEASURED_SCORE)] if exposed else []
 
@@ -192,13 +198,13 @@ class App:
         return self.close_at_end(session_over(host, transport))
 
     def root_session(self, purpose: str) -> AgentSession:
-        """Return the root session of this command; it asks the user at most once, and names the purpose."""
+        """Return the root session of this command. The user is asked at most once, and told the purpose."""
         if self._root is None:
             self._root = self.new_root_session(purpose)
         return self._root
 
     def new_root_session(self, purpose: str) -> AgentSession:
-        """Return a root session of its own, for what another root session must not wait for."""
+        """Return another root session, for work that must not wait for the first one."""
         from ktrial.cli.hosts import session_over
 
         transport = self._here.root(purpose) if self.host is None else self.host.connect("root", purpose)
@@ -206,7 +212,7 @@ class App:
 
     @cached_property
     def run_recorder(self) -> AgentRunRecorder:
-        """Records during runs, in a root session of its own: the command uses its other root session meanwhile."""
+        """The recorder of runs, with a root session of its own. The command uses its other root session meanwhile."""
         from ktrial.bench.run.recorder import AgentRunRecorder
 
         connect = partial(self.new_root_session, "tracing events")
@@ -215,7 +221,7 @@ class App:
 
     @property
     def can_be_root(self) -> bool:
-        """Whether a root session is possible, by asking the user if that is allowed."""
+        """Whether a root session is possible, if necessary by asking the user."""
         return self._here.can_be_root if self.host is None else self.host.can_be_root
 
     @property
@@ -260,14 +266,14 @@ class App:
 
     @staticmethod
     def scrubbing() -> tuple[Identity, bytes]:
-        """Return what identifies this machine and its users, and the salt of the placeholders."""
+        """Return the names of this machine and its users, which bundles replace, and the salt of the placeholders."""
         from ktrial.agent.identity import identity, salt, with_hosts
 
         return with_hosts(identity(), state_folder() / "hosts"), salt(state_folder() / "salt")
 
     @cached_property
     def measuring_place(self) -> MeasuringPlace:
-        """The work folder of runs and the lock on measuring, closed last, after everything has been restored."""
+        """The work folder of runs and the lock on measuring. It is closed last, after everything has been restored."""
         from ktrial.cli.hosts import Host
 
         place = (self.host or Host("")).measuring_place(self._machine_root)
@@ -298,7 +304,7 @@ class App:
 
     @cached_property
     def boot_questions(self) -> SavedStates:
-        """Questions whose trials boot this machine; ktrial continues them after a boot."""
+        """Questions whose trials boot this machine; ktrial resumes them after a boot."""
         from ktrial.tuning.state.saved import SavedStates
 
         return SavedStates(state_folder() / "boot-questions")
@@ -334,7 +340,7 @@ class App:
 
     @cached_property
     def executor(self) -> AgentExecutor:
-        """Runs benchmarks as the user, through agents that Ctrl-C does not reach."""
+        """The executor that runs benchmarks as the user, through agents that Ctrl-C does not reach."""
         from ktrial.bench.run.executor import AgentExecutor
 
         root = self.root_session if self.can_be_root else None
@@ -376,7 +382,7 @@ class App:
 
     @cached_property
     def tools(self) -> Tools:
-        """Benchmark tools built for this user, or inside a container."""
+        """Benchmark tools: built for this user, or in a container."""
         from ktrial.cli.program_wiring import Tools
 
         return Tools()
@@ -389,7 +395,10 @@ class App:
 
     @cached_property
     def looking_session(self) -> AgentSession:
-        """Observes the machine during runs, as root if that needs no prompt; Ctrl-C does not reach it."""
+        """The session that observes the machine during runs, as root if that needs no prompt.
+
+        Ctrl-C does not reach it.
+        """
         if self._is_root or self._root is not None:
             return self.root_session("looking at the machine")
         from ktrial.cli.hosts import session_over
@@ -398,17 +407,17 @@ class App:
 
     @cached_property
     def sampling(self) -> AgentSampling:
-        """Samples the machine's sensors during runs, through agents of the user that Ctrl-C does not reach."""
+        """The sampling of the machine's sensors during runs, through agents of the user that Ctrl-C does not reach."""
         return self.sampling_of(())
 
     def sampling_of(self, sources: Sequence[str]) -> AgentSampling:
-        """Return a sampling of these sources, or of all if none is named."""
+        """Return a sampling of these sources, or of all sources if none is named."""
         from ktrial.bench.run.sampling import AgentSampling
 
         return self.close_at_end(AgentSampling(self._detached, sources))
 
     def watching(self, file: Path, nvidia_hz: float | None) -> AgentWatching:
-        """Return a watch, as root if possible: only root can trace events."""
+        """Return a watch, as root if possible, because only root can trace events."""
         from ktrial.watch.record.agent_watch import AgentWatching, nvidia
 
         beside = None if self.host is not None else nvidia(nvidia_hz)
@@ -436,7 +445,7 @@ class App:
 
     @cached_property
     def interrupts(self) -> Interrupts:
-        """Records Ctrl-C during a measurement instead of raising KeyboardInterrupt."""
+        """The recorder of Ctrl-C during a measurement, which would otherwise raise KeyboardInterrupt."""
         from ktrial.agent.interrupts import Interrupts
 
         return Interrupts()

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ktrial.machine.facts import Fact
 
 ADB = "adb"
-#: How root is asked for: Magisk's, KernelSU's and APatch's way, and that of Android's own `su` in debug builds.
+#: The arguments of `su`: for Magisk, KernelSU and APatch, and for Android's own `su` in debug builds.
 _FORMS = (("-c",), ("0",))
-#: The journals, on the partition that stays and in a folder that only root can enter.
+#: The folder of the journals. It survives a reboot, and only root can enter it.
 STATE = "/data/adb/ktrial"
 _MODULE = "export the settings as a module that the phone applies when it starts: ktrial export … --to magisk"
 #: Verbs that do not work on a phone, and what to do instead.
@@ -46,7 +46,8 @@ class AdbHost(RemoteHost):
     program_folders = ("/data/local/tmp", "/system/bin", "/system/xbin", "/vendor/bin", "/product/bin")
     askers = ("su",)
     here_only = _HERE_ONLY
-    #: A plan's gates read files, and Android tells the screen and the battery to its own programs only.
+    #: The phone cannot run a trial's blocks by itself: Android shows the state of screen and battery to its own
+    #: programs only.
     carries_plans = False
     agent_arguments = ("--state", STATE)
 
@@ -56,7 +57,7 @@ class AdbHost(RemoteHost):
         super().__init__(word, say, may_ask=may_ask, keeps_agent=keeps_agent)
         self._serial = word.removeprefix(ADB).removeprefix(":")
         check_serial(word, self._serial)
-        #: Programs of this machine that are there for this command.
+        #: Programs of this machine that were copied to the phone for this command.
         self._copies: dict[Path, ProgramThere] = {}
 
     @cached_property
@@ -87,7 +88,7 @@ class AdbHost(RemoteHost):
         }
 
     def program_of(self, word: str) -> Path:
-        """Return the path of a program there. A path that exists only here is copied there for this command."""
+        """Return the path of a program on the phone. A file of this machine is copied there for this command."""
         from pathlib import Path
 
         try:
@@ -159,7 +160,7 @@ class AdbHost(RemoteHost):
         return ask_modules(self.own_session, asker, self.environment)
 
     def find_asker(self, purpose: str) -> tuple[tuple[str, ...], str | None]:
-        """Return the words that start a program as root on the phone; `su` asks on its screen."""
+        """Return the words that start a program as root on the phone. `su` asks for consent on the phone's screen."""
         if not self.asking_programs:
             raise PrivilegeMissing(
                 f"{purpose} needs root on {self.name}, which has no su",

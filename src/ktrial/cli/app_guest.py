@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 _MEMORY_BYTES, _CPUS = 1 << 30, 2
 _BEGIN_LIMIT_S = 120.0
-#: How long a kernel may take to its first process if KVM works.
+#: How long a kernel may take to start its first process if KVM works.
 _KVM_BEGIN_LIMIT_S = 20.0
 
 
 class Talking(NamedTuple):
-    """A guest with sessions, and its mode; `tools` maps programs of this machine to their places in the guest."""
+    """A running guest with sessions; `tools` maps programs of this machine to their paths in the guest."""
 
     guest: RunningGuest
     mode: Mode
@@ -45,7 +45,7 @@ def boot_to_talk(
     *,
     runs_programs: bool = False,
 ) -> Talking:
-    """Boot a guest with sessions, with KVM if that works; `runs_programs` adds what benchmarks need."""
+    """Boot a guest for sessions, with KVM if that works; `runs_programs` adds what benchmarks need."""
     import msgspec
 
     from ktrial.bench.guest_tools import GuestFailed, GuestPlace, Shape
@@ -93,7 +93,7 @@ def keeper(name: str) -> Iterator[Keeper]:
 class GuestHost(Host):
     """A guest as the host of one command: a kept guest, or one that boots when it is first needed."""
 
-    #: What the names of these hosts start with.
+    #: Prefix of these hosts' names.
     prefix = "guest:"
 
     def __init__(self, word: str, kernels: Callable[[], Kernels], say: Callable[[str], None]) -> None:
@@ -107,7 +107,7 @@ class GuestHost(Host):
         self._begun = False
         #: Whether an exact guest needs a disk; others have one if they can.
         self._wants_disk = False
-        #: Programs of this machine to put into the guest, by name; None if this machine lacks one.
+        #: Programs of this machine to put into the guest: name to path, or None if this machine lacks the program.
         self._programs: dict[str, str | None] = {}
 
     def give(self, programs: Mapping[str, str | None], *, disk: bool = False) -> None:

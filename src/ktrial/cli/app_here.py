@@ -39,7 +39,7 @@ class Here:
 
     @property
     def can_be_root(self) -> bool:
-        """Whether a root session is possible, by asking the user if that is allowed."""
+        """Whether a root session is possible, if necessary by asking the user."""
         if self.is_root:
             return True
         from ktrial.agent.root import can_ask
@@ -70,7 +70,7 @@ class Here:
         from ktrial.agent.transport import ProcessTransport
 
         argv = self._argv("root", ())
-        if self._root is not None:  # a folder that stands for a machine needs no privilege
+        if self._root is not None:  # a folder that stands for a machine needs no root
             return ProcessTransport(argv)
         from pathlib import Path
 
@@ -92,7 +92,7 @@ class Here:
 
 
 def say_load(machine: Machine, say: Callable[[str], None], *, when_idle: bool) -> None:
-    """Report load and pressure that disturb a measurement started now, and what waits for their end."""
+    """Report load and pressure that disturb a measurement started now, and how to wait for their end."""
     from ktrial.tuning.doctor.confounders import load_now
 
     found = load_now(machine)

@@ -92,7 +92,7 @@ def _connect(app: App, word: str, address: str | None) -> None:
 
 
 def _take(lock: RemoteLock, sleep: Callable[[float], None], left_s: float) -> None:
-    """Take the lock on measurements. The session of a broken connection may hold it until it hears nothing any more."""
+    """Take the lock on measurements. The session of a broken connection may hold it until its silence limit passes."""
     while True:
         try:
             lock.measure()
@@ -122,7 +122,7 @@ def _check_machines(app: App, word: str, name: str) -> None:
 
 
 def _server_address(app: App, name: str, measured: str, given: str | None) -> ServerAddress:
-    """Return where the server listens: the given address, or the one that ssh's configuration tells."""
+    """Return where the server listens: the given address, or the one in ssh's configuration."""
     hint = _ADDRESS_HINT.format(name, measured)
     if given is not None:
         return parse_address(given)
@@ -143,7 +143,7 @@ def _server_address(app: App, name: str, measured: str, given: str | None) -> Se
 
 
 def parse_address(text: str) -> ServerAddress:
-    """Parse ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT. Raise BadInput."""
+    """Parse ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT. Raise BadInput for other forms."""
     address, port = text, None
     if text.startswith("["):
         address, closing, rest = text[1:].partition("]")
@@ -166,7 +166,7 @@ def parse_address(text: str) -> ServerAddress:
 
 
 def _check_address(address: str) -> ServerAddress:
-    """Return the address. Raise BadInput if it is none, or one that no other machine reaches."""
+    """Return the address. Raise BadInput if it is invalid, or if no other machine can reach it."""
     from ktrial.bench.remote_load import ServerAddress
 
     try:
@@ -187,7 +187,7 @@ def _resolve(host: str) -> str:
 
 
 def _own_address_towards(host: str) -> str:
-    """Return this machine's address on the way to a host; nothing is sent."""
+    """Return the address that this machine uses to reach a host; nothing is sent."""
     family, kind, protocol, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as way:
         way.connect(target)

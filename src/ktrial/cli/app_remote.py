@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Another machine as the host of a command: what all ways to one have in common."""
+"""Another machine as the host of a command: what ssh and adb have in common."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from ktrial.bench.run.place import MeasuringPlace
     from ktrial.cli.app_kernels import Role
 
-#: How long the sessions of a broken connection may take to end: the relay's silence, and the end of what runs.
+#: How long the sessions of a broken connection may take to end (the relay's silence limit, and what still runs), and
+#: seconds between two looks.
 _OUTLAST_S, _LOOK_S = 180.0, 2.0
 _LIMIT_S = 120.0
 #: Verbs that work with this machine's own files, programs or windows, and what to do instead.
@@ -46,13 +47,13 @@ def _waits_s() -> Iterator[float]:
 
 
 def _has_session_lease(root: AgentSession) -> bool:
-    """Return whether a transaction of a broken connection is still in force; it ends with its session."""
+    """Return whether a transaction of a broken connection is still in force; it is reverted when its session ends."""
     found = status(root).transactions
     return any(one.state == "applied" and one.lease.kind == "while-session" for one in found)
 
 
 class RemoteLock(MachineLock):
-    """The locks on trials and measurements of another machine; a session of the user there holds them."""
+    """The locks on trials and measurements of another machine, held by a session of the user there."""
 
     def __init__(self, name: str, session: Callable[[], AgentSession]) -> None:
         super().__init__()
@@ -87,14 +88,14 @@ class RemoteLock(MachineLock):
 class RemoteHost(Host, ABC):
     """Another machine. Everything that is measured or changed is there; results are stored here."""
 
-    #: Folders of programs there: those of the system, which root's helpers come from, and those that the user may name.
+    #: Folders of system programs there, where root's helpers are, and folders of programs that the user may name.
     folders: tuple[str, ...]
     program_folders: tuple[str, ...]
-    #: Programs there that give root.
+    #: Programs there that can start others as root.
     askers: tuple[str, ...]
     #: Verbs that do not work there, and what to do instead.
     here_only: Mapping[str, str] = _HERE_ONLY
-    #: More arguments of all sessions.
+    #: More arguments of the agent in every session.
     agent_arguments: tuple[str, ...] = ()
 
     def __init__(self, word: str, say: Callable[[str], None], *, may_ask: bool, keeps_agent: bool = False) -> None:
@@ -103,7 +104,7 @@ class RemoteHost(Host, ABC):
         self._may_ask = may_ask
         self._keeps_agent = keeps_agent
         self._connection: OtherMachine | None = None
-        #: What root sessions are started with there, and the password that the user gave, if one is needed.
+        #: The words that start a root session there, and the password that the user gave, if one is needed.
         self._asker: tuple[tuple[str, ...], str | None] | None = None
         self.quiet = self._keep_quiet
         self.asleep = self._keep_asleep
@@ -111,7 +112,7 @@ class RemoteHost(Host, ABC):
     @property
     @abstractmethod
     def way(self) -> Way:
-        """How the machine is reached."""
+        """How to reach the machine."""
 
     @property
     def name(self) -> str:
@@ -147,7 +148,7 @@ class RemoteHost(Host, ABC):
 
     @property
     def _folder(self) -> Path:
-        """The folder here for what belongs to that machine."""
+        """The folder on this machine with the files about that machine."""
         import re
 
         from ktrial.agent.user_folders import state_folder
@@ -219,7 +220,7 @@ class RemoteHost(Host, ABC):
     def outlast(self, lock: MachineLock, root: AgentSession | None, sleep: Callable[[float], None]) -> None:
         """Take the lock on trials once the sessions of a broken connection have ended and restored their settings.
 
-        They hear nothing any more and end by themselves. Raise Busy if they do not.
+        These sessions hear nothing any more and end by themselves. Raise Busy if they do not.
         """
         from ktrial.trial.unattended.carrier import plan_states
 
@@ -277,19 +278,19 @@ class RemoteHost(Host, ABC):
 
     @property
     def can_be_root(self) -> bool:
-        """Whether a root session is possible, by asking the user if that is allowed."""
+        """Whether a root session is possible, if necessary by asking the user."""
         return self.is_root or (self._may_ask and bool(self.asking_programs))
 
     @cached_property
     def asking_programs(self) -> tuple[str, ...]:
-        """The programs there that give root."""
+        """The programs there that can start others as root."""
         places = [f"{folder}/{name}" for name in self.askers for folder in self.folders]
         listed = self.own_session.list(places)
         return tuple(place for place in places if listed.get(place))
 
     @cached_property
     def own_session(self) -> AgentSession:
-        """A session of the user that asks for what the host itself needs."""
+        """A session of the user, for requests of the host itself."""
         from ktrial.agent.session import AgentSession
 
         return AgentSession(self.connect("user"))
@@ -308,7 +309,7 @@ class RemoteHost(Host, ABC):
         return self._asker
 
     def gives_root(self, asker: tuple[str, ...], password: str | None = None) -> bool:
-        """Return whether a program starts as root after these words."""
+        """Return whether these words start a program as root."""
         answer = self.own_session.request(
             "exec",
             argv=[*asker, self.machine.machine.program, "--version"],

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from ktrial.agent.ssh import SshWay
 
 SSH = "ssh:"
-#: The variable with the number of an open file from which ktrial reads the password for sudo.
+#: The variable with the number of an open file, from which ktrial reads the password for sudo.
 PASSWORD_VARIABLE = "KTRIAL_PASSWORD_FD"
 _TRIES, _LONGEST_BYTES = 3, 4096
-#: How the programs that give root are asked: without a question, and with the password as the first line of input.
+#: Options of the programs that give root: to start without a question, and to read the password from the first line of
+#: input.
 _ASKERS: dict[str, tuple[tuple[str, ...], tuple[str, ...] | None]] = {
     "sudo": (SUDO_SILENT, SUDO_ASKING),
     "doas": (("-n", "--"), None),
@@ -88,7 +89,10 @@ class SshHost(RemoteHost):
 
 @cache
 def given_password() -> str | None:
-    """Return the password from the open file that `KTRIAL_PASSWORD_FD` names; None if it is unset. Raise BadInput."""
+    """Return the password from the open file that `KTRIAL_PASSWORD_FD` names; None if the variable is not set.
+
+    Raise BadInput if the file is unusable.
+    """
     number = os.environ.get(PASSWORD_VARIABLE)
     if number is None:
         return None

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from ktrial.agent.checkout import checkout_folder
 
-#: The launchers put here how they were called.
+#: The variable in which the launchers store how ktrial was called.
 _CALLED = "KTRIAL_CALLED"
-#: Commands that read files, the catalog or stored results, or work on this machine only: --host changes nothing there.
+#: Commands on which --host has no effect: they read files, the catalog or stored results, or work on this machine only.
 _OF_NO_HOST = frozenset(
     (
         "bundle",
@@ -50,7 +50,10 @@ _FROM_A_CHECKOUT = re.compile(r"(?<![\w./-])\./ktrial(?![\w.-])")
 
 
 def take_called() -> str | None:
-    """Return how ktrial was called, and hide that from the commands that it starts; None where nothing says so."""
+    """Return how ktrial was called, or None if unknown.
+
+    Remove the variable, so that commands started by ktrial do not see it.
+    """
     called = os.environ.pop(_CALLED, None)
     if called and Path(called).name == "ktrial":
         return called
@@ -58,7 +61,7 @@ def take_called() -> str | None:
 
 
 def as_called(called: str, verbs: Iterable[str]) -> Callable[[str], str]:
-    """Return a function that spells the commands of a text so that they can be pasted."""
+    """Return a function that respells the commands in a text so that they can be pasted."""
     names = "|".join(re.escape(verb) for verb in verbs)
     installed = re.compile(rf"(?<![\w./-])ktrial(?= (?:(?:{names})(?![\w.:/-])|--[a-z]))")
 
@@ -71,7 +74,7 @@ def as_called(called: str, verbs: Iterable[str]) -> Callable[[str], str]:
 
 
 def on_host(host: str, verbs: Iterable[str]) -> Callable[[str], str]:
-    """Return a function that adds --host to the commands of a text that work on a machine."""
+    """Return a function that adds --host to those commands in a text that work on a machine."""
     names = "|".join(
         re.escape(verb) + "".join(f"(?! {re.escape(word)}\\b)" for word in _OF_NO_HOST_IN.get(verb, ()))
         for verb in verbs

@@ -34,7 +34,7 @@ def _labels_and_sessions(app: App) -> set[str]:
 
 
 def _others(app: App) -> set[str]:
-    """Return the signers and bundles of verdicts of others."""
+    """Return the signers and bundles of other people's verdicts."""
     from ktrial.studies.ledger.others import decode_others
 
     file = app.ledger_file.of_others()
@@ -75,7 +75,7 @@ def _starting(incomplete: str, names: Names, ctx: click.Context) -> list[str]:
 
 
 def _boot_words(app: App) -> Iterable[str]:
-    """Return kernel arguments, and the profiles that have some."""
+    """Return kernel arguments, and the profiles that contain kernel arguments."""
     from ktrial.tuning.knobs.profile import flatten
 
     for knob in app.catalog.knobs.values():

@@ -61,7 +61,10 @@ class ExactHost(GuestHost):
         )
 
     def in_boots(self, file: TrialFile) -> TrialFile:
-        """Return the trial with a fresh exact guest for every visit. Raise BadInput if exact guests cannot run it."""
+        """Return the trial with a fresh exact guest for every visit.
+
+        Raise BadInput if exact guests cannot run the trial.
+        """
         import msgspec
 
         from ktrial.trial.guests.model import check_guest_trial
@@ -90,7 +93,10 @@ class ExactHost(GuestHost):
         return ReplayedTransport(self._talk, session)
 
     def close(self) -> None:
-        """Save the conversation with a kept guest, and report how the answers were obtained. No guest is running."""
+        """Save the conversation with a kept guest, and report how the answers were obtained.
+
+        No guest is running then.
+        """
         from ktrial.bench.guest_tools import EXACT_CLOCK
 
         if not self._begun:
@@ -144,7 +150,7 @@ def host_of(
     may_ask: bool = True,
     keeps_agent: bool = False,
 ) -> GuestHost | RemoteHost:
-    """Return the host that the argument of --host names. Raise BadInput."""
+    """Return the host that the argument of --host names. Raise BadInput if there is none."""
     from ktrial.cli.app_adb import ADB, AdbHost
     from ktrial.cli.app_ssh import SSH, SshHost
 
@@ -180,7 +186,7 @@ def place_of(
 
 
 def boot_with(lab: Lab, place: GuestPlace, script: bytes, say: Callable[[str], None]) -> GuestRun:
-    """Boot the guest twice at once with the whole conversation; raise if the two boots differ."""
+    """Boot the guest twice at once with the whole conversation. Raise an error if the two boots differ."""
     from ktrial.bench.guest_tools import ODD_BOOT, Job
     from ktrial.guests.agreement import boot_twice, settle_s
     from ktrial.guests.replay import SCRIPT

@@ -14,7 +14,7 @@ from ktrial.kit.errors import UnknownName
 
 
 class FolderGroup(click.Group):
-    """Commands from `package`: each module has the name of its command and defines it as `command`."""
+    """Commands of `package`: each module has the name of its command and defines the click command `command`."""
 
     def __init__(self, *args: Any, package: ModuleType, **settings: Any) -> None:
         super().__init__(*args, **settings)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What verbs know of a host that is not this machine: a guest, or another machine."""
+"""What verbs need to know about a host other than this machine: a guest, or another machine."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 class Host:
     """The host of one command, from the argument of --host."""
 
-    #: Whether its clock counts instructions.
+    #: Whether the guest's clock counts instructions.
     is_exact = False
-    #: Whether it can make a trial's blocks by itself.
+    #: Whether the host can run a trial's blocks by itself.
     carries_plans = True
 
     def __init__(self, word: str) -> None:
         #: The argument of --host.
         self.word = word
-        #: Returns the programs of this machine that a guest has; None if the host is not a guest.
+        #: A function that returns the programs of this machine in the guest; None if the host is not a guest.
         self.guest_tools: Callable[[], GuestTools] | None = None
-        #: Keeps the connection quiet during a run; None if no connection must be kept.
+        #: A context that stops traffic on the connection during a run; None if there is no connection.
         self.quiet: Callable[[float], AbstractContextManager[None]] | None = None
-        #: Keeps the connection while nothing is sent; None if no connection must be kept.
+        #: A context that keeps the connection open while nothing is sent; None if there is no connection.
         self.asleep: Callable[[float], AbstractContextManager[None]] | None = None
 
     @property
@@ -51,11 +51,11 @@ class Host:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the host is still there after this command, with what the command left."""
+        """Whether the host remains after this command, with everything that the command left there."""
         return True
 
     def check_verb(self, verb: str | None) -> None:
-        """Raise BadInput for a verb that this host cannot serve; a guest with sessions serves all."""
+        """Raise BadInput for a verb that this host cannot serve; a guest with sessions can serve all verbs."""
 
     def check_trial(self) -> None:
         """Raise BadInput if this host cannot run a trial's visits."""
@@ -69,41 +69,41 @@ class Host:
         """Add programs of this machine (name to path, None if missing) to a guest before it boots."""
 
     def programs_from(self, tools: str) -> Mapping[str, str]:
-        """Copy the programs that the value of --tools names there; return their paths there by name."""
+        """Copy the programs that `tools`, the value of --tools, names to the host; return their paths there by name."""
         del tools
         raise BadInput("cannot combine --tools with this --host", hint="leave out --tools or --host")
 
     @property
     def called(self) -> str:
-        """The name that messages use for the host."""
+        """The host's name in messages."""
         return "the guest"
 
     @property
     def ahead_ms(self) -> int:
-        """How far the host's clock is ahead of this machine's."""
+        """How many milliseconds the host's clock is ahead of this machine's."""
         return 0
 
     @property
     def home(self) -> str:
-        """The folder in which commands of the user run there."""
+        """The folder on the host in which the user's commands run."""
         return "/tmp"
 
     @property
     def agent(self) -> str:
-        """The path of the agent there."""
+        """The agent's path on the host."""
         return "/init"
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables of commands of the user there."""
+        """The environment of the user's commands on the host."""
         return {}
 
     def program_of(self, word: str) -> Path:
-        """Return the path there of a program that the user named. Raise BadInput if there is none."""
+        """Return the path on the host of a program that the user named. Raise BadInput if there is none."""
         raise NotImplementedError
 
     def connect(self, role: Role, purpose: str = "this command", arguments: tuple[str, ...] = ()) -> Detached:
-        """Start an agent there; `purpose` says what root is needed for, if a person must be asked."""
+        """Start an agent on the host. If ktrial must ask a person for root, the question states `purpose`."""
         raise NotImplementedError
 
     def session(self, transport: Transport) -> AgentSession:
@@ -113,7 +113,10 @@ class Host:
         return AgentSession(transport)
 
     def measuring_place(self, machine_root: Path | None) -> MeasuringPlace:
-        """Return the locks on trials and measurements, and the folder here for runs. A guest disturbs this machine."""
+        """Return the locks on trials and measurements, and this machine's folder for runs.
+
+        Runs in a guest lock this machine.
+        """
         from ktrial.agent.user_folders import state_folder
         from ktrial.bench.run.place import MeasuringPlace
         from ktrial.tuning.state.lock import MachineLock
@@ -122,11 +125,11 @@ class Host:
 
     @property
     def can_come_back(self) -> bool:
-        """Whether the host may still be there after its connection broke."""
+        """Whether the host may still exist after its connection broke."""
         return False
 
     def why_gone(self) -> str | None:
-        """Return why the connection is gone; None while it is there. It asks nothing of the host."""
+        """Return why the connection broke; None while it is open. Nothing is sent to the host."""
         return None
 
     def come_back(self, sleep: Callable[[float], None]) -> None:
@@ -142,17 +145,17 @@ class Host:
 
 
 def session_over(host: Host | None, transport: Transport) -> AgentSession:
-    """Return a session with an agent of this host, or of this machine."""
+    """Return a session over a transport, with an agent of this host, or of this machine if there is no host."""
     return (host or Host("")).session(transport)
 
 
 def again(host: Host | None) -> str:
-    """Return how a hint starts a command for the same host: `ktrial` or `ktrial --host HOST`."""
+    """Return the start of a command in a hint: `ktrial`, or `ktrial --host HOST`."""
     return "ktrial" if host is None else f"ktrial --host {host.word}"
 
 
 def as_before(host: Host | None) -> str:
-    """Return a sentence for the user: the trial's changes have been restored, or end with the guest."""
+    """Return a sentence for the user: the trial's changes have been restored, or they end with the guest."""
     if host is not None and not host.is_kept:
         return "the guest and its settings end with this command"
     return f"all settings have been restored: `{again(host)} status`"

@@ -185,7 +185,10 @@ def _host_of(argv: Sequence[str]) -> str | None:
 
 
 def _speller(called: str | None, host: str | None, stream: TextIO) -> Callable[[str], str] | None:
-    """Return what spells commands as ktrial was called, for its host; pipes and files get no path of one machine."""
+    """Return a function that spells commands as ktrial was called, with its host.
+
+    Output to pipes and files gets no path of this machine.
+    """
     spells = []
     if host is not None:
         spells.append(on_host(host, cli.list_commands(click.Context(cli))))
@@ -233,7 +236,10 @@ def _usage_error(failure: click.ClickException, err: TextIO) -> KtrialError:
 
 
 def _interrupted(stop: BaseException, err: TextIO) -> tuple[KtrialError, int]:
-    """Report what ended the command, and return it with its exit status; click wraps KeyboardInterrupt in Abort."""
+    """Report what ended the command; return it as an error with its exit status.
+
+    Click wraps KeyboardInterrupt in Abort.
+    """
     from ktrial.kit import interruption
 
     cause = stop.__cause__ if isinstance(stop, click.Abort) else stop
@@ -245,7 +251,7 @@ def _interrupted(stop: BaseException, err: TextIO) -> tuple[KtrialError, int]:
 
 
 def _answer_in_json(argv: Sequence[str], error: KtrialError, status: int, out: TextIO) -> None:
-    """Write the error as `ktrial.error/1` if the command line asks for JSON and no document was written."""
+    """Write the error as `ktrial.error/1` if the command line asks for JSON and no document was written yet."""
     if "--json" not in itertools.takewhile(lambda word: word != "--", argv) or has_text(out):
         return
     from ktrial.kit import plain_json
@@ -257,7 +263,7 @@ def _answer_in_json(argv: Sequence[str], error: KtrialError, status: int, out: T
     try:
         out.write(document.decode())
         out.flush()
-    except OSError:  # the reader is gone, or the disk is full: the exit status still tells
+    except OSError:  # the reader is gone, or the disk is full; the exit status still reports the error
         _discard(out)
 
 
@@ -270,7 +276,7 @@ def _discard(out: TextIO) -> None:
 
 
 def report(error: KtrialError, err: TextIO) -> None:
-    """Print the message, and the next step on a line of its own."""
+    """Print the message, and the hint on a line of its own."""
     print(f"ktrial: {plain(error.message)}", file=err)
     if error.hint:
         print(f"  next: {plain(error.hint)}", file=err)

@@ -123,7 +123,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.
 
 
 def spelled_words(ctx: click.Context, _: click.Parameter | None, given: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words of a command line; settings that name a file of /proc or /sys get the names of their knobs."""
+    """Return the words of a command line. Settings that name a file of /proc or /sys get the names of their knobs."""
     if not isinstance(ctx.obj, App) or not any(word.startswith(("/proc/", "/sys/")) for word in given):
         return given
     from ktrial.tuning.origin.import_profile import spelled_setting
@@ -134,12 +134,12 @@ def spelled_words(ctx: click.Context, _: click.Parameter | None, given: tuple[st
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON to stdout.")
 
 
-#: Where the context keeps the settings of --set until the argument is read.
+#: The key under which click's context stores the settings of --set until the argument is parsed.
 _SETTINGS = "ktrial.settings"
 
 
 def words_argument(metavar: str, complete: Callable[..., Any] = setting_words) -> Callable[[F], F]:
-    """Return the argument of verbs that take settings, beside other names."""
+    """Return the argument of verbs that take settings as well as other names."""
     return click.argument("words", shell_complete=complete, nargs=-1, metavar=metavar, callback=spelled_words)
 
 
@@ -153,7 +153,7 @@ def _note_settings(ctx: click.Context, _: click.Parameter, given: tuple[str, ...
 def settings_words(
     metavar: str = "PROFILE|FILE|KNOB=VALUE…", complete: Callable[..., Any] = setting_words, *, spell: bool = True
 ) -> Callable[[F], F]:
-    """Return the argument of verbs that take settings, and its option --set; `words` has both."""
+    """Return the argument of verbs that take settings, and the option --set; `words` contains both."""
 
     def words(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
         found = (*given, *ctx.meta.get(_SETTINGS, ()))
@@ -189,7 +189,7 @@ def _wait_for_idle(ctx: click.Context, _: click.Parameter, given: bool) -> bool:
 
 
 def yes_to(text: str) -> Callable[[F], F]:
-    """Return the option --yes of a command that may take long: it also agrees to that."""
+    """Return the option --yes of a command that may take long; --yes also agrees to the long time."""
     return click.option("-y", "--yes", is_flag=True, callback=_agree, help=text)
 
 
@@ -209,7 +209,7 @@ def idle_option(text: str) -> Callable[[F], F]:
 
 
 when_idle_option = idle_option("Run only while nobody and nothing else uses the machine; repeat disturbed runs.")
-#: As in `ktrial.tuning.lasting.loaders`, which is loaded only when a command needs it.
+#: The same names as in `ktrial.tuning.lasting.loaders`, a module that is loaded only when a command needs it.
 LOADERS = ("grub", "systemd-boot", "limine", "refind", "extlinux", "zipl", "raspberry-pi")
 dangerous_option = click.option("--yes-dangerous", is_flag=True, help="Include settings marked dangerous.")
 security_option = click.option(
@@ -225,7 +225,7 @@ boot_security_option = click.option(
     metavar="NAME",
     help="Kernel argument to boot with even though it weakens security. Repeatable.",
 )
-#: For trials that boot this machine.
+#: Options of trials that boot this machine.
 boots_options = with_options(
     yes_to("Do not ask before a long trial; let this machine reboot if the trial boots it."),
     boot_security_option,
@@ -255,7 +255,7 @@ def write_answer(as_json: bool, document: Callable[[], Any], text: Callable[[int
 
 
 def write_text(text: str, *, pages: bool = False) -> None:
-    """Print a text for people, on a terminal with colours. With `pages`, a text longer than the screen gets a pager."""
+    """Print a text for people, in colour on a terminal. With `pages`, a text longer than the screen gets a pager."""
     from ktrial.kit.console import coloured, is_live
     from ktrial.kit.streams import draw, spell
 
@@ -270,14 +270,14 @@ def write_text(text: str, *, pages: bool = False) -> None:
 
 
 def is_long(text: str) -> bool:
-    """Return whether somebody at a terminal cannot see the whole text at once, and wants a pager (PAGER is not cat)."""
+    """Return whether a terminal is too short for the text and the user wants a pager (PAGER is not cat)."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("PAGER") in {"", "cat"}:
         return False
     return text.count("\n") >= os.get_terminal_size(sys.stdout.fileno()).lines
 
 
 def seconds(text: str, option: str) -> float:
-    """Return `30s`, `10m` or `1h` in seconds."""
+    """Return a duration such as `30s`, `10m` or `1h` in seconds."""
     match = re.fullmatch(_DURATION, text.strip())
     value_s = float(match[1]) * _SECONDS[match[2]] if match is not None else 0.0
     if value_s == 0:

@@ -37,6 +37,6 @@ class Tools:
 
 
 class Closes(Protocol):
-    """Something that the command closes at its end."""
+    """Something that the command closes when it ends."""
 
     def close(self) -> None: ...

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packs evidence into bundles, unpacks them and rechecks them."""
+"""Packs evidence into bundles, unpacks bundles and rechecks them."""

@@ -16,8 +16,9 @@ from ktrial.kit.tables import labelled, paragraph
 #: Numbers whose relative difference is smaller count as equal.
 TOLERANCE = 1e-9
 #: `hash`: a file does not match its digest. `measurement`: raw output yields another number than the stored one.
-#: `question`, `comparison`: the published one does not follow from the data. `file`: a published file differs from the
-#: one generated from it. `protocol`: it changed after the trial began. `trial`: an order, a verdict or a run is wrong.
+#: `question`, `comparison`: the published question or comparison does not follow from the data. `file`: a published
+#: file differs from the one generated from the comparison. `protocol`: the protocol changed after the trial began.
+#: `trial`: an order, a verdict or a run is wrong.
 Kind = Literal["hash", "measurement", "question", "comparison", "file", "protocol", "trial"]
 #: Fields of a comparison that hold sentences, reasons, commands and the protocol as text.
 _TEXTS = frozenset(
@@ -48,7 +49,7 @@ class UnreadData(msgspec.Struct, frozen=True, kw_only=True):
 class RecheckResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a recheck.
 
-    `unread` lists runs whose raw output it could not re-read. `question_sha256` is null without a comparison.
+    `unread` lists the runs whose raw output could not be re-read. `question_sha256` is null without a comparison.
     """
 
     schema: Literal["ktrial.rechecked/1"] = "ktrial.rechecked/1"
@@ -62,7 +63,10 @@ class RecheckResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def comparison_differences(stored: Comparison, again: Comparison) -> Iterator[Difference]:
-    """Yield each field that differs, named by outcome, arm and run; compare texts only if the same code wrote both."""
+    """Yield each field that differs, with outcome, arm and run.
+
+    Texts are compared only if the same code wrote both.
+    """
     both = (_plain(stored), _plain(again))
     if stored.writer != again.writer:
         both = (_without_texts(both[0]), _without_texts(both[1]))
@@ -128,9 +132,9 @@ def _walk(was: Any, now: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _below(where: str, name: str) -> str:
-    """Extend a place such as `outcome wakeup.p99, arm bore: effect.low`.
+    """Extend a place, such as `outcome wakeup.p99, arm bore: effect.low`, by one name.
 
-    A named entry replaces the name of its list.
+    The name of an entry replaces the name of its list.
     """
     head, colon, last = where.rpartition(": ")
     if name.startswith("#"):
@@ -189,12 +193,12 @@ def _shorten(text: str, start: int) -> str:
     return f"{'…' if start else ''}{part}{'…' if start + _LONG < len(text) else ''}"
 
 
-#: The text shows this many differences of each kind; the JSON holds all.
+#: Number of differences of each kind in the text; the JSON has all.
 _MOST_OF_A_KIND = 12
 
 
 def rechecked_text(found: RecheckResult, *, width: int) -> str:
-    """Return what was read, each difference and, at the end, the answer."""
+    """Return a text with what was read, each difference and, at the end, the answer."""
     lines = [labelled("file", found.file, width=width)]
     lines.append(labelled("runs", f"{found.runs}, {found.runs - len(found.unread)} re-read", width=width))
     if found.question_sha256 is not None:

@@ -3,8 +3,8 @@
 
 Equal content gives equal bytes.
 
-A reader does not trust a bundle. It unpacks only plain files with names that a bundle may contain, whose sizes and
-digests the manifest lists, and only into a private folder.
+A reader does not trust a bundle. It unpacks only plain files, and only into a private folder. A bundle may contain only
+certain names, and the manifest must list the size and digest of every file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from ktrial.kit.json_strict import decode_as
 _LEVEL = 10
 _BLOCK = 512
 _CHUNK = 1 << 20
-#: Compressed bytes read at a time. It bounds what one step can unpack: 4 bytes become 128 KiB at most.
+#: Number of compressed bytes to read at a time, which limits what one step can unpack: 4 bytes become at most 128 KiB.
 _PACKED_CHUNK = 1 << 10
 #: Memory that a zstd frame may request.
 _WINDOW_BYTES = 128 << 20
@@ -114,14 +114,14 @@ class BundleFolder:
 
 
 class BundleWriter:
-    """Collects members, then writes them as a bundle."""
+    """Collects members, and writes them as a bundle."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._members: dict[str, BundleMember] = {}
 
     def raw(self, data: bytes) -> str:
-        """Add raw bytes unless they are there already. Return their digest."""
+        """Add raw bytes unless the bundle has them already; return their digest."""
         digest = hashlib.sha256(data).hexdigest()
         if f"raw/{digest}" not in self._members:
             self.member(f"raw/{digest}", [data])
@@ -259,7 +259,7 @@ def plain_file(folder: Path, name: str) -> bytes:
 
 
 def _place(folder: Path, name: str) -> Path:
-    """Return the path of a member. All lie in one flat folder, so that no name can lead outside."""
+    """Return the path of a member. All members are in one flat folder, so that no name can lead outside."""
     return folder / name.replace("/", "+")
 
 
@@ -284,7 +284,7 @@ class _Frame:
         self._given = 0
 
     def exactly(self, size: int) -> bytes:
-        """Return the next `size` bytes. Raise BadInput if there are fewer."""
+        """Return the next `size` bytes. Raise BadInput if fewer are left."""
         while len(self._ready) < size:
             if not self._more():
                 raise BadInput(f"{self._shown}: the bundle is truncated")
@@ -302,7 +302,7 @@ class _Frame:
             raise BadInput(f"{self._shown}: unexpected data after the bundle")
 
     def _more(self) -> bool:
-        """Unpack a little more; return False at the end."""
+        """Unpack some more bytes; return False at the end."""
         if self._unpacker.eof:
             return False
         packed = self._file.read(_PACKED_CHUNK)

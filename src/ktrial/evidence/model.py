@@ -16,7 +16,7 @@ SCHEMA = "ktrial.bundle/1"
 MANIFEST = "manifest.json"
 #: The comparison that the sessions belong to, if the bundle has one; the compared files are in `raw/`.
 COMPARISON = "comparison.json"
-#: Limit for everything that is loaded as a whole; files of runs may be larger, but not their lines.
+#: Size limit for everything that is loaded as a whole. Files of runs may be larger, but not single lines.
 LARGEST_BYTES = 256 << 20
 #: Limit for a whole bundle, unpacked.
 LARGEST_BUNDLE_BYTES = 16 << 30
@@ -45,7 +45,7 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The first member. It lists every other member with the digest of its bytes in the bundle."""
+    """The first member of a bundle. It lists every other member with the digest of its bytes in the bundle."""
 
     schema: Literal["ktrial.bundle/1"] = "ktrial.bundle/1"
     sessions: tuple[Packed, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the verdicts of a bundle as those of somebody else, for the ledger of others."""
+"""Reads the verdicts of a bundle as other people's verdicts, for the ledger of others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ktrial.trial.kept_trial import KeptTrial
 from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.state.state import MachineState, parse_state
 
-#: Encoded, the verdicts of one bundle are at most this large: `ktrial explain` reads all of them.
+#: Size limit of the encoded verdicts of one bundle, because `ktrial explain` reads all of them.
 _LARGEST_BYTES = 1 << 20
 #: The latest moment that every platform can show as a date.
 _LATEST_UNIX_MS = 1 << 43
@@ -39,7 +39,7 @@ def others_in(
 ) -> tuple[OthersTrial, ...]:
     """Return the trials of a rechecked bundle with their verdicts.
 
-    Raise Refused if it is of this machine or holds names of people, BadInput if it has no verdict.
+    Raise Refused if the bundle is from this machine or contains names of people, BadInput if it has no verdict.
     """
     facts: dict[str, Mapping[str, Any]] = {}
     kernels: dict[str, str | None] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packs sessions from a store into a bundle, without names that identify people, and imports them again."""
+"""Packs sessions from a store into a bundle without names that identify people, and imports bundles."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Scrubbing(msgspec.Struct, frozen=True, kw_only=True):
 class PackedBundle(msgspec.Struct, frozen=True, kw_only=True):
     """The content of a new bundle.
 
-    `left` lists names that look like other words, and that ktrial replaced in some places only. `spoiled` are runs
-    whose raw output no longer yields their numbers once names are replaced. `replaced` counts names replaced in
-    compared files and in the comparison's question, not in sessions.
+    `left` lists names that are also ordinary words; ktrial replaced them in some places only. `spoiled` lists runs
+    whose raw output no longer yields their numbers after names were replaced. `replaced` counts the names replaced in
+    compared files and in the comparison's question, but not those in sessions.
     """
 
     sessions: tuple[Packed, ...]
@@ -77,7 +77,7 @@ def make_bundle(
     scrubbing: Scrubbing | None,
     trials: TrialKeeper | None = None,
 ) -> PackedBundle:
-    """Write a bundle of the sessions and their trials to a file; without `scrubbing` it keeps all names."""
+    """Write a bundle of the sessions and their trials to a file; without `scrubbing` all names remain."""
     made = pack(sessions, results, writer, scrubbing, trials)
     writer.write(path, made.sessions)
     return made
@@ -113,9 +113,8 @@ def bring_back(
 ) -> BroughtIn:
     """Import the sessions and trials of a bundle.
 
-    If the store has one of them with other content, import nothing.
-
-    `scrubbing` is what a bundle made here would use. With it ktrial recognises its own sessions after scrubbing.
+    If the store has a session or trial of the same name with other content, import nothing. `scrubbing` is what a
+    bundle made here would use: with it, ktrial recognises its own sessions after scrubbing.
     """
     there = {one.session: one for one in results.sessions()}
     imported, skipped = [], []
@@ -175,7 +174,7 @@ class _Packing:
         self.spoiled: list[str] = []
         if self._scrubbing is not None:
             self._scrubber = self._learned(self._scrubbing)
-        #: The trials as the bundle gets them; `_hashes` maps the old hash of each protocol to the new one.
+        #: The trials as the bundle contains them; `_hashes` maps the old hash of each protocol to the new one.
         self.trials = tuple(cleaned(kept, self._clean) for kept in self._kept)
         self._hashes = {
             was.stored.protocol_sha256: now.stored.protocol_sha256
@@ -184,7 +183,7 @@ class _Packing:
 
     @property
     def left(self) -> set[str]:
-        """Names that look like other words; some are still in the bundle."""
+        """Names that are also ordinary words; some are still in the bundle."""
         return self._scrubber.left if self._scrubber is not None else set()
 
     def put(self, sink: Sink) -> None:
@@ -307,7 +306,7 @@ class _Packing:
         return before != read_again(after, without, benchmarks)[1:]
 
     def _put(self, digest: str, sink: Sink, *, places_only: bool = False) -> tuple[str, int]:
-        """Add raw bytes to the bundle, scrubbed once; return their digest and size there."""
+        """Add raw bytes to the bundle, scrubbed once; return their digest and size in the bundle."""
         key = (digest, places_only)
         if key not in self._done:
             data = self._results.raw(digest)
@@ -339,7 +338,7 @@ class _Digests:
 def _same(
     session: StoredSession, bundle: Bundle, results: Results, scrubbing: Scrubbing | None, trials: TrialKeeper | None
 ) -> _Packing | None:
-    """Return the store's session, as it is or scrubbed, if it equals the bundle's; otherwise None."""
+    """Return the store's session, unchanged or scrubbed, if it equals the bundle's session; otherwise None."""
     rest = () if trials is None else trials.of_session(session.session)
     folder = folder_of(session.session)
     wanted = {name: one.sha256 for name, one in bundle.manifest.members.items() if name.startswith(f"{folder}/")}

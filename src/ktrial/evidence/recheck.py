@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rechecks a bundle: re-reads its raw output, recomputes its comparison and names every difference."""
+"""Rechecks a bundle: re-reads its raw output, recomputes its comparison, and reports every difference."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OTHER_WRITER = "another version of ktrial wrote the comparison: its texts are no
 
 
 class Readers(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that ktrial needs to re-read raw output and imported files, and to recompute a comparison."""
+    """Everything that is needed to re-read raw output and imported files, and to recompute a comparison."""
 
     benchmarks: Mapping[str, Benchmark]
     importers: Mapping[str, Importer]
@@ -44,7 +44,7 @@ class Recomputed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recheck(bundle: Bundle, published: Comparison | None, readers: Readers) -> Recomputed:
-    """Check everything in a bundle, and the comparison that was made from it."""
+    """Check everything in a bundle, including the comparison that was made from it."""
     results = BundleResults(bundle)
     differences = list(_damaged(bundle, results))
     unread: list[UnreadData] = []
@@ -93,7 +93,7 @@ def _runs_of_files(again: Comparison) -> int:
 
 
 def _trials(bundle: Bundle, results: BundleResults) -> tuple[list[KeptTrial], list[Difference]]:
-    """Return all readable trials, and everything that is wrong with any of them."""
+    """Return all readable trials, and all differences found in any trial."""
     found: list[KeptTrial] = []
     wrong: list[Difference] = []
     for name in bundle.trials:
@@ -154,7 +154,7 @@ def _damaged(bundle: Bundle, results: BundleResults) -> Iterator[Difference]:
 
 
 def _place(member: str, place: str) -> str:
-    """Return the trial and the part of it to which a member belongs; `place` for other members."""
+    """Return the trial and the part of it that a member belongs to; `place` for other members."""
     if not member.startswith("trials/"):
         return place
     part = {"trial.json": "its protocol", "log.jsonl": "its log"}.get(member.rpartition("/")[2], "its noise profile")
@@ -182,7 +182,7 @@ def _session(
 def _imported(
     session: StoredSession, runs: tuple[StoredRun, ...], results: BundleResults, readers: Readers
 ) -> Iterator[Difference | UnreadData]:
-    """Re-read the runs of another tool from the imported file, which is stored with the first of them."""
+    """Re-read the runs of another tool from the imported file, which is stored with the first run."""
     digest = next((run.raw["file"] for run in runs if "file" in run.raw), None)
     document = session.document
     if digest is None or "options" not in document:
@@ -205,7 +205,10 @@ def _imported(
 
 
 def _foreign_changes(run: StoredRun, now: ForeignRun | None, *, whole: bool) -> Iterator[str]:
-    """Yield how a run differs from the file; `whole` also compares attributes, where names may have been replaced."""
+    """Yield how a run differs from the file.
+
+    With `whole`, also compare attributes, in which names may have been replaced.
+    """
     if now is None:
         yield "the file does not contain this run"
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rechecks a trial: its protocol against its hash, its orders against the seed, its verdicts against the runs."""
+"""Rechecks a trial: its protocol against the hash, its orders against the seed, its verdicts against the runs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def told_again(
 
 
 def _seen_periods(records: Sequence[RunRecord], results: ReadResults) -> dict[int, SeenPeriod]:
-    """Return what the sources said in each run that counts."""
+    """Return the observations of the sources in each run that counts."""
     stored = {one.run: one.raw.get(f"files/{PERIOD_FILE}") for one in records if not one.void}
     return {
         run: read_period({PERIOD_FILE: results.raw(artefact.sha256)})

@@ -21,20 +21,23 @@ from ktrial.results.ports import Results
 from ktrial.trial.protocol.live import LIVE
 from ktrial.watch.frames import read_frames
 
-#: Start of the failure text of a run whose output was cut when it was captured, which no re-reading can repair.
+#: Start of the failure text of a run whose output was too long and was cut. Re-reading cannot restore it.
 _CUT = "printed more than is captured"
 #: Starts of the failure texts of runs that were disturbed or void, or whose background load or arm failed.
 _AROUND_IT = ("input during the run", "the background load", f"{VOID}: ", f"{EJECTED}: ")
-#: Start of the reason if a record is invalid: a newer ktrial wrote it, or somebody changed it.
+#: Start of the reason for an invalid record, which a newer ktrial wrote or somebody changed.
 BROKEN = "invalid run record"
-#: Start of the notes on energy counters, which no output yields.
+#: Start of the notes on energy counters, which are not part of the output.
 _ENERGY_NOTE = "energy of "
-#: Outcomes that are measured from outside and not read from the output.
+#: Outcomes that are measured beside the benchmark, not read from its output.
 _AROUND = (LOAD_THROUGHPUT.name, "energy.", "power.")
 
 
 class Reparsed(msgspec.Struct, frozen=True, kw_only=True):
-    """One re-read run. `unread` says why it could not be re-read; otherwise `changes` lists what differs now."""
+    """One re-read run.
+
+    `unread` is the reason if it could not be re-read; otherwise `changes` lists what differs now.
+    """
 
     session: str
     run: int
@@ -173,7 +176,7 @@ def _changes(
 
 
 def _changed_notes(document: Mapping[str, Any], now: Sequence[str]) -> Iterator[str]:
-    """Yield the notes that are new, or that the reader no longer makes. The wording of a note may change."""
+    """Yield the notes that appear or disappear when the output is read now. Changes of wording do not count."""
     was = [note for note in document["notes"] if not note.startswith(_ENERGY_NOTE)]
     if len(now) > len(was):
         yield f"new note: {'; '.join([note for note in now if note not in was])}"
@@ -188,7 +191,7 @@ def _differing(was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
 
 
 def _spoiled(document: Mapping[str, Any]) -> bool:
-    """Return whether the run failed although its output was good, because of what happened before or around it."""
+    """Return whether the run failed although its output was good, because of something before or beside it."""
     unprepared = any(not one["ok"] for one in document.get("prepared") or ())
     return unprepared or document["failure"].startswith(_AROUND_IT)
 

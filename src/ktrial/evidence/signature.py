@@ -19,7 +19,7 @@ from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.files import read_file, why_unread
 from ktrial.kit.tables import labelled
 
-#: What the signature is for; one made for something else does not count.
+#: The purpose in the signature; a signature for another purpose does not count.
 NAMESPACE = "ktrial-bundle"
 SUFFIX = ".sig"
 _LARGEST_BYTES = 64 << 10
@@ -35,7 +35,7 @@ State = Literal[
     "not valid yet",
     "not permitted",
 ]
-#: Parts of what ssh-keygen says, and what they mean.
+#: Phrases in the messages of ssh-keygen, and the states that they mean.
 _WRONG: Mapping[str, State] = {"incorrect signature": "changed", "namespace does not match": "other namespace"}
 _UNTRUSTED: Mapping[str, State] = {
     "has expired": "expired",
@@ -56,10 +56,10 @@ _SENTENCES: Mapping[State, str] = {
 
 
 class BundleSignature(msgspec.Struct, frozen=True, kw_only=True):
-    """What a check of a bundle's signature found.
+    """The result of checking a bundle's signature.
 
-    `signer` is the name in the file of signers, known only if the state is `good`. `key` is the type and fingerprint
-    of the key, which says nothing about whose it is. `reason` quotes ssh-keygen.
+    `signer` is the name in the file of signers, known only if the state is `good`. `key` is the type and fingerprint of
+    the key; it does not show who owns the key. `reason` quotes ssh-keygen.
     """
 
     file: str
@@ -162,7 +162,7 @@ def _state(said: str, meanings: Mapping[str, State], other: State) -> State:
 
 
 def _message(done: subprocess.CompletedProcess[bytes]) -> str:
-    """Return the first message of ssh-keygen that says more than that it failed."""
+    """Return the first message of ssh-keygen with more content than "failed"."""
     lines = done.stderr.decode("utf-8", "replace").replace("Enter passphrase: ", "").splitlines()
     general = ("No principal matched", "Could not verify signature")
     return next((line.strip() for line in lines if line.strip() and not line.startswith(general)), "")
@@ -177,7 +177,7 @@ def _program(verb: str) -> str:
 
 def _run(verb: str, arguments: list[str], data: Path | None = None) -> subprocess.CompletedProcess[bytes]:
     """Run `ssh-keygen -Y VERB` with the bytes of a file as its input."""
-    # Never a window: a passphrase is asked at the terminal.
+    # Without this, ssh-keygen could ask for the passphrase in a window instead of at the terminal.
     environment = {**os.environ, "LC_ALL": "C", "SSH_ASKPASS_REQUIRE": "never"}
     command = [_program(verb), "-Y", verb, *arguments]
     try:

@@ -21,14 +21,14 @@ _TRIAL, _LOG, _NOISE = "trial.json", "log.jsonl", "noise.json"
 
 
 class TrialKeeper(Protocol):
-    """Stores trials."""
+    """A store for trials."""
 
     def of_session(self, session: str) -> Sequence[KeptTrial]: ...
 
     def named(self, name: str) -> KeptTrial | None: ...
 
     def bring(self, trials: Iterable[KeptTrial]) -> None:
-        """Store trials from elsewhere, all or none."""
+        """Store trials from another store: all or none."""
 
 
 def members_of(kept: KeptTrial) -> dict[str, bytes]:
@@ -74,7 +74,7 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
 def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial]) -> tuple[KeptTrial, ...]:
     """Return the trials that the store lacks.
 
-    Raise Refused if the store has a trial with content that is neither the bundle's nor that in `packed`.
+    Raise Refused if the store has a trial whose content differs from both the bundle and `packed`.
     """
     ways = {one.stored.trial: _weight(one) for one in packed}
     found = []
@@ -91,7 +91,7 @@ def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial])
 
 
 def _weight(kept: KeptTrial) -> tuple[bytes, bytes]:
-    """Return the parts that equal trials share: everything except noise profiles, which ktrial does not import."""
+    """Return what equal trials have in common: everything except noise profiles, which ktrial does not import."""
     return msgspec.json.encode(kept.stored, order="sorted"), encode(kept.log)
 
 

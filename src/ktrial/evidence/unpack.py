@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads bundles: sessions and runs, each checked, and a whole bundle as a source of results."""
+"""Reads bundles: single sessions and runs, each checked, and a whole bundle as a source of results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.kit.json_strict import decode_as
 from ktrial.results.model import StoredMeasurement, StoredRun, StoredSession
 
-#: Key in the document of an imported session: its first origin, and how many names were replaced.
+#: Key in the document of an imported session, for its first origin and the number of replaced names.
 CAME = "bundle"
 
 
@@ -61,7 +61,7 @@ def session_of(bundle: Bundle, packed: Packed) -> BundledSession:
 
 
 def runs_of(bundle: Bundle, session: BundledSession) -> Iterator[tuple[StoredRun, Mapping[str, bytes]]]:
-    """Yield the runs. Their raw output is read on access."""
+    """Yield the runs. Raw output is read only when it is used."""
     seen: set[int] = set()
     for line, data in enumerate(bundle.runs(session.session), 1):
         where = f"{bundle.shown}: {folder_of(session.session)}/runs.jsonl:{line}"
@@ -108,7 +108,7 @@ def _check_raw(run: BundledRun, where: str) -> None:
 
 
 class _Raw(Mapping[str, bytes]):
-    """Raw output of one run, read from the bundle on access."""
+    """The raw output of one run, read from the bundle only when it is used."""
 
     def __init__(self, bundle: Bundle, names: Mapping[str, str]) -> None:
         self._bundle = bundle
@@ -170,13 +170,13 @@ class BundleResults:
 
 
 class OwnMachine(NamedTuple):
-    """What tells this machine's results from those of others: names of the installation, and boots."""
+    """What distinguishes this machine's results from others: names of the installation, and boots."""
 
     names: frozenset[str]
     boots: frozenset[str]
 
     def has_measured(self, boot: str | None, document: Mapping[str, Any]) -> bool:
-        """Return whether a session in this boot, with the facts in its document, was measured on this machine."""
+        """Return whether a session of this boot, with the facts in its document, was measured on this machine."""
         return boot in self.boots or fact_value(facts_of(document), "os.machine") in self.names
 
 
@@ -187,7 +187,7 @@ def facts_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def fact_value(facts: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a fact in the document of a session; None for anything that is not a text or a number."""
+    """Return the value of a fact in a session's document; None unless it is a text or a number."""
     fact = facts.get(name)
     value = fact.get("value") if isinstance(fact, Mapping) else None
     return value if isinstance(value, str | int) else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adds a comparison and everything from which it was made to a bundle, so that others can recompute it."""
+"""Adds a comparison and all its sources to a bundle, so that others can recompute the comparison."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ktrial.results.ports import ReadResults
 if TYPE_CHECKING:
     from ktrial.evidence.file import BundleWriter
 
-#: Recomputes a comparison from results and from files by name.
+#: Recomputes a comparison from results, and from files by name.
 Again = Callable[[Comparison, ReadResults, Callable[[str], bytes]], Comparison]
 
 
 class CarriedComparison(NamedTuple):
-    """A packed comparison. `replaced` counts, by kind, the names replaced in it and in its files."""
+    """A packed comparison. `replaced` counts, by kind, the names replaced in the comparison and its files."""
 
     comparison: Comparison
     replaced: Mapping[str, int]
@@ -56,7 +56,10 @@ def carry(
     packed: Sequence[Packed],
     scrubbing: Scrubbing | None,
 ) -> CarriedComparison:
-    """Add the compared files to a bundle and return the recomputed comparison. Raise Refused if that differs."""
+    """Add the compared files to a bundle and return the recomputed comparison.
+
+    Raise Refused if it differs from the published one.
+    """
     question = question_of(published)
     datas = {file.path: _checked(file, read) for source in question.sources for file in source.files}
     scrubber = None if scrubbing is None else _scrubber(scrubbing, published, list(datas.values()))

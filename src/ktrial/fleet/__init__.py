@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One trial over many machines: who is measured when, what stops it, and what it says about machines like them."""
+"""One trial over many machines: its order and waves, its stopping rules, and its results."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machines of an Ansible inventory: reads it, and runs tasks of the collection `ktrial.tuning` on its hosts.
+"""Reads an Ansible inventory, and runs tasks of the collection `ktrial.tuning` on its hosts.
 
-Inventory, groups, variables, connections, become and vault are Ansible's. The tasks run on this machine and reach the
-hosts through the connection that the inventory describes.
+Inventory, groups, variables, connections, become and vault work as in Ansible. The tasks run on this machine and reach
+the hosts through the connection that the inventory describes.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from ktrial.kit.errors import BadInput, KtrialError
 
 _INSTALL = f"{sys.executable} -m pip install 'ktrial[fleet]'"
 _LIMIT_S = 120.0
-#: How often a long task gives the coordinator a chance to say that it is still there.
+#: Seconds after which a long task lets the coordinator renew its lease.
 BEAT_S = 10.0
-#: How often to look whether Ansible has ended.
+#: Seconds between two looks at whether Ansible has ended.
 _LOOK_S = 0.2
 _UNPARSED = b"Unable to parse "
 _CAUSE = re.compile(r"\[(ERROR|WARNING)\]: (Failed to parse inventory with '[a-z_]+' plugin: )?|ERROR! |fatal: ")
@@ -40,7 +40,7 @@ _STATES = {"runner_on_ok": "ok", "runner_on_failed": "failed", "runner_on_unreac
 
 
 class Inventory(msgspec.Struct, frozen=True):
-    """The hosts that a pattern chooses, with their groups and variables."""
+    """The hosts that a pattern selects, with their groups and variables."""
 
     hosts: Mapping[str, Mapping[str, Any]]
     groups: Mapping[str, tuple[str, ...]]
@@ -54,7 +54,7 @@ class _Group(msgspec.Struct, frozen=True):
 
 
 class TaskResult(NamedTuple):
-    """What a task said about a host."""
+    """The result of a task on one host."""
 
     host: str
     state: Literal["ok", "failed", "unreachable"]
@@ -62,7 +62,7 @@ class TaskResult(NamedTuple):
 
     @property
     def message(self) -> str:
-        """Why it did not succeed."""
+        """The reason why the task did not succeed."""
         told = str(self.content.get("msg") or self.content.get("stderr") or self.state)
         return told.strip().removeprefix("Task failed: ").partition("; next: ")[0]
 
@@ -88,7 +88,7 @@ class Ansible:
         self._store = store
 
     def inventory(self) -> Inventory:
-        """Read the inventory. Raise BadInput if Ansible cannot, or no host is chosen."""
+        """Read the inventory. Raise BadInput if Ansible cannot read it, or if no host is selected."""
         for source in self._sources:
             if "," not in source and not Path(source).exists():
                 raise BadInput(f"{source}: no such inventory", hint="name a file or folder, or hosts as `a,b,`")
@@ -122,14 +122,12 @@ class Ansible:
     def run(
         self, module: str, arguments: Mapping[str, Mapping[str, Any]], *, check: bool = False
     ) -> Iterator[TaskResult | None]:
-        """Run one task with arguments of its own on each host; yield what each says as soon as it does.
+        """Run one task with arguments of its own on each host; yield each host's result as soon as it arrives.
 
-        With `check`, nothing is written.
-
-        From time to time yield None. If the caller stops early, Ansible is stopped.
+        With `check`, nothing is written. From time to time yield None. If the caller stops early, Ansible is stopped.
         """
         names = sorted({name for one in arguments.values() for name in one})
-        # Encoded, so that Ansible never takes a value for a template, which could run commands here.
+        # The arguments are encoded, so that Ansible never reads a value as a template, which could run commands here.
         encoded = base64.b64encode(json.dumps(arguments).encode()).decode()
         found = "(ktrial_arguments | b64decode | from_json)[inventory_hostname]"
         task = {name: f"{{{{ {found}.{name} | default(omit) }}}}" for name in names}
@@ -159,7 +157,7 @@ class Ansible:
         runner = _runner()
         thread, run = runner.run_async(
             private_data_dir=str(folder),
-            # With a local connection, plans begin their commands there when `folder` is gone.
+            # With a local connection, plans start their commands in this folder, and `folder` may be gone by then.
             project_dir=str(Path.cwd()),
             playbook=str(book),
             cmdline=shlex.join([*self._words(), "--forks", str(self._forks)]),
@@ -202,16 +200,16 @@ class Ansible:
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_DEPRECATION_WARNINGS": "0",
             "ANSIBLE_INJECT_FACT_VARS": "0",
-            # ansible-runner would switch this off.
+            # ansible-runner would switch host key checking off.
             "ANSIBLE_HOST_KEY_CHECKING": os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True"),
-            # Not on a command line, where others could read a password in it.
+            # The address is not on a command line, where others could read a password in it.
             "KTRIAL_STORE": self._store,
             "PATH": os.pathsep.join([folder, os.environ.get("PATH", "/usr/bin:/bin")]),
         }
 
 
 def parse_inventory(data: bytes) -> Inventory:
-    """Parse what `ansible-inventory --list` prints."""
+    """Parse the output of `ansible-inventory --list`."""
     try:
         tree = msgspec.json.decode(data, type=dict[str, _Group])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -242,7 +240,7 @@ def _runner() -> Any:
 
 
 def _cause_in(output: bytes) -> str:
-    """Return the first line of an error."""
+    """Return the first line of an error in the output."""
     lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
     chosen = next((line for line in lines if _CAUSE.match(line)), lines[-1] if lines else "no reason given")
     return _CAUSE.sub("", chosen.strip())

@@ -18,7 +18,7 @@ from ktrial.reports.charts.machines import ratio_axis
 from ktrial.reports.sentences import count_words
 
 FACT_HEADERS = ("fact", "value", "machines", "change", "interval")
-#: The wave picture shows at most this many machines; its table shows all.
+#: Maximum number of machines in the picture of waves; its table shows all.
 MOST_BARS = 60
 _NARROW = 500
 _STEP, _NARROW_STEP = 24, 36
@@ -40,7 +40,7 @@ _SHAPES: Mapping[MachineState, str] = {
     "failed": "cross",
     "stopped": "square",
 }
-#: Seconds of a unit, and its name on the axis, from the longest.
+#: Units of time in seconds, with their names on the axis, the longest first.
 _UNITS = ((86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 
 
@@ -53,7 +53,7 @@ def fact_rows(one: FleetContrast) -> tuple[tuple[str, ...], ...]:
 
 
 def facts_chart(one: FleetContrast, outcome: OutcomeComparison, contrast: Contrast, style: Style) -> Chart:
-    """Return the effect for each value of the declared facts, with that on all machines below."""
+    """Return the effect for each value of the declared facts, with the effect on all machines below them."""
     rows = [
         ForestRow(outcome, contrast, group.effect, f"{group.fact}: {group.value}", _machines(group.machines))
         for group in one.subgroups
@@ -88,7 +88,7 @@ class _Bar(NamedTuple):
 
 
 def waves_chart(standing: FleetStanding, style: Style) -> Chart:
-    """Return a bar for each machine from the first look at it to the last, by wave."""
+    """Return a bar for each machine, from the first contact to the last, grouped by wave."""
     bars = _bars(standing)
     shown = _bars_to_draw(bars)
     notes = [f" The picture shows {len(shown)} of {len(bars)} machines."] if len(shown) < len(bars) else []
@@ -116,7 +116,7 @@ def _bars(standing: FleetStanding) -> list[_Bar]:
 
 
 def _bars_to_draw(bars: Sequence[_Bar]) -> list[_Bar]:
-    """Return the bars to draw; if there are too many, those that gave no result first."""
+    """Return the bars to draw. If there are too many, choose machines without a result first."""
     if len(bars) <= MOST_BARS:
         return list(bars)
     chosen = sorted(bars, key=lambda one: one.step.state == "ended")[:MOST_BARS]

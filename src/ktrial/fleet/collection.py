@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Ansible collection `ktrial.tuning`, which lies beside this module."""
+"""Finds the Ansible collection `ktrial.tuning`, which is beside this module."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coordinator of a fleet's trial: wave after wave, a look at each machine when it is due, until all are over.
+"""The coordinator of a fleet's trial. Wave after wave, it looks at each machine that is due, until all are finished.
 
 A look is short: it fetches what the machine has finished and sends its next blocks. Nothing of the coordinator runs on
-a machine while that measures.
+a machine during a measurement.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ from ktrial.fleet.log import (
 )
 from ktrial.judge.model.log import Event
 
-#: How soon to look again at a machine that cannot be reached.
+#: Seconds until the next look at an unreachable machine.
 AWAY_LOOK_S = 30.0
-#: How often in a row a look may fail before the machine is left out, if the failure may pass: the store was away, or
-#: something ended the program that looked.
+#: Number of failed looks in a row after which a machine is left out, if the failures may be temporary: the store was
+#: unreachable, or something ended the program that looked.
 MOST_FAILURES = 3
-#: How long the coordinator sleeps at most before it renews its lease.
+#: Longest sleep of the coordinator before it renews its lease.
 LONGEST_NAP_S = 10.0
 
 
 class MachineLook(NamedTuple):
-    """A look at a machine that is due: begin its trial, or go on with `trial`. `place` is its number in the list."""
+    """A look that is due: begin the machine's trial, or continue `trial`.
+
+    `place` is the machine's number in the list.
+    """
 
     place: int
     machine: FleetMachine
@@ -43,9 +46,9 @@ class MachineLook(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """What a look found. `guard` is set if the machine has restored itself because a limit was passed.
+    """The result of a look. `guard` is set if a limit was passed and the machine has restored itself.
 
-    `may_pass` is set for a failure of the environment, which the next look may not meet. Without `is_news` it is not
+    `may_pass` is set for a failure of the environment, which may be over at the next look. Without `is_news` it is not
     worth an event.
     """
 
@@ -64,17 +67,17 @@ class Looking(Protocol):
     """Looks at machines, and stops them."""
 
     def look(self, looks: Sequence[MachineLook]) -> Iterator[Sight | None]:
-        """Yield what each machine says, as soon as it does, and now and then None meanwhile."""
+        """Yield the result of each machine as soon as it arrives; in between, yield None from time to time."""
 
     def stop(self, looks: Sequence[MachineLook]) -> Iterator[Sight | None]:
-        """Stop the machines' trials; each restores everything at once."""
+        """Stop the machines' trials; each machine restores everything at once."""
 
     def leave_out(self, look: MachineLook) -> None:
-        """Wait for a machine no longer that was away for too long."""
+        """Stop waiting for a machine that was away for too long."""
 
 
 class FleetLease(Protocol):
-    """The coordinator's hold on the trial."""
+    """The coordinator's lease of the trial."""
 
     def append(self, *events: FleetEvent) -> None: ...
 
@@ -88,7 +91,7 @@ class Time(Protocol):
 
 
 class Coordinator:
-    """Carries out a fleet's trial from where it stands; `logs` returns the log of a machine's trial."""
+    """Carries out a fleet's trial from its current state; `logs` returns the log of a machine's trial."""
 
     def __init__(
         self,
@@ -100,7 +103,7 @@ class Coordinator:
         listen: Callable[[FleetEvent], None],
         tick: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare the coordinator; `listen` gets each event, and `tick` is called now and then between them."""
+        """Prepare the coordinator; `listen` gets each event, and `tick` is called from time to time between events."""
         self._standing = standing
         self._lease = lease
         self._looking = looking
@@ -111,7 +114,7 @@ class Coordinator:
         self._tick = tick
 
     def carry_out(self) -> None:
-        """Run until all waves are over, or one stops the trial."""
+        """Run until all waves are over, or until a wave stops the trial."""
         standing = self._standing
         for wave in standing.waves:
             if standing.end is not None:
@@ -134,7 +137,7 @@ class Coordinator:
         self._take(looks, self._looking.look(looks))
 
     def stop(self, reason: str) -> None:
-        """Stop all machines that measure, and end the trial."""
+        """Stop all machines that are measuring, and end the trial."""
         self._stop_running()
         self._tell(FleetEnded(reason=reason))
 
@@ -145,7 +148,7 @@ class Coordinator:
             self._listen(event)
 
     def _measure(self, places: Sequence[int]) -> None:
-        """Look at the machines of a wave when they are due, until each is over or was away for too long."""
+        """Look at the machines of a wave when they are due, until each is finished or was away for too long."""
         while True:
             self._give_up(places)
             if all(map(self._standing.is_final, places)):
@@ -162,7 +165,7 @@ class Coordinator:
                 self._tick()
 
     def _due(self, places: Sequence[int]) -> list[MachineLook]:
-        """Return the looks that are due now; a machine that has not begun is due if not too many measure."""
+        """Return the looks that are due now. A machine that has not begun is due unless too many are measuring."""
         standing, now_ms = self._standing, self._clock.unix_ms()
         busy = sum(standing.state_of(place) == "running" for place in places)
         limit = standing.began.trial.fleet.at_once
@@ -182,7 +185,7 @@ class Coordinator:
         now_ms = self._clock.unix_ms()
         steps = [step for place in places if (step := self._standing.steps.get(place)) is not None]
         due_ms = [step.next_look_unix_ms or 0 for step in steps if step.state not in FINAL]
-        # What is due and was not looked at waits until fewer machines measure.
+        # A look that is due but was not made waits until fewer machines measure.
         return max(0.05, (min((one for one in due_ms if one > now_ms), default=now_ms) - now_ms) / 1000)
 
     def _step(self, place: int, sight: Sight) -> MachineStep:
@@ -202,7 +205,7 @@ class Coordinator:
         )
 
     def _state(self, place: int, sight: Sight) -> MachineState:
-        """Return what the machine is now; a failure that may pass is looked at again a few times."""
+        """Return the machine's state. A failure that may be temporary only counts after several looks."""
         if sight.state != "failed" or not sight.may_pass:
             self._failures[place] = 0
             return sight.state
@@ -210,7 +213,7 @@ class Coordinator:
         return "unreachable" if self._failures[place] < MOST_FAILURES else "failed"
 
     def _give_up(self, places: Iterable[int]) -> None:
-        """Leave out machines that were away for longer than the trial is patient."""
+        """Leave out machines that were away for longer than the trial's `patience`."""
         patience_ms = 1000 * self._standing.began.trial.fleet.patience_s
         now_ms = self._clock.unix_ms()
         for place in places:
@@ -243,7 +246,7 @@ class Coordinator:
             self._take(running, self._looking.stop(running))
 
     def _take(self, looks: Sequence[MachineLook], sights: Iterator[Sight | None]) -> None:
-        """Log what the machines say, and renew the lease meanwhile."""
+        """Log the results of looks as they arrive, and renew the lease in between."""
         places = {look.machine.host: look.place for look in looks}
         for sight in sights:
             if sight is None:
@@ -255,7 +258,7 @@ class Coordinator:
             self._tick()
 
     def _wave_ended(self, wave: int) -> WaveEnded:
-        """Decide whether the trial goes on after a wave."""
+        """Decide whether the trial continues after a wave."""
         standing = self._standing
         members = standing.places_of(wave)
         if tripped := self._tripped(members):

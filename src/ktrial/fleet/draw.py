@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws which machine is measured in which wave, and in pairs which one gets the arm, from facts and a seed."""
+"""Draws which machine is measured in which wave, and which machine of a pair gets the arm, from facts and a seed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ktrial.fleet.file import FleetTable, wave_sizes
 from ktrial.fleet.log import FleetMachine
 from ktrial.kit.errors import BadInput
 
-#: Fewer pairs cannot give an interval of 95 %.
+#: Fewer pairs cannot give a 95 % interval.
 FEWEST_PAIRS = 6
 #: Fewer orders of the waves cannot show an effect at 95 %.
 FEWEST_ORDERS = 40
@@ -23,16 +23,16 @@ Facts: TypeAlias = Mapping[str, Mapping[str, str]]
 
 
 class Draw(NamedTuple):
-    """The machines that take part, and the others with the reason."""
+    """The machines that take part, and the others, each with the reason."""
 
     machines: tuple[FleetMachine, ...]
     left_out: Mapping[str, str]
 
 
 def draw(table: FleetTable, facts: Facts, seed: int, arms: tuple[str, str]) -> Draw:
-    """Return who takes part, from the facts of each host. `arms` are the control and the arm of pairs.
+    """Return which machines take part, from the facts of each host. `arms` are the control and the arm of pairs.
 
-    Raise BadInput for too few machines.
+    Raise BadInput if there are too few machines.
     """
     rng = random.Random(seed)
     if table.design == "pairs":
@@ -72,7 +72,7 @@ def _pairs(table: FleetTable, facts: Facts, rng: random.Random, arms: tuple[str,
     sizes = wave_sizes(table, len(pairs))
     wave_of = [wave for wave, size in enumerate(sizes, 1) for _ in range(size)]
     for number, (pair, wave) in enumerate(zip(pairs, wave_of, strict=True), 1):
-        # One coin per pair: which of the two hosts gets the arm.
+        # One coin per pair decides which of the two hosts gets the arm.
         order = arms if rng.random() < 0.5 else arms[::-1]
         machines += (
             FleetMachine(host=host, wave=wave, seed=rng.randrange(_MOST_SEED), facts=facts[host], pair=number, arm=arm)
@@ -82,7 +82,7 @@ def _pairs(table: FleetTable, facts: Facts, rng: random.Random, arms: tuple[str,
 
 
 def _in_order(hosts: list[str], facts: Facts, near: str | None, rng: random.Random) -> list[str]:
-    """Return the hosts so that two neighbours can form a pair: by the number `near`, otherwise by chance."""
+    """Return the hosts in an order in which neighbours can form pairs: by the number `near`, or else at random."""
     rng.shuffle(hosts)
     if near is None:
         return hosts
@@ -95,7 +95,7 @@ def _in_order(hosts: list[str], facts: Facts, near: str | None, rng: random.Rand
 def _stepped(
     table: FleetTable, hosts: list[str], facts: Facts, rng: random.Random, arms: tuple[str, str]
 ) -> tuple[FleetMachine, ...]:
-    """Return every machine once per period: the first without the arm, then with one more wave each time."""
+    """Return every machine once per period: no machine has the arm in the first, then one more wave in each period."""
     rng.shuffle(hosts)
     sizes = wave_sizes(table, len(hosts))
     if orders(sizes) < FEWEST_ORDERS:
@@ -120,7 +120,7 @@ def _stepped(
 
 
 def orders(sizes: Sequence[int]) -> int:
-    """Return in how many ways machines can be put into waves of these sizes."""
+    """Return the number of ways to put machines into waves of these sizes."""
     return math.factorial(sum(sizes)) // math.prod(math.factorial(size) for size in sizes)
 
 

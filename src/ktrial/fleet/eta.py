@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimates how long a fleet's trial takes: before it, from what is known of a run; then as its machines really do."""
+"""Estimates how long a fleet's trial takes: at first from the time of a run, later from the machines' progress."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def machine_time(began: FleetBegan, run_s: float | None, settle_s: float) -> Mac
 
 
 def wave_seconds(began: FleetBegan, forks: int) -> Mapping[int, float]:
-    """Return how long each wave takes; empty if unknown. At most `forks` machines make their warm-up at a time."""
+    """Return how long each wave takes; empty if unknown. At most `forks` machines warm up at the same time."""
     takes = began.takes
     if takes is None:
         return {}
@@ -36,9 +36,9 @@ def wave_seconds(began: FleetBegan, forks: int) -> Mapping[int, float]:
 
 
 def seconds_left(standing: FleetStanding, now_unix_ms: int) -> float | None:
-    """Return how long the trial still takes; None if that is unknown, or it is over.
+    """Return how long the trial still takes; None if that is unknown or the trial is over.
 
-    Once a machine has finished, the others are expected to take as long as the median of those.
+    Once machines have finished, the others are expected to take the median of their times.
     """
     machine_s = _machine_seconds(standing)
     if machine_s is None or standing.end is not None:
@@ -60,7 +60,7 @@ def seconds_left(standing: FleetStanding, now_unix_ms: int) -> float | None:
 
 
 def _machine_seconds(standing: FleetStanding) -> float | None:
-    """Return how long a machine takes for its blocks, as far as that is known."""
+    """Return how long a machine takes for its blocks; None if unknown."""
     took_s = [
         (step.at_unix_ms - standing.first_look_unix_ms[place]) / 1000
         for place, step in standing.steps.items()
@@ -71,7 +71,7 @@ def _machine_seconds(standing: FleetStanding) -> float | None:
     began = standing.began
     if began.takes is not None:
         return began.takes.blocks_s
-    # A plan holds all blocks of a machine, or only the next one.
+    # A plan contains all blocks of a machine, or only the next block.
     plans_s = [
         (step.next_look_unix_ms - step.at_unix_ms) / 1000
         for step in standing.steps.values()
@@ -81,7 +81,7 @@ def _machine_seconds(standing: FleetStanding) -> float | None:
 
 
 def _step_seconds(standing: FleetStanding, step: MachineStep, machine_s: float, now_unix_ms: int) -> float:
-    """Return how long a machine still takes that has begun."""
+    """Return the time that a machine which has begun still needs."""
     began, due_ms = standing.began, step.next_look_unix_ms
     share = 1 - min(1.0, step.blocks / began.trial.fleet.blocks)
     if step.state != "running" or due_ms is None or began.trial.live:
@@ -91,7 +91,7 @@ def _step_seconds(standing: FleetStanding, step: MachineStep, machine_s: float, 
 
 
 def _turns(began: FleetBegan, count: int) -> int:
-    """Return how often machines measure one after the other if so many wait."""
+    """Return how many groups of machines measure one after the other if `count` machines wait."""
     return _rounds(count, began.trial.fleet.at_once or count)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fleet's trial as people write it: a trial file with a table `[fleet]`."""
+"""The file of a fleet's trial: a trial file with a table `[fleet]`."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ Design = Literal["within", "pairs", "stepped"]
 _HINT = "docs/fleets.md explains each line"
 _SHARE = re.compile(r"([1-9][0-9]?|100)%")
 _MOST_ERROR = 0.2
-#: Stands in a metric for the name of the machine in the inventory, or for a variable of it.
+#: A placeholder in a metric, for the machine's name in the inventory or for one of its variables.
 PLACE = re.compile(r"\{(host|inventory\.[A-Za-z_][A-Za-z0-9_]*)\}")
-#: The second name of the arm of a machine that measures only one.
+#: On a machine that measures only one arm, the arm's second name.
 AGAIN = "again"
 
 
 class FleetTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the machines of a fleet take part.
 
-    In the design `within`, each machine measures all arms, in `blocks` blocks. In `pairs`, machines that agree in the
-    facts of `match` form pairs, the nearest ones in the number `near` if that is given; a coin decides which one of a
-    pair gets the arm, and each measures only its own. In `stepped`, all machines are measured again and again, and
-    those of one more wave have the arm each time; chance decides the order.
+    In the design `within`, each machine measures all arms, in `blocks` blocks. In `pairs`, machines with equal facts in
+    `match` form pairs, with the closest values of the number `near` if that is given. A coin decides which machine of a
+    pair gets the arm, and each measures only its own arm. In `stepped`, all machines are measured in every period, and
+    in each period one more wave has the arm; chance decides the order.
 
-    `waves` has sizes of groups of machines, as numbers or shares of all; the last one repeats. At most `at_once`
-    machines measure at a time. `guard_error` is the chance that the guards stop a harmless trial. ktrial waits for an
-    unreachable machine for `patience`. The effect is also shown for each value of the facts in `subgroups`.
+    `waves` contains the sizes of groups of machines, as numbers or as shares of all; the last size repeats. At most
+    `at_once` machines measure at the same time. `guard_error` is the chance that the guards stop a harmless trial.
+    ktrial waits for an unreachable machine for `patience`. The effect is also shown for each value of the facts in
+    `subgroups`.
     """
 
     design: Design = "within"
@@ -67,15 +68,15 @@ class FleetTrial(TrialFile, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """The facts that the trial names: those of its table, and of the inventory's variables in its metrics."""
+        """The facts that the trial names: those in its table, and variables of the inventory in its metrics."""
         specs = self.live.metrics if self.live else ()
         named = (one for spec in specs for one in PLACE.findall(spec) if one != "host")
         return tuple(dict.fromkeys((*self.fleet.facts, *named)))
 
     def for_machine(self, name: str, seed: int, arm: str | None) -> TrialFile:
-        """Return the trial that a machine carries out: all of its blocks, whatever its verdicts are before.
+        """Return the trial that a machine carries out. It always runs all its blocks, even after a verdict.
 
-        If the machine measures only one `arm`, it does so under two names.
+        If the machine measures only one `arm`, that arm has two names.
         """
         design = msgspec.structs.replace(
             self.design, cap=self.fleet.blocks, seed=seed, fixed=True, pool=True, extend=False
@@ -99,7 +100,7 @@ def parse_fleet_trial(data: bytes, file: str) -> FleetTrial:
 
 
 def wave_sizes(table: FleetTable, machines: int) -> tuple[int, ...]:
-    """Return the number of machines in each wave; together they are all."""
+    """Return the number of machines in each wave; each machine is in exactly one."""
     sizes: list[int] = []
     left = machines
     while left:

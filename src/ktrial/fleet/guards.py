@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guards of a fleet: after each wave, whether an arm is worse on the machines so far than a guard allows.
+"""The guards of a fleet: after each wave, they test whether an arm is worse on the machines so far than allowed.
 
 Within machines, the sign of each block's difference is a fair coin under "no difference", on every machine, because the
-order within the block was drawn. In pairs, a coin decided which machine of a pair has the arm. The error is shared by
-all guards, arms and waves, so that looking after each wave costs nothing.
+order within the block was drawn. In pairs, a coin decided which machine of a pair has the arm. All guards, arms and
+waves share one error rate, so that a test after each wave does not increase the error.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ktrial.judge.collect_log import collect, pairs_of, visit_scores
 from ktrial.judge.model.log import Event, Protocol, protocol_in
 from ktrial.judge.sequential import Array, as_array, hodges_lehmann
 
-#: Up to this many units all sign patterns are tried; above, this many random ones.
+#: Up to this many units, all sign patterns are tried; above, this many random ones.
 _EXACT_UNITS, _FLIPS = 13, 10_000
 _SEED = 33
-#: Sums closer than this share of their size are equal.
+#: Sums that differ by less than this share of their size are equal.
 _SAME = 1e-9
 
 Logs = Mapping[int, Sequence[Event]]
 
 
 def guard_readings(standing: FleetStanding, logs: Logs) -> tuple[GuardReading, ...]:
-    """Return each guard on the machines that have finished; `logs` has their trials, by place."""
+    """Return each guard's result on the machines that have finished; `logs` contains their trials, by place."""
     if not logs:
         return ()
     protocol, trial = protocol_in(next(iter(logs.values()))), standing.began.trial
@@ -51,7 +51,7 @@ def guard_readings(standing: FleetStanding, logs: Logs) -> tuple[GuardReading, .
 
 
 def guard_units(standing: FleetStanding, logs: Logs, outcome: str, arm: str) -> list[Array]:
-    """Return the differences whose signs are coins: those of each machine's blocks, of each pair, or of each switch."""
+    """Return the differences whose signs are coins: of each machine's blocks, of each pair, or of each switch."""
     design = standing.began.trial.fleet.design
     if design == "within":
         return [block_effects(log, outcome, arm, standing.began.trial.control) for log in logs.values()]
@@ -62,14 +62,14 @@ def guard_units(standing: FleetStanding, logs: Logs, outcome: str, arm: str) -> 
 
 
 def _guards(protocol: Protocol, arms: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the guards on the log scale, with each arm. Counters have no ratio; the trial's own verdict judges them."""
+    """Yield each guard on the log scale with each arm. Counters have no ratio; the trial's own verdict judges them."""
     for outcome in protocol.of_role("guard"):
         if protocol.outcomes[outcome].scale == "log":
             yield from ((outcome, arm) for arm in arms)
 
 
 def block_effects(log: Sequence[Event], outcome: str, arm: str, against: str) -> Array:
-    """Return the differences of one machine's blocks that have a value of both arms; below zero is worse."""
+    """Return the differences of one machine's blocks that have a value for both arms; below zero is worse."""
     differences: Array = pairs_of(visit_scores(collect(log), outcome), arm, against).differences
     return differences[np.isfinite(differences)]
 
@@ -83,7 +83,7 @@ def level_of(log: Sequence[Event], outcome: str) -> float | None:
 def pair_differences(
     standing: FleetStanding, levels: Mapping[int, float], arm: str
 ) -> Iterator[tuple[str, str, float]]:
-    """Yield each complete pair: the machine with the arm, the other one, and how much better the first is."""
+    """Yield each complete pair: the machine with the arm, the other one, and how much better the first one is."""
     pairs: dict[int, dict[bool, int]] = {}
     for place in levels:
         machine = standing.machine(place)
@@ -96,7 +96,7 @@ def pair_differences(
 
 
 def switch_changes(standing: FleetStanding, levels: Mapping[int, float]) -> Iterator[float]:
-    """Yield how much better each machine got when it got the arm, beyond what the others did at the same time."""
+    """Yield how much each machine improved when it got the arm, minus the change of the others at the same time."""
     of_host: dict[str, dict[int, float]] = {}
     switch: dict[str, int] = {}
     for place, level in levels.items():
@@ -116,7 +116,7 @@ def switch_changes(standing: FleetStanding, levels: Mapping[int, float]) -> Iter
 
 
 def worse_p(differences: Array) -> float:
-    """Return how likely a sum as low as this is if the sign of each difference is a fair coin."""
+    """Return the probability of a sum this low or lower if the sign of each difference is a fair coin."""
     count = len(differences)
     if not count:
         return 1.0
@@ -128,5 +128,5 @@ def worse_p(differences: Array) -> float:
         return float(np.mean((2 * patterns - 1) @ sizes <= total + room))
     generator = np.random.Generator(np.random.PCG64(_SEED))
     signs = 2 * generator.integers(0, 2, size=(_FLIPS, count)) - 1
-    # The observed pattern is one of those that are possible.
+    # The observed pattern is one of the possible patterns.
     return float((1 + np.count_nonzero(signs @ sizes <= total + room)) / (_FLIPS + 1))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Live work on the machines of a fleet: a process here watches each machine, and ends with the coordinator.
 
-The process is `ktrial trial run` with the machine as its host. The arm is in force there as long as its session lasts,
-so that a process that dies leaves nothing behind. The coordinator reads in the store what it has seen.
+The process is `ktrial trial run` with the machine as its host. The arm stays in force as long as the session of this
+process, so that a process that dies leaves nothing in force. The coordinator reads the observations from the store.
 """
 
 from __future__ import annotations
@@ -40,18 +40,19 @@ from ktrial.machine.ports import Clock
 from ktrial.trial.protocol.file import TrialFile, trial_text
 from ktrial.trial.protocol.live import LiveFile
 
-#: Sources that this machine reads, not the machine under test.
+#: Sources that this machine reads instead of the machine under test.
 _READ_HERE = frozenset(("prometheus", "openmetrics"))
-#: How soon to look again at a machine whose live work is watched: its guards stop the others, too.
+#: Seconds until the next look at a machine whose live work is watched. It is short because its guards also stop the
+#: others.
 _LOOK_S = 2.0
-#: A process has this long to restore its machine and end.
+#: Seconds that a process has to restore its machine and end, and seconds between two looks.
 _END_S, _END_LOOK_S = 60.0, 0.2
-#: How the log of a trial says that a guard or a limit has ended it.
+#: Start of the reason in a trial's log if a guard or a limit ended the trial.
 _TRIPPED = "stopped: "
 
 
 def metrics_of(trial: FleetTrial, host: str, facts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the metrics as this machine has them. Raise BadInput if the inventory lacks a variable of them."""
+    """Return the metrics with their placeholders replaced. Raise BadInput if the inventory lacks a variable."""
 
     def value(name: str) -> str:
         found = host if name == "host" else facts.get(name)
@@ -66,8 +67,8 @@ def metrics_of(trial: FleetTrial, host: str, facts: Mapping[str, str]) -> tuple[
 def trial_for(began: FleetBegan, name: str, machine: FleetMachine) -> TrialFile:
     """Return the live trial of one machine.
 
-    If it measures only one arm, that stays in force, and guards compare with the machine as it was found; with the
-    control they would compare it with itself. The guards of all machines share one error.
+    If the machine measures only one arm, that arm stays in force. Guards then compare with the machine before the
+    trial, because the control would be the same arm. The guards of all machines share one error rate.
     """
     trial: FleetTrial = began.trial
     assert trial.live, "a live trial"
@@ -84,7 +85,7 @@ def trial_for(began: FleetBegan, name: str, machine: FleetMachine) -> TrialFile:
 
 
 def live_time(began: FleetBegan, live: LiveFile) -> MachineTime:
-    """Return how long one machine takes for its periods, and to learn what is usual."""
+    """Return how long one machine takes for its periods, and for learning the usual values."""
     period_s, washout_s = live.period_s or 0.0, live.washout_s or 0.0
     stays = began.machines[0].arm is not None
     periods = began.trial.fleet.blocks * (2 if stays else len(began.trial.arms))
@@ -93,7 +94,7 @@ def live_time(began: FleetBegan, live: LiveFile) -> MachineTime:
 
 
 def refuse_shared(trial: FleetTrial, facts: Mapping[str, Mapping[str, str]]) -> None:
-    """Raise BadInput if two machines would have the same series of a source that this machine reads."""
+    """Raise BadInput if two machines would have the same series in a source that this machine reads."""
     seen: dict[str, str] = {}
     for host, known in facts.items():
         for metric in _read_here(metrics_of(trial, host, known)):
@@ -106,7 +107,7 @@ def refuse_shared(trial: FleetTrial, facts: Mapping[str, Mapping[str, str]]) -> 
 
 
 def why_unread(trial: FleetTrial, host: str, facts: Mapping[str, str], clock: Clock) -> str | None:
-    """Return why a source that this machine reads gives no single series for a machine of the fleet."""
+    """Return why a source that this machine reads does not give a single series for a machine of the fleet."""
     period_s = trial.live.period_s if trial.live else None
     world = LiveWorld(clock=clock, machine=_not_here, run=_not_here, period_s=period_s)
     try:
@@ -130,13 +131,13 @@ def _not_here(*_: object) -> NoReturn:
 
 
 class _Process:
-    """A process that watches a machine, which is no child of this one; it writes into the file `output`."""
+    """A process that watches a machine and writes to the file `output`. It is not a child of this process."""
 
     def __init__(self, number: int, output: Path) -> None:
         self._output = output
         try:
             self._descriptor: int | None = os.pidfd_open(number)
-        except ProcessLookupError:  # it has ended
+        except ProcessLookupError:  # the process has ended
             self._descriptor = None
 
     @property
@@ -151,15 +152,15 @@ class _Process:
         return False
 
     def end(self) -> None:
-        """Ask it to restore its machine and end."""
+        """Tell the process to restore its machine and end."""
         if self.is_alive and self._descriptor is not None:
             signal.pidfd_send_signal(self._descriptor, signal.SIGTERM)
 
     def failure(self, host: str) -> Sight:
-        """Return why it has ended."""
+        """Return why the process has ended."""
         documents = tuple(_documents(self._output.read_text(encoding="utf-8", errors="replace")))
         messages = Path(f"{self._output}.txt").read_text(encoding="utf-8", errors="replace")
-        # Without a last word, a signal has ended it.
+        # If there is no status, a signal has ended the process.
         status = next((one["status"] for one in documents if one.get("schema") == "ktrial.error/1"), -1)
         failure = Ktrial((), {}).failure(ProgramAnswer(status, documents, messages))
         state = "unreachable" if isinstance(failure, MachineUnreachable) else "failed"
@@ -178,10 +179,10 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
 
 
 class LiveStore(NamedTuple):
-    """What the coordinator reads of the machines' trials.
+    """What the coordinator reads about the machines' trials.
 
-    `find` returns the newest trial whose protocol has a name, `log` its log, and `running` the trials that processes of
-    this machine run now.
+    `find` returns the newest trial whose protocol has a name, `log` returns its log, and `running` returns the trials
+    that processes of this machine run now.
     """
 
     find: Callable[[str], str | None]
@@ -201,7 +202,7 @@ class LiveMachines:
         self._processes: dict[int, _Process] = {}
         self._away: dict[int, str | None] = {}
         self._failures: Counter[int] = Counter()
-        #: How many blocks each machine had when its process last failed.
+        #: The number of each machine's blocks when its process last failed.
         self._failed_at: dict[int, int] = {}
         self._told: dict[int, Sight] = {}
 
@@ -218,7 +219,7 @@ class LiveMachines:
             yield from self._begin(due)
 
     def stop(self, looks: Sequence[MachineLook]) -> Iterator[Sight | None]:
-        """End the processes. Those of another coordinator end by themselves, because it has lost the fleet."""
+        """End the processes. Those of another coordinator end by themselves, because it has lost the lease."""
         for one in looks:
             self.leave_out(one)
         left = list(looks)
@@ -266,14 +267,14 @@ class LiveMachines:
         return (process is not None and process.is_alive) or trial in running
 
     def _sight(self, look: MachineLook, running: Sequence[str]) -> Sight | None:
-        """Return what is known of a machine; None if nothing watches it and its trial is not over."""
+        """Return what is known about a machine; None if nothing watches it and its trial is not over."""
         place, host = look.place, look.machine.host
         trial = self._trial(look)
         is_watched = self._is_watched(look, trial, running)
         log = () if trial is None else self._store.log(trial)
         blocks = max((one.blocks for one in log if isinstance(one, Looked)), default=0)
         if is_watched and place in self._away and trial not in running:
-            # It has not come through to the machine yet.
+            # The process has not reached the machine yet.
             return Sight(host, "unreachable", trial=trial, blocks=blocks, message=self._away[place])
         if is_watched:
             self._away.pop(place, None)
@@ -290,7 +291,7 @@ class LiveMachines:
         )
 
     def _failed(self, place: int, sight: Sight) -> Sight:
-        """Return why a process has ended; what fails again and again fails for good."""
+        """Return why a process has ended. After several failures without progress, the failure is final."""
         if sight.state == "unreachable":
             self._away[place] = sight.message
             return sight
@@ -301,7 +302,7 @@ class LiveMachines:
         return sight._replace(may_pass=sight.may_pass and self._failures[place] < MOST_FAILURES)
 
     def _news(self, place: int, sight: Sight) -> Sight:
-        """Return the sight, marked if nothing has changed since the last one."""
+        """Return the sight; `is_news` is false if it equals the previous one."""
         before, self._told[place] = self._told.get(place), sight
         return sight._replace(is_news=before != sight)
 
@@ -326,7 +327,10 @@ class LiveMachines:
         return self._folder / f"{self._began.fleet}.{place + 1}.json"
 
     def _arguments(self, look: MachineLook, trial: str | None) -> dict[str, Any]:
-        """Begin a trial unless the store has it already: a coordinator may have died after it began."""
+        """Return the arguments of the task. Begin a trial unless the store has it already.
+
+        A coordinator may have died after the trial began.
+        """
         given = {
             "state": "watched",
             "fence": self._fence,

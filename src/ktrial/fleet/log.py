@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fleet's trial as an append-only log of events, `ktrial.fleet-log/1`: who takes part, then what happened, in order.
 
-Where a trial over machines stands is a pure function of these events, so that another coordinator can take it over.
+The state of such a trial is a pure function of these events, so that another coordinator can continue it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import msgspec
 from ktrial.fleet.file import FleetTrial
 
 MachineState = Literal["running", "in-use", "ended", "unreachable", "failed", "stopped"]
-#: The states in which a machine has nothing more to do.
+#: The states in which a machine has nothing left to do.
 FINAL: tuple[MachineState, ...] = ("ended", "failed", "stopped")
 
 
 class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
     """A machine that takes part, by its name in the inventory.
 
-    If it measures only one `arm`, that is named. `pair` is the number of its pair. With stepped waves each machine is
-    listed once per period, which is its `wave` here; `switch` is the wave with which it gets the arm.
+    `arm` is set if the machine measures only one arm. `pair` is the number of its pair. With stepped waves, each
+    machine is listed once per period, which is its `wave` here; `switch` is the wave in which it gets the arm.
     """
 
     host: str
@@ -42,7 +42,7 @@ class MachineTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="fleet"):
-    """What was fixed before the first run. `left_out` has the hosts that do not take part, and why.
+    """Everything that was fixed before the first run. `left_out` lists the hosts that do not take part, and why.
 
     With `when_idle`, machines measure only while nobody and nothing else uses them. `takes` is missing if unknown.
     """
@@ -59,13 +59,13 @@ class FleetBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 
 
 class WaveBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="wave"):
-    """The machines of a wave get their first blocks."""
+    """The machines of a wave may begin their first blocks."""
 
     wave: int
 
 
 class MachineStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="machine"):
-    """What a machine said when the coordinator looked, and when to look again. `place` is its number in the list."""
+    """The state of a machine at a look, and when to look again. `place` is its number in the list."""
 
     place: int
     host: str
@@ -97,7 +97,7 @@ class GuardReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaveEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="wave-ended"):
-    """Whether the trial goes on after a wave, and why."""
+    """Whether the trial continues after a wave, and why."""
 
     wave: int
     decision: Literal["go on", "stop"]
@@ -106,7 +106,7 @@ class WaveEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", ta
 
 
 class TakenOver(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="coordinator"):
-    """A coordinator took the fleet: its name, and its fence, which is higher than that of the one before."""
+    """A coordinator took the fleet over: its name and its fence, which is higher than all fences before."""
 
     holder: str
     fence: int
@@ -114,7 +114,7 @@ class TakenOver(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", ta
 
 
 class FleetEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="end"):
-    """The end of the trial; nothing follows."""
+    """The end of the trial; no event follows."""
 
     reason: str
 
@@ -133,7 +133,7 @@ def decode(line: str | bytes) -> FleetEvent:
 
 
 class FleetStanding:
-    """Where a fleet's trial stands, from its log."""
+    """The current state of a fleet's trial, from its log."""
 
     def __init__(self, events: Iterable[FleetEvent]) -> None:
         first, *rest = events
@@ -146,7 +146,7 @@ class FleetStanding:
         self.end: FleetEnded | None = None
         #: When the coordinator first looked at each machine.
         self.first_look_unix_ms: dict[int, int] = {}
-        #: When each machine that cannot be reached was first found so.
+        #: When each unreachable machine became unreachable.
         self.away_since_unix_ms: dict[int, int] = {}
         for event in rest:
             self.take(event)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at the machines of a fleet through Ansible: begins their trials, fetches what they finished, stops them."""
+"""Looks at the machines of a fleet through Ansible: begins their trials, fetches finished blocks, and stops trials."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ktrial.fleet.log import FleetBegan
 from ktrial.kit.errors import GuardTripped, KtrialError
 from ktrial.trial.protocol.file import trial_text
 
-#: The facts that every trial of a fleet records of its machines.
+#: The facts that every trial of a fleet records about its machines.
 ALWAYS = ("cpu.architecture", "cpu.model", "cpu.threads", "kernel.release", "virtualisation.kind")
-#: How often to ask a machine for its facts, and how long to wait before the next time.
+#: How many times to ask a machine for its facts, and the seconds in between.
 _ASKS, _ASK_AGAIN_S = 3, 5.0
 
 
 class AnsibleMachines:
-    """The machines of a fleet's trial; implements `fleet.conduct.Looking`. Trial files lie in `folder` meanwhile."""
+    """The machines of a fleet's trial; implements `fleet.conduct.Looking`. Trial files are in `folder` meanwhile."""
 
     def __init__(
         self,
@@ -48,14 +48,17 @@ class AnsibleMachines:
             yield from self._task(arguments)
 
     def leave_out(self, look: MachineLook) -> None:
-        """Do nothing: nothing here works for a machine, which restores itself when its plan is over."""
+        """Do nothing: no process here belongs to the machine, which restores itself when its plan is over."""
 
     def _name(self, look: MachineLook) -> str:
         """Return the name of a machine's trial, by its place in the list."""
         return f"{self._began.fleet}.{look.place + 1}"
 
     def _arguments(self, look: MachineLook) -> dict[str, Any]:
-        """Begin a trial unless the store has it already: a coordinator may have died after it began."""
+        """Return the arguments of the task. Begin a trial unless the store has it already.
+
+        A coordinator may have died after the trial began.
+        """
         name = self._name(look)
         known = look.trial or self._find_trial(name)
         if known is not None:
@@ -72,15 +75,15 @@ class AnsibleMachines:
 
 
 def sight_of(result: TaskResult) -> Sight:
-    """Return what the task's result says about the machine."""
+    """Return the sight of the machine in the task's result."""
     content = result.content
     if result.state == "unreachable":
         return Sight(result.host, "unreachable", message=result.message)
     if result.state == "failed":
-        # A limit that was passed ends a trial; the machine has restored itself.
+        # A passed limit ends the trial; the machine has restored itself.
         tripped = content.get("rc") == GuardTripped.exit_status
         if content.get("kind") == "busy":
-            # A coordinator that died may have left a step there, which ends by itself.
+            # A coordinator that died may have left a running step there, which ends by itself.
             return Sight(result.host, "unreachable", message=result.message)
         may_pass = _may_pass(content.get("rc"))
         return Sight(result.host, "failed", message=result.message, guard=tripped, may_pass=may_pass)
@@ -96,16 +99,19 @@ def sight_of(result: TaskResult) -> Sight:
 
 
 def _may_pass(status: int | None) -> bool:
-    """Return whether a program that ended so may do better next time: its environment failed, or a signal ended it."""
+    """Return whether a program with this exit status may succeed later.
+
+    Either its environment failed, or a signal ended it.
+    """
     return status is not None and (status < 0 or status == KtrialError.exit_status)
 
 
 def facts_of(
     ansible: Ansible, hosts: Mapping[str, Mapping[str, Any]], names: Sequence[str], sleep: Callable[[float], None]
 ) -> Iterator[tuple[str, Mapping[str, str] | None, str] | None]:
-    """Yield each host with these facts of it as text, or without any and the reason.
+    """Yield each host with these facts as text; or with None and the reason.
 
-    A name `inventory.NAME` is a variable of the inventory. A machine that is away is asked again after a while.
+    A name `inventory.NAME` is a variable of the inventory. An unreachable machine is asked again after a while.
     """
     wanted = [name for name in dict.fromkeys((*ALWAYS, *names)) if not name.startswith("inventory.")]
     left = [*hosts]

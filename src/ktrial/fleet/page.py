@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a fleet's trial for others: the house's page of a comparison, with the facts and the waves."""
+"""The report of a fleet's trial for others: the page of a comparison, with the facts and the waves."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from ktrial.reports.markdown import markdown
 from ktrial.reports.sentences import count_words
 from ktrial.reports.sentences import headline as comparison_headline
 
-#: Characters of the headline: two lines of the page on a desk.
+#: Maximum characters of the headline, which is two lines on a wide screen, and of a name.
 _HEADLINE, _NAME = 130, 30
 Units = Mapping[str, Unit]
 
 
 def fleet_html(standing: FleetStanding, found: FleetResult, logs: Logs, units: Units) -> str:
-    """Return the page. `units` has those of the outcomes that are known."""
+    """Return the page as HTML. `units` contains the units of outcomes, if known."""
     comparison = fleet_comparison(standing, found, logs, units)
     return html_page(comparison, _supplement(standing, found, comparison))
 
@@ -46,7 +46,7 @@ def fleet_markdown(standing: FleetStanding, found: FleetResult, logs: Logs, unit
 
 
 def fleet_comparison(standing: FleetStanding, found: FleetResult, logs: Logs, units: Units) -> Comparison:
-    """Return a fleet's result as a comparison, whose machines are those of the fleet."""
+    """Return a fleet's result as a comparison of the fleet's machines."""
     trial = standing.began.trial
     arms = [name for name in trial.arms if name != trial.control]
     outcomes: dict[str, list[FleetContrast]] = {}
@@ -69,7 +69,7 @@ def fleet_comparison(standing: FleetStanding, found: FleetResult, logs: Logs, un
 
 
 def _without_blanks(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document without what its author left open."""
+    """Return a document without its empty values."""
     inner = {name: _without_blanks(value) if isinstance(value, Mapping) else value for name, value in document.items()}
     return {name: value for name, value in inner.items() if value not in (None, "", (), [], {})}
 
@@ -159,7 +159,7 @@ def _contrast(one: FleetContrast) -> Contrast:
 
 
 def _answer(found: FleetResult, comparison: Comparison) -> str:
-    """Return what was found and for which machines, in at most two lines of the page."""
+    """Return the answer and the machines for which it holds, in at most two lines of the page."""
     primary = [one for one in found.contrasts if one.role == "primary"]
     stopped = _stopped(found)
     if stopped is not None:
@@ -197,7 +197,7 @@ def _gist(one: FleetContrast, price: str) -> str:
 
 
 def _spread(one: FleetContrast) -> str:
-    """Return on how many machines the verdict of all holds, if they differ."""
+    """Return on how many machines the pooled verdict also holds alone, if machines differ."""
     if not one.differs or one.verdict not in ("better", "worse"):
         return ""
     word, other = ("better", "worse") if one.verdict == "better" else ("worse", "better")
@@ -211,7 +211,7 @@ def _stopped(found: FleetResult) -> WaveEnded | None:
 
 
 def _findings(found: FleetResult, before: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what a reader must know; `before` has the machines that were left out before the first run."""
+    """Yield the findings that readers must know. `before` lists the machines left out before the first run."""
     directions = {one.outcome: one.direction for one in found.contrasts}
     for over in found.waves:
         for guard in over.guards:
@@ -264,7 +264,7 @@ def _supplement(standing: FleetStanding, found: FleetResult, comparison: Compari
 
 
 def _by_fact(standing: FleetStanding, found: FleetResult, comparison: Comparison) -> Iterator[Block]:
-    """Yield the effect for each value of the declared facts, and which facts were not tested."""
+    """Yield the effect for each value of the declared facts, and the facts that were not tested."""
     pairs = [(outcome, contrast) for outcome in comparison.outcomes for contrast in outcome.contrasts]
     every = {(outcome.name, contrast.arm): (outcome, contrast) for outcome, contrast in pairs}
     declared = standing.began.trial.fleet.subgroups
@@ -291,7 +291,7 @@ def _by_fact(standing: FleetStanding, found: FleetResult, comparison: Comparison
 
 
 def _waves(standing: FleetStanding, found: FleetResult) -> list[Block]:
-    """Return each machine's time, what was decided after each wave, and what the guards read."""
+    """Return each machine's time, the decision after each wave, and the guards' results."""
     blocks: list[Block] = [OwnChart(partial(waves_chart, standing))] if standing.steps else []
     decided = [
         (f"wave {over.wave}", str(len(standing.places_of(over.wave))), over.decision, over.reason)

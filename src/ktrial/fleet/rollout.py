@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps what a fleet's trial has proven on all machines, wave by wave, and takes it back the same way.
+"""Keeps what a fleet's trial has proven on all machines, wave by wave, and undoes it the same way.
 
-After each wave, every machine of it must still have the settings. A machine that has not stops the roll-out, and its
-wave is taken back. Both ways write only what differs, so that an interrupted one can be started again.
+After each wave, each of its machines must still have the settings. If one does not, the roll-out stops and its wave is
+undone. Both directions write only what differs, so that an interrupted one can be started again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Tasks(Protocol):
 
 
 class WaveOutcome(NamedTuple):
-    """What became of a wave: the hosts that changed, those that had it already, and those that failed with why."""
+    """The result of a wave: hosts that changed, hosts with the settings already, and failed hosts with the reason."""
 
     wave: int
     changed: tuple[str, ...]
@@ -37,7 +37,7 @@ class WaveOutcome(NamedTuple):
 
 
 def proven_arms(trial: FleetTrial, found: FleetResult) -> list[str]:
-    """Return the arms that are better on machines like these, if no wave stopped the trial."""
+    """Return the arms that are better on machines like these; none if a wave stopped the trial."""
     if any(over.decision == "stop" for over in found.waves):
         return []
     return [
@@ -51,7 +51,7 @@ def proven_arms(trial: FleetTrial, found: FleetResult) -> list[str]:
 
 
 def proven_arm(trial: FleetTrial, found: FleetResult, wanted: str | None, *, anyway: bool) -> str:
-    """Return the arm to keep. Raise Refused for one that was not proven better, or BadInput for no such arm."""
+    """Return the arm to keep. Raise Refused if it was not proven better, BadInput if there is no such arm."""
     arms = [name for name in trial.arms if name != trial.control and not trial.arms[name].placebo]
     if wanted is not None and wanted not in arms:
         raise BadInput(f"{found.fleet} has no arm {wanted}", hint=f"use one of: {', '.join(arms)}")
@@ -108,7 +108,7 @@ def roll_out(
     at_once: int | None,
     tell: Callable[[WaveOutcome], None],
 ) -> bool:
-    """Carry out the waves. Return False if one failed; that one is taken back then."""
+    """Carry out the waves. If one fails, undo it and return False."""
     for number, hosts in enumerate(waves, 1):
         outcome = _wave(tasks, number, hosts, arguments, at_once)
         tell(outcome)
@@ -138,7 +138,7 @@ def _wave(
                 (changed if result.content.get("changed") else unchanged).append(result.host)
         if failed:
             break
-        # What is in force now must be what was written.
+        # The settings in force must now be the ones that were written.
         for result in tasks.run("keep", dict.fromkeys(part, arguments), check=True):
             if result is not None and (result.state != "ok" or result.content.get("changed")):
                 failed[result.host] = result.message if result.state != "ok" else "the settings did not stay"

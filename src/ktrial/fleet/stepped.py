@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The effect of an arm that machines get wave by wave, by permuting which machine is in which wave.
+"""Tests an arm that machines get wave by wave, by permuting which machine is in which wave.
 
-Machines differ, and so do periods; both are taken out by least squares. Under "no difference" every order of the waves
-was equally likely, because chance drew it: nothing is assumed about the noise.
+Least squares remove the differences between machines and between periods. Under "no difference" every order of the
+waves was equally likely, because chance drew it: the test assumes nothing about the noise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SAME = 1e-9
 
 
 def stepped_effect(levels: Array, switch: Array, alpha: float) -> tuple[float, float, float] | None:
-    """Return the estimate and its interval; None if no order of the waves is rare enough for one.
+    """Return the estimate and its interval; None if there are too few orders of the waves.
 
     `levels` has a row per machine and a column per period; `switch` is the first period with the arm, for each machine.
     """
@@ -49,14 +49,14 @@ def stepped_effect(levels: Array, switch: Array, alpha: float) -> tuple[float, f
 
 
 def _centred(treated: Array) -> Array:
-    """Return who has the arm when, without the means of machines and periods."""
+    """Return a matrix of which machine has the arm in which period, without the means of machines and periods."""
     rows, columns = treated.mean(axis=2, keepdims=True), treated.mean(axis=1, keepdims=True)
     found: Array = treated - rows - columns + treated.mean(axis=(1, 2), keepdims=True)
     return found
 
 
 def _edge(accepts: Callable[[float], bool], inside: float, outside: float) -> float:
-    """Return where the test begins to reject."""
+    """Return the effect at which the test begins to reject."""
     for _ in range(_HALVINGS):
         middle = (inside + outside) / 2
         inside, outside = (middle, outside) if accepts(middle) else (inside, middle)

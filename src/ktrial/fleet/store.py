@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores fleets' trials in the database, and lets one coordinator at a time have each.
+"""Stores fleets' trials in the database, and gives each to one coordinator at a time.
 
-The database's clock decides how long a coordinator has a trial. Each coordinator that takes one gets a higher fence
-than the one before; machines refuse plans of a lower fence than they have seen.
+The database's clock decides how long a coordinator holds a trial. Each coordinator that takes over gets a higher fence
+than the one before; machines refuse plans with a lower fence than they have seen.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ktrial.results.store.database import Database
 from ktrial.results.store.runs import is_gone
 from ktrial.results.store.schema import fleet_events, fleets
 
-#: How long a coordinator has a trial after it last said so.
+#: Seconds that a coordinator holds a trial after it last renewed its lease.
 LEASE_S = 120.0
 
 
 class Holder(NamedTuple):
-    """Who has a trial, and for how many seconds."""
+    """The coordinator of a trial, and the seconds left of its lease."""
 
     holder: str
     left_s: float
@@ -35,13 +35,13 @@ class Holder(NamedTuple):
 
 
 class StoredFleets:
-    """The fleets' trials of a store. `open_database` is first called when something is read or written."""
+    """The fleets' trials of a store. `open_database` is called only when something is read or written."""
 
     def __init__(self, open_database: Callable[[], Database]) -> None:
         self._open_database = open_database
 
     def begin(self, first: FleetBegan) -> None:
-        """Store what was fixed before the first run."""
+        """Store everything that was fixed before the first run."""
         with self._open_database().writing() as connection:
             if self._row(connection, first.fleet) is not None:
                 raise KtrialError(f"cannot store {first.fleet}: it exists already", hint="run the same command again")
@@ -54,7 +54,7 @@ class StoredFleets:
             self._append(connection, first.fleet, [first])
 
     def take(self, fleet: str, holder: str, *, from_others: bool = False) -> CoordinatorLease:
-        """Take a trial. Raise Busy while another coordinator has it, unless it may be taken `from_others`."""
+        """Take the lease of a trial. Raise Busy while another coordinator holds it, unless `from_others` is set."""
         database = self._open_database()
         with database.writing() as connection:
             row = self._row_there(connection, fleet, lock=True)
@@ -73,7 +73,7 @@ class StoredFleets:
         return CoordinatorLease(self, fleet, holder, fence)
 
     def holder_of(self, fleet: str) -> Holder | None:
-        """Return who coordinates a trial now."""
+        """Return the coordinator of a trial; None if nobody holds it now."""
         with self._open_database().reading() as connection:
             row = self._row_there(connection, fleet)
             left_ms = row.held_until_unix_ms - _now_ms(connection)
@@ -81,7 +81,7 @@ class StoredFleets:
         return Holder(row.holder, left_ms / 1000) if is_held else None
 
     def is_held(self, fleet: str, fence: int) -> bool:
-        """Return whether the coordinator with this fence still has a trial."""
+        """Return whether the coordinator with this fence still holds a trial."""
         with self._open_database().reading() as connection:
             row = self._row_there(connection, fleet)
             left_ms = row.held_until_unix_ms - _now_ms(connection)
@@ -111,7 +111,7 @@ class StoredFleets:
             return tuple(row.fleet for row in connection.execute(chosen))
 
     def find(self, name: str | None) -> str:
-        """Return the trial with this name or unique beginning; without a name the newest."""
+        """Return the trial with this name or with this unique prefix; without a name, the newest trial."""
         every = self.names()
         if not every:
             raise BadInput("no fleet has run a trial yet", hint="`ktrial fleet run TRIAL.toml -i INVENTORY` runs one")
@@ -177,7 +177,7 @@ class StoredFleets:
 
 
 class CoordinatorLease(NamedTuple):
-    """A coordinator's hold on a trial."""
+    """A coordinator's lease of a trial."""
 
     fleets: StoredFleets
     fleet: str
@@ -189,7 +189,7 @@ class CoordinatorLease(NamedTuple):
         self.fleets.append(self, events)
 
     def let_go(self) -> None:
-        """Let another coordinator take the trial at once."""
+        """Release the lease, so that another coordinator can take the trial at once."""
         self.fleets.let_go(self)
 
 
@@ -201,7 +201,7 @@ def holder_text(holder: str) -> str:
 
 
 def _now_ms(connection: sa.Connection) -> int:
-    """Return the database's time: coordinators' clocks may differ."""
+    """Return the time of the database, because coordinators' clocks may differ."""
     is_server = connection.dialect.name == "postgresql"
     asked = "extract(epoch FROM clock_timestamp()) * 1000" if is_server else "(julianday('now') - 2440587.5) * 86400000"
     return int(connection.execute(sa.text(f"SELECT {asked}")).scalar_one())

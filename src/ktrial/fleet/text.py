@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts about a fleet's trial: what it will do, where it stands, and what it says."""
+"""Texts about a fleet's trial: its plan, its state, and its result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LABEL = 14
 
 
 def announcement(began: FleetBegan, *, width: int, forks: int) -> str:
-    """Return who will be measured when, how long that takes, and how the groups are balanced."""
+    """Return which machines will be measured when, how long that takes, and how the groups are balanced."""
     fleet, machines = began.trial.fleet, began.machines
     what = {
         "within": "each machine measures all arms",
@@ -63,7 +63,7 @@ def announcement(began: FleetBegan, *, width: int, forks: int) -> str:
 
 
 def _blocks_text(began: FleetBegan) -> str:
-    """Return what each machine makes: blocks, or periods of live work."""
+    """Return what each machine measures: blocks, or periods of live work."""
     trial = began.trial
     if not trial.live:
         return f"{trial.fleet.blocks} blocks"
@@ -72,7 +72,7 @@ def _blocks_text(began: FleetBegan) -> str:
 
 
 def question_text(began: FleetBegan, forks: int, long_s: float) -> str:
-    """Return the question before the first run, which names a time above `long_s`."""
+    """Return the question before the first run; it states the time if that is above `long_s`."""
     machines = _machines(len({one.host for one in began.machines}))
     whole_s = sum(wave_seconds(began, forks).values())
     if whole_s > long_s:
@@ -85,7 +85,7 @@ def _machines(count: int) -> str:
 
 
 def time_text(began: FleetBegan, forks: int) -> str:
-    """Return how long a trial takes, in all and wave by wave."""
+    """Return how long a trial takes, in total and wave by wave."""
     more = "; machines that are in use are waited for" if began.when_idle else ""
     waves = wave_seconds(began, forks)
     if not waves:
@@ -101,7 +101,7 @@ def time_text(began: FleetBegan, forks: int) -> str:
 
 
 def balance_text(began: FleetBegan, *, width: int) -> str:
-    """Return how many machines of each arm or wave have each value of the facts that vary."""
+    """Return how many machines of each arm or wave have each value of those facts that vary."""
     names = dict.fromkeys(name for one in began.machines for name in one.facts)
     found = balance(began.machines, list(names))
     groups = list(dict.fromkeys(one.arm or f"wave {one.wave}" for one in began.machines))
@@ -140,7 +140,7 @@ def _step_text(step: MachineStep) -> str | None:
 
 
 def counts_text(standing: FleetStanding, now_unix_ms: int) -> str:
-    """Return where the machines stand in one line: `3 of 8 done, 4 measuring, 1 away; about 3 min left`."""
+    """Return the states of the machines in one line: `3 of 8 done, 4 measuring, 1 away; about 3 min left`."""
     counts = Counter(map(standing.state_of, range(len(standing.began.machines))))
     words = {
         "running": "measuring",
@@ -157,7 +157,7 @@ def counts_text(standing: FleetStanding, now_unix_ms: int) -> str:
 
 
 def live_lines(standing: FleetStanding, now_unix_ms: int, *, width: int) -> list[str]:
-    """Return a row for each wave, with how many of its machines are in which state, and a line about all."""
+    """Return a line for each wave with the number of machines in each state, and a line for all machines."""
     states: dict[str, tuple[MachineState | None, ...]] = {
         "done": ("ended",),
         "measuring": ("running",),
@@ -177,7 +177,7 @@ def live_lines(standing: FleetStanding, now_unix_ms: int, *, width: int) -> list
 
 
 def status_text(standing: FleetStanding, held: Holder | None, now_unix_ms: int, *, width: int) -> str:
-    """Return where a fleet's trial stands: each machine's state, and who coordinates it."""
+    """Return the state of a fleet's trial: each machine's state, and who coordinates the trial."""
     began = standing.began
     lines = [f"{began.fleet}: {counts_text(standing, now_unix_ms)}"]
     if standing.end is not None:
@@ -197,7 +197,7 @@ def status_text(standing: FleetStanding, held: Holder | None, now_unix_ms: int, 
 
 
 def outcome_text(outcome: WaveOutcome) -> str:
-    """Return what became of a wave of a roll-out in one line."""
+    """Return the result of a wave of a roll-out in one line."""
     told = [
         f"{words}: {_names([*map(clean, hosts)])}"
         for words, hosts in (("changed", outcome.changed), ("as wanted before", outcome.unchanged))

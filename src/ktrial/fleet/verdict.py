@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fleet's trial says: the effect over machines, how much it differs between them, and for whom it holds."""
+"""The result of a fleet's trial: the effect over machines, its spread, and the machines for which it holds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ktrial.kit.errors import BadInput
 from ktrial.kit.outcome import Direction
 
 Scope = Literal["these machines", "machines like these"]
-#: A spread between machines whose share of the scatter is this large is worth a sentence.
+#: The smallest share of a spread between machines in the whole scatter that the text mentions.
 _DIFFERS_SHARE = 0.5
 _PAIRS = "Hodges-Lehmann over pairs, Walsh interval"
 _STEPS = "least squares over machines and periods, interval by permuting the waves"
@@ -32,7 +32,7 @@ _ROLES: tuple[Role, ...] = ("primary", "secondary", "guard")
 
 
 class SubgroupEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect on the machines that share the value of a fact; null with fewer than three of them."""
+    """The effect on the machines with one value of a fact; null with fewer than three machines."""
 
     fact: str
     value: str
@@ -43,7 +43,7 @@ class SubgroupEffect(msgspec.Struct, frozen=True, kw_only=True):
 class FleetContrast(msgspec.Struct, frozen=True, kw_only=True):
     """One arm against the control in one outcome, over machines.
 
-    `scope` says for which machines the verdict holds. `helped` and `hurt` count the machines whose own interval
+    `scope` names the machines for which the verdict holds. `helped` and `hurt` count the machines whose own interval
     excludes zero.
     """
 
@@ -85,7 +85,7 @@ class FleetResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fleet_result(standing: FleetStanding, logs: Logs) -> FleetResult:
-    """Return the result so far; `logs` has the trial of each machine that has finished its blocks, by place."""
+    """Return the result so far; `logs` contains the trial of each machine that has finished its blocks, by place."""
     began = standing.began
     judged = {"within": _within, "pairs": _of_pairs, "stepped": _of_steps}[began.trial.fleet.design]
     unfinished = {
@@ -196,7 +196,7 @@ def _contrast(
 
 
 def _subgroups(standing: FleetStanding, kept: Sequence[PooledMachine], error: float) -> list[SubgroupEffect]:
-    """Return the effect for each value of the facts that were declared beforehand."""
+    """Return the effect for each value of the facts that the protocol declares."""
     facts = {one.host: one.facts for one in standing.began.machines}
     found = []
     for fact in standing.began.trial.fleet.subgroups:
@@ -281,7 +281,7 @@ def _between(
 
 
 def _with_interval(bare: FleetContrast, looked: tuple[float, float, float], error: float, method: str) -> FleetContrast:
-    """Return the contrast with the verdict of an interval over these machines."""
+    """Return the contrast with an interval over these machines, and the verdict from it."""
     estimate, low, high = looked
     margin = math.log1p(bare.margin)
     verdict = call(low, high, margin)

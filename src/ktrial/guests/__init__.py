@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual machines that boot a kernel to measure in it."""
+"""Virtual machines that boot a kernel for a measurement."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boots guests in the mode that works here; exact guests twice, because both boots must agree."""
+"""Boots guests in the mode that works on this machine. Exact guests boot twice, because both boots must agree."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Boots(Protocol):
 
 
 class BootResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The boot to report. `twin_sha256` is set if two exact boots agree; `odd` says how a third one differed."""
+    """The boot to report. `twin_sha256` is set if two exact boots agree; `odd` describes how a third one differed."""
 
     run: GuestRun
     no_kvm: str | None = None
@@ -38,7 +38,7 @@ class BootResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settle_s(mode: Mode | None) -> int:
-    """Return how long a guest rests before its program; exact guests wait for the kernel's own work after boot."""
+    """Return the seconds before a guest starts its program. Exact guests wait for the kernel's own work after boot."""
     return EXACT_SETTLE_S if mode == "exact" else 0
 
 
@@ -49,7 +49,7 @@ class Stops(Protocol):
 
 
 class House(Stops, Protocol):
-    """Runs guests, with KVM if possible."""
+    """Boots guests, with KVM if possible."""
 
     def why_no_kvm(self) -> str | None: ...
 
@@ -89,7 +89,7 @@ def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: Stops) -> BootR
 
 
 class Agreement(NamedTuple):
-    """A boot that another one repeats exactly, and how the third one differs, if there is one."""
+    """A boot that another boot repeats exactly, and how a third boot differs, if there is one."""
 
     run: GuestRun
     odd: str | None = None

@@ -27,10 +27,10 @@ from ktrial.kernels.images.kernel_image import bootable
 from ktrial.kit.errors import BadInput, KtrialError
 
 _POLL_S = 0.02
-#: More console text or program output than this ends the guest.
+#: Size limit of console text or program output; a guest that exceeds it is ended.
 CONSOLE_LIMIT_BYTES = 16 << 20
 OUTPUT_LIMIT_BYTES = 64 << 20
-#: After its last frame a guest has nothing left to do but restart.
+#: Seconds that a guest may take to restart after its last frame.
 _END_LIMIT_S = 10.0
 _PANIC = b"Kernel panic - not syncing: "
 _LATE = "the time limit"
@@ -57,7 +57,7 @@ class Guests:
         return self._emulator.machine.architecture
 
     def why_no_kvm(self) -> str | None:
-        """Run code with KVM, and return why KVM is unusable; None if it works."""
+        """Test KVM by running code; return why KVM is unusable, or None if it works."""
         return self._emulator.why_no_kvm()
 
     def stop(self) -> None:
@@ -111,7 +111,7 @@ class _Boot:
         self._said = bytearray()
 
     def run(self) -> GuestRun:
-        """Start the emulator, read the guest's line until it ends, and end the emulator."""
+        """Start the emulator, read the guest's output until it ends, and end the emulator."""
         (self._folder / "line").touch(mode=0o600)
         begin = time.monotonic()
         argv = self._emulator.argv(self._shape, self._folder)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a kernel takes to boot in a guest, and which of its steps take long."""
+"""Measures how long a kernel takes to boot in a guest, and which steps take longest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ktrial.kit.errors import BadRun
 from ktrial.kit.json_bytes import read_bytes
 from ktrial.machine.kernel_log import KernelRecord, read_kmsg
 
-#: Make the kernel log its initcalls, and give its log the room for them.
+#: Kernel arguments that make the kernel log its initcalls, in a log with enough room for them.
 WORDS = ("initcall_debug", "log_buf_len=8M")
 
 _CALL = re.compile(
@@ -33,7 +33,7 @@ def read_initcalls(records: Iterable[KernelRecord]) -> tuple[InitCall, ...]:
 
 
 def kernel_us(records: Iterable[KernelRecord]) -> int | None:
-    """Return when the kernel started its first process; None if the log doesn't say."""
+    """Return when the kernel started its first process; None if the log does not show it."""
     return next((record.at_us for record in records if _INIT.match(record.text)), None)
 
 
@@ -42,7 +42,7 @@ _REQUEST = 1
 
 
 class BootsMeasured(Protocol):
-    """Boots guests by their places."""
+    """Boots the guests of places."""
 
     def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun: ...
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The initial RAM file system of a guest: a cpio archive, always the same bytes for the same content."""
+"""The initial RAM file system of a guest: a cpio archive. The same content always gives the same bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 _REGULAR, _FOLDER, _LINK, _DEVICE = 0o100000, 0o040000, 0o120000, 0o020000
-#: A guest merges program and library folders, even if the host does not.
+#: Merged folders of programs and libraries. A guest always merges them, even if the host does not.
 _MERGED = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64", "lib32": "usr/lib32"}
 #: Mount points, and folders that programs expect.
 _FOLDERS = ("dev", "etc", "ktrial", "proc", "root", "run", "sys", "tmp", "usr", "var", *_MERGED.values())
@@ -59,7 +59,7 @@ class Archive:
 
 
 def place(path: str) -> str:
-    """Return a host file's place in the guest: in merged folders, without the leading slash."""
+    """Return a host file's path in the guest: in merged folders, without the leading slash."""
     first, _, rest = path.lstrip("/").partition("/")
     return f"{_MERGED.get(first, first)}/{rest}" if rest else first
 

@@ -35,9 +35,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", re.ASCII)
 _FOLDER = "ktrial-guests"
 _PACKET_BYTES = 1 << 16
 _LOOK_S = 0.5
-#: A keeper answers at once, unless its guest hangs.
+#: Seconds until a keeper must answer. It answers at once unless its guest hangs.
 _ANSWER_LIMIT_S = 30.0
-#: How long to wait for the reason after a session has ended.
+#: Seconds to wait for the reason after a session has ended.
 _TOLD_LIMIT_S = 1.0
 _BACKLOG = 8
 _CREDENTIALS = struct.Struct("3i")
@@ -53,9 +53,9 @@ class _KeptRequest(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class _KeeperMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A message of the keeper: the guest's description, a session with its pipes attached, or why there is none.
+    """A message of the keeper: the guest's description, a session with its pipes attached, or an error.
 
-    An exact guest's history comes with its description; `past` confirms that the keeper has taken a new one.
+    An exact guest's history comes with its description; `past` confirms that the keeper has stored a new history.
     """
 
     kept: KeptProgram | None = None
@@ -82,7 +82,7 @@ def kept_names() -> tuple[str, ...]:
 
 
 class _Folder:
-    """The folder of the sockets, readable by this user only.
+    """The folder of the sockets, which only this user can read.
 
     The descriptor stays open, so that nobody can replace the folder meanwhile.
     """
@@ -107,7 +107,7 @@ class _Folder:
         os.close(self.descriptor)
 
     def address(self, name: str) -> str:
-        """Return the address of a socket, short however long the folder's path is."""
+        """Return the address of a socket, which is short even if the path of the folder is long."""
         return f"/proc/self/fd/{self.descriptor}/{name}"
 
 
@@ -118,7 +118,7 @@ def _socket() -> socket.socket:
 
 
 def _connected(folder: _Folder, name: str) -> socket.socket | None:
-    """Connect to the keeper; None if it is gone. Raise FileNotFoundError if there never was one."""
+    """Connect to the keeper; return None if it is gone. Raise FileNotFoundError if there never was one."""
     made = _socket()
     try:
         made.connect(folder.address(name))
@@ -132,7 +132,7 @@ def _connected(folder: _Folder, name: str) -> socket.socket | None:
 
 
 def _other_end(connection: socket.socket) -> tuple[int, int]:
-    """Return process and user of the other end, as the kernel reports them."""
+    """Return process id and user id of the other end, as the kernel reports them."""
     process, user, _ = _CREDENTIALS.unpack(
         connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     )
@@ -140,9 +140,9 @@ def _other_end(connection: socket.socket) -> tuple[int, int]:
 
 
 class Keeper:
-    """Offers sessions with a guest. Raise Busy if a guest of this name exists already.
+    """Offers sessions with a guest. Raise Busy if a guest with this name exists already.
 
-    Commands may connect at once. They get an answer as soon as `serve` runs.
+    Commands may connect at once; they get an answer when `serve` runs.
     """
 
     def __init__(self, name: str) -> None:
@@ -152,7 +152,7 @@ class Keeper:
         self._open: list[int] = []
         #: A file with the history of an exact guest.
         self._past: int | None = None
-        #: Sessions of commands that have ended, and when to kill those that still run.
+        #: Sessions of commands that have ended, and when to kill those that are still running.
         self._leaving: list[tuple[float, int]] = []
         with _Folder(make=True) as folder:
             self._listening = _listening(folder, name)
@@ -205,7 +205,7 @@ class Keeper:
         try:
             packet, descriptors, _, _ = socket.recv_fds(command, _PACKET_BYTES, 1, flags=socket.MSG_CMSG_CLOEXEC)
             asked = msgspec.json.decode(packet, type=_KeptRequest)
-        except (OSError, msgspec.DecodeError):  # it has ended, or is not ktrial
+        except (OSError, msgspec.DecodeError):  # the process has ended, or is not ktrial
             self._hang_up()
             return
         if asked.past and descriptors:
@@ -238,7 +238,7 @@ class Keeper:
             self._hang_up()
 
     def _hang_up(self) -> None:
-        """Drop a command that is gone. The input of its sessions ends, and they may finish what they run."""
+        """Close the connection of a command that is gone. The input of its sessions ends, and they may finish."""
         if self._command is not None:
             self._command.close()
             self._command = None
@@ -253,10 +253,10 @@ class Keeper:
 
 
 def _listening(folder: _Folder, name: str) -> socket.socket:
-    """Return the socket of that name, after removing one that a killed keeper left."""
+    """Return the socket with this name, after removing one that a killed keeper left."""
     import fcntl
 
-    fcntl.flock(folder.descriptor, fcntl.LOCK_EX)  # until the folder is closed
+    fcntl.flock(folder.descriptor, fcntl.LOCK_EX)  # the lock lasts until the folder is closed
     with contextlib.suppress(FileNotFoundError):
         other = _connected(folder, name)
         if other is not None:
@@ -273,7 +273,7 @@ def _listening(folder: _Folder, name: str) -> socket.socket:
 
 
 def _read_past(descriptors: list[int]) -> ProgramPast | None:
-    """Return the history that came with an exact guest, empty for others; None if it is malformed."""
+    """Return the history that comes with an exact guest, empty for other guests; None if it is malformed."""
     if not descriptors:
         return ProgramPast()
     with os.fdopen(descriptors[0], "rb") as file:
@@ -312,7 +312,7 @@ class KeptGuest:
         self.kept, self.past = message.kept, past
 
     def open(self, arguments: list[str], *, root: bool) -> Ends:
-        """Open a session with its own agent. Raise AgentError if the guest is gone."""
+        """Open a session with an agent of its own. Raise AgentError if the guest is gone."""
         with self._lock:
             self._ask(_KeptRequest(open=arguments, root=root))
             message, descriptors = self._receive()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guests by their places: which kernel, on which machine, with which modules and disk."""
+"""Boots the guests of places. A place is a kernel and a machine, with modules and a disk."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from ktrial.kit.errors import KtrialError
 
 #: Programs that an agent runs to set up swap in memory, and where it looks for them.
 _SWAP_PROGRAMS, _FOLDERS = ("mkswap", "swapon", "swapoff"), "/usr/sbin:/usr/bin:/sbin:/bin"
-#: Modules for swap in memory and its compression, if the kernel has them as modules.
+#: Modules for swap in memory and its compression; a kernel may have them built in instead.
 _SWAP_MODULES = ("lzo", "lzo_rle", "lz4", "zstd", "zram")
-#: The type of file system, and where the guest's first process finds its image.
+#: The type of the disk's file system, and the path of its image for the guest's first process.
 _DISK_TYPE, _DISK_PLACE = "ext4", "/ktrial/disk"
 #: Modules for kernels that lack a driver; `crc32c_generic` is only needed before 6.14.
 _DISK_MODULES, _OLD_DISK_MODULES = ("brd", "ext4"), ("crc32c_generic",)
@@ -37,7 +37,7 @@ _MKFS, _MKFS_LIMIT_S = "mkfs.ext4", 30.0
 
 
 class Lab:
-    """Implements `trial.guests.prepare.GuestLab`; reads each kernel and its modules once."""
+    """Implements `trial.guests.prepare.GuestLab`. It reads each kernel and its modules once."""
 
     def __init__(
         self,
@@ -57,11 +57,11 @@ class Lab:
 
     @property
     def workers(self) -> int:
-        """The number of exact guests to run at once: one on each CPU that this process may use."""
+        """Number of exact guests to run at the same time: one for each CPU that this process may use."""
         return max(1, len(os.sched_getaffinity(0)))
 
     def why_no_kvm(self, kernel: str) -> str | None:
-        """Run code with KVM, and return why this kernel cannot run with KVM; None if it can."""
+        """Test KVM by running code; return why this kernel cannot run with KVM, or None if it can."""
         return self._look_up(kernel)[1].why_no_kvm()
 
     def find(self, kernel: str) -> None:
@@ -90,13 +90,13 @@ class Lab:
         return tuple(place for place in places if place is not None)
 
     def tools_in(self, place: GuestPlace) -> Mapping[str, str]:
-        """Return the path in the guest of each program that is copied from this machine, by name."""
+        """Return the path in the guest, by name, of each program that is copied from this machine."""
         _, guests = self._look_up(place.kernel)
         brought = self._tools_for(guests.architecture, place.tools).tools
         return {Path(name).name: where for name, where in brought.items()}
 
     def can_have_disk(self, kernel: str) -> bool:
-        """Return whether this kernel's modules lie beside it and this machine can create a file system."""
+        """Return whether this kernel's modules are beside it and this machine can create a file system."""
         return (
             modules_folder(Path(self._look_up(kernel)[0].image_path)) is not None
             and shutil.which(_MKFS, path=_mkfs_path()) is not None
@@ -107,7 +107,7 @@ class Lab:
             guests.stop()
 
     def prepare(self, place: GuestPlace) -> None:
-        """Read and cache all files for boots at this place, so that several threads can boot there."""
+        """Read and cache all files for boots at this place. Several threads can then boot there."""
         self._prepared(place, Job(), {})
 
     def _look_up(self, kernel: str) -> tuple[KernelFiles, Guests]:
@@ -151,7 +151,7 @@ def _mkfs_path() -> str:
 
 
 def _disk_image(work: Path | None) -> bytes:
-    """Return an empty file system, always the same bytes, so that exact guests stay exact.
+    """Return an empty file system. Its bytes are always the same, so that exact guests stay exact.
 
     It has room for file names; files that consist of holes may have any size.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel modules for a guest: selected by name, with their dependencies, in loading order."""
+"""Finds kernel modules for a guest: selected by name, with their dependencies, in loading order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GUEST_FOLDER = "/ktrial/modules"
 
 
 def modules_folder(image: Path) -> Path | None:
-    """Return the folder of an image's modules; None unless the image lies where packages install it."""
+    """Return the folder of an image's modules; None unless the image is where packages install kernels."""
     if image.name == "vmlinuz" and image.parent.parent.name == "modules":
         return image.parent
     version = image.name.removeprefix("vmlinuz-")
@@ -26,7 +26,7 @@ def modules_folder(image: Path) -> Path | None:
 
 
 def take_modules(names: Sequence[str], image: str, wanted: Sequence[str] = ()) -> dict[str, bytes]:
-    """Return the object of each module by its path in the guest, in loading order. Skip built-in modules.
+    """Return the content of each module by its path in the guest, in loading order. Skip built-in modules.
 
     Modules in `wanted` are optional: they come first, if this kernel has them.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program in a guest that has a process ID but waits to be released."""
+"""A program in a guest that already has a process ID but waits until it is released."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ktrial.bench.benchmark import RawOutput
 from ktrial.kit.errors import AgentError, BadInput
 from ktrial.recordings.watching import WatchEnded
 
-#: The environment of a program in a guest, and where it runs.
+#: The environment of a program in a guest, and its working folder.
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp"}
 DIRECTORY = "/tmp"
-#: Captured bytes per stream. A reply has at most 4 MiB, and JSON may encode a byte as six.
+#: Bytes to capture per stream. A reply has at most 4 MiB, and JSON may encode a byte as six.
 CAPTURE_BYTES = 300 << 10
-#: Seconds that a watch may take to begin: the program's time limit already runs meanwhile.
+#: Seconds that a watch may take to begin, during which the program's time limit already runs.
 _BEGIN_S = 3600.0
 
 
 class GuestProgram:
-    """Implements `watch.record.watch.WatchedProgram` with its own session in the guest, in the user's role.
+    """Implements `watch.record.watch.WatchedProgram` with a session of its own in the guest, as the user.
 
-    Nothing queries the guest during the watch; the result arrives once, after the watch, and goes to `take`.
+    Nothing queries the guest during the watch. The result arrives once, after the watch, and goes to `take`.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class GuestProgram:
                 stopped=True,
             )
             self._number = self._session.number
-            #: The process ID in the guest.
+            #: The process ID of the program in the guest.
             begun = self._session.receive_stopped("exec")
             if not isinstance(begun, int):
                 raise BadInput(exec_output(begun).failed or "the program ended before it was released")
@@ -76,7 +76,7 @@ class GuestProgram:
         return None
 
     def status(self, ended: WatchEnded) -> int | None:
-        """Return the exit status, negative after a signal; end a program that still runs and return None."""
+        """Return the exit status, negative after a signal. If the program still runs, end it and return None."""
         if ended.ended != "done":
             self._session.hang_up()
         reply = self._session.receive_next("exec", self._number)

@@ -33,7 +33,7 @@ class GuestFiles(NamedTuple):
 
 
 def bring(names: Sequence[str], architecture: str | None = None) -> GuestFiles:
-    """Return the programs with these names or paths and all they need to start in a guest of this architecture."""
+    """Return the programs with these names or paths, and all files that they need in a guest of this architecture."""
     found = GuestFiles({}, {}, {}, architecture or host_architecture())
     for name in dict.fromkeys(names):
         program = shutil.which(name)
@@ -49,7 +49,7 @@ def bring(names: Sequence[str], architecture: str | None = None) -> GuestFiles:
 def bring_for(
     program: Sequence[str], names: Sequence[str], architecture: str | None = None
 ) -> tuple[GuestFiles, GuestTool | None]:
-    """Return the tools and the program of a command line as guest files, and the command that starts it there."""
+    """Return the tools and the program of a command line as guest files, and the command that starts the program."""
     found = bring(names, architecture)
     if not program:
         return found, None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QEMU: whether it is installed and recent enough, whether KVM works, and the arguments that start a guest."""
+"""QEMU: checks that it is installed and recent enough and that KVM works, and builds the command for a guest."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ _BARE = ("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot")
 _EXACT = ("-icount", "shift=1,sleep=off", "-rtc", "base=2024-01-01T00:00:00,clock=vm", "-seed", "1")
 _ACCELERATOR = {"kvm": "kvm", "emulated": "tcg,thread=single", "exact": "tcg,thread=single"}
 _COMMAND_LINE = ("quiet", "panic=-1")
-#: Avoid noise from the kernel's own tests.
+#: Kernel arguments that make boots differ less: without the kernel's own tests, among other things.
 _EMULATED_COMMAND_LINE = ("nokaslr", "mitigations=off", "cryptomgr.notests", "random.trust_cpu=on")
 
 
 class EmulatorMissing(KtrialError):
-    """QEMU is missing or unsuitable."""
+    """QEMU is missing, or unsuitable for this guest."""
 
 
 class Emulator:
     """QEMU for guests of one kind.
 
-    `path` is where to look for programs, `work` a private folder for probes, `host` this machine's architecture.
+    `path` lists the folders of programs, `work` is a private folder for probes, and `host` is this machine's
+    architecture.
     """
 
     def __init__(
@@ -54,7 +55,8 @@ class Emulator:
             )
         self.program = found
         bind = shutil.which(_BIND[0], path=path)
-        #: setpriv, if installed, ends the emulator with the process that started it, however that ends.
+        #: The start of a command with setpriv, if installed: it ends the emulator when the process that started it
+        #: ends.
         self._bound = [bind, *_BIND[1:]] if bind is not None else []
         self.version = self._asked_version()
 
@@ -82,14 +84,14 @@ class Emulator:
         return f"QEMU {found[1]}.{found[2]}{found[3]}"
 
     def why_no_kvm(self) -> str | None:
-        """Run code with KVM, and return why KVM is unusable; None if it works."""
+        """Test KVM by running code; return why KVM is unusable, or None if it works."""
         if self.machine.architecture != self._host:
             return f"this machine is {self._host}, but the kernel is for {self.machine.architecture}"
         if not KVM.exists():
             return f"there is no {KVM}"
         if not os.access(KVM, os.R_OK | os.W_OK):
             return f"this user may not open {KVM}"
-        # KVM in software runs single instructions, but no kernel that was not built for it.
+        # KVM without hardware support runs single instructions, but only kernels that were built for it.
         if not self._has_hardware():
             needed = " or ".join(sorted(self.machine.virtual))
             return f"{KVM} only works in software: the processor has no {needed}"
@@ -124,7 +126,7 @@ class Emulator:
             return subprocess.run(argv, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
 
     def argv(self, shape: Shape, folder: Path, *, talks: bool = False) -> list[str]:
-        """Return the command that starts a guest whose files lie in `folder`, without disk or network.
+        """Return the command that starts a guest whose files are in `folder`, without disk or network.
 
         It has two serial ports that are files; if it `talks`, the second one is its standard input and output.
         """

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A conversation with an exact guest, which boots again for each answer and replays everything said before.
+"""A conversation with an exact guest, which boots again for each answer and replays all earlier input.
 
-The time at which a byte arrives is part of an exact guest's state. The input therefore lies in the guest, in a file of
-fixed size. Two boots whose scripts begin alike do the same until the scripts differ. A user's pauses take no time.
+The time at which a byte arrives is part of an exact guest's state. The input is therefore in a file of fixed size
+inside the guest. Two boots whose scripts begin alike do the same until the scripts differ. A user's pauses take no
+time.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from ktrial.bench.guest_tools import GuestDiffers, GuestRun, ProgramPast
 from ktrial.kit.errors import AgentError, KtrialError
 from ktrial.kit.json_strict import decode_as
 
-#: Where the guest finds the script, and its fixed size: nothing reads past its end.
+#: The script's path in the guest, and its fixed size: nothing reads past the script's end.
 SCRIPT = "/ktrial/script"
 SCRIPT_BYTES = 2 << 20
-#: Most bytes in one frame.
+#: Maximum bytes in one frame.
 _PIECE_BYTES = 1 << 14
-#: More lines than any session writes: waiting for them means waiting for its end.
+#: More lines than any session writes. To wait for this many lines is to wait for the session's end.
 _ITS_END = (1 << 32) - 1
 _COUNT_BYTES = 4
 
@@ -62,7 +63,7 @@ class Replay:
         self._going.discard(session)
 
     def answer(self, session: int) -> bytes:
-        """Return the next line that an agent writes; if it ends instead, the rest without a line end.
+        """Return the next line that an agent writes; if the agent ends first, the rest without a line end.
 
         Raise AgentError if the guest fails, GuestDiffers if its earlier answers change.
         """
@@ -74,7 +75,7 @@ class Replay:
         return line
 
     def rest(self, session: int) -> list[bytes]:
-        """Return all further lines up to the one that ends the request, like `answer`."""
+        """Return all further lines up to the line that ends the request. Raise the same errors as `answer`."""
         replies = sum(map(is_reply, self._said[session])) + 1
         self._wait(line_frames.REPLIES, session, replies)
         more = self._more(session)
@@ -87,7 +88,7 @@ class Replay:
         return self._boot(self._whole())
 
     def _more(self, session: int) -> list[bytes]:
-        """Boot the guest, and return the session's lines after the known ones."""
+        """Boot the guest, and return the session's lines after the known lines."""
         run = self.booted()
         self.boots += 1
         if run.failure is not None:
@@ -116,7 +117,7 @@ class Replay:
         self._script += line_frames.encode_frame(kind, content)
 
     def _whole(self) -> bytes:
-        """Return the script with its end, padded to the fixed size."""
+        """Return the whole script with its end mark, padded to the fixed size."""
         whole = bytes(self._script) + line_frames.encode_frame(line_frames.END, b"")
         if len(whole) > SCRIPT_BYTES:
             raise KtrialError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest's machine, from command-line options."""
+"""Reads a guest's machine, such as memory and CPUs, from command-line options."""
 
 from __future__ import annotations
 

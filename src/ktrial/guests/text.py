@@ -77,7 +77,7 @@ def _machine_text(begun: GuestStart) -> str:
 
 
 def kept_text(name: str, begun: GuestStart, mode: str, *, width: int) -> str:
-    """Describe a kept guest, and how to reach it."""
+    """Return a text that describes a kept guest, and how to use it."""
     guest = _lines({name: f"Linux {begun.release}, {mode}, {_machine_text(begun)}"}, width)
     host = f"{'exact' if mode == 'exact' else 'guest'}:{name}"
     use = f"Use it from another terminal: `ktrial --host {host} COMMAND …`. Ctrl-C here ends it."

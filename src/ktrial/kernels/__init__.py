@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels: their sources, configurations, builds, images and identities."""
+"""Kernels: sources, configurations, builds, images and identities."""

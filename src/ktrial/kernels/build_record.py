@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of a kernel built here: its sources, tools, cost, and what the built image says about itself."""
+"""The record of a kernel built here: its sources, tools and cost, and the properties read from the built image."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ktrial.kernels.source import KernelSource
 from ktrial.kernels.uarch.targets import CompilerKind
 
 PackageKind = Literal["deb", "rpm", "pacman", "tar"]
-#: Objects per enabled symbol, from a small kernel: 980 symbols, 1780 objects.
+#: Objects per enabled symbol, measured on a small kernel with 980 symbols and 1780 objects.
 _OBJECTS_EACH = 1.8
 _OBJECT_BYTES, _DEBUG_FACTOR, _LEAST_BYTES = 180_000, 5, 200 << 20
 _GIB = 1 << 30
@@ -37,7 +37,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
-    """The flags an object was compiled with, from the command that kbuild saved: the last -march and -O."""
+    """The flags with which an object was compiled: the last -march and -O in the command that kbuild saved."""
 
     object: str
     march: str | None

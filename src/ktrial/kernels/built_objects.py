@@ -44,7 +44,7 @@ def _join_names(names: Sequence[str], count: int) -> str:
 
 
 class ObjectFlags(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of objects in one language, and how many use each target and level; "" stands for none."""
+    """The number of objects in one language, and how many use each target and level; "" stands for no flag."""
 
     count: int
     targets: Mapping[str, int]
@@ -52,7 +52,7 @@ class ObjectFlags(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BuiltObjects(msgspec.Struct, frozen=True, kw_only=True):
-    """What the saved commands of a build and its vmlinux say about its objects.
+    """The properties of a build's objects, from the saved commands and vmlinux.
 
     `apart` counts objects of boot code, the vDSO and the like, which use their own flags. `examples` names some objects
     for each target and level other than the most common one. `comments` and `producers` are the compilers that vmlinux

@@ -30,12 +30,12 @@ SHOWN = {
 }
 
 
-#: The target prefix of a compiler's name: x86_64-linux-gnu-gcc-12 is gcc-12.
+#: The target prefix of a compiler's name, which is removed: x86_64-linux-gnu-gcc-12 becomes gcc-12.
 _TARGET = re.compile(r"^\S+-(?=gcc|clang)")
 
 
 def without_target(compiler: str) -> str:
-    """Return a compiler's version text without a target prefix; distcc calls compilers by their full name."""
+    """Return a compiler's version text without the target prefix, which distcc adds."""
     return _TARGET.sub("", compiler)
 
 
@@ -72,7 +72,7 @@ class KernelFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SymbolDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A symbol whose value differs between two configurations; None if one does not know the symbol."""
+    """A symbol whose value differs between two configurations; None if a configuration does not know the symbol."""
 
     symbol: str
     before: str | None

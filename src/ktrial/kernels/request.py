@@ -105,7 +105,7 @@ def parse_set(word: str) -> Wish:
 
 
 def with_extended(names: Iterable[str], known: Mapping[str, Fragment]) -> list[Fragment]:
-    """Return the named fragments, each once and after the fragments that it extends."""
+    """Return the named fragments, each one once and after all fragments that it extends."""
     found: dict[str, Fragment] = {}
 
     def add(name: str, below: tuple[str, ...]) -> None:

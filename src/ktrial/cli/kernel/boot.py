@@ -98,7 +98,7 @@ def command(
 
 
 def _write(app: App, booted: BootResult, image: str, *, alone: bool) -> None:
-    """Pass on the program's output unchanged, and report on the guest."""
+    """Write the program's output unchanged, and report on the guest."""
     from ktrial.bench.guest_tools import EXACT_CLOCK, ODD_BOOT
     from ktrial.guests.text import guest_text
     from ktrial.kit.streams import pass_on

@@ -94,7 +94,7 @@ def _package(
 
 
 def _read(app: App, path: Path) -> PackageFile:
-    """Return a package with its kernel; packages of headers, tools and modules have none."""
+    """Return a package and its kernel, if any: packages of headers, tools and modules have none."""
     import hashlib
 
     from ktrial.kernels.images.images import read_kernel

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of tools: a closed list of forms, checked here before they become words of a command line.
+"""Checks the arguments of tools against a closed list of forms, before they become words of a command line.
 
-Every word begins with a letter or a digit, so that none is an option or a path, and holds plain ASCII only.
+Every word starts with a letter or a digit and contains only ASCII, so none can be an option or a path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SHOWN = 60
 
 
 class Form(NamedTuple):
-    """What a word must look like; `example` is for people."""
+    """What a word must look like; `example` is shown to people."""
 
     pattern: str
     example: str
@@ -38,7 +38,7 @@ TOKEN = Form(r"[A-Za-z0-9_-]{43}", "the token that `plan` gave")
 
 
 class Parameter(NamedTuple):
-    """One argument of a tool: a word of a form, several, a whole number between two, or one of some choices."""
+    """One argument of a tool: a word of a form, several words, a whole number in a range, or one of some choices."""
 
     name: str
     help: str
@@ -63,7 +63,7 @@ class Parameter(NamedTuple):
         return {**word, **about}
 
     def check(self, value: Any) -> Any:
-        """Return the value; a list without duplicates as a tuple. Raise BadInput."""
+        """Return the value, and a list as a tuple without duplicates. Raise BadInput if the value is not allowed."""
         if self.numbers is not None:
             least, most = self.numbers
             if type(value) is not int or not least <= value <= most:
@@ -108,7 +108,7 @@ def object_schema(parameters: Sequence[Parameter]) -> dict[str, Any]:
 
 
 def checked(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments in the order of the parameters. Raise BadInput for one that is unknown, missing or wrong."""
+    """Return the arguments in the order of the parameters. Raise BadInput if one is unknown, missing or wrong."""
     known = {one.name: one for one in parameters}
     if unknown := [name for name in given if name not in known]:
         hint = f"known: {', '.join(known)}" if known else "this tool takes no arguments"
@@ -119,7 +119,7 @@ def checked(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> dict[s
 
 
 def bounded(value: Any) -> Any:
-    """Return arguments as they go into the audit log: texts and lists cut, and no token."""
+    """Return arguments for the audit log: long texts and lists shortened, tokens replaced."""
     from ktrial.kit import plain_json
 
     if isinstance(value, dict):

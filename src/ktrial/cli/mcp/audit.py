@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The audit log of `ktrial mcp`, `ktrial.audit/1`: each call before it is carried out, and how it ended."""
+"""The audit log of `ktrial mcp`, `ktrial.audit/1`: each call before ktrial carries it out, and how it ended."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SCHEMA = "ktrial.audit/1"
 
 
 class AuditLog:
-    """JSON lines that are only ever appended, each on disk before anything else happens."""
+    """A log of JSON lines. ktrial only appends to it, and each line is on disk before anything else happens."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
-        """Open the log; raise KtrialError if nothing can be written there."""
+        """Open the log. Raise KtrialError if nothing can be written there."""
         self._path = path
         self._clock = clock
         self._session = secrets.token_hex(8)
@@ -34,14 +34,14 @@ class AuditLog:
             raise self._failure(error) from None
 
     def call(self, tool: str, arguments: Any, client: str | None, *, writes: bool) -> str:
-        """Write down a call, and return its number."""
+        """Record a call, and return its number."""
         self._calls += 1
         number = f"{self._session}-{self._calls}"
         self._append(number, "call", tool=tool, writes=writes, arguments=arguments, client=client)
         return number
 
     def outcome(self, number: str, tool: str, outcome: str, *, message: str | None = None) -> None:
-        """Write down how a call ended."""
+        """Record how a call ended."""
         self._append(number, "outcome", tool=tool, outcome=outcome, message=message)
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out calls of tools: checks, the audit log, tokens, the command, and its answer."""
+"""Carries out calls of tools: checks the arguments, writes the audit log, takes tokens, and runs the command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _READ_LIMIT_S = 180.0
 _WRITE_LIMIT_S = 600.0
 _MOST_TEXT = 48 << 10
 _MOST_PROTOCOL_BYTES = 1 << 20
-#: Exit statuses of commands that gave an answer: done, and a guard that a verdict tripped.
+#: Exit statuses of commands that gave an answer: success, and a verdict that tripped a guard.
 _ANSWERS = frozenset((0, 3))
 #: States of transactions that a revert can undo.
 _OPEN_STATES = frozenset(("applied", "unfinished"))
@@ -50,7 +50,7 @@ class CallFailed(KtrialError):
 
 
 class ToolAnswer(NamedTuple):
-    """What a tool answers: a text, and the same as a document if it is short enough."""
+    """A tool's answer as text, and as a document if it is short enough."""
 
     text: str
     document: dict[str, Any] | None = None
@@ -58,7 +58,7 @@ class ToolAnswer(NamedTuple):
 
 
 class Permissions(NamedTuple):
-    """What the operator allows: writes at all, patterns of knobs, protocols by name, and how live work is tried."""
+    """What the operator allows: writes at all, patterns of knobs, protocols by name, and the options of live work."""
 
     writes: bool
     knobs: tuple[str, ...]
@@ -77,7 +77,7 @@ class ToolCalls:
         self._writing = anyio.Lock()
 
     async def call(self, name: str, given: Mapping[str, Any], client: str | None, progress: Progress) -> ToolAnswer:
-        """Carry out a call; every failure is an answer too."""
+        """Carry out a call. A failure is returned as an answer too."""
         tool = TOOLS.get(name)
         shown = name if tool is not None else ascii(name)[:80]
         try:
@@ -98,7 +98,7 @@ class ToolCalls:
         return answer if untold is None else untold
 
     def _end(self, number: str, tool: str, outcome: str, message: str | None) -> ToolAnswer | None:
-        """Write down how a call ended; return an error if that fails."""
+        """Record how a call ended; return an error if that fails."""
         try:
             self._audit.outcome(number, tool, outcome, message=message)
         except KtrialError as error:
@@ -179,7 +179,7 @@ class ToolCalls:
             self._writing.release()
 
     def _operator_words(self, action: str, arguments: Arguments) -> list[str]:
-        """Return the words of a long command that no agent chooses."""
+        """Return the words of a long command that the operator chose, not the agent."""
         if action == "trial_run":
             return [str(self._protocol(arguments))]
         profiles = [one for one in arguments["settings"] if "=" not in one]
@@ -193,14 +193,14 @@ class ToolCalls:
         return path
 
     async def _basis(self, action: str, arguments: Arguments) -> Basis:
-        """Show what an action would do now; it writes nothing."""
+        """Return what an action would do now; nothing is written."""
         if action == "trial_run":
             data = read_file(self._protocol(arguments), _MOST_PROTOCOL_BYTES)
             settings = settings_of_protocol(data, arguments["protocol"])
             words = basis_argv(action, {"settings": settings})
             planned = _require_answer(await self._commands.run(words, limit_s=_READ_LIMIT_S))
             return basis_of(action, planned.json, {}, hashlib.sha256(data).hexdigest())
-        TOOLS[action].argv(arguments)  # refuses what cannot become a command line
+        TOOLS[action].argv(arguments)  # raises for arguments that cannot become a command line
         answer = _require_answer(await self._commands.run(basis_argv(action, arguments), limit_s=_READ_LIMIT_S))
         return basis_of(action, answer.json, arguments, "")
 
@@ -215,7 +215,7 @@ class ToolCalls:
 
 
 class TrialHeard:
-    """Listens to the events of a trial that a command writes as JSON lines."""
+    """Reads the events of a trial, which a command writes as JSON lines."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -242,7 +242,7 @@ class TrialHeard:
 
 
 class Basis(NamedTuple):
-    """What an action would do: its knobs (None for a step of no knob), what it skips, and a digest of everything."""
+    """What an action would do: its knobs (None for a step without a knob), what it skips, and a digest of both."""
 
     document: Any
     knobs: tuple[str | None, ...]
@@ -251,7 +251,10 @@ class Basis(NamedTuple):
 
 
 def basis_of(action: str, document: Any, arguments: Arguments, more: str) -> Basis:
-    """Read the answer of a command that shows what an action would do. Raise Refused for one that does nothing."""
+    """Return the basis of an action from the answer of the command that shows it.
+
+    Raise Refused if it would do nothing.
+    """
     if action == "revert":
         number = arguments["transaction"]
         open_ones = {one["transaction"]: one for one in document["transactions"] if one["state"] in _OPEN_STATES}
@@ -273,7 +276,7 @@ def basis_of(action: str, document: Any, arguments: Arguments, more: str) -> Bas
 
 
 def settings_of_protocol(data: bytes, name: str) -> tuple[str, ...]:
-    """Return the settings and profiles of all arms of a protocol. Raise Refused for arms that are anything else."""
+    """Return the settings and profiles of all arms of a protocol. Raise Refused for an arm of any other kind."""
     from ktrial.trial.protocol.file import ArmFile
     from ktrial.trial.protocol.read import parse_trial_file
     from ktrial.tuning.knobs.value import show_value
@@ -294,7 +297,7 @@ def _as_given(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _require_answer(answer: CommandAnswer) -> CommandAnswer:
-    """Return a command's answer. Raise CallFailed for its error, with the same message and hint."""
+    """Return a command's answer. If it is an error, raise CallFailed with the same message and hint."""
     if answer.status not in _ANSWERS:
         raise _failure(answer)
     return answer
@@ -313,7 +316,7 @@ def _failure(answer: CommandAnswer) -> CallFailed:
 
 
 def _why_not_root(said: str) -> str | None:
-    """Return the last words of the program that should have started the agent as root; None if it said nothing."""
+    """Return the last words of the program that could not start the agent as root; None if it wrote nothing."""
     lines = (line.partition(": ") for line in reversed(said.splitlines()))
     return next((why for asker, colon, why in lines if colon and asker in _ASKERS), None)
 
@@ -332,7 +335,7 @@ def _bounded(answer: CommandAnswer) -> ToolAnswer:
 
 
 def _bounded_document(document: dict[str, Any]) -> ToolAnswer:
-    """Return a document; one that is too long loses the ends of its longest lists, and says so."""
+    """Return a document as an answer; shorten the longest lists of one that is too long, and note that."""
     left_out: dict[str, int] = {}
     while _is_too_long(text := plain_json.document(document).decode()):
         lists = {name: one for name, one in document.items() if isinstance(one, list) and len(one) > 1}
@@ -354,6 +357,6 @@ def _bounded_text(text: str) -> ToolAnswer:
 
 
 def _shorten(text: str) -> str:
-    """Return a text that is not too long, and that says so if it was."""
+    """Return a text, shortened if it is too long, with a note."""
     left = len(text) - _MOST_TEXT
     return text if left <= 0 else f"{text[:_MOST_TEXT]}\n… {left} more characters are left out"

@@ -17,12 +17,12 @@ import msgspec
 
 from ktrial.kit.errors import KtrialError
 
-#: What a command may write before it is stopped, and how much of it is looked at.
+#: Bytes that a command may write before it is stopped, and how many of them are examined.
 _MOST_BYTES = 16 << 20
 _MOST_SAID = 16 << 10
-#: How long a command that is stopped may take to restore everything.
+#: How long a command may take, after it was interrupted, to restore everything.
 _PATIENCE_S = 120.0
-#: Short commands at a time; others wait.
+#: Number of short commands that run at the same time; others wait.
 _MOST_AT_ONCE = 4
 _HIDDEN = frozenset(("COLUMNS", "LINES", "PAGER", "KTRIAL_PASSWORD_FD"))
 
@@ -75,7 +75,7 @@ class Commands:
             stdin=subprocess.DEVNULL,
             cwd=self.folder,
             env={**environment, "COLUMNS": "100", "NO_COLOR": "1"},
-            start_new_session=True,  # nothing asks on the operator's terminal
+            start_new_session=True,  # without a terminal the command cannot prompt the operator
         )
         out, err = _WrittenLines(heard, keeps=limit_s is not None), _SpokenEnd()
         try:
@@ -98,7 +98,10 @@ class Commands:
 
 
 class _WrittenLines:
-    """What a command writes, up to a limit; unless it `keeps` them, without the lines that were heard."""
+    """The lines that a command writes, up to a limit.
+
+    Unless `keeps` is set, lines given to a listener are not stored.
+    """
 
     def __init__(self, heard: LineListener, *, keeps: bool) -> None:
         self.data = bytearray()
@@ -122,7 +125,7 @@ class _WrittenLines:
 
 
 class _SpokenEnd:
-    """The end of what a command says."""
+    """The end of what a command writes to stderr."""
 
     def __init__(self) -> None:
         self._data = b""
@@ -144,7 +147,7 @@ async def _read(stream: anyio.abc.ByteReceiveStream | None, into: _WrittenLines 
 
 
 async def _stop(process: anyio.abc.Process) -> None:
-    """Interrupt a command as Ctrl-C does, so that it restores everything, and wait for its end."""
+    """Interrupt a command like Ctrl-C, so that it restores everything, and wait for its end."""
     with anyio.CancelScope(shield=True):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             if process.returncode is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens that `plan` gives: each allows one write, of exactly what was planned, on the machine as it was planned."""
+"""Tokens that `plan` gives. Each allows one write of exactly what was planned, while the machine is as it was then."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 from ktrial.kit import plain_json
 from ktrial.kit.errors import Refused
 
-#: Tokens that may be open at a time; the oldest ends first.
+#: Number of valid tokens; one more invalidates the oldest.
 _MOST_OPEN = 64
 _AGAIN = "call plan again"
 
 
 class PlannedWrite(NamedTuple):
-    """What a token allows: an action with its arguments, and what the machine was like."""
+    """What a token allows: an action with its arguments, and the state of the machine."""
 
     content: str
     basis: str
@@ -26,7 +26,7 @@ class PlannedWrite(NamedTuple):
 
 
 class PlanTokens:
-    """The open tokens of one session. They exist only in memory, so they end with the session."""
+    """The valid tokens of one session. They exist only in memory, so they end with the session."""
 
     def __init__(self, life_s: float, now_s: Callable[[], float]) -> None:
         self.life_s = life_s
@@ -43,7 +43,10 @@ class PlanTokens:
         return token
 
     def take(self, token: str, action: str, arguments: Mapping[str, Any]) -> PlannedWrite:
-        """Return what a token allows, and use it up, even if the write fails later. Raise Refused if it is invalid."""
+        """Return what a token allows, and invalidate the token even if the write fails later.
+
+        Raise Refused if it is invalid.
+        """
         key = _digest(token)
         found = self._open.get(key)
         if found is None:

@@ -41,7 +41,7 @@ _INSTRUCTIONS = (
 
 
 class ServerOptions(NamedTuple):
-    """What the operator chose: global options of every command, permissions, and how long a token lives."""
+    """What the operator chose: global options of every command, permissions, and the lifetime of a token."""
 
     options: Sequence[str]
     allowed: Permissions
@@ -81,7 +81,7 @@ class _Handlers:
         return ListToolsResult(tools=[tool_listing(tool) for tool in TOOLS.values()])
 
     async def call_tool(self, ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> Any:
-        """Carry out a call, a long one as a task if the client knows tasks."""
+        """Carry out a call; if it is long and the client knows tasks, as a task."""
         info = ctx.session.client_params.client_info if ctx.session.client_params is not None else None
         client = None if info is None else ascii(f"{info.name} {info.version}")[:80]
         given = params.arguments or {}
@@ -106,7 +106,7 @@ def _knows_tasks(ctx: ServerRequestContext[Any, Any]) -> bool:
 
 
 async def _end_by_signal(scope: anyio.CancelScope) -> None:
-    """End as if the client had gone: what runs is interrupted, and restores everything."""
+    """End as if the client had closed the connection: interrupt running commands, which restore everything."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async for _ in signals:
             scope.cancel()

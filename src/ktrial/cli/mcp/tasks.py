@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long calls as tasks of the extension `io.modelcontextprotocol/tasks`, of the specification of 2026-07-28."""
+"""Long calls as tasks of the extension `io.modelcontextprotocol/tasks` in the specification of 2026-07-28."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ktrial.machine.ports import Clock
 EXTENSION = "io.modelcontextprotocol/tasks"
 _POLL_MS = 1000
 _LIFE_MS = 24 * 3600 * 1000
-#: Tasks that are remembered; the oldest that has ended is forgotten first.
+#: Number of tasks in memory; beyond it the oldest finished one is removed.
 _MOST = 64
 
 
@@ -50,15 +50,15 @@ class LongCall:
         self.created = self.updated = self._now()
 
     async def progress(self, done: int, most: int | None, message: str) -> None:
-        """Note how many blocks the trial has made."""
+        """Store how many blocks the trial has finished."""
         self.message, self.updated = message, self._now()
 
     def end(self, status: str, message: str, result: dict[str, Any] | None = None) -> None:
-        """Note how the task ended."""
+        """Store how the task ended."""
         self.status, self.message, self.result, self.updated = status, message, result, self._now()
 
     def document(self, result_type: str) -> dict[str, Any]:
-        """Return the task as the specification writes it."""
+        """Return the task in the form of the specification."""
         about = {
             "resultType": result_type,
             "taskId": self.name,
@@ -100,7 +100,7 @@ class LongCalls:
         return self._task(ctx, params).document("complete")
 
     async def update(self, ctx: ServerRequestContext[Any, Any], params: UpdateParams) -> dict[str, Any]:
-        """Answer `tasks/update`; no task here asks anything, so ktrial ignores the content."""
+        """Answer `tasks/update`; ktrial ignores the content, because no task asks anything."""
         self._task(ctx, params)
         return {"resultType": "complete"}
 

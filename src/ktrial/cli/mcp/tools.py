@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tools of `ktrial mcp`: what each takes, and the only command lines that they make of it."""
+"""The tools of `ktrial mcp`: the arguments of each, and the only command lines that ktrial builds from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PRIMARY = Parameter("primary", "Outcome that decides.", OUTCOME)
 _TRANSACTION = Parameter("transaction", "Number of the transaction to undo.", numbers=(1, 1 << 31))
 _MINUTES = Parameter("minutes", "Maximum length of a trial on live work, in minutes.", numbers=(1, 7 * 24 * 60))
 _PROTOCOL = Parameter("protocol", "Name of a protocol that the operator offers.", NAME)
-#: What each action takes beside its token.
+#: The parameters of each action, besides its token.
 ACTION_PARAMETERS: Mapping[str, tuple[Parameter, ...]] = {
     "apply": (_SETTINGS._replace(required=True), _SECONDS),
     "keep": (_SETTINGS._replace(required=True),),
@@ -44,11 +44,11 @@ ACTION_PARAMETERS: Mapping[str, tuple[Parameter, ...]] = {
 
 
 class AgentTool(NamedTuple):
-    """A tool; `argv` makes the words after the verb's global options.
+    """A tool; `argv` returns the words after ktrial's global options.
 
-    If `is_long`, it runs as a task, with words of the operator at the end. The answer of a `file` tool is what the
-    command writes to the file of its last word. `without_root` are the words of a reading tool if nobody can become
-    root.
+    If `is_long` is set, the command runs as a task, with words of the operator at the end. For a `file` tool, the
+    answer is the content of the file that the command's last word names. `without_root` holds the words of a reading
+    tool for when nobody can become root.
     """
 
     name: str

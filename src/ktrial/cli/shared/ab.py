@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ktrial ab` makes of its command line, and how it ends: a file for other tools, the decision of a campaign."""
+"""Turns the command line of `ktrial ab` into arms and a protocol, and its result into hyperfine's JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ktrial.trial.protocol.from_commands import ComparedCommand
     from ktrial.trial.record import StoredTrial
 
-#: Values of --shell that mean: none.
+#: Values of --shell that mean "no shell".
 _NO_SHELL = frozenset(("", "none"))
 
 
@@ -51,7 +51,7 @@ def _shell_words(shell: str | None, *, no_shell: bool) -> tuple[str, ...]:
 
 
 def protocol_of_commands(arms: Mapping[str, ComparedCommand], options: Mapping[str, Any]) -> TrialFile:
-    """Return the protocol of a comparison, the first command as the control. Raise BadInput."""
+    """Return the protocol of a comparison, with the first command as the control. Raise BadInput."""
     import msgspec
 
     from ktrial.trial.protocol.campaign import alpha_of
@@ -102,7 +102,10 @@ def _campaign(name: str | None, of: int | None) -> CampaignFile | None:
 
 
 def exporter(app: App, path: Path | None, arms: Mapping[str, ComparedCommand]) -> Callable[[StoredTrial], None] | None:
-    """Return what writes the result as hyperfine's JSON. Raise BadInput, before any run, if it cannot be written."""
+    """Return a function that writes the result as hyperfine's JSON.
+
+    Raise BadInput, before any run, if it cannot be written.
+    """
     if path is None:
         return None
     check_output(path, force=True, option="--export-json")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the programs of arms, and undoes the arm commands that a killed trial left behind."""
+"""Finds the programs of arms, and undoes the arm commands that a killed trial left in force."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def extras_of(app: App, file: TrialFile) -> dict[str, ArmExtras]:
 
 
 def loader_commands(scheduler: SchedExtFile) -> tuple[CommandFile, ...]:
-    """Return the calls that make scx_loader start and stop a scheduler; none if its program is started itself."""
+    """Return the calls that make scx_loader start and stop a scheduler; none if ktrial starts the scheduler itself."""
     if not scheduler.mode:
         return ()
     call = ("busctl", "call", LOADER, LOADER_PATH, LOADER)
@@ -82,7 +82,7 @@ def loader_commands(scheduler: SchedExtFile) -> tuple[CommandFile, ...]:
 def command_of_arm(app: App, file: TrialFile, arm: ArmFile) -> OwnBenchmark:
     """Return the command that an arm measures; its name is the same in all arms."""
     words, steps = arm.command or None, arm.prepare or ()
-    # An arm of a race may fail, and is then one that lost: only the control is warmed up.
+    # In a race only the control is warmed up: any other arm may fail, which means that it lost.
     clean, warm_ups = bool(file.clean_environment), 0 if file.race else max(1, file.warm_ups or 0)
     _, found = choose(app, None, words, file.metrics, file.limit_s, clean=clean, steps=steps, warm_ups=warm_ups)
     (own,) = found.values()
@@ -91,7 +91,7 @@ def command_of_arm(app: App, file: TrialFile, arm: ArmFile) -> OwnBenchmark:
 
 
 def undo_left_commands(app: App) -> int:
-    """Undo the arm commands that a killed trial left behind, and return their number.
+    """Undo the arm commands that a killed trial left in force, and return their number.
 
     The caller must hold the lock for measuring. Guests have no such commands.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the kernels of arms as `ktrial kernel build` does, each one once, in the cache."""
+"""Builds the kernels of arms like `ktrial kernel build`, each one once, in the cache."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class KernelWorkshop:
             raise
 
     def build(self, plan: KernelPlan) -> str:
-        """Build the kernel, unless another process has built it meanwhile; return the path of its image."""
+        """Build the kernel, unless another process has built it meanwhile. Return the path of the image."""
         planned = self._of(plan)
         with _locked(planned.folder):
             made = self._app.kernels.built.at(planned.folder) if planned.known else None
@@ -124,7 +124,7 @@ class KernelWorkshop:
         return made.image
 
     def _drop_unused(self, used: Path) -> None:
-        """Remove builds that were not used for long, except those that another process is building."""
+        """Remove builds that were not used for long, except builds in progress."""
         for folder in self._app.kernels.built.unused(used):
             with contextlib.suppress(Refused), _locked(folder):
                 shutil.rmtree(folder, ignore_errors=True)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ktrial.machine.facts import FactBook
     from ktrial.machine.gates import GateLimits
 
-#: Time limit of a run of a command after --, unless --limit sets another.
+#: Time limit of a run of the command after --, unless --limit sets another.
 _LIMIT_S = 3600.0
 _OWN_WORDS = "ktrial.own-words"
 #: The value of --settle without a value.
@@ -57,7 +57,7 @@ class TakesCommand(click.Command):
 
 
 class TakesSettle(TakesCommand):
-    """A `TakesCommand` whose option --settle may stand without a value."""
+    """A `TakesCommand` whose option --settle may have no value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Add the default value of --settle, except after `--`."""
@@ -174,7 +174,7 @@ def _refuse_options_of_command(given: Mapping[str, bool]) -> None:
 
 
 def give_programs(app: App, benchmarks: Sequence[Benchmark], load: SuiteLoad | None = None) -> None:
-    """Put the programs that these benchmarks need into a guest that boots for this command."""
+    """Put the programs that these benchmarks need into the guest before it boots; do nothing for other hosts."""
     from ktrial.trial.guests.guest_visit import needs_disk
     from ktrial.trial.guests.programs import looked_for
 
@@ -186,7 +186,7 @@ def give_programs(app: App, benchmarks: Sequence[Benchmark], load: SuiteLoad | N
 
 
 def give_programs_of(app: App, suite: str | None) -> None:
-    """Call `give_programs` for a suite or benchmark by name."""
+    """Call `give_programs` for the suite or benchmark with this name."""
     from ktrial.bench.suites import find_suite
 
     if app.host is not None and suite:
@@ -250,7 +250,7 @@ def order_of(
     fresh: bool,
     environment: Mapping[str, str],
 ) -> Order:
-    """Return what to measure and under which limits; `gates` (NAME=LIMIT) override the suite's."""
+    """Return what to measure and with which limits; `gates` (NAME=LIMIT) override the limits of the suite."""
     from ktrial.bench.schedule import Order
     from ktrial.bench.suites import tasks_of
 
@@ -273,7 +273,7 @@ def order_of(
 
 
 def cpus_here(app: App, facts: FactBook, cpus: str | None) -> str | None:
-    """Return the named CPUs, otherwise those that this process is confined to; None if it may use all."""
+    """Return the named CPUs, or else the CPUs that this process is confined to; None if it may use all."""
     if cpus is None and app.host is None and (cpus := cpus_left(facts)) is not None:
         app.say(f"ktrial is confined to CPUs {cpus} (taskset or cpuset): all runs use them, as with --cpus {cpus}")
     return cpus
@@ -303,7 +303,7 @@ def limits_of(
 
 
 def _limit(gate: str, text: str) -> Any:
-    """Return the limit as text or, if it is a TOML table with both limits of a gate, as that table."""
+    """Return the limit as text, or as a table if it is a TOML table with both limits of a gate."""
     import tomllib
 
     if not text.startswith("{"):
@@ -392,7 +392,7 @@ class BenchProgress:
 
 
 def around_runs(app: App, suite: Suite, order: Order, settle_s: float | None) -> Around:
-    """Return what happens around the runs. Report load that disturbs them."""
+    """Return what runs before and after each run. Report load that disturbs the runs."""
     from ktrial.bench.around.around_run import surroundings
     from ktrial.cli.app_here import say_load
 
@@ -401,7 +401,7 @@ def around_runs(app: App, suite: Suite, order: Order, settle_s: float | None) ->
 
 
 def refuse_around(suite: Suite, given: Mapping[str, bool]) -> None:
-    """Raise BadInput for waits and cleanups around runs, which make no sense in an exact guest."""
+    """Raise BadInput for a wait or a cleanup around runs, because an exact guest needs neither."""
     from ktrial.bench.suite import Between
 
     culprit = next((option for option, is_given in given.items() if is_given), None)
@@ -438,7 +438,7 @@ def check_picture(path: Path | None, *, force: bool) -> None:
 
 
 def write_result(path: Path, result: Result, records: Sequence[RunRecord]) -> None:
-    """Write the summary and all run records as `ktrial.bench/1`, and replace `path` in one step."""
+    """Write the summary and all run records as `ktrial.bench/1`; replace `path` in one step."""
     import msgspec
 
     from ktrial.kit import plain_json
@@ -460,7 +460,7 @@ def write_result(path: Path, result: Result, records: Sequence[RunRecord]) -> No
 
 
 def programs_here(app: App, names: Iterable[str]) -> dict[str, str | None]:
-    """Return the paths of these programs on this machine, even with --host; None for a missing one."""
+    """Return the paths of these programs on this machine, even with --host; None for a missing program."""
     from ktrial.agent.binary import find_agent
     from ktrial.agent.transport import DetachedTransport
     from ktrial.bench.run.executor import AgentExecutor

@@ -114,7 +114,7 @@ def _shape(query: BisectQuery) -> Shape:
 
 
 def _work(query: BisectQuery) -> tuple[str, Job, GuestFiles]:
-    """Return the outcome's name, the job of the guests, and the files to put into them."""
+    """Return the outcome's name, what the guests run, and the files to put into them."""
     if query.program:
         if query.parameters:
             raise BadInput("cannot combine -p with PROGRAM", hint="write PROGRAM's arguments after it")

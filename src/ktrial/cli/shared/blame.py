@@ -58,9 +58,9 @@ if TYPE_CHECKING:
 
 
 class Budgets(NamedTuple):
-    """What is known about all settings together, and the maximum number of blocks.
+    """What is known about all settings together, and the limits on blocks.
 
-    `cap` is the maximum of a screening, `budget` that of a trial that confirms its result.
+    `cap` limits a screening, `budget` a trial that confirms the result of the screening.
     """
 
     known: KnownFacts | None
@@ -103,7 +103,7 @@ def blame_question(
 
 
 def _guest(options: Mapping[str, Any]) -> GuestFile | None:
-    """Return the guests to measure in, or None for this machine, which --boot then boots."""
+    """Return the guests to measure in; None for this machine, which reboots if --boot is given."""
     recipe = recipe_of(options, "settings")
     if recipe is not None and options["kernel"]:
         raise BadInput("cannot combine --kernel with --tree", hint="leave out --kernel or --tree")
@@ -146,7 +146,7 @@ def question_of(
 
 
 def _check_kernels(app: App, symbols: Sequence[str], template: TrialFile) -> None:
-    """Report how many kernels the combinations of symbols need; raise if one of them cannot be built."""
+    """Report how many kernels the combinations of symbols need. Raise an error if one of them cannot be built."""
     file = combinations_of(symbols, template)
     check_trial_file(file)
     workshop = workshop_of(app)
@@ -173,7 +173,7 @@ def _planned(app: App, catalog: Catalog, file: TrialFile, *, allow_dangerous: bo
 
 
 def show_cost(app: App, question: BlameQuestion, *, allow_dangerous: bool) -> None:
-    """Print the suspects and what the blame costs; raise for what would prevent it."""
+    """Print the suspects and what the blame costs. Raise an error for anything that would prevent the blame."""
     every = question.arm(tuple(one.name for one in question.factors))
     tasks = look_at(app, whole(every, question.trial), allow_dangerous=allow_dangerous)
     command = question.trial.command
@@ -193,9 +193,9 @@ def show_cost(app: App, question: BlameQuestion, *, allow_dangerous: bool) -> No
 def find_answer(
     app: App, question: BlameQuestion, left_out: Mapping[str, str], title: str, options: Mapping[str, Any]
 ) -> Blame | int:
-    """Return the answer, or the exit status if the command ends before it is known.
+    """Return the answer, or the exit status if the command ends before the answer is known.
 
-    Trials on this machine or in guests run until then; those that boot this machine continue after this command.
+    Trials on this machine or in guests run within this command; trials that boot this machine continue after it.
     """
     dangerous, as_json, fresh = options["yes_dangerous"], options["as_json"], options["fresh"]
     if question.boots_this_machine:

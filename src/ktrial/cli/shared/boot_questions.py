@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions that need several trials which boot this machine, one after the other."""
+"""Questions that need several trials, one after the other, which all boot this machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ktrial.trial.arms.manual import Due
     from ktrial.trial.run.prepare import Prepared
 
-#: What is next: a trial that is not over, one that has not begun, or nothing because the answer is known.
+#: The next step: a trial that is not over, a trial that has not begun, or the answer.
 NextStep = StoredTrial | TrialFile | Blame
 
 
@@ -74,7 +74,7 @@ def ask_in_boots(
 def go_on(app: App, session: AgentSession, trial: StoredTrial) -> bool:
     """Start the next trial of the question after one has ended; return whether there is a next one.
 
-    Boot entries can only be made in the default boot, so the machine boots that in between.
+    ktrial can make boot entries only in the default boot, so the machine boots its default entry in between.
     """
     asked = question_of(app, trial)
     if asked is None:
@@ -89,17 +89,18 @@ def go_on(app: App, session: AgentSession, trial: StoredTrial) -> bool:
         session.request("reboot")
         return True
     wait_for_services(app)
-    # Before anything is removed: if the power fails meanwhile, the next boot comes here again and finds it.
+    # This comes before anything is removed: after a power failure, the next boot runs this code again and finds the
+    # trial.
     following, due = _stored(app, step, asked, allow_dangerous=True, as_json=False)
     now = read_status(session)
     if now.transaction is None:
-        return True  # somebody has stopped it meanwhile
+        return True  # somebody has stopped the trial meanwhile
     if remove_boots(session, now).state != "reverted":
         raise KtrialError(
             f"cannot continue {asked.question.name}: ktrial could not remove the entries of {trial.trial}",
             hint="`ktrial boot status` shows them, `ktrial boot undo` removes them",
         )
-    # Whoever let the machine reboot until the answer is known has also accepted what --anyway is for.
+    # A user who lets the machine reboot until the answer is known also agrees to what --anyway allows.
     boots = TrialBoots(app, following.file, BootConsent(yes=True, anyway=True))
     new = next((one.word for one in boots.guarded if one.word not in asked.security), None)
     if new is not None:
@@ -122,7 +123,7 @@ def question_of(app: App, trial: StoredTrial) -> BootQuestion | None:
 
 
 def show_question(app: App, trial: StoredTrial) -> None:
-    """Print the answer to the question that a trial belongs to, or say that there is none yet."""
+    """Print the answer to the question that a trial belongs to, or that there is no answer yet."""
     asked = question_of(app, trial)
     if asked is None:
         return
@@ -184,7 +185,10 @@ def _read(app: App, name: str) -> BootQuestion:
 
 
 def _overall_text(question: BlameQuestion) -> str:
-    """Return how many boots all trials need; each one after the first also needs a boot of the default entry."""
+    """Return a text on how many boots all trials need.
+
+    Each boot after the first also needs a boot of the default entry.
+    """
     steps = cost_of(question)
     least, most = (sum(runs) + len(steps) - 1 for runs in ((one.least for one in steps), (one.most for one in steps)))
     limit = most_runs(question)

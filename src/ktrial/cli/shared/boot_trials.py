@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials that boot this machine: each visit boots the entry of an arm, and the trial continues by itself."""
+"""Trials that boot this machine.
+
+Each visit boots the entry of an arm; a service continues the trial after each boot.
+"""
 
 from __future__ import annotations
 
@@ -48,19 +51,19 @@ if TYPE_CHECKING:
     from ktrial.trial.record import StoredTrial
     from ktrial.tuning.lasting.model import Guarded
 
-#: Boots of one entry in a row that end the trial if none of them was good for a visit.
+#: Number of boots of one entry in a row without a healthy boot that end the trial.
 MOST_IN_VAIN = 8
-#: Seconds after the start of a boot before anything is measured.
+#: Seconds between the start of a boot and the first measurement.
 UPTIME_S = 60.0
-#: Roughly how long a boot takes until it may be measured.
+#: Rough time from a reboot to the first measurement, in seconds.
 EACH_S = BOOT_S + UPTIME_S
-#: How often, and how many times, a busy machine is looked at before it is measured all the same.
+#: Seconds between two looks at a busy machine, and the number of looks after which it is measured although it is busy.
 _LOOK_EACH_S, _LOOKS = 10.0, 24
 _LIMIT_S = 300
 
 
 def refuse_own_store(path: str | None, state_home: str | None) -> None:
-    """Raise Refused for a store that the service which continues a trial after each boot cannot find."""
+    """Raise Refused for a store that the service which continues the trial after each boot cannot find."""
     place, hint = path or state_home, "leave out --store and KTRIAL_STORE" if path else "run it without XDG_STATE_HOME"
     if place:
         raise Refused(
@@ -94,7 +97,7 @@ class TrialBoots:
 
     @property
     def releases(self) -> dict[str, str | None]:
-        """The releases of the arms' kernels, for arms that do not boot the running one."""
+        """The releases of the arms' kernels; None for an arm that boots the running kernel."""
         return {name: one.release for name, one in self.plans.items() if one.is_other_kernel}
 
     def agree(self, file: TrialFile, *, as_json: bool, overall: str | None = None) -> bool:
@@ -201,9 +204,9 @@ def boots_text(count: int) -> str:
 
 
 def continue_in_boots(app: App, name: str, then: Callable[[App, AgentSession, StoredTrial], bool]) -> int:
-    """Measure the visit that this boot is for, then boot the next one; clean up at the end of the trial.
+    """Measure the visit of this boot, then boot the next entry; clean up at the end of the trial.
 
-    When the trial is over, `then` may start another one; it returns whether it did.
+    When the trial is over, `then` may start another one; `then` returns whether it did.
     """
     stored = app.trials.find(name)
     if not boots_this_machine(stored.file):
@@ -222,12 +225,13 @@ def continue_in_boots(app: App, name: str, then: Callable[[App, AgentSession, St
         try:
             next_visit(app, stored.trial, done=None, dry_run=False, allow_dangerous=True, as_json=False)
         except KtrialError:
-            # Nobody is here to mend it: the machine goes back, and the error is the last line of the service.
+            # Nobody is here to repair it: the machine returns to its default entry, and the service logs the error as
+            # its last line.
             _end(app, session, now)
             raise
         due, now = _due(app, stored), read_status(session)
         if now.transaction is None:
-            return 0  # somebody has stopped it meanwhile
+            return 0  # somebody has stopped the trial meanwhile
     if due is None:
         return _after(app, session, stored, then)
     if boots_in_vain(now, entry_of(due.place)):
@@ -236,7 +240,7 @@ def continue_in_boots(app: App, name: str, then: Callable[[App, AgentSession, St
         )
         return _end(app, session, now)
     if now.running is None:
-        # Somebody may want to log in and stop it.
+        # This gives a user time to log in and stop the trial.
         wait_for_services(app)
     start_boot(app, session, entry_of(due.place), None, reboots=True)
     return 0
@@ -286,7 +290,7 @@ def wait_for_services(app: App) -> None:
 
 
 def _wait_until_idle(app: App) -> None:
-    """Wait until nothing waits for a CPU, a disk or memory, but not for ever."""
+    """Wait until nothing waits for a CPU, a disk or memory, but at most for a fixed time."""
     session = app.best_session("waiting for the machine")
     busy: list[str] = []
     for _ in range(_LOOKS):
@@ -298,7 +302,7 @@ def _wait_until_idle(app: App) -> None:
 
 
 def _end(app: App, session: AgentSession, now: BootStatus) -> int:
-    """Remove the boot entries and units; reboot into the default entry if the trial's is running."""
+    """Remove the boot entries and units; reboot into the default entry if an entry of the trial is running."""
     done = remove_boots(session, now)
     if now.running is not None:
         app.say("the machine reboots into its default entry")
@@ -307,7 +311,7 @@ def _end(app: App, session: AgentSession, now: BootStatus) -> int:
 
 
 def stop_in_boots(app: App, name: str | None) -> int:
-    """Stop a trial over boots and remove what it prepared; keep what it has measured."""
+    """Stop a trial over boots and remove what it prepared; keep its measurements."""
     session = app.root_session("stopping a trial over boots")
     now = read_status(session)
     running = trial_of(session, now)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches another machine while it tries boots, and switches its power if it hangs."""
+"""Watches another machine while it tries boots, and runs a command that switches its power if it hangs."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
 
 SSH_PORT = 22
-#: Seconds between two looks, and until an answer must come.
+#: Seconds between two looks, and the time limit of an answer.
 _EACH_S = _ANSWER_S = 5.0
-#: A machine that reboots is silent for a while.
+#: Limits of --after: a machine is silent for a while when it reboots.
 _LEAST_S, _MOST_S = 30.0, 86400.0
-#: The longest that the user's command may take.
+#: Time limit of the user's command, in seconds.
 _COMMAND_S = 300.0
-#: Lines of a serial console that are recorded when the power is switched.
+#: Lines of the serial console that are recorded when the power is switched.
 _LINES = 40
 #: Bytes at the end of a console's file that hold these lines.
 _TAIL_BYTES = 64 << 10
 
 
 class WatchedMachine(NamedTuple):
-    """The machine to watch: how to tell that it is up, and the command that switches its power."""
+    """The machine to watch: how to check that it is up, and the command that switches its power."""
 
     host: str
     port: int
@@ -73,7 +73,7 @@ def read_host(text: str) -> tuple[str, int]:
 
 
 def read_after(text: str) -> float:
-    """Parse how long a machine may be silent."""
+    """Parse how long a machine may be silent, and return seconds."""
     try:
         after_s = parse_quantity(text, "seconds")
     except ValueError as error:
@@ -89,7 +89,7 @@ def read_after(text: str) -> float:
 def watch_machine(app: App, watched: WatchedMachine, terms: PowerTerms, *, as_json: bool) -> int:
     """Watch until Ctrl-C; return 1 if switching the power does not bring the machine back.
 
-    Raises KtrialError if the machine does not answer at the start; ktrial never switches its power then.
+    Raise KtrialError if the machine does not answer at the start; ktrial does not switch the power then.
     """
     watch = PowerWatch(terms)
     with app.interrupts:
@@ -112,13 +112,13 @@ def watch_machine(app: App, watched: WatchedMachine, terms: PowerTerms, *, as_js
 
 
 def _find_host(watched: WatchedMachine) -> None:
-    """Raise KtrialError if ktrial checks a port and the host name does not resolve."""
+    """Raise KtrialError if ktrial is to check a port and the host name does not resolve."""
     if watched.alive:
         return
     try:
         socket.getaddrinfo(watched.host, watched.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        # A name with a part that is empty or too long is a UnicodeError.
+        # Python raises UnicodeError for a name with a part that is empty or too long.
         why = error.strerror if isinstance(error, OSError) else "not the name of a machine"
         raise KtrialError(f"cannot watch {watched.host}: {why}", hint="check the name, or give its address") from None
 
@@ -149,7 +149,7 @@ def _run(argv: tuple[str, ...], limit_s: float) -> subprocess.CompletedProcess[b
 
 
 def _switched(watched: WatchedMachine) -> dict[str, Any]:
-    """Run the user's command; return the record of it."""
+    """Run the user's command; return a record of the run."""
     event: dict[str, Any] = {"event": "switched", "host": watched.host, "command": shlex.join(watched.power)}
     if watched.console is not None:
         event["console"] = _last_lines(watched.console)

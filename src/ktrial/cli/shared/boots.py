@@ -39,17 +39,17 @@ _WATCHDOG_S = 60
 _BOOT = "boot:"
 #: The copy of the agent that the units run.
 _AGENT = "/usr/local/libexec/ktrial/ktrial-agent"
-#: The longest that a health check may take: the limit of `--limit`, and what its unit adds.
+#: Longest time of a health check: the limit of `--limit` plus the margin of its unit.
 _LONGEST_CHECK_NS = 3660 * 10**9
-#: In the sources of the transaction: whether ktrial also installed the agent that judges the boots.
+#: Key in the sources of the transaction: whether ktrial also installed the agent that judges the boots.
 _INSTALLED = "installed_agent"
-#: There too: what else than new words the attempt is about.
+#: Key in the sources of the transaction: what the attempt changes besides kernel arguments.
 _TRIED = "boot"
 TRIAL_NAME = "trial"
 
 
 class BootConsent(NamedTuple):
-    """What the user has agreed to, by options or when asked."""
+    """What the user has agreed to, with options or at a prompt."""
 
     yes: bool = False
     security: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class BootMaker:
 
 
 def loader_of(named: str | None, *, kexec: bool, reboots: bool) -> str | None:
-    """Return what starts the entry, if an option names it."""
+    """Return the command that starts the entry, if an option names it."""
     if kexec and not reboots:
         raise Contradiction(
             "cannot combine --kexec with --no-reboot: a reboot by hand discards the loaded kernel",
@@ -165,7 +165,7 @@ def _words_of_profile(catalog: Catalog, name: str) -> list[str]:
 
 
 def read_guards(session: AgentSession, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the units that guard a boot. Raises BadInput for a unit that is not active now."""
+    """Return the units that guard a boot. Raise BadInput for a unit that is not active now."""
     units = name_guards(names)
     if not units:
         return ()
@@ -183,7 +183,7 @@ def read_guards(session: AgentSession, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def try_boot(app: App, words: Sequence[str], way: BootWay, *, consent: BootConsent, as_json: bool) -> int:
-    """Show what a boot with these kernel arguments would do; with --yes prepare it and reboot."""
+    """Show what a boot with these kernel arguments would do; with --yes, prepare it and reboot."""
     session = app.root_session("preparing a boot")
     now = read_status(session)
     refuse_second(now)
@@ -233,7 +233,7 @@ def refuse_forbidden(session: AgentSession, plan: Mapping[str, Any]) -> None:
 
 
 def start_boot(app: App, session: AgentSession, entry: str, then: str | None, *, reboots: bool) -> None:
-    """Arm an entry and boot it; if that fails, remove what was prepared."""
+    """Select an entry for the next boot and reboot; if that fails, remove what was prepared."""
     try:
         arm(session, entry, then)
         if not reboots:
@@ -261,7 +261,7 @@ def refuse_second(now: BootStatus) -> None:
 def prepare_boots(session: AgentSession, plan: dict[str, Any], *, as_json: bool) -> int | None:
     """Install the agent that judges boots and write the entries; return the transaction, or None if that failed."""
     already = session.list([_AGENT])[_AGENT]
-    # Also over an older copy, which could not judge these boots.
+    # Install also over an older copy, which could not judge these boots.
     session.request("recovery", install=True)
     plan["sources"] = {**plan.get("sources", {}), _INSTALLED: not already}
     try:
@@ -290,12 +290,15 @@ def trials_of(session: AgentSession) -> dict[int, str]:
 
 
 def trial_of(session: AgentSession, now: BootStatus) -> str | None:
-    """Return the trial whose boots are prepared, if any."""
+    """Return the trial for which boots are prepared, if any."""
     return None if now.transaction is None else trials_of(session).get(now.transaction)
 
 
 def wait_until_judged(app: App, session: AgentSession) -> BootStatus:
-    """Wait until the agent has judged a trial boot, because only its check brings back a boot that hangs."""
+    """Wait until the agent has judged a trial boot.
+
+    Only the agent's check brings back a machine whose boot hangs.
+    """
     now = read_status(session)
     if is_being_checked(now):
         app.say("waiting until this boot has been checked")
@@ -345,7 +348,7 @@ def undo_boot(app: App, *, as_json: bool) -> int:
 def loader_to_keep(now: BootStatus, named: str | None) -> str | None:
     """Return the boot loader whose configuration keeps an attempt; None if the machine shows which one.
 
-    Raises Contradiction if another loader than `named` booted the attempt.
+    Raise Contradiction if another loader than `named` booted the attempt.
     """
     if now.loader in {None, KEXEC, named}:
         return named
@@ -357,7 +360,7 @@ def loader_to_keep(now: BootStatus, named: str | None) -> str | None:
 
 
 def end_kept(app: App, session: AgentSession, now: BootStatus) -> int:
-    """Remove what was prepared for a boot that is kept now; return 1 and say what remains if that failed."""
+    """Remove what was prepared for a boot that is kept now. If that fails, report what remains and return 1."""
     done = remove_boots(session, now)
     if done.state != "reverted" or has_left_some([done]):
         app.say("this boot is kept, but not all that was prepared for it could be removed:")
@@ -366,7 +369,7 @@ def end_kept(app: App, session: AgentSession, now: BootStatus) -> int:
 
 
 def words_to_keep(session: AgentSession, now: BootStatus) -> tuple[tuple[str, ...], KeptBoot]:
-    """Return the words for `ktrial keep`, and the kernel. Raises Refused unless the boot was healthy."""
+    """Return the words for `ktrial keep`, and the kernel. Raise Refused unless the boot was healthy."""
     entry = now.entry(TRIAL)
     if entry is None:
         raise Refused("nothing to keep: no boot is prepared", hint="`ktrial boot try ARGUMENT` tries one")

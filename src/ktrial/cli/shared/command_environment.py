@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ktrial.bench.environment import PassedEnvironment
     from ktrial.cli.app import App
 
-#: In verbs whose arms may differ in a variable, `--env` adds an arm instead.
+#: The option --env. Verbs whose arms may differ in a variable define it themselves, because there it adds an arm.
 env_option = click.option(
     "--env",
     "variables",

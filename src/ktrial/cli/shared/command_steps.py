@@ -13,7 +13,7 @@ _OF_A_SHELL = frozenset(("|", "||", "&", "&&", ">", ">>", "<", "2>", "2>&1"))
 
 
 def prepare_steps(texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Return each command as its words, without a shell. Raises BadInput."""
+    """Return the words of each command, which runs without a shell. Raise BadInput for a command that needs a shell."""
     return tuple(map(_words, texts))
 
 

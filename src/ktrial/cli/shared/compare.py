@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands that compare share: they turn words into arms, read percentages, and call the judge."""
+"""What the commands that compare share: turn words into arms, parse percentages, and call the judge."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ktrial.results.ports import ReadResults
     from ktrial.trial.record import StoredTrial
 
-#: Error rate of a comparison; its intervals have 95 %.
+#: Error rate of a comparison, which has 95 % intervals.
 ALPHA = 0.05
 _PERCENT = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 _PATTERN = re.compile(r"[*?[]")
@@ -42,7 +42,7 @@ def _once(context: click.Context, option: click.Parameter, given: tuple[str, ...
 
 
 def single(name: str, **settings: Any) -> Callable[[F], F]:
-    """Return an option that may be given only once."""
+    """Return a decorator that adds an option which may be given only once."""
     return click.option(name, multiple=True, callback=_once, **settings)
 
 
@@ -100,7 +100,7 @@ def gathered(app: App, words: Sequence[str], options: dict[str, Any], *, trials:
 
 
 def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
-    """Return the trial that the only word names, unless a label or session has this name too."""
+    """Return the trial that the only word names, unless a label or session has the same name."""
     if len(words) != 1 or words[0] in _Labels(app):
         return None
     kept = app.trials.named(words[0])
@@ -128,7 +128,7 @@ def reading_of(app: App, options: dict[str, Any], read: Callable[[str], bytes]) 
 
 
 class _Labels:
-    """Labels and sessions of the store, looked up only if a word may be one."""
+    """Labels and sessions of the store, looked up only if a word may name one."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -213,7 +213,7 @@ def compared(
 
 
 def as_protocols_say(app: App, sessions: Sequence[str], question: AskedComparison) -> AskedComparison:
-    """Complete the question: take what the user left open from the protocols of these sessions' trials."""
+    """Return the question with what the user left open taken from the protocols of these sessions' trials."""
     import msgspec
 
     from ktrial.trial.outcome.pool import pooled_question
@@ -268,13 +268,13 @@ def answer_comparison(
     found = compared(
         app, arms, question.control, query, question.declared, question.spread, assumptions=assumptions, alpha=alpha
     )
-    # What only the terminal shows is compared with nothing later.
+    # A comparison that is only printed is never compared with a later one, so it needs no digest of the code.
     writer = code_sha256() if assumptions else None
     return msgspec.structs.replace(found, asked=question, asked_sha256=question.sha256, writer=writer)
 
 
 def answered_again(app: App, published: Comparison, results: ReadResults, read: Callable[[str], bytes]) -> Comparison:
-    """Compute a comparison again from these results and the files that `read` returns."""
+    """Compute a published comparison once more, from these results and the files that `read` returns."""
     import msgspec
 
     from ktrial.compare.sources import gather_again
@@ -287,7 +287,7 @@ def answered_again(app: App, published: Comparison, results: ReadResults, read: 
 
 
 def _outcomes(app: App, arms: Sequence[Arm]) -> dict[tuple[str, str], Outcome]:
-    """Return the outcomes that the benchmarks of these runs declare; load nothing for files of other tools."""
+    """Return the outcomes that the benchmarks of these runs declare. Files of other tools need no benchmark."""
     tools = {run.tool for arm in arms for run in arm.runs} - {None}
     if not tools:
         return {}
@@ -300,7 +300,7 @@ def _outcomes(app: App, arms: Sequence[Arm]) -> dict[tuple[str, str], Outcome]:
 
 
 def exclusions(words: Sequence[str], arms: Sequence[Arm]) -> dict[str, str]:
-    """Parse `RUN:REASON` into RUN -> REASON; the name of a run may contain a colon. Refuse runs that failed."""
+    """Parse `RUN:REASON` into a map from run to reason; a run's name may contain a colon. Refuse runs that failed."""
     failed = {run.name for arm in arms for run in arm.runs if run.failure is not None}
     names = sorted((run.name for arm in arms for run in arm.runs), key=len, reverse=True)
     found: dict[str, str] = {}
@@ -323,7 +323,7 @@ _NOT_ASKED = {"as_json", "output", "force"}
 
 
 def reproducible() -> tuple[str, ...]:
-    """Return the current command line, to reproduce the result."""
+    """Return the current command line, with which users can reproduce the result."""
     import shlex
 
     context = click.get_current_context()

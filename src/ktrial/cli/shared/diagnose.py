@@ -32,7 +32,7 @@ _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 
 
 def check(output: Path | None, runs: Path | None, for_runs: Mapping[str, object], count: int, *, force: bool) -> None:
-    """Raise BadInput for a file name that does not fit the report, and for existing files."""
+    """Raise BadInput for a file name that does not fit the report, or for an existing file."""
     if runs is None and (given := [name for name, value in for_runs.items() if value is not None]):
         raise BadInput(f"{' and '.join(given)} requires --runs", hint="add --runs FILE.csv")
     check_output(runs, force=force)
@@ -74,12 +74,12 @@ def _part(file: Path, as_format: str | None, interval_s: float | None) -> Record
     try:
         return read_recording_file(_content(file), str(file), as_format=as_format, interval_s=interval_s)
     except UnreadableOutput as error:
-        # The user named this file, so it is bad input rather than a failed run.
+        # The user named this file, so this is bad input and not a failed run.
         raise BadInput(error.message, hint="if the detected format is wrong, name it with --format") from None
 
 
 def _parts_of(folder: Path, as_format: str | None, interval_s: float | None) -> tuple[list[Recording], list[str]]:
-    """Return the readable files of a folder, and a sentence on each file that is not."""
+    """Return the readable files of a folder, and one sentence for each other file."""
     parts: list[Recording] = []
     left_out: list[str] = []
     for file in sorted(folder.iterdir()):
@@ -97,7 +97,7 @@ def _parts_of(folder: Path, as_format: str | None, interval_s: float | None) -> 
 
 
 def _together(name: str, parts: Sequence[Recording], *, may_leave_out: bool) -> tuple[Recording, list[str]]:
-    """Merge the parts on one clock; skip files of a folder that do not fit, with a sentence on each.
+    """Merge the parts on one clock; skip files of a folder that do not fit, with one sentence for each.
 
     Files with frames are never skipped, because a diagnosis is about frames.
     """

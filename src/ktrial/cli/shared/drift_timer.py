@@ -78,7 +78,7 @@ def _write_json(plan: Mapping[str, Any] | None, transactions: Sequence[Any], *, 
 
 
 def installed(status: Status) -> int | None:
-    """Return the transaction that installed the timer, unless it has been undone."""
+    """Return the transaction that installed the timer, or None if there is none in force."""
     for one in status.transactions:
         if one.state in {"applied", UNFINISHED} and any(step.path == DRIFT_TIMER for step in one.steps):
             return one.transaction
@@ -86,7 +86,7 @@ def installed(status: Status) -> int | None:
 
 
 def program() -> str:
-    """Return the `ktrial` that is running, as a command for the timer."""
+    """Return the running `ktrial` as a command for the timer."""
     folder = checkout_folder() or Path(sysconfig.get_path("scripts"))
     return str(folder.resolve() / "ktrial")
 

@@ -80,7 +80,7 @@ def carried_trial(
 
 
 def sessions_named(app: App, names: Sequence[str]) -> list[StoredSession]:
-    """Return the sessions with these names or of these trials; without names, all sessions."""
+    """Return the sessions with these names or of these trials; all sessions if there are no names."""
     if not names:
         return list(app.store.sessions())
     found: dict[str, StoredSession] = {}

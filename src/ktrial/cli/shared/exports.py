@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn the words of `ktrial export` into lasting settings with the reasons for them, and write the files."""
+"""Turns the words of `ktrial export` into lasting settings with their reasons, and writes the files."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from ktrial.tuning.exporters import ExportTarget
     from ktrial.tuning.knobs.knob import Evidence
 
-#: Time of every file in an archive: the same settings give the same bytes.
+#: Time of every file in an archive, so that the same settings give the same bytes.
 _ZIP_TIME = (2020, 1, 1, 0, 0, 0)
 
 
 class Lasting(NamedTuple):
-    """Settings to make last, and the skipped ones."""
+    """Settings to export, and skipped settings."""
 
     profile: LastingProfile
     left_out: tuple[Omission, ...]
@@ -44,7 +44,7 @@ class Lasting(NamedTuple):
 def lasting_profile(app: App, words: Sequence[str], name: str | None, *, on_phone: bool = False) -> Lasting:
     """Return the settings that the words name, computed for this machine if they depend on it.
 
-    `on_phone` leaves what depends on the machine to the phone that the settings are for.
+    With `on_phone`, values that depend on the machine are computed by the phone that gets the settings.
     """
     if not words:
         raise BadInput(
@@ -125,7 +125,7 @@ def _slug(names: Sequence[str]) -> str:
 
 
 def write_folder(folder: Path, files: Mapping[str, str], *, force: bool) -> None:
-    """Write files below a folder. Raises BadInput before it writes anything if one has other content."""
+    """Write files below a folder. Raise BadInput, before anything is written, if a file has other content."""
     if folder.is_file():
         raise BadInput(f"{folder}: not a folder", hint="name a folder after -o")
     for path, text in files.items():
@@ -139,7 +139,7 @@ def write_folder(folder: Path, files: Mapping[str, str], *, force: bool) -> None
 
 
 def write_archive(place: Path, files: Mapping[str, str], *, force: bool) -> None:
-    """Write files as one zip."""
+    """Write files as one zip archive."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, content, mode in zip_entries(files):
@@ -160,7 +160,10 @@ def _refuse_other_content(place: Path, data: bytes, *, force: bool) -> None:
 
 
 def is_for_phone(chosen: Sequence[ExportTarget], output: Path | None) -> bool:
-    """Return whether the target makes a module for phones. Raises BadInput for a mixture, and for an unfit output."""
+    """Return whether the target makes a module for phones.
+
+    Raise BadInput if targets are mixed or the output does not fit.
+    """
     modules = [target for target in chosen if target.on_phone]
     if modules and len(chosen) > 1:
         raise BadInput(

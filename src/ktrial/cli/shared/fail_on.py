@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `--fail-on`, with which certain verdicts end a command with status 3."""
+"""The option `--fail-on`: certain verdicts end a command with status 3."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from ktrial.judge.model.comparison import Comparison, Contrast, OutcomeComparison
     from ktrial.judge.model.verdict import Effect, Verdict
 
-    #: Return the same comparison at a smaller error rate: 5 % divided by this number of comparisons.
+    #: Returns the same comparison at a smaller error rate: 5 % divided by a number of comparisons.
     Stricter = Callable[[int], Comparison]
     JudgedPair = tuple[OutcomeComparison, Contrast]
 
-#: Verdicts whose intervals a limit of this verdict checks: `different` is for data that don't identify the cause.
+#: The verdicts whose intervals are checked against the limit of a verdict. `different` is for observational data.
 _CHECKED: dict[str, tuple[Verdict, ...]] = {
     "worse": ("better", "worse", "equivalent", "inconclusive"),
     "different": ("different", "no difference seen"),
 }
-#: Of these, the verdicts with an interval that can prove something.
+#: Among these, the verdicts whose intervals can prove that a limit is exceeded.
 _PROVING: dict[str, tuple[Verdict, ...]] = {"worse": ("worse", "equivalent"), "different": ("different",)}
 _PERCENT = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3})?%")
-#: In a trial, an arm whose runs fail so often is worse, whatever its other runs show.
+#: Number of failed runs that makes an arm of a trial worse, whatever its other runs show.
 _DECIDING_FAILURES = 6
 
 
@@ -70,8 +70,8 @@ fail_on_option = click.option(
 def refuse(app: App, found: Comparison, stricter: Stricter | None = None) -> None:
     """Raise GuardTripped if a condition of --fail-on is met, BadInput if no arms are comparable.
 
-    A build step must not pass if its outcomes cannot be compared. The intervals of a trial account for the number of
-    its comparisons; for other data, `stricter` returns the comparison with intervals that do.
+    A build step must not pass if its outcomes cannot be compared. A trial's intervals already account for the number of
+    comparisons; for other data, `stricter` returns the comparison with corrected intervals.
     """
     pairs = [(outcome, contrast) for outcome in found.outcomes for contrast in outcome.judged]
     contrasts = [contrast for _, contrast in pairs]
@@ -99,7 +99,7 @@ def refuse(app: App, found: Comparison, stricter: Stricter | None = None) -> Non
 def _check_limit(
     app: App, verdict: Verdict, limit: float, pairs: Sequence[JudgedPair], stricter: Stricter | None
 ) -> None:
-    """Raise GuardTripped if a whole interval lies beyond the limit; otherwise print what the data show about it."""
+    """Raise GuardTripped if a whole interval is beyond the limit; otherwise print what the data show."""
     checked = [pair for pair in pairs if pair[1].verdict in _CHECKED[verdict]]
     if verdict == "worse" and (failing := [one for _, one in checked if _fails(one)]):
         raise GuardTripped(f"1 verdict worse: {failing[0].arm} fails: {failing[0].why}")
@@ -126,7 +126,7 @@ def _check_limit(
 
 
 class ProvenContrast(NamedTuple):
-    """A contrast beyond the limit; `together` is its interval corrected for a family of several comparisons."""
+    """A contrast beyond the limit; `together` is its interval, corrected for several comparisons."""
 
     outcome: OutcomeComparison
     contrast: Contrast
@@ -144,7 +144,7 @@ class ProvenContrast(NamedTuple):
 def _counted_in(
     pair: JudgedPair, limit: float, pairs: Sequence[JudgedPair], stricter: Stricter | None
 ) -> ProvenContrast | None:
-    """Return the contrast if it is still beyond the limit with an interval corrected for all contrasts of its role."""
+    """Return the contrast if its interval, corrected for all contrasts of its role, is still beyond the limit."""
     outcome, contrast = pair
     family = _family_size(pair, pairs)
     if stricter is None or family == 1:
@@ -170,7 +170,10 @@ def _fails(contrast: Contrast) -> bool:
 
 
 def _is_beyond(pair: JudgedPair, limit: float) -> bool:
-    """Return whether the whole interval is worse than the limit; on either side, if nobody knows which one is worse."""
+    """Return whether the whole interval is worse than the limit.
+
+    If no direction is known to be worse, either side counts.
+    """
     outcome, contrast = pair
     effect = contrast.effect
     if effect is None or effect.low is None or effect.high is None:
@@ -180,7 +183,7 @@ def _is_beyond(pair: JudgedPair, limit: float) -> bool:
 
 
 def _is_within(pair: JudgedPair, limit: float) -> bool:
-    """Return whether the interval excludes a change for the worse by more than the limit."""
+    """Return whether the interval excludes a worsening beyond the limit."""
     outcome, contrast = pair
     effect = contrast.effect
     if effect is None or effect.low is None or effect.high is None:
@@ -190,7 +193,7 @@ def _is_within(pair: JudgedPair, limit: float) -> bool:
 
 
 def _on_scale(outcome: OutcomeComparison, contrast: Contrast, limit: float) -> float:
-    """Return the limit on the scale of the effect, like a margin."""
+    """Return the limit on the scale of the effect, as for a margin."""
     if contrast.effect is None or contrast.effect.scale == "log":
         return math.log1p(limit)
     return limit * next((abs(arm.median) for arm in outcome.arms if arm.arm == contrast.control), 0.0)

@@ -65,12 +65,12 @@ if TYPE_CHECKING:
 
 _LIMIT_BYTES = 1 << 20
 _PAGES = (".html", ".md")
-#: A coordinator renews its lease at least this often, and so notices that it has lost it.
+#: A coordinator renews its lease at least this often, and so notices when it has lost the lease.
 _NOTICES_S = 1.5 * max(BEAT_S, LONGEST_NAP_S)
 
 
 class MachineChoice(NamedTuple):
-    """Which machines: the inventory's sources, a pattern, and how many ktrial reaches at once."""
+    """Which machines take part: the inventory's sources, a pattern, and how many machines ktrial contacts at once."""
 
     inventory: tuple[str, ...]
     limit: str | None
@@ -78,7 +78,7 @@ class MachineChoice(NamedTuple):
 
 
 def run_fleet(app: App, file: Path, chosen: MachineChoice, *, yes: bool, dry_run: bool, as_json: bool) -> int:
-    """Run a fleet's trial, or go on with the one of this file that is not over; with `dry_run` only show it."""
+    """Run a fleet's trial, or resume an unfinished trial of this file; with `dry_run` only show it."""
     trial = parse_fleet_trial(read_file(file, _LIMIT_BYTES), str(file))
     if trial.live:
         refuse_idle(app, trial)
@@ -105,17 +105,17 @@ def run_fleet(app: App, file: Path, chosen: MachineChoice, *, yes: bool, dry_run
 
 
 def _way_on(app: App, began: FleetBegan) -> str:
-    """Return what a trial that goes on says if it began otherwise than it is called now."""
+    """Return what to add to the message about a resumed trial that began with another --when-idle."""
     if began.when_idle == app.when_idle:
         return ""
     return f" {'with' if began.when_idle else 'without'} --when-idle, as it began"
 
 
 def _timed(app: App, began: FleetBegan) -> FleetBegan:
-    """Return the trial with how long a machine takes, as far as earlier runs or the benchmarks tell."""
+    """Return the trial with the time that a machine needs, if earlier runs or the benchmarks show it."""
     if began.trial.live:
         return msgspec.structs.replace(began, takes=live_time(began, began.trial.live))
-    if began.trial.load_from:  # to ask for it would send the program there, and the machines refuse it
+    if began.trial.load_from:  # giving the programs would copy them to the load generator, and the machines refuse that
         return began
     threads = began.machines[0].facts.get("cpu.threads", "")
     facts = FactBook({"cpu.threads": Fact(value=int(threads))} if threads.isdecimal() else {})
@@ -124,14 +124,14 @@ def _timed(app: App, began: FleetBegan) -> FleetBegan:
         tasks = tasks_of(needed_suite(began.trial, suite, benchmarks), benchmarks, facts, began.trial.cpus)
         earlier = newest_runs(app, {task.label for task in tasks})
         run_s = expected_run_seconds(earlier, tasks, began.trial.command, facts)
-    except BadInput:  # what this machine lacks; the others say what they lack when they begin
+    except BadInput:  # this machine lacks something; the machines of the fleet report what they lack themselves
         return began
     takes = machine_time(began, run_s, settle_before(began.trial, app.catalog))
     return msgspec.structs.replace(began, takes=takes)
 
 
 def _unfinished(fleets: StoredFleets, trial: FleetTrial, file: Path) -> FleetStanding | None:
-    """Return the newest trial of this file that is not over. Raise Refused if the file was edited since it began."""
+    """Return the newest unfinished trial of this file. Raise Refused if the file was edited since the trial began."""
     for name in fleets.names():
         standing = fleets.standing(name)
         if standing.began.trial.name != trial.name or standing.end is not None:
@@ -146,7 +146,7 @@ def _unfinished(fleets: StoredFleets, trial: FleetTrial, file: Path) -> FleetSta
 
 
 def _begin(app: App, ansible: Ansible, trial: FleetTrial) -> FleetBegan:
-    """Read the machines' facts, and draw who is measured when."""
+    """Read the machines' facts, and draw which machine is measured when."""
     hosts = ansible.inventory().hosts
     app.say(f"reading facts of {len(hosts)} machine{'s'[: len(hosts) != 1]}")
     facts: dict[str, Mapping[str, str]] = {}
@@ -237,7 +237,7 @@ def _coordinator(
 def _listener(
     app: App, standing: FleetStanding, *, as_json: bool
 ) -> tuple[Callable[[FleetEvent], None], Callable[[], None]]:
-    """Return what shows an event, and what shows between two events how much time is left."""
+    """Return a function that shows an event, and one that shows the remaining time between two events."""
     live = LiveLines(lambda text: draw_on(sys.stderr, text), lambda: os.get_terminal_size(sys.stderr.fileno()))
     is_drawn = is_live(sys.stderr, os.environ) and not (as_json and sys.stdout.isatty())
 
@@ -250,7 +250,7 @@ def _listener(
         line, now_ms = event_text(event), app.clock.unix_ms()
         if isinstance(event, MachineStep):
             if event.state == "in-use" and event.place in used:
-                line = None  # it was told when the wait began
+                line = None  # the wait was shown when it began
             (used.add if event.state == "in-use" else used.discard)(event.place)
         if is_drawn:
             if line is not None:
@@ -267,7 +267,7 @@ def _listener(
 
 
 def stop_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json: bool) -> int:
-    """Stop a fleet's trial: each machine that measures restores everything at once."""
+    """Stop a fleet's trial: each machine that is measuring restores everything at once."""
     fleets = stored_fleets(app)
     fleet = fleets.find(name)
     standing = fleets.standing(fleet)
@@ -288,7 +288,7 @@ def stop_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json: bo
 
 
 def collect_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json: bool) -> int:
-    """Fetch what machines have finished that were away when the trial ended; each run once."""
+    """Fetch the runs of machines that were unreachable when the trial ended; each run only once."""
     fleets = stored_fleets(app)
     fleet = fleets.find(name)
     standing = fleets.standing(fleet)
@@ -313,7 +313,7 @@ def collect_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json:
 
 
 def show_result(app: App, name: str | None, *, as_json: bool) -> int:
-    """Print what a fleet's trial says so far. Raise GuardTripped if a wave stopped it."""
+    """Print the results of a fleet's trial so far. Raise GuardTripped if a wave stopped the trial."""
     return _end_status(_print_result(app, name, as_json=as_json))
 
 
@@ -347,7 +347,7 @@ def write_report(app: App, name: str | None, output: Path | None, *, markdown: b
 
 
 def _units(app: App, standing: FleetStanding) -> dict[str, Unit]:
-    """Return the unit of each outcome, as the first machine that finished has measured it."""
+    """Return the unit of each outcome, from the first machine that finished."""
     first = next(iter(standing.finished.values()), None)
     kept = None if first is None else app.trials.named(first)
     if kept is None:
@@ -405,7 +405,7 @@ def roll_out_fleet(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Keep what a fleet's trial has proven on the machines of an inventory, wave by wave, or take it back."""
+    """Keep or undo, wave by wave on the machines of an inventory, what a fleet's trial has proven."""
     fleets = stored_fleets(app)
     standing = fleets.standing(fleets.find(name))
     trial = standing.began.trial
@@ -455,12 +455,12 @@ def _ansible(app: App, chosen: MachineChoice, folder: Path) -> Ansible:
 
 @contextlib.contextmanager
 def _lease(fleets: StoredFleets, fleet: str, *, from_others: bool = False) -> Iterator[CoordinatorLease]:
-    """Take a trial, and let another coordinator take it afterwards."""
+    """Take the lease of a trial, and release it at the end for other coordinators."""
     lease = fleets.take(fleet, this_writer(), from_others=from_others)
     try:
         yield lease
     finally:
-        with contextlib.suppress(KtrialError):  # a database that is away: the lease ends by itself
+        with contextlib.suppress(KtrialError):  # the database may be unreachable; the lease then expires by itself
             lease.let_go()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live trials of `ktrial fleet`: what is checked before the start, and processes that end with their coordinator."""
+"""Live trials of `ktrial fleet`: checks before the start, and processes that end with their coordinator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ktrial.fleet.file import FleetTrial
     from ktrial.fleet.log import FleetBegan
 
-#: How often a process looks whether its coordinator is still there.
+#: Seconds between two looks at whether the coordinator is still there.
 _LOOK_S = 2.0
 
 
@@ -40,9 +40,9 @@ def live_machines(
 
 
 def unread_machines(app: App, trial: FleetTrial, facts: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return the machines whose metrics cannot be read from here, with the reason.
+    """Return the machines whose metrics this machine cannot read, with the reason.
 
-    Raise BadInput if two would have the same series, or none can be read.
+    Raise BadInput if two machines would have the same series, or if none can be read.
     """
     refuse_shared(trial, facts)
     found = {host: why for host, known in facts.items() if (why := why_unread(trial, host, known, app.clock))}
@@ -53,9 +53,9 @@ def unread_machines(app: App, trial: FleetTrial, facts: Mapping[str, Mapping[str
 
 
 def end_with_coordinator(app: App, fleet: str, fence: int) -> None:
-    """End this process, as by `kill`, when the coordinator with this fence no longer has the fleet.
+    """End this process, as by `kill`, when the coordinator with this fence no longer holds the fleet's lease.
 
-    While the store is away, nobody knows; then it ends when the coordinator's lease would have ended.
+    While the store is unreachable, end this process when the coordinator's lease would have expired.
     """
 
     @cache

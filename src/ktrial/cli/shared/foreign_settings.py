@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the texts that `profile import` and `review` take, and writes the profiles that they make of them."""
+"""Reads the texts for `profile import` and `review`, and writes profiles made from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ktrial.kit.files import why_unread
 
 
 def read_content(file: str) -> bytes:
-    """Return the bytes of a file, or those of standard input for `-`."""
+    """Return the content of a file, or standard input for `-`."""
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:

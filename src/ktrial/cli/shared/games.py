@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Games that run under MangoHud, here or on another machine, and become runs of the store."""
+"""Runs games under MangoHud, here or on another machine, and stores their frames as runs."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _wait_for_start(app: App) -> None:
 
 
 def _length_of(app: App, game: Game) -> str:
-    """Return how long the logging takes: as asked for, or as long as the newest run of the same command."""
+    """Return how long to log frames: as requested, or as long as in the newest run of the same command."""
     from ktrial.bench.text import duration
 
     if game.duration_s is not None:

@@ -52,7 +52,7 @@ _LIMIT_BYTES = 1 << 20
 def scout(app: App, place: GuestPlace) -> Iterator[AgentSession]:
     """Boot a guest, and yield a root session in it.
 
-    The guest contains only what `place` names: anything else in its memory would change values that the kernel derives
+    The guest contains only what `place` names: other content in its memory would change values that the kernel derives
     from free memory.
     """
     guest = app.kernels.lab.talk(place)
@@ -82,7 +82,7 @@ class InGuests:
         self.ready = self._guests.ready
 
     def plan(self, listen: TrialListener, *, profile: bool) -> Planned:
-        """Fix the protocol, without measuring noise first: exact guests have none."""
+        """Fix the protocol, without measuring noise first because exact guests have none."""
         ready = self.ready
         workloads = ready.file.guest.workloads if ready.file.guest is not None else 1
         around = outcomes_around(ready.suite)
@@ -188,7 +188,7 @@ def _free(name: str, taken: Mapping[str, object]) -> str:
 
 
 def show_protocol(app: App, file: TrialFile) -> None:
-    """Print the protocol file and its kernels; raise for one that is missing or cannot be built."""
+    """Print the protocol file and its kernels. Raise an error if a kernel is missing or cannot be built."""
     sys.stdout.write(trial_text(file))
     sys.stdout.flush()
     look_at(app, file, allow_dangerous=True)
@@ -209,7 +209,7 @@ def show_protocol(app: App, file: TrialFile) -> None:
 
 
 def read_trial_file(words: tuple[str, ...]) -> TrialFile:
-    """Return the protocol in a file, the only word of the command. Raises BadInput unless it is for guests."""
+    """Return the protocol in the file that the only word names. Raise BadInput unless it is for guests."""
     from ktrial.kit.files import read_file
     from ktrial.trial.protocol.read import parse_trial_file
 

@@ -51,7 +51,7 @@ _SYSTEMD, _GENERATOR = "/run/systemd/system", "/usr/lib/systemd/system-generator
 
 
 class KeptBoot(NamedTuple):
-    """What a trial boot had besides kernel arguments: the path of another kernel."""
+    """Another kernel that a trial boot used, by the path of its image."""
 
     kernel: str | None = None
 
@@ -67,9 +67,9 @@ def plan_words(
     loader: str | None = None,
     boot: KeptBoot | None = None,
 ) -> KeepPlan:
-    """Return what to write so that the settings in `words` last, and who else writes them.
+    """Return what to write so that the settings in `words` last, and which other files set them.
 
-    Raises Refused unless all of a trial boot can be kept.
+    Raise Refused unless everything of a trial boot can be kept.
     """
     removed = [word for word in words if word.startswith(REMOVAL)]
     catalog, names = app.catalog_for([word for word in words if word not in removed])
@@ -185,7 +185,7 @@ def _menu_of_grub(session: AgentSession) -> tuple[str, bytes]:
 def _no_loader(
     session: AgentSession, refusals: Sequence[Refusal], facts: FactBook, chosen: str | None
 ) -> NoLoader | None:
-    """Return why kernel arguments cannot be kept, if the settings include any."""
+    """Return why kernel arguments cannot be kept. Return None if they can, or if there are none."""
     if all(one.kind not in {Why.AT_BOOT, Why.READ_ONLY} for one in refusals):
         return None
     return judge_loader(look_for_loaders(session, facts), chosen)
@@ -210,7 +210,7 @@ def _proof(entry: LedgerEntry) -> Proof:
 
 
 def _better(named: NamedSettings, machine: str) -> LedgerEntry:
-    """Return the verdict on an arm. Raise Refused unless it was found to be better on this machine."""
+    """Return the verdict on an arm. Raise Refused unless the arm was better on this machine."""
     entry, origin = named.entry, named.request.origin.removeprefix("trial ")
     settings = " ".join(f"{one.knob}={one.value}" for one in named.request.settings[:4])
     by_name = f"name the settings: {settings}" if settings else "write it into the service's configuration yourself"
@@ -270,7 +270,7 @@ def report_unwritten(keep: KeepPlan, plan: dict[str, Any], *, as_json: bool, is_
 
 
 def confirm_guarded(guarded: Sequence[Guarded], confirmed: Collection[str], *, may_ask: bool) -> None:
-    """Ask the user to confirm each word that `confirmed` lacks. Raises Refused without a terminal."""
+    """Ask the user to confirm each guarded word that is not in `confirmed`. Raise Refused without a terminal."""
     from ktrial.tuning.plans.confirm import must_type
 
     foreign = sorted(set(confirmed) - {one.name for one in guarded})
@@ -324,7 +324,7 @@ def _way_out(plan: Mapping[str, Any], step: Checked) -> str:
 
 
 def refuse_losing(rivals: Sequence[Rival], *, of_boot: bool) -> None:
-    """Raise Refused if another writer overrides a kept value; `of_boot` is set if a trial boot is kept."""
+    """Raise Refused if another file or tool overrides a kept value; `of_boot` is set if a trial boot is kept."""
     winning = [one for one in rivals if one.wins]
     if winning:
         first = winning[0]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs `ktrial kernel boot --keep`: a guest that other commands use until Ctrl-C or a time limit ends it.
 
-An exact guest does not run meanwhile. ktrial stores its conversation, and replays it at each boot.
+Between commands an exact guest does not run: ktrial stores its conversation, and replays it at each boot.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def check(app: App, name: str, program: tuple[str, ...], *, as_json: bool) -> None:
-    """Raise BadInput for names and options that a kept guest cannot have."""
+    """Raise BadInput for a name or an option that a kept guest cannot have."""
     check_name(name)
     if name == RUNNING or name in app.kernels.images.installed():
         raise BadInput(f"--keep {name}: a kernel has this name", hint="choose another name, such as --keep lab")
@@ -47,9 +47,9 @@ def keep_guest(
     modules_and_tools: tuple[tuple[str, ...], tuple[str, ...]],
     limit: str | None,
 ) -> int:
-    """Boot the guest and offer sessions with it.
+    """Boot the guest and offer sessions with it until it ends.
 
-    `modules_and_tools` holds the names of modules, and those of tools.
+    `modules_and_tools` holds the names of modules, and the names of tools.
     """
     limit_s = None if limit is None else seconds(limit, "--limit")
     boots = _boot_exact if mode == "exact" else _boot
@@ -104,12 +104,15 @@ def _boot_exact(
 
 
 def kernel_from_anywhere(word: str) -> str:
-    """Return a kernel word that also works in another folder."""
+    """Return a word for the kernel that also works in another folder."""
     return word if word == RUNNING or not Path(word).exists() else str(Path(word).absolute())
 
 
 def tool_from_anywhere(word: str) -> str:
-    """Return a program word that also works in another folder; a name without a slash is found in PATH."""
+    """Return a word for the program that also works in another folder.
+
+    A name without a slash needs no change, because it is found in PATH.
+    """
     return str(Path(word).absolute()) if "/" in word else word
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the journal, the kept files and the live values as of one moment, even while another `ktrial keep` runs."""
+"""Reads the journal, the kept files and the live values as of one moment, even while another `ktrial keep` runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ktrial.tuning.lasting.drift import DriftReport
 
 T = TypeVar("T")
-#: How long to wait for a transaction that is being written, and between two looks.
+#: Seconds to wait for a transaction that is being written, and seconds between two looks.
 _LIMIT_S, _PAUSE_S = 2.0, 0.05
 
 
@@ -38,7 +38,7 @@ class SeenDrift(NamedTuple):
 
 
 def read_kept(app: App, session: AgentSession, *, to_write: bool) -> KeptState:
-    """Return the journal and the kept files. With `to_write`, raises Refused for files that the journal lacks."""
+    """Return the journal and the kept files. With `to_write`, raise Refused for a file that the journal lacks."""
 
     def look(status: Status) -> KeptState:
         return KeptState(status, kept_files(session, status, to_write=to_write))
@@ -61,7 +61,7 @@ def read_drift(app: App, session: AgentSession) -> SeenDrift:
 
 
 def _steady(app: App, session: AgentSession, look: Callable[[Status], T], is_doubtful: Callable[[T], bool]) -> T:
-    """Read again while the journal changes, if the result may show half of a transaction."""
+    """Call `look` again while the journal changes, if the result may show half of a transaction."""
     end_ns = app.clock.monotonic_ns() + int(_LIMIT_S * 1e9)
     before = status_of(session)
     while True:
@@ -87,7 +87,7 @@ def _states(status: Status) -> dict[int, str]:
 
 
 def apply_keep(session: AgentSession, plan: Mapping[str, object]) -> dict[str, object]:
-    """Carry out the plan of a `keep`. Raises StalePlan if another `keep` came first."""
+    """Carry out the plan of a `keep`. Raise StalePlan if another `keep` came first."""
     try:
         return session.request("apply", plan=plan)
     except StalePlan as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of `ktrial kernel build`. It warns if a trial is running, because a build slows the trial down."""
+"""The steps of `ktrial kernel build`, with a warning for running trials, which a build slows down."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def say_whom_a_build_disturbs(app: App) -> None:
 
 
 def launcher_of(cache: str, *, distributed: bool) -> str | None:
-    """Return the program that starts the compiler: a cache, or otherwise distcc if `distributed`."""
+    """Return the program that starts the compiler: a cache, or distcc if `distributed` is set; None for neither."""
     if cache == "auto":
         cache = "ccache" if shutil.which("ccache") else "none"
     if cache == "sccache" and distributed:
@@ -54,7 +54,7 @@ def build_kernel(
     jobs: int | None,
     package: PackageKind | None,
 ) -> tuple[KernelMade, KernelMade | None]:
-    """Check, build, read back, pack and register a kernel; also return an earlier build of the same sources."""
+    """Check, build, read back, package and register a kernel; also return an earlier build of the same sources."""
     from ktrial.kernels.build.packages import check_packing, needed_programs
 
     more: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ def launched(launcher: str | None, *, distributed: bool = False) -> tuple[str, .
 
 
 def tools_of(ready: PreparedKernel, more: tuple[str, ...]) -> tuple[Tool, ...]:
-    """Return the toolchain's programs; raise if one of them, or of `more`, is missing or too old."""
+    """Return the toolchain's programs. Raise an error if one of them, or of `more`, is missing or too old."""
     from ktrial.kernels.build.toolchain import check_programs, versions
 
     check_programs(ready.toolchain, ready.configured.symbols, more)
@@ -83,7 +83,7 @@ def tools_of(ready: PreparedKernel, more: tuple[str, ...]) -> tuple[Tool, ...]:
 
 
 def stamped(source: KernelSource) -> KernelSource:
-    """Return the source with the time of SOURCE_DATE_EPOCH, if that is set."""
+    """Return the source with the time of SOURCE_DATE_EPOCH, if that variable is set."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     return msgspec.structs.replace(source, epoch_s=int(epoch)) if epoch.isascii() and epoch.isdigit() else source
 

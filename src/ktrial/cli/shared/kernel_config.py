@@ -155,7 +155,7 @@ def _base(wishes: Wishes) -> str:
 
 
 def _compiler(app: App, cc: str | None, fragments: Sequence[Fragment]) -> str:
-    """Return the named compiler, otherwise the one that a fragment needs, otherwise gcc."""
+    """Return the named compiler, or else the compiler that a fragment needs, or else gcc."""
     asking = next((one for one in fragments if one.build.compiler), None)
     if asking is None:
         return cc or "gcc"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return the kernels of --kernel by tier; None if no option asks for boots of guests or of this machine."""
+    """Return the kernels of --kernel by tier; None if no option requests boots of guests or of this machine."""
     if not (options["guest"] or options["tree"]):
         refuse_shape(options)
         if not (options["kernels"] or options["boots"]):
@@ -72,7 +72,7 @@ def over_boots(
         kernel = recipe_of(options) or kernels.get(ladder.control, RUNNING)
         template = msgspec.structs.replace(template, guest=GuestFile(kernel=kernel, **guest_shape(options)))
     elif ladder.control in kernels:
-        # Guests have a kernel for all tiers that name none; here it is that of the lowest tier.
+        # In guests one kernel serves all tiers that name none; on this machine it is the kernel of the lowest tier.
         lowest = kernels[ladder.control]
         arms = {
             name: arm if arm.kernel is not None else msgspec.structs.replace(arm, kernel=lowest)
@@ -84,7 +84,7 @@ def over_boots(
 
 
 def trial_of(ladder: Ladder, template: TrialFile, *, boots: bool) -> TrialFile:
-    """Return the trial of the tiers; with `boots` every visit boots this machine, whatever the tiers contain."""
+    """Return the trial of the tiers; with `boots`, every visit boots this machine, whatever the tiers contain."""
     file = ladder_trial(ladder, template)
     if boots and file.guest is None:
         file = with_boot_signs(file, {})
@@ -93,9 +93,10 @@ def trial_of(ladder: Ladder, template: TrialFile, *, boots: bool) -> TrialFile:
 
 
 def with_own_kernels(app: App, ladder: Ladder, template: TrialFile) -> Ladder:
-    """Make a tier use the kernel of the tier below if its own would be identical. Builds nothing.
+    """Make a tier use the kernel of the tier below if its own kernel would be identical.
 
-    Raise if a kernel cannot be built, or if there are too few blocks for the tiers that are certain to run.
+    Builds nothing. Raise an error if a kernel cannot be built, or if there are too few blocks for the tiers that always
+    run.
     """
     from ktrial.studies.ladder.ladder import ladder_trial, surely_run, with_own_kernels
 

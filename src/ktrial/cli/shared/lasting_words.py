@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the words of `keep` and `export` name, and what was proven about each setting."""
+"""Finds the settings that the words of `keep` and `export` name, and what was proven about each setting."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class NamedSettings(NamedTuple):
-    """The settings that one word names; `entry` is the verdict on a trial's arm as a whole."""
+    """The settings that one word names; `entry` is the verdict if the word names a trial's arm."""
 
     request: Request
     left_out: tuple[Omission, ...] = ()
@@ -38,7 +38,7 @@ class NamedSettings(NamedTuple):
 
     @property
     def not_exported(self) -> tuple[Omission, ...]:
-        """What no target of `ktrial export` can hold."""
+        """Return what no target of `ktrial export` can hold."""
         if self.scheduler is None:
             return self.left_out
         arm = self.request.origin.removeprefix("trial ")
@@ -47,7 +47,7 @@ class NamedSettings(NamedTuple):
 
 
 class WordReader(NamedTuple):
-    """Reads words, with everything that their meaning depends on."""
+    """Reads words; it has everything that their meaning depends on."""
 
     app: App
     catalog: Catalog
@@ -127,7 +127,7 @@ class WordReader(NamedTuple):
 
 
 def _meant_arm(stored: StoredTrial, entries: Mapping[str, LedgerEntry]) -> str:
-    """Return the only arm, or the only one that was better. Raise BadInput if there are more."""
+    """Return the only arm, or the only arm that was better. Raise BadInput if there are more."""
     arms = [name for name, arm in stored.file.arms.items() if name != stored.file.control and not arm.placebo]
     better = [name for name in arms if name in entries and entries[name].verdict == "better"]
     meant = arms if len(arms) == 1 else better
@@ -146,7 +146,7 @@ def other_parts(stored: StoredTrial, arm: str) -> list[Omission]:
 
 
 def proofs_of(app: App, machine: str) -> dict[tuple[str, str], LedgerEntry]:
-    """Map address and value to the newest verdict on this machine about that setting and nothing else."""
+    """Map address and value to the newest verdict on this machine about that setting alone."""
     stored = {one.trial: one for one in app.trials.all()}
     found: dict[tuple[str, str], LedgerEntry] = {}
     for entry in reversed(ledger_of(app).entries):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def kept_ledger(app: App) -> Ledger | None:
-    """Return the ledger file's content, or None if it is missing or of another version."""
+    """Return the content of the ledger file, or None if the file is missing or of another version."""
     data = app.ledger_file.read()
     if data is None:
         return None
@@ -64,7 +64,7 @@ def ledger_of(app: App) -> Ledger:
 
 
 def note(app: App) -> None:
-    """Update the ledger file. An error is reported and not raised."""
+    """Update the ledger file. An error is reported, not raised."""
     try:
         ledger_of(app)
     except KtrialError as error:
@@ -82,7 +82,7 @@ def _entries(app: App, stored: StoredTrial) -> tuple[LedgerEntry, ...]:
     except BadInput:
         session = None
     if session is not None and session.origin == CAME and not _is_own(app, session):
-        # A machine of the same hardware is another one, too: nothing was tried here.
+        # Nothing was tried on this machine: another machine with the same hardware is still another machine.
         stored = msgspec.structs.replace(stored, machine=f"another one: {stored.machine}")
     kernel = None if session is None else session.kernel_release
     return entries_of(stored, app.trials.log(stored.trial), kernel, _state(app, stored), app.catalog.knobs)
@@ -94,7 +94,7 @@ def _is_own(app: App, session: StoredSession) -> bool:
 
 
 def own_machine(app: App) -> OwnMachine:
-    """Return the names of this installation, also as its own bundles have them, and the boots of its results."""
+    """Return the names of this installation, those that its own bundles use included, and the boots of its results."""
     from ktrial.evidence.unpack import CAME, OwnMachine
     from ktrial.kit.scrub import Scrubber
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials on live work: the plan of their periods, and what carries them out."""
+"""Trials on live work: plans their periods, and carries them out."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ktrial.tuning.plans.model import Plan
 
 
-#: Putting each arm in force once takes less.
+#: Upper limit of the time that it takes to put each arm in force once.
 _REHEARSAL_S = 60.0
 
 
@@ -80,7 +80,7 @@ class OnLiveWork:
         if not live_of(file).stay:
             refuse_disturbing(live_of(file), self.ready.plans, app.catalog.knobs)
         if file.is_blind:
-            # The titles are in the agent's journal, which `ktrial status` shows.
+            # The titles are in the agent's journal, which `ktrial status` shows, so they must not name the arms.
             title = f"blind trial {file.name}"
             plans = {name: msgspec.structs.replace(plan, title=title) for name, plan in self.ready.plans.items()}
             self.ready = self.ready._replace(plans=plans)
@@ -154,7 +154,7 @@ class OnLiveWork:
         )
 
     def _usual(self, stored: StoredTrial, standing: Standing, listen: TrialListener) -> Mapping[str, Sequence[Sample]]:
-        """Return what was learnt before the first block, by this process or an earlier one.
+        """Return what this or an earlier process learnt before the first block.
 
         If an arm stays in force, no later period shows the machine without it.
         """
@@ -168,7 +168,7 @@ class OnLiveWork:
         return learn_usual(self._app, self.ready, metrics, live.period_s or 0.0, listen, self._note)
 
     def _past(self, stored: StoredTrial, standing: Standing) -> Iterator[PastPeriod]:
-        """Yield the periods that an earlier process watched, by the arm that was in force."""
+        """Yield the periods that an earlier process watched, with the arm in force."""
         live = live_of(stored.file)
         for one in past_periods(standing, self._period) if live.guards else ():
             yield one._replace(arm=stored.file.control) if live.stay else one
@@ -177,7 +177,7 @@ class OnLiveWork:
         return self._app.store.raw(record.raw[f"files/{PERIOD_FILE}"].sha256)
 
     def _request(self, desk: TrialDesk) -> Wanted:
-        """Return what the user asks of the trial; a stop counts as a request to end.
+        """Return the user's request to the trial: to pause, continue or end.
 
         Raise AgentError if the connection to another machine is lost: that machine has restored its settings by itself.
         """
@@ -224,7 +224,7 @@ class OnLiveWork:
 
 
 def check_live(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
-    """Raise what the start of this trial would raise before it switches anything; read every source once."""
+    """Raise the errors that the start of this trial would raise before it switches anything; read every source once."""
     refuse_unrated(live_of(file))
     file = with_roles(app, file)
     look_at(app, file, allow_dangerous=allow_dangerous)
@@ -240,7 +240,7 @@ def refuse_unrated(live: LiveFile) -> None:
 
 
 def refuse_disturbing(live: LiveFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> None:
-    """Raise Refused for a setting whose switch itself disturbs the work, unless the user wants to measure it anyway."""
+    """Raise Refused for a setting whose switch disturbs the work, unless the user wants to measure it anyway."""
     for arm, plan in plans.items():
         changed = [change.knob for change in plan.changes] + (["zram:disksize"] if plan.zram is not None else [])
         for name in changed if not live.disturbing else ():
@@ -252,10 +252,10 @@ def refuse_disturbing(live: LiveFile, plans: Mapping[str, Plan], knobs: Mapping[
 
 
 def journal_of(trial: str) -> Callable[[str], None]:
-    """Return what writes a line about the trial to the system's log."""
+    """Return a function that writes a line about the trial to the system's log."""
     syslog.openlog("ktrial", syslog.LOG_PID, syslog.LOG_USER)
     return lambda text: syslog.syslog(syslog.LOG_NOTICE, f"trial {trial}: {text}")
 
 
 def _tell_nobody(_text: str) -> None:
-    """Write nothing: the pilot of a blind trial names its arms."""
+    """Write nothing, because the messages of a blind trial's pilot would name its arms."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def desk_folder() -> Path:
-    """Return the folder in which running live trials can be reached."""
+    """Return the folder through which other processes can reach running live trials."""
     return state_folder() / "live"
 
 
@@ -33,7 +33,7 @@ def pause_trial(app: App, name: str | None) -> int:
 
 
 def continue_running(app: App, stored: StoredTrial) -> bool:
-    """Let a trial that another process runs go on; return False if none does."""
+    """Let a trial that another process runs continue; return False if no process runs it."""
     if stored.trial not in running_trials(desk_folder()):
         return False
     ask_of(desk_folder(), stored.trial, "run")
@@ -42,7 +42,7 @@ def continue_running(app: App, stored: StoredTrial) -> bool:
 
 
 def stop_running(app: App, name: str | None) -> bool:
-    """Stop the live trial with this name, by default the one that runs; return False if none does."""
+    """Stop the live trial with this name, by default the running one; return False if there is none."""
     trial = _running(app, name)
     if trial is None:
         return False

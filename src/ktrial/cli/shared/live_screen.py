@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The screen of `ktrial ui`. Textual, an extra, is imported here and nowhere else."""
+"""The screen of `ktrial ui`. Only this module imports Textual, which is an optional dependency."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ktrial.cli.shared.live_state import LiveMoment
 from ktrial.kit.errors import KtrialError
 from ktrial.kit.tables import paragraph
 
-#: Reading costs some milliseconds of a CPU, which a trial under way shares.
+#: Seconds between two reads; each read takes some milliseconds of a CPU from a running trial.
 _EVERY_S = 5.0
 _KEYS = "q quit   w watch   y why of a knob   s stop   r read again   arrows scroll"
 _PARTS = {"trial": "Trial under way", "applied": "Applied and kept", "verdicts": "Verdicts and what next"}
@@ -27,7 +27,7 @@ _ON_REQUEST = {"watch": "Watch", "why": "Why"}
 
 
 class ShownState(Protocol):
-    """What the screen reads and does."""
+    """The data that the screen shows, and the actions of its keys."""
 
     def read(self, width: int) -> LiveMoment: ...
 
@@ -124,14 +124,14 @@ class LiveScreen(App[None]):
 
     @property
     def columns(self) -> int:
-        """The columns of text, as the scroll bar and the margins leave them."""
+        """The width of the text in columns, without scroll bar and margins."""
         return max(40, self.size.width - 3)
 
     def action_read(self) -> None:
         self.run_worker(self._read, thread=True, group="read")
 
     def _read(self) -> None:
-        """Read in a thread of its own; while one reads, others leave it to that one."""
+        """Read the state in a thread of its own; do nothing if another thread is reading."""
         if not self._reading.acquire(blocking=False):
             return
         try:
@@ -175,7 +175,7 @@ class LiveScreen(App[None]):
         self._watch = self._start_watch(self._tell_watch, lambda: self.columns)
 
     def _tell_watch(self, text: str) -> None:
-        """Show the lines of a watch, whose thread does not wait for the screen."""
+        """Show the lines of a watch; the thread of the watch does not wait for the screen."""
         self.call_later(self._show_watch, text)
 
     def _show_watch(self, text: str) -> None:
@@ -196,7 +196,7 @@ class LiveScreen(App[None]):
         self.set_focus(field)
 
     def _say(self, text: str) -> None:
-        """Show a sentence above the keys; Escape and the next one take it away."""
+        """Show a sentence above the keys until Escape or the next sentence."""
         self._show("said", text)
         self._part("#said").set_class(not text, "off")
 

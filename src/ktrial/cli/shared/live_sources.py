@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sources of a live trial, and what it measures as a suite."""
+"""Opens the sources of a live trial, and describes what it measures as a suite."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def live_of(file: TrialFile) -> LiveFile:
 
 
 def open_metrics(app: App, live: LiveFile) -> tuple[WatchedMetric, ...]:
-    """Return the metrics and covariates with their sources, which nobody has read yet. Raise BadInput."""
+    """Return the metrics and covariates with their sources, which are open but not read yet. Raise BadInput."""
     world = _world(app, live)
     both = parse_metrics((*live.metrics, *live.covariates))
     found = []
@@ -83,7 +83,7 @@ def open_metrics(app: App, live: LiveFile) -> tuple[WatchedMetric, ...]:
 
 
 def _world(app: App, live: LiveFile) -> LiveWorld:
-    """Return what the sources may use; commands run on the machine under test."""
+    """Return what the sources may use to read; commands run on the machine under test."""
     directory = None if app.host is not None else str(Path.cwd())
 
     def run(words: Sequence[str], limit_s: float) -> RawOutput:

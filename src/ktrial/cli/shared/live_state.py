@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the state that `ktrial ui` shows: each call asks the machine and the store again."""
+"""Reads the state that `ktrial ui` shows. Each call reads the machine and the store again."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class LiveState:
         )
 
     def _trial(self, name: str | None, running: Process | None, width: int) -> str:
-        """Return the newest trial that is not over, unless the running one writes to another store than this one."""
+        """Return the newest trial that is not over, unless the running trial writes to another store."""
         process = "" if running is None else paragraph(f"Running: {told_process(running)}.", width=width)
         stores = {store_of(one) for one in (look(os.getpid()), running) if one is not None} - {None}
         if name is None or len(stores) > 1:
@@ -88,7 +88,10 @@ class LiveState:
         return origins_text(found, untold, width=width).rstrip()
 
     def stop(self, shown: str) -> str:
-        """Interrupt the trial of the process `shown` as Ctrl-C does, and say what was done. Raise KtrialError."""
+        """Interrupt the trial of the process `shown` as Ctrl-C does, and return a sentence about that.
+
+        Raise KtrialError.
+        """
         running = next((one for one in self._lock.trying() if told_process(one) == shown), None)
         if running is None:
             raise KtrialError(
@@ -106,7 +109,7 @@ def interrupt(process: Process) -> None:
     except ProcessLookupError:
         raise KtrialError(f"cannot stop process {process.pid}: it has ended") from None
     try:
-        # The descriptor is of whatever has the number now.
+        # Another process may have this process id now.
         if look(process.pid).started != process.started:
             raise KtrialError(f"cannot stop process {process.pid}: it has ended")
         signal.pidfd_send_signal(descriptor, signal.SIGINT)
@@ -141,11 +144,11 @@ def trial_lines(log: Sequence[Event], *, width: int) -> list[str]:
 
 
 class _WatchOver(Exception):
-    """The screen needs no more of a watch."""
+    """Ends a watch that the screen no longer shows."""
 
 
 class WatchThread:
-    """A watch whose recording is not kept: each second `shown` gets its lines, until `end`."""
+    """A watch without a stored recording: `shown` gets its lines each second, until `end`."""
 
     def __init__(self, make_app: Callable[[], App], shown: Callable[[str], None], width: Callable[[], int]) -> None:
         self._make_app = make_app
@@ -156,7 +159,7 @@ class WatchThread:
         self._thread.start()
 
     def end(self) -> None:
-        """Let it end within about a second; `join` waits for that."""
+        """Make the watch end within about a second; `join` waits for that."""
         self._is_over = True
 
     def join(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells how long a measurement takes, and asks before one that takes longer than half an hour."""
+"""Reports how long a measurement takes, and asks before one that takes longer than half an hour."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ktrial.trial.run.progress import TrialProgress
 
 LONG_S = 1800.0
-#: Sessions whose runs show how long a run takes.
+#: Number of newest sessions whose runs are read to estimate how long a run takes.
 _NEWEST_SESSIONS = 30
 
 
@@ -43,7 +43,7 @@ class LongRunQuestion:
         self._before = before
 
     def expect(self, seconds: float | None, declined: str = "aborted; nothing was measured") -> None:
-        """Ask if this is the first estimate, and a long one. Raise Interrupted with `declined` for a no."""
+        """Ask if this is the first estimate and it is long. Raise Interrupted with `declined` if the answer is no."""
         if seconds is None or not self._open:
             return
         self._open = False
@@ -53,9 +53,9 @@ class LongRunQuestion:
 
 
 class TimedTrial:
-    """Passes the events of a trial to its progress, and asks as soon as it turns out to take long.
+    """Passes the events of a trial to its progress, and asks as soon as it is clear that the trial takes long.
 
-    If the trial is one of several that answer a question, `most_visits` is how many visits all of them make at most.
+    If the trial is one of several that answer a question, `most_visits` is the maximum number of visits of all of them.
     """
 
     def __init__(self, app: App, progress: TrialProgress, *, ask: bool, most_visits: int | None = None) -> None:
@@ -80,7 +80,7 @@ class TimedTrial:
             self._question.expect(whole_s, f"aborted; {how}")
 
     def expect(self, protocol: Protocol, cap_s: float | None) -> None:
-        """Ask before the trial begins if it is known to take long; for several trials, also say how long all take."""
+        """Ask before the trial begins if it is known to take long; for several trials, also report the time of all."""
         self._then_visits = 0
         if cap_s is None:
             return
@@ -98,7 +98,7 @@ class TimedTrial:
 
 
 def run_seconds(app: App, ready: Prepared) -> float | None:
-    """Return how long a run of this trial takes: as the newest run like it did, or as its benchmarks expect."""
+    """Return how long a run of this trial takes: as in the newest run like it, or else as its benchmarks declare."""
     tasks = control_tasks(ready)
     earlier = newest_runs(app, {task.label for task in tasks})
     return expected_run_seconds(earlier, tasks, ready.file.command, ready.facts)
@@ -114,7 +114,10 @@ def newest_runs(app: App, benchmarks: Set[str]) -> list[Mapping[str, Any]]:
 
 
 def left_seconds(app: App, ready: Prepared, protocol: Protocol, blocks: int) -> float | None:
-    """Return how long a trial takes from a block to its cap; None if unknown, as in guests, whose boots take longer."""
+    """Return how long a trial takes from a block to its cap.
+
+    Return None if unknown, as in guests, whose boots take time too.
+    """
     if protocol.cap is None or ready.file.guest is not None:
         return None
     left = max(0, protocol.cap - blocks)

@@ -68,7 +68,7 @@ def start_by_hand(
     as_json: bool,
     check: Callable[[Prepared], None] = lambda _: None,
 ) -> tuple[StoredTrial, Due]:
-    """Store a new trial; return it with its first visit. `check` may refuse it before."""
+    """Store a new trial; return it with its first visit. `check` may refuse the trial before that."""
     check_signs(file, app.catalog.kinds)
     app.lock_trials()
     ready = prepare(app, file, allow_dangerous=allow_dangerous)
@@ -120,7 +120,7 @@ def next_visit(
 
 
 def _caught_up(app: App, stored: StoredTrial, records: Sequence[RunRecord], *, dry_run: bool) -> Sequence[Event]:
-    """Return the log; complete it if ktrial was killed or the machine rebooted during a visit."""
+    """Return the log. Complete it if ktrial was killed or the machine rebooted during a visit."""
     log = app.trials.log(stored.trial)
     benchmarks = list(dict.fromkeys(record.benchmark for record in records))
     late = [event for event in untold(log, records, benchmarks) if not isinstance(event, RunEnded) or event.block]
@@ -144,9 +144,9 @@ def _tell(app: App, stored: StoredTrial, due: Due, past: Past, done: str | None,
 
 
 def _in_force(app: App, stored: StoredTrial, due: Due, past: Past, done: str | None) -> ArmFound:
-    """Return how ktrial recognised the arm.
+    """Return how ktrial recognised the arm that is due.
 
-    Raise Refused if the arm is not in force, or if this boot or build was used before.
+    Raise Refused if the arm is not in force, or if an earlier visit used this boot or build.
     """
     facts = app.best_session("recognising the arm").facts(facts_needed(stored.arms))
     refuse_used_boot(due, past.records, facts.value("boot.id"))
@@ -159,7 +159,7 @@ def _in_force(app: App, stored: StoredTrial, due: Due, past: Past, done: str | N
 
 
 def _visit(app: App, stored: StoredTrial, due: Due, found: ArmFound, *, allow_dangerous: bool, as_json: bool) -> int:
-    """Make the visit and those after it that need no person, then show what is next."""
+    """Make the visit and all following visits that need no person, then show the next one."""
     ready = _prepared(app, stored, due, allow_dangerous=allow_dangerous)
     rig = rig_of(app, ready)
     before = app.trials.log(stored.trial)
@@ -197,7 +197,7 @@ def _prepared(app: App, stored: StoredTrial, due: Due, *, allow_dangerous: bool)
 
 
 def _open_by_hand(app: App, name: str | None) -> StoredTrial:
-    """Return the named trial; without a name the newest manual one, preferably one with a visit left."""
+    """Return the named trial; without a name the newest manual trial, preferably one with a visit left."""
     if name is not None:
         return app.trials.find(name)
     found = [one for one in app.trials.all() if is_by_hand(one.file)]
@@ -210,7 +210,7 @@ def _open_by_hand(app: App, name: str | None) -> StoredTrial:
 
 
 def show(due: Due, done: Sequence[str], *, as_json: bool, now: str | None = None) -> None:
-    """Show the next visit; `now` says whether the machine is ready for it, if known."""
+    """Show the next visit; `now` states whether the machine is ready for that visit, if known."""
     if as_json:
         sys.stdout.write(plain_json.line({"event": "due", "due": due, "done": done, "now": now}))
     else:

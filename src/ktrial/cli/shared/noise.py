@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures noise profiles for `ktrial noise`, and lists those that the store has."""
+"""Measures noise profiles for `ktrial noise`, and lists the stored ones."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds who set knobs on a machine, for `ktrial why` and `ktrial ui`."""
+"""Finds out who set knobs on a machine, for `ktrial why` and `ktrial ui`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def origins_of(app: App, knobs: Sequence[str]) -> tuple[list[Origin], Sequence[s
 
 
 def watch_origins(app: App, found: Sequence[Origin], for_s: float) -> WatchedValues:
-    """Watch these values for `for_s` seconds."""
+    """Watch these values for `for_s` seconds, and return every change."""
     reader = app.user_session if any(one.knob not in app.catalog.knobs for one in found) else app.best_session(_WATCH)
     changes = watch_values(reader.read, found, app.clock, for_s)
     return WatchedValues(for_s, changes, reader.facts(("phone.services",)).value("phone.services") or ())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts of others: imports them from bundles, forgets them, and reads them to be shown apart from one's own."""
+"""Imports verdicts of other people from bundles, removes them, and reads them to show beside the user's own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def verdicts_elsewhere(
     app: App, machine: Machine, is_wanted: Callable[[LedgerEntry], bool] = lambda entry: True
 ) -> tuple[OthersVerdict, ...]:
-    """Return verdicts of others, those of machines most like this one first. Report a damaged file, raise nothing."""
+    """Return verdicts of others, those of the most similar machines first. Report a damaged file instead of raising."""
     try:
         ledger = read_others(app)
     except KtrialError as error:
@@ -38,7 +38,7 @@ def verdicts_elsewhere(
 def import_others(app: App, path: Path, signers: Path | None) -> tuple[MergedOthers, str | None]:
     """Recheck a bundle, and add its verdicts to the ledger of others; also return who signed it, if that was checked.
 
-    Raise Refused unless it is sound.
+    Raise Refused if the recheck finds a difference.
     """
     from ktrial.cli.shared.ledger import own_machine
     from ktrial.cli.shared.recheck import recheck_bundle
@@ -94,7 +94,7 @@ def _signer(path: Path, signers: Path) -> str:
 
 
 def forget_others(app: App, source: str) -> int:
-    """Remove the verdicts of a signer or a bundle; return of how many trials."""
+    """Remove the verdicts of a signer or a bundle; return the number of their trials."""
     from ktrial.kit import plain_json
     from ktrial.studies.ledger.others import OthersLedger, without
 

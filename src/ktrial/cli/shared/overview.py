@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.studies.ledger.model import LedgerEntry
 
-#: Entries of the ledger that an overview looks at.
+#: Number of ledger entries that an overview reads.
 _NEWEST = 40
-#: Verdicts of others that it shows.
+#: Number of other people's verdicts that an overview shows.
 _OTHERS = 2
 
 
 class StatusAnswer(NamedTuple):
-    """The journal as the agent told it, None if only root can read it, and the overview."""
+    """The journal as the agent reported it (None if only root can read it), and the overview."""
 
     answer: dict[str, Any] | None
     status: Status | None
@@ -35,7 +35,7 @@ class StatusAnswer(NamedTuple):
 
 
 def gather_overview(app: App, *, may_ask: bool) -> StatusAnswer:
-    """Return the journal and the overview; without `may_ask`, read the journal only if no person must be asked."""
+    """Return the journal and the overview. Without `may_ask`, read the journal only if that needs no prompt."""
     session = app.root_session("reading the journal") if may_ask else app.best_session("reading the journal")
     answer = _journal(session, must=may_ask)
     status = decode_reply("status", answer, Status) if answer is not None else None
@@ -55,7 +55,7 @@ def _journal(session: AgentSession, *, must: bool) -> dict[str, Any] | None:
 
 
 def _entries(app: App) -> tuple[LedgerEntry, ...]:
-    """Return the newest entries of the ledger; if the store cannot be read, say so and use what the ledger file has."""
+    """Return the newest entries of the ledger. If the store cannot be read, report that and use the ledger file."""
     if app.host is not None:
         return ()
     try:

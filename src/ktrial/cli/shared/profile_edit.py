@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class ProfileEdit(NamedTuple):
-    """An edit of a profile: the text is at `draft` until it is valid, then at `file`.
+    """An edit of a profile: the text is in `draft` until it is valid, then in `file`.
 
-    Every command reads the folder of `file`, so an invalid file there would stop them all.
+    Every command reads the folder of `file`, so an invalid file there would make all commands fail.
     """
 
     name: str
@@ -109,7 +109,7 @@ def open_editor(edit: ProfileEdit) -> bool:
 
 
 def finish_edit(edit: ProfileEdit) -> None:
-    """Check the draft and move it to its file. Raises BadInput for a mistake and keeps the draft."""
+    """Check the draft and move it to its file. If it has a mistake, raise BadInput and keep the draft."""
     try:
         _, name = with_profile_file(edit.catalog, edit.draft)
         if name != edit.name:

@@ -24,7 +24,7 @@ Kept = Mapping[Form, KeptFile]
 
 
 def profile_updates(app: App, session: AgentSession, status: Status, kept: Kept) -> list[ProfileUpdate]:
-    """Return the kept profiles that have changed, and what that changes on this machine."""
+    """Return the kept profiles that have changed, and the effect of each change on this machine."""
     found = []
     for name, sources in _changed_profiles(app, status, kept):
         if name not in app.catalog.profiles:
@@ -55,7 +55,7 @@ def _changed_profiles(app: App, status: Status, kept: Kept) -> list[tuple[str, K
 def _compare(
     app: App, session: AgentSession, status: Status, kept: Kept, name: str, sources: KeptSources
 ) -> tuple[ProfileUpdate, KeepPlan]:
-    """Plan the present version of the profile; return the difference and the whole plan."""
+    """Plan the current version of the profile; return the difference from what is kept, and the whole plan."""
     from ktrial.cli.shared.keeping import plan_words
     from ktrial.tuning.knobs.profile import flatten
     from ktrial.tuning.plans.model import Request
@@ -79,7 +79,7 @@ def _compare(
 
 
 def plan_accept(app: App, session: AgentSession, names: Sequence[str], status: Status, kept: Kept) -> KeepPlan:
-    """Return the plan that accepts the changes of the named kept profiles, or of all; empty if there are none."""
+    """Return the plan that accepts the changes of the named kept profiles, or of all; it is empty without changes."""
     sources = kept_sources(status)
     for name in names:
         if name not in sources.profiles:
@@ -98,7 +98,7 @@ def plan_accept(app: App, session: AgentSession, names: Sequence[str], status: S
 def _join_plans(
     app: App, session: AgentSession, plans: Sequence[tuple[ProfileUpdate, KeepPlan]], status: Status, kept: Kept
 ) -> KeepPlan:
-    """Return the plan of these differences alone."""
+    """Return one plan that makes only the changes of these plans."""
     from ktrial.cli.shared.unkeeping import old_values
     from ktrial.tuning.lasting.keep_plan import guarded_words
 

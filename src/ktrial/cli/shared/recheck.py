@@ -80,7 +80,7 @@ def _changed_files(folder: Path) -> Iterator[Difference]:
 
 
 def _made_again(folder: Path, comparison: Comparison, known: set[str], *, runs_only: bool) -> Iterator[Difference]:
-    """Yield files that differ from what this ktrial makes from the comparison."""
+    """Yield files that differ from the files that this ktrial writes for the comparison."""
     for name, data in publication(comparison, has_data=True).items():
         if name in (LIST, _COMPARISON) or name in known or (runs_only and not name.startswith("runs/")):
             continue
@@ -90,7 +90,7 @@ def _made_again(folder: Path, comparison: Comparison, known: set[str], *, runs_o
 
 
 def _figures(run: bytes) -> Any:
-    """Return what a run measured; None for a file of another kind."""
+    """Return the measurements of a run; None for a file of another kind."""
     try:
         return msgspec.json.decode(run)["measurements"]
     except (msgspec.DecodeError, TypeError, KeyError):

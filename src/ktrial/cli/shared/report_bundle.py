@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of `ktrial doctor --bundle`: what a bug report needs, without names of hosts, users and devices."""
+"""Writes the file of `ktrial doctor --bundle`, for bug reports, without names of hosts, users and devices."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Placeholders such as host-bcdfghjklm replace names of hosts and users, serial nu
 
 
 class ReportBundle(NamedTuple):
-    """The bytes of the file, the names of its members, and how many names were replaced by kind."""
+    """The bytes of the file, the names of its members, and how many names of each kind were replaced."""
 
     data: bytes
     members: tuple[str, ...]
@@ -93,7 +93,7 @@ def _journal(session: AgentSession) -> dict[str, Any]:
 
 
 def _archive(members: Mapping[str, bytes]) -> bytes:
-    """Return a tar.gz that has the same bytes for the same members."""
+    """Return a tar.gz archive. The same members always give the same bytes."""
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as archive:
         for name, data in members.items():

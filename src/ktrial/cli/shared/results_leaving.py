@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options with which results leave a trial while it runs: a metrics file, an endpoint, annotations in Grafana."""
+"""Options that send the results of a running trial elsewhere: a metrics file, an endpoint, annotations in Grafana."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ results_out_options = with_options(
 
 
 def results_out(app: App, listen: TrialListener) -> ResultsOut:
-    """Return the listener that passes events on and lets results leave until the command ends.
+    """Return the listener that passes events on and sends results until the command ends.
 
     Call its `begins` as soon as the trial has a name. Raise BadInput for options that cannot work.
     """
@@ -72,7 +72,7 @@ def results_out(app: App, listen: TrialListener) -> ResultsOut:
 
 @contextmanager
 def leaving(app: App, listen: TrialListener, options: dict[str, Any]) -> Iterator[ResultsOut]:
-    """Open every way that the options name, and close them at the end."""
+    """Open every destination that the options name, and close them at the end."""
     from ktrial.live.results_out import ResultsOut
 
     ways = _ways(app, options)
@@ -84,7 +84,7 @@ def leaving(app: App, listen: TrialListener, options: dict[str, Any]) -> Iterato
 
 
 def refuse_results_out(what: str) -> None:
-    """Raise BadInput if an option asks for results of a trial that runs beyond this process."""
+    """Raise BadInput if an option sends results of a trial that continues outside this process."""
     ctx = click.get_current_context(silent=True)
     given = {} if ctx is None else ctx.meta.get(_META, {})
     if given:

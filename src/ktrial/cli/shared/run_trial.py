@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
-    """Print a protocol without measuring; raise if this machine would refuse it."""
+    """Print a protocol without measuring. Raise an error if this machine would refuse it."""
     file = _in_boots(app, file)
     if file.guest is not None:
         guest_trials.show_protocol(app, file)
@@ -91,7 +91,7 @@ class Venue(Protocol):
     def begin(self, protocol: TrialProtocol) -> StoredTrial: ...
 
     def changed(self, stored: StoredTrial) -> str | None:
-        """Return the first arm that has changed since the start; raise Refused for other changes."""
+        """Return the first arm that has changed since the start. Raise Refused for any other change."""
 
     def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:
         """Continue the trial until it ends or is interrupted."""
@@ -160,7 +160,7 @@ def venue_of(
     unattended: bool = False,
     stored: StoredTrial | None = None,
 ) -> Venue:
-    """Return where the trial runs, after finding everything that its protocol names.
+    """Return where the trial runs. Raise an error if anything that its protocol names is missing there.
 
     `stored` is the trial to continue; with `unattended`, the machine carries out its blocks by itself.
     """
@@ -247,7 +247,7 @@ def part_of_question(
     allow_dangerous: bool,
     profile: bool = False,
 ) -> tuple[StoredTrial, CarriedOut]:
-    """Start or continue one of the trials that together answer a question; `check` may refuse it."""
+    """Start or continue one of several trials that answer a question together; `check` may refuse it."""
     refuse_idle(app, file)
     venue = venue_of(app, file if stored is None else stored.file, allow_dangerous=allow_dangerous)
     check(venue.ready)
@@ -266,7 +266,7 @@ def _refusal(arm: str, stored: StoredTrial, hint: str) -> Refused:
 
 
 def _refuse_results(file: TrialFile) -> None:
-    """Raise BadInput if results must leave a trial whose visits this process does not make one after the other."""
+    """Raise BadInput if results must be sent for a trial whose visits this process does not make itself."""
     if boots_this_machine(file):
         refuse_results_out("a trial that boots this machine")
     if file.guest is None and is_by_hand(file):
@@ -274,7 +274,7 @@ def _refuse_results(file: TrialFile) -> None:
 
 
 def _in_boots(app: App, file: TrialFile) -> TrialFile:
-    """Return the trial; on an exact guest as host, with a boot for each visit, which replaces the host."""
+    """Return the trial. If the host is an exact guest, give every visit a boot of its own instead of the host."""
     if app.host is not None:
         refuse_in_guests(app.host, file)
     booted = app.host.in_boots(file) if app.host is not None and file.guest is None else None
@@ -285,7 +285,7 @@ def _in_boots(app: App, file: TrialFile) -> TrialFile:
 
 
 def _end(app: App, stored: StoredTrial, carried: CarriedOut, *, as_json: bool) -> int:
-    """Show the result, or say when to look again at a machine that makes the next blocks."""
+    """Show the result, or when to look again at a machine that makes the next blocks by itself."""
     if carried.in_use is not None and not carried.interrupted:
         return tell_turn(app, stored, IDLE_S, in_use=carried.in_use, as_json=as_json)
     if carried.sent_s is not None and not carried.interrupted:
@@ -298,7 +298,7 @@ def _end(app: App, stored: StoredTrial, carried: CarriedOut, *, as_json: bool) -
 def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListener, *, as_json: bool) -> CarriedOut:
     """Run a trial to its end, or until it pauses. On LimitPassed, show the trial before raising.
 
-    If the connection to another machine breaks, wait for it and go on. The run that was under way is made again.
+    If the connection to another machine breaks, wait until it is back and continue. The interrupted run is repeated.
     """
     is_broken = False
     while True:
@@ -385,7 +385,7 @@ def write_report(found: Comparison, path: Path) -> None:
 
 
 def report_trial(app: App, stored: StoredTrial, output: Path | None) -> None:
-    """Write the report of a trial to `output`, or to a file of its name."""
+    """Write the report of a trial to `output`, or to a file named after the trial."""
     if stored.file.screen is not None:
         raise BadInput(
             f"{stored.trial} is part of a blame and has no report of its own",
@@ -397,7 +397,7 @@ def report_trial(app: App, stored: StoredTrial, output: Path | None) -> None:
 
 
 def recheck_trial(app: App, stored: StoredTrial) -> None:
-    """Report every contradiction in a stored trial; raise KtrialError if there is one."""
+    """Report every contradiction in a stored trial. Raise KtrialError if there is one."""
     found = _contradictions(app, stored)
     for sentence in found:
         app.say(sentence)
@@ -409,7 +409,7 @@ def recheck_trial(app: App, stored: StoredTrial) -> None:
 
 
 def _contradictions(app: App, stored: StoredTrial) -> list[str]:
-    """Return what contradicts itself in a trial's log, its records and their raw output."""
+    """Return the contradictions between a trial's log, its records and their raw output."""
     found = [f"{one.where}: {one.told}" for one in trial_differences(kept_trial(app, stored), app.store)]
     for run in reparse([stored.session], app.store, app.benchmarks):
         broken = [run.unread] if run.unread is not None and run.unread.startswith(BROKEN) else []

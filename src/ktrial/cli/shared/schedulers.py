@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ktrial schedulers` finds on this machine, and which of them can start here."""
+"""Finds the schedulers of this machine for `ktrial schedulers`, and tests which of them can start here."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _UNITS = ("scx.service", "scx_loader.service")
 _LIMIT_S = 30.0
-#: Options of one kind of trial, with their parameters.
+#: Options that only live trials have, with their parameters.
 _ONLY_LIVE = {
     "--covariate": "covariates",
     "--adjust": "adjust",
@@ -72,7 +72,7 @@ _ONLY_BENCHMARK = {
 
 
 def schedulers_file(app: App, own: tuple[str, ...] | None, options: Mapping[str, Any]) -> TrialFile:
-    """Return the trial of the schedulers of this machine. Raise if it cannot have any."""
+    """Return the trial of the schedulers of this machine. Raise an error if the machine cannot have any."""
     _refuse_mixture(own, options)
     if app.host is not None:
         raise BadInput(f"--host {app.host.word}: schedulers are compared on this machine only", hint="leave out --host")
@@ -108,7 +108,7 @@ def schedulers_file(app: App, own: tuple[str, ...] | None, options: Mapping[str,
 
 
 def _refuse_mixture(own: tuple[str, ...] | None, options: Mapping[str, Any]) -> None:
-    """Raise BadInput for options of live work without --live, and for a benchmark with it."""
+    """Raise BadInput for an option of live work without --live, and for a benchmark with --live."""
     names = _ONLY_BENCHMARK if options["live"] else _ONLY_LIVE
     given = next((word for word, name in names.items() if options.get(name)), None)
     if own is not None and options["live"]:
@@ -120,7 +120,7 @@ def _refuse_mixture(own: tuple[str, ...] | None, options: Mapping[str, Any]) -> 
 
 
 def _installed(app: App, modes: Sequence[str]) -> tuple[InstalledScheduler, ...]:
-    """Return what scx_loader can start, if it runs; otherwise the programs in the folders of programs."""
+    """Return the schedulers that scx_loader can start, if it runs; otherwise those in the folders of programs."""
     wanted = LOADER_MODES if "all" in modes else cast("tuple[LoaderMode, ...]", tuple(modes)) or LOADER_MODES[:1]
     try:
         return of_loader(loader_schedulers(), wanted)
@@ -147,14 +147,14 @@ def _with_outcomes(app: App, file: TrialFile) -> TrialFile:
 
 
 def _tell_two_at_boot(app: App) -> None:
-    """Say if two services start a scheduler at boot: the second one fails, or throws the first one out."""
+    """Warn if two services start a scheduler at boot: the second one fails, or replaces the scheduler of the first."""
     raw = app.executor.run(Invocation(argv=("systemctl", "is-enabled", *_UNITS), limit_s=_LIMIT_S)).raw
     if raw.stdout.decode(errors="replace").split() == ["enabled"] * len(_UNITS):
         app.say(f"{' and '.join(_UNITS)} both start a scheduler at boot; disable one: systemctl disable {_UNITS[0]}")
 
 
 def startable(app: App, file: TrialFile) -> TrialFile:
-    """Start each scheduler once, and return the trial without those that the kernel never shows in force.
+    """Start each scheduler once, and return the trial without those that the kernel does not show in force.
 
     Raise BadInput if none is left.
     """

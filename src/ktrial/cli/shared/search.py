@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs `ktrial search`: its space on this machine, its probes and trials, and its answer."""
+"""Runs `ktrial search`: defines the space on this machine, runs probes and trials, and shows the answer."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from ktrial.trial.record import StoredTrial
     from ktrial.tuning.plans.model import Change, Plan
 
-#: A gap between two runs counts at most as so many usual ones: the rest is an interruption.
+#: A gap between two runs counts as at most this many usual gaps; the rest of it is an interruption.
 _LONGEST_GAP = 5.0
 _LEASE = {"kind": "while-session"}
 
@@ -79,7 +79,7 @@ _LEASE = {"kind": "while-session"}
 def search_question(
     app: App, word: str, own: tuple[str, ...] | None, options: Mapping[str, Any]
 ) -> tuple[SearchQuestion, str]:
-    """Return the question for this machine, and a text that the same command gives again."""
+    """Return the question for this machine, and the text that identifies the same command later."""
     file, measured, folder = _space_file(app, word, options)
     suite = options["suite"] or (measured[0] if own is None else None)
     if own is None and suite is None:
@@ -127,7 +127,7 @@ def search_question(
 def _space_file(
     app: App, word: str, options: Mapping[str, Any]
 ) -> tuple[SpaceFile, tuple[str | None, str | None], Path]:
-    """Return the space of a file or goal, how the goal measures it, and the folder of the file."""
+    """Return the space of a file or goal, the suite and outcome that measure a goal, and the folder of the file."""
     if word in app.goals:
         return *_of_goal(app, word, options["suite"]), Path()
     path = Path(word)
@@ -139,7 +139,7 @@ def _space_file(
 
 
 def _of_goal(app: App, name: str, suite: str | None) -> tuple[SpaceFile, tuple[str | None, str | None]]:
-    """Return the space of a goal's candidates that one benchmark can measure."""
+    """Return the space of a goal's candidates that one benchmark can measure, and how it measures them."""
     session = app.best_session("reading all values")
     found = candidates_of([app.goals[name]], session, app.catalog).candidates
     groups: dict[tuple[str, str], list[Candidate]] = {}
@@ -189,7 +189,7 @@ def _check_placeholders(file: SpaceFile, trial: TrialFile, files: Mapping[str, s
 
 
 def _space_here(app: App, session: AgentSession, file: SpaceFile, *, allow_dangerous: bool) -> Space:
-    """Return the space with the machine's values; what this machine cannot set is left out."""
+    """Return the space with the machine's values, without the settings that this machine cannot change."""
     defaults: dict[str, Scalar] = {}
     left_out: dict[str, str] = {}
     dimensions = []
@@ -228,7 +228,7 @@ def _is_refused(plan: Plan) -> bool:
 
 
 def _default(one: DimensionFile, change: Change) -> Scalar:
-    """Return the machine's value as the dimension writes it."""
+    """Return the machine's value in the notation of the dimension."""
     text = change.old_text or ""
     if one.values:
         return next((value for value in one.values if plain(value) == text), text)
@@ -241,7 +241,10 @@ def _default(one: DimensionFile, change: Change) -> Scalar:
 
 
 def _visit_seconds(app: App, question: SearchQuestion) -> float | None:
-    """Return how long a visit takes, as earlier runs show; raise for what would prevent the trials."""
+    """Return how long a visit takes, as earlier runs show.
+
+    Raise an error for anything that would prevent the trials.
+    """
     if not app.may_run_trials:
         return None
     control = question.arm(question.space.control)
@@ -270,7 +273,7 @@ def refuse_budget(question: SearchQuestion) -> None:
 
 
 class SearchRun:
-    """A search that is carried out on this machine, and stored so that it can be resumed."""
+    """A search on this machine, stored so that it can be resumed."""
 
     def __init__(self, app: App, question: SearchQuestion, asked: str, *, fresh: bool, allow_dangerous: bool) -> None:
         if not app.may_run_trials:
@@ -286,7 +289,7 @@ class SearchRun:
         self.question = self._state.question
 
     def _unfinished(self, asked: str, question: SearchQuestion) -> SearchState | None:
-        """Return the stored search of the same command; raise Refused if the machine is another one now."""
+        """Return the stored search of the same command. Raise Refused if it ran on another machine."""
         states = [_state_of(*self._saved.read(name)) for name in self._saved.names()]
         same = [one for one in states if one.asked == asked and not one.over]
         if not same:
@@ -371,7 +374,7 @@ class SearchRun:
                 place.write_text(text, encoding="utf-8")
 
     def _answer_probe(self, probe: ProbeRequest) -> ProbeReply:
-        """Set each point once; say which the machine refuses, and which values it takes instead."""
+        """Set each point once; return which points the machine refuses, and which values it takes instead."""
         refused, clamped = [], []
         for point in probe.points:
             why, taken = self._probe(point)
@@ -403,7 +406,7 @@ class SearchRun:
         return None, self._clamped(plan.changes, taken)
 
     def _clamped(self, changes: Sequence[Change], taken: Mapping[str, str]) -> dict[str, Scalar]:
-        """Return what the kernel took instead, by dimension."""
+        """Return, by dimension, the values that the kernel took instead of the requested ones."""
         names = {one.name: one for one in self.question.space.dimensions}
         found: dict[str, Scalar] = {}
         for change in changes:
@@ -414,7 +417,7 @@ class SearchRun:
         return found
 
     def _tell(self, course: SearchCourse, *, as_json: bool) -> None:
-        """Say where the search is after a trial."""
+        """Report the state of the search after a trial."""
         now = course.progress()
         if as_json:
             sys.stdout.write(plain_json.line(now))
@@ -430,7 +433,7 @@ def _state_of(data: bytes, file: str) -> SearchState:
 
 
 def write_page(app: App, found: SearchAnswer, path: Path) -> None:
-    """Write the report of a search that measured something."""
+    """Write the report of a search, if it measured anything."""
     from ktrial.cli.shared.trial_outcome import load_comparison
     from ktrial.compare.files import write_file
     from ktrial.studies.search.page import search_html

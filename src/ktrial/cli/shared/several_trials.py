@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions that several trials answer one after another; an interrupted question continues from the store.
+"""Questions that several trials answer one after another. An interrupted question continues from the store.
 
-A `Follow` function returns the next trial, or the answer, given the trials so far.
+A `Follow` function takes the trials so far, and returns the next trial or the answer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Follow = Callable[[Sequence[BlamePart]], TrialFile | Answer]
 def find_unfinished(
     app: App, question: Question, title: str, follow: Callable[[Question, Sequence[BlamePart]], TrialFile | Answer]
 ) -> tuple[Question, list[BlamePart]]:
-    """Return the newest unanswered stored question that equals this one, with its trials; otherwise this one."""
+    """Return the newest stored question that equals this one and has no answer, with its trials; otherwise this one."""
     for name, seed, parts in iter_started(app, title):
         same = msgspec.structs.replace(question, name=name, seed=seed)
         course = partial(follow, same)
@@ -60,7 +60,7 @@ def trials_of(app: App, question: str) -> list[StoredTrial]:
 
 
 def _in_order(group: Sequence[StoredTrial]) -> list[StoredTrial]:
-    # By seed, which each trial of a question increments: the clock may have been set back.
+    # In order of the seed, which each trial of a question increments: the clock may have been set back.
     return sorted(group, key=lambda one: one.file.design.seed or 0)
 
 
@@ -79,7 +79,7 @@ def is_open(follow: Follow[Answer], parts: Sequence[BlamePart]) -> bool:
 
 
 def _question_of(file: TrialFile) -> TrialFile:
-    """Return the protocol without the marks for placebos, which ktrial adds on a machine."""
+    """Return the protocol without the marks of placebos, which ktrial adds on each machine."""
     plain = {name: msgspec.structs.replace(arm, placebo=False) for name, arm in file.arms.items()}
     return msgspec.structs.replace(file, arms=plain)
 

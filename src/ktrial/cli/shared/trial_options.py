@@ -95,7 +95,7 @@ measured_options = with_options(
     parameter_option,
     click.option("--primary", metavar="OUTCOME", help="Outcome that decides the trial."),
 )
-#: How live work is watched, besides its metrics and guards.
+#: Options for watching live work, besides its metrics and guards.
 watched_options = with_options(
     click.option(
         "--covariate", "covariates", multiple=True, metavar="SPEC", help="Metric that explains noise. Repeatable."
@@ -163,7 +163,7 @@ designed_options = with_options(
     dangerous_option,
     json_option,
 )
-#: Of a trial whose protocol is in a file.
+#: Options of a trial whose protocol is in a file.
 file_options = with_options(
     no_profile_option,
     anyway_option,
@@ -174,7 +174,7 @@ file_options = with_options(
     boots_options,
     results_out_options,
 )
-#: Of a trial that continues.
+#: Options of a trial that is resumed.
 resume_options = with_options(
     unattended_option, turn_options, when_idle_option, dangerous_option, boots_options, results_out_options
 )
@@ -191,7 +191,7 @@ def guest_shape(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recipe_of(options: Mapping[str, Any], *needing: str) -> KernelRecipe | None:
-    """Return the recipe of `build_options`, or None without --tree. The options in `needing` require --tree too."""
+    """Return the recipe of `build_options`, or None without --tree. Options in `needing` also require --tree."""
     from ktrial.trial.guests.recipe import CONFIG, FRAGMENTS, KernelRecipe
 
     tree, config, common, cc = (options[name] for name in ("tree", "config", "common", "cc"))
@@ -219,7 +219,7 @@ def refuse_shape(options: Mapping[str, Any]) -> None:
 def protocol_file(
     name: str, suite: str | None, own: tuple[str, ...] | None, options: Mapping[str, Any], **more: Any
 ) -> TrialFile:
-    """Return the protocol that these options describe; `more` are fields that the command sets."""
+    """Return the protocol that these options describe; `more` holds fields that the command sets."""
     from ktrial.trial.protocol.from_words import pairs
 
     return template_file(
@@ -237,7 +237,7 @@ def protocol_file(
 def template_file(
     name: str, own: tuple[str, ...] | None, options: Mapping[str, Any], design: Mapping[str, Any], **more: Any
 ) -> TrialFile:
-    """Return a protocol with what all these commands share, such as the program and the effect to detect."""
+    """Return a protocol with the fields that all these commands share, such as the program and the effect to detect."""
     import msgspec
 
     from ktrial.trial.protocol.file import DesignFile, TrialFile
@@ -263,7 +263,7 @@ def budget_of(options: Mapping[str, Any]) -> int | str:
 
 
 def blocks_of(options: Mapping[str, Any]) -> int | None:
-    """Return the number of blocks that --budget gives, by a name or itself; None without it."""
+    """Return the number of blocks of --budget, which is a name or a number; None without --budget."""
     from ktrial.kit.errors import UnknownName
     from ktrial.trial.protocol.file import BUDGETS
 
@@ -278,10 +278,10 @@ def blocks_of(options: Mapping[str, Any]) -> int | None:
 
 
 def settings_of_files(app: App, words: Iterable[str]) -> tuple[str, ...]:
-    """Return the words with the settings of each profile file in its place.
+    """Return the words, with each profile file replaced by its settings.
 
-    A trial that is resumed or repeated later must not depend on the file. Raises BadInput for a setting that depends on
-    the machine, which only a profile of the user's folder can hold.
+    A trial that is resumed or repeated later must not depend on the file. Raise BadInput for a setting that depends on
+    the machine, which only a profile in the user's folder may have.
     """
     from ktrial.tuning.knobs.profile import flatten
     from ktrial.tuning.knobs.value import show_value

@@ -72,7 +72,7 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
 
 
 def announce_decision(app: App, campaign: CampaignFile, most_blocks: int) -> None:
-    """Say which decision of its campaign a trial makes. Raise Refused if no decision is left."""
+    """Report the number of the campaign's decision that this trial makes. Raise Refused if no decision is left."""
     number = refuse_beyond(campaign, app.trials.all())
     app.say(
         f"campaign {campaign.name}: decision {number} of {campaign.of}; it takes at least "
@@ -81,7 +81,7 @@ def announce_decision(app: App, campaign: CampaignFile, most_blocks: int) -> Non
 
 
 def _decide(app: App, stored: StoredTrial, found: Comparison, *, as_json: bool) -> int:
-    """Print the decision of a campaign and return its exit status; 0 for other trials."""
+    """Print a trial's decision in its campaign and return the exit status of the decision; 0 without a campaign."""
     decision = decision_of(stored, found, app.trials.all())
     if decision is None:
         return 0
@@ -101,7 +101,7 @@ def say_next(app: App, stored: StoredTrial, found: Comparison) -> None:
 
 
 def broken_guards(found: Comparison) -> list[str]:
-    """Return the outcomes that are clearly worse than their guard allows."""
+    """Return the outcomes that are clearly worse than their guards allow."""
     return [one.sentence for one in _findings(found) if one.kind == "guard-broken"]
 
 
@@ -110,7 +110,7 @@ def _findings(found: Comparison) -> Iterator[Finding]:
 
 
 def is_hidden(app: App, stored: StoredTrial) -> bool:
-    """Return whether a blind trial is not over, so that nobody may learn what its arms do."""
+    """Return whether a trial is blind and not over, so that its effects must not be shown."""
     return stored.file.is_blind and not isinstance(app.trials.log(stored.trial)[-1], TrialEnd)
 
 
@@ -143,7 +143,7 @@ def show_trial(app: App, stored: StoredTrial, *, everything: bool, as_json: bool
 
 
 def _brief_text(app: App, stored: StoredTrial, found: Comparison, width: int) -> str:
-    """Return a trial on one screen: of commands, of schedulers, or of settings."""
+    """Return the result of a trial on one screen, in the form for commands, schedulers or settings."""
     if stored.file.compares_schedulers:
         return schedulers_text(found, failures_in(app.trials.log(stored.trial)), width=width)
     text = commands_text if stored.file.compares_commands else trial_text
@@ -151,7 +151,7 @@ def _brief_text(app: App, stored: StoredTrial, found: Comparison, width: int) ->
 
 
 def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:
-    """Show a trial that screens settings to find the one responsible."""
+    """Show a trial that screens settings for the one that is responsible."""
     log = app.trials.log(stored.trial)
     found = judgement_of(log)
     if as_json:

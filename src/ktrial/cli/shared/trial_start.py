@@ -51,7 +51,7 @@ def what_to_measure(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchma
 
 
 def refuse_in_guests(host: Host, file: TrialFile) -> None:
-    """Raise BadInput if a guest would have to run a command for each arm: it gets its programs when it boots."""
+    """Raise BadInput if a guest would have to run commands of an arm: it gets all its programs when it boots."""
     if file.compares_commands and (host.is_exact or host.guest_tools is not None):
         raise BadInput(
             f"--host {host.word} cannot compare commands: a guest gets its programs when it boots",
@@ -60,7 +60,7 @@ def refuse_in_guests(host: Host, file: TrialFile) -> None:
 
 
 def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
-    """Find everything that the protocol names on this machine; raise for what is missing."""
+    """Find everything that the protocol names on this machine. Raise an error if something is missing."""
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave out --machine-root")
     if app.host is not None:
@@ -68,7 +68,7 @@ def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
         refuse_in_guests(app.host, file)
     undo_left_commands(app)
     suite, benchmarks = what_to_measure(app, file)
-    # Do not ask the executor, because programs that it starts now would not get the right OOM score.
+    # The executor must not be used here: programs that it starts now would not get the right OOM score.
     facts = app.best_session("planning the arms").facts()
     file = msgspec.structs.replace(file, cpus=cpus_here(app, facts, file.cpus))
     extras = extras_of(app, file)
@@ -95,7 +95,7 @@ def look_at(app: App, file: TrialFile, *, allow_dangerous: bool) -> tuple[Task, 
 
 
 def agree_to_blindness(forecast: TrialForecast, *, anyway: bool, ask: bool) -> None:
-    """Raise Refused if the trial cannot detect the effect, unless the user wants to continue anyway."""
+    """Raise Refused if the trial cannot detect the effect, unless the user agrees to continue."""
     if anyway:
         return
     if not ask or not is_terminal():

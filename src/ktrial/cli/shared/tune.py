@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 def tune_question(
     app: App, name: str, own: tuple[str, ...] | None, options: dict[str, Any]
 ) -> tuple[str, TuneQuestion, dict[str, str]]:
-    """Return the title, the question with what to try here, and the reasons why other settings cannot be measured."""
+    """Return the title, the question, and the reasons why some settings cannot be measured.
+
+    The question contains the settings to try here.
+    """
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave out --machine-root")
     catalog, (name,) = app.catalog_for((name,))
@@ -66,7 +69,7 @@ def tune_question(
 
 
 def _goal(app: App, catalog: Catalog, name: str, own: tuple[str, ...] | None, options: dict[str, Any]) -> Goal:
-    """Return the goal, measured as the command line says; a profile needs --suite or a command."""
+    """Return the goal, measured as the command line requests; a profile needs --suite or a command."""
     elsewhere = None
     if own is not None or options["suite"] is not None:
         elsewhere = Measure(knobs=("*",), suite=options["suite"] or "", primary=options["primary"] or "")
@@ -85,7 +88,7 @@ def _goal(app: App, catalog: Catalog, name: str, own: tuple[str, ...] | None, op
 
 
 def _measurable(app: App, candidates: Sequence[Candidate]) -> tuple[list[Candidate], dict[str, str]]:
-    """Return the candidates whose benchmarks can run here, and why others cannot."""
+    """Return the candidates whose benchmarks can run here, and the reasons why others cannot."""
     why: dict[str, str] = {}
     for suite in dict.fromkeys(one.measure.suite for one in candidates):
         refuse_faulty(app, suite)

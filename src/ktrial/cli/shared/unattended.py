@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials whose blocks the machine carries out by itself (`--unattended`), and the plans that it already has."""
+"""Trials whose blocks the machine carries out by itself (`--unattended`), and the plans that it still has."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ktrial.trial.record import StoredTrial
 
 _PURPOSE = "carrying out a trial's plans"
-#: When to look again at a plan whose end is unknown.
+#: Seconds until the next look at a plan whose end is unknown.
 LOOK_AGAIN_S = 5.0
 
 
@@ -40,7 +40,7 @@ def refuse_turn(app: App, *, unattended: bool) -> None:
 
 
 def refuse_second(app: App, name: str) -> None:
-    """Raise Busy if the store has a trial of this name: another coordinator began it meanwhile."""
+    """Raise Busy if the store has a trial with this name, because another coordinator began it meanwhile."""
     if app.trials.all(name):
         raise Busy(
             "busy",
@@ -52,7 +52,7 @@ def refuse_second(app: App, name: str) -> None:
 def tell_turn(
     app: App, stored: StoredTrial, next_look_s: float | None, *, as_json: bool, in_use: str | None = None
 ) -> int:
-    """Say that the machine makes the trial's next blocks or is `in_use`, and when to look again; or that it is over."""
+    """Report that the machine makes the trial's next blocks or is `in_use`, and when to look again; or its end."""
     judgement = judgement_of(app.trials.log(stored.trial))
     state = "ended" if next_look_s is None else "running"
     if as_json:
@@ -72,7 +72,7 @@ def has_running_plan(app: App, stored: StoredTrial) -> bool:
 
 
 def refuse_elsewhere(app: App, file: TrialFile) -> None:
-    """Raise Refused for a trial that this machine cannot carry out by itself, before anything else is done."""
+    """Raise Refused, before anything else is done, for a trial that this machine cannot carry out by itself."""
     refuse_shape(
         [
             ("trials on phones", app.host is not None and not app.host.carries_plans),
@@ -92,7 +92,7 @@ def refuse_elsewhere(app: App, file: TrialFile) -> None:
 
 
 def needs_of(app: App) -> Unattended:
-    """Return what a trial needs so that the machine carries out its plans. Asks for root."""
+    """Return what the machine needs to carry out plans of a trial. Asks for root."""
     root = app.root_session(_PURPOSE)
     if app.host is not None:
         folders = FoldersThere(lambda: app.user_session)
@@ -102,7 +102,7 @@ def needs_of(app: App) -> Unattended:
 
 
 def finish_running(app: App, stored: StoredTrial) -> None:
-    """Wait until the plan of this trial that the machine carries out is over; Ctrl-C stops it."""
+    """Wait until the machine has carried out its plan of this trial; Ctrl-C stops the plan."""
     root = app.root_session(_PURPOSE)
     running = plan_states(root).running
     carrier = Carrier(root, app.clock, stored.trial)
@@ -120,7 +120,7 @@ def finish_running(app: App, stored: StoredTrial) -> None:
 def refuse_plans(app: App, stored: StoredTrial | None) -> None:
     """Raise Refused while the machine carries out a plan, or has runs of this trial that nobody has fetched.
 
-    Looks only if that needs no prompt.
+    Check that only if it needs no prompt.
     """
     root = app.best_session("looking for plans")
     if not root.is_root or "unattended-status" not in root.hello.get("capabilities", ()):
@@ -135,7 +135,7 @@ def refuse_plans(app: App, stored: StoredTrial | None) -> None:
 
 
 def _has_unfetched(app: App, stored: StoredTrial) -> bool:
-    """Return whether a plan's log has visits that the trial's log lacks."""
+    """Return whether a plan's log has visits that are missing in the trial's log."""
     log = app.trials.log(stored.trial)
     void = {event.block for event in log if isinstance(event, BlockVoided)}
     told = {(event.block, event.arm) for event in log if isinstance(event, RunEnded)}
@@ -145,7 +145,7 @@ def _has_unfetched(app: App, stored: StoredTrial) -> bool:
 
 
 def stop_trial(app: App, name: str | None) -> int:
-    """Stop a live trial, or the trial that this machine continues by itself: from a plan, or over boots."""
+    """Stop a live trial, or a trial that this machine continues by itself from a plan or over boots."""
     if stop_running(app, name):
         return 0
     root = app.root_session("stopping a trial")

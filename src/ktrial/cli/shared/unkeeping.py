@@ -67,7 +67,7 @@ def plan_undo(
         if name not in addresses:
             raise UnknownName("kept setting", name, addresses, hint="`ktrial drift --json` lists what is kept")
     gone = {address for entry in entries if entry.values.keys() & set(wanted) for address in entry.values}
-    # A word that was removed to make place for another one comes back with it.
+    # Undoing a word also restores the kernel argument that the word replaced.
     added = {name_of(entry) for entry in entries if "name" in entry.holds and entry.values.keys() & gone}
     replaced = [entry for entry in entries if "removes" in entry.holds and name_of(entry) in added]
     gone |= {address for entry in replaced for address in entry.values}
@@ -78,7 +78,7 @@ def plan_undo(
 
 
 def old_values(app: App, session: AgentSession, addresses: set[str], status: Status) -> Plan:
-    """Return the plan that restores the values from before the first transaction of this boot that kept them."""
+    """Return the plan that restores the values from before these settings were kept in this boot."""
     old: dict[str, Any] = {}
     for one in kept_transactions(status):
         for step in one.steps if one.this_boot else ():

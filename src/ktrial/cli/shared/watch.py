@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ktrial watch` uses to parse rates and limits, choose the folder, and print lines and events."""
+"""Parses rates and limits for `ktrial watch`, chooses its folder, and prints its lines and events."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def least(words: Sequence[str]) -> dict[str, float]:
 
 
 def short_seconds(text: str, option: str) -> float:
-    """Return `500us`, `10ms` or any other time in seconds."""
+    """Return `500us`, `10ms` or another duration in seconds."""
     for suffix, factor in (("ms", 1e-3), ("us", 1e-6)):
         number = text.removesuffix(suffix)
         if number != text:
@@ -67,9 +67,9 @@ def short_seconds(text: str, option: str) -> float:
 
 
 def new_folder(wanted: Path | None, words: Sequence[str] | None, pid: int | None, *, here: bool = True) -> Path:
-    """Return the wanted folder, or a new one named after the time, on a disk that is not watched if possible.
+    """Return the wanted folder, or a new one named after the time, if possible on a disk that is not watched.
 
-    Without `here` ktrial watches a guest, so any disk of this machine will do.
+    Without `here` ktrial watches a guest, so any disk of this machine is suitable.
     """
     if wanted is not None:
         return wanted
@@ -101,7 +101,7 @@ def refuse_on_host(host: Host | None, frames_from: Path | None, wanted: Mapping[
 def untraced(why: str) -> str:
     """Return the warning that tracing failed.
 
-    It comes at the start, when the user can still do something about it.
+    It is printed at the start, when the user can still fix the cause.
     """
     return clean(f"not tracing events: {why}") + "\n"
 
@@ -109,7 +109,7 @@ def untraced(why: str) -> str:
 class WatchShown:
     """Prints lines for people, or events for programs, during a watch.
 
-    Each line has the events since the line before, every one exactly once.
+    Each line contains the events since the previous line, every event exactly once.
     """
 
     def __init__(self, every_s: float, *, as_json: bool) -> None:

@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 
 
 def draws(wanted: bool | None, *, as_json: bool, shares_terminal: bool) -> bool:
-    """Return whether to draw: as `wanted` says, by default unless the started program writes to the same terminal."""
+    """Return whether to draw, as `wanted` requests.
+
+    With None, draw unless the started program writes to the same terminal.
+    """
     can = is_live(sys.stderr, os.environ) and not as_json
     return can and (wanted if wanted is not None else not shares_terminal)
 
@@ -81,7 +84,7 @@ class LivePicture:
 
 
 class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `ktrial watch`. `live` is whether to draw in place; with None ktrial decides."""
+    """The options of `ktrial watch`. `live` states whether to draw in place; with None ktrial decides."""
 
     wanted: WatchRequest
     words: tuple[str, ...] | None

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
 
 _FRAME = re.compile(LINES)
-#: Frame lines are plain ASCII, so a reply holds 3 MiB of them: half an hour at 60 frames per second.
+#: Size limit of a reply with frame lines, which are plain ASCII: 3 MiB are half an hour at 60 frames per second.
 _FRAME_BYTES = 3 << 20
 
 
 class Loop(NamedTuple):
-    """ktrial's running frame loop, and the reader of the lines that it prints."""
+    """A running frame loop of ktrial, and the reader of its lines."""
 
     program: HeldProgram | GuestProgram
     tail: LineTail | LinesAtEnd
@@ -44,7 +44,7 @@ class LinesAtEnd:
 
     def __init__(self) -> None:
         self._lines: list[FrameLine] = []
-        #: Lower bound of lines that did not fit into the reply.
+        #: Minimum number of lines that did not fit into the reply.
         self.lost = 0
 
     def put(self, raw: RawOutput) -> None:
@@ -63,7 +63,7 @@ class LinesAtEnd:
 def watched_program(
     app: App, words: Sequence[str], limit_s: float, *, variables: Sequence[str], clean: bool, as_json: bool
 ) -> HeldProgram | GuestProgram:
-    """Return a program of the user, stopped until the watch lets it run. Raise BadInput if it cannot start.
+    """Return a stopped program of the user, which the watch starts. Raise BadInput if it cannot start.
 
     In a guest it gets none of the shell's variables.
     """
@@ -89,7 +89,7 @@ def watched_program(
 
 
 def frame_loop(app: App, kind: str, limit_s: float) -> Loop:
-    """Start a frame loop and return it with its lines; it ends when nobody reads them."""
+    """Start a frame loop and return it with its lines; it ends when nobody reads the lines."""
     if app.host is not None:
         lines = LinesAtEnd()
         argv = (app.host.agent, *loop_arguments(kind, limit_s, {"reserve_bytes": GUEST_RESERVE_BYTES}))
@@ -106,7 +106,7 @@ def frame_loop(app: App, kind: str, limit_s: float) -> Loop:
 
 
 def _pass_on(app: App, raw: RawOutput, as_json: bool) -> None:
-    """Print what a program in a guest printed; with --json stdout is for events, so print to stderr."""
+    """Print the output of a program in a guest: to stdout, or to stderr with --json, when stdout is for events."""
     pass_on(sys.stderr if as_json else sys.stdout, raw.stdout)
     pass_on(sys.stderr, raw.stderr)
     if raw.cut:

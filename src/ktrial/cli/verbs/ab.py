@@ -23,7 +23,7 @@ from ktrial.cli.options import (
 from ktrial.cli.shared.command_environment import clean_env_option, env_option
 from ktrial.cli.shared.fail_on import fail_on_option
 
-#: As hyperfine spells them.
+#: Options with the names that hyperfine uses.
 _around_options = with_options(
     click.option(
         "-w",

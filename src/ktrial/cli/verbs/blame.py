@@ -45,7 +45,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
 @margin_option
 @click.option(
     "--budget",
-    type=click.IntRange(9, 60),  # fewer cannot decide the three comparisons of a confirming trial
+    type=click.IntRange(9, 60),  # fewer blocks cannot decide the three comparisons of a confirming trial
     default=25,
     show_default=True,
     help="Maximum number of blocks (rounds) of each trial.",

@@ -129,7 +129,7 @@ def _sign(app: App, bundle: Path, key: Path | None) -> str | None:
 
 
 def _verify(bundle: Path, signers: Path | None, *, writes: bool, as_json: bool) -> int:
-    """Show who signed a bundle; `writes` says that other options ask to write one."""
+    """Show who signed a bundle; `writes` is true if other options would write one."""
     from ktrial.evidence.signature import signature_text, verify
 
     if writes:

@@ -45,7 +45,7 @@ def command(app: App, as_json: bool) -> int:
 
 
 def _with_writers(app: App, session: AgentSession, drift: DriftReport) -> DriftReport:
-    """Return the drift; each value that differs says which file or service set it, if known."""
+    """Return the drift with the file or service that set each changed value, if known."""
     from msgspec.structs import replace
 
     from ktrial.tuning.origin.why import origins
@@ -53,7 +53,7 @@ def _with_writers(app: App, session: AgentSession, drift: DriftReport) -> DriftR
 
     unlike = [one for one in drift.settings if one.state == "differs"]
     names = dict.fromkeys(one.address.partition("@")[0] for one in unlike)
-    # Removed kernel arguments and the default kernel are no knobs.
+    # Removed kernel arguments and the default kernel are not knobs.
     knobs = [app.catalog.knobs[name] for name in names if name in app.catalog.knobs]
     selectors = [one.address.partition("@")[2] or None for one in unlike]
     found = {one.address: one for one in origins(session, app.catalog, knobs, meant=selectors)}

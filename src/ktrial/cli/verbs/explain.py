@@ -62,7 +62,7 @@ def command(app: App, knob: str, as_json: bool) -> None:
 
 
 def _knob_name(app: App, text: str) -> str:
-    """Return the name of the knob that a person means; if a name that people use fits several, say which ones."""
+    """Return the name of the knob that a person means. If the text fits several knobs, report which ones."""
     from ktrial.tuning.knobs.find import knobs_called, known_knob
     from ktrial.tuning.origin.import_profile import spelled_setting
 

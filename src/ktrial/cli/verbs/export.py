@@ -122,7 +122,7 @@ def _list(known: Mapping[str, ExportTarget], *, as_json: bool) -> int:
 
 
 def _print(files: Mapping[str, str]) -> None:
-    """Print one file as it is, and several under their names."""
+    """Print a single file unchanged, and several files under their names."""
     if len(files) == 1:
         sys.stdout.write(*files.values())
     else:

@@ -128,7 +128,7 @@ def _plan(
     loader: str | None,
     boot: KeptBoot | None,
 ) -> KeepPlan | None:
-    """Return what to write; None to undo everything that is kept."""
+    """Return what to write; None if everything that is kept must be undone."""
     from ktrial.cli.shared.keeping import plan_words, refuse_edited
 
     refuse_edited(state.files)

@@ -92,7 +92,7 @@ def command(
 
 
 def _refuse_root(app: App) -> None:
-    """Raise Refused if this is root: what an agent says is only ever read by an ordinary user's process."""
+    """Raise Refused if this process is root: only a process of an ordinary user may read what an agent sends."""
     if os.geteuid() == 0 and app.on_this_machine:
         raise Refused("cannot serve agents as root", hint="run it as an ordinary user; what needs root asks sudo")
 

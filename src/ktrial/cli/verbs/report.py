@@ -90,7 +90,7 @@ def _report_bytes(
 
 
 def _chart(comparison: Comparison, name: str | None, outcome: str | None) -> Chart:
-    """Return the named chart, by default the one of all effects, otherwise the first."""
+    """Return the named chart; by default the chart of all effects, or else the first chart."""
     from ktrial.reports.charts import comparison_charts, outcome_charts
     from ktrial.reports.charts.drawing import Style
     from ktrial.reports.order import by_weight

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial review`: say of each line of a list of tweaks what it would do on this machine."""
+"""`ktrial review`: report what each line of a list of tweaks would do on this machine."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def _now(app: App) -> MachineState:
 
 
 def _state(app: App, which: str) -> tuple[MachineState, str | None]:
-    """Return the state that a word names, and its place in the store if it is there."""
+    """Return the state that a word names, and its place in the store if it is stored there."""
     from ktrial.tuning.state.saved import read_limited
     from ktrial.tuning.state.state import parse_state
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial trial`: run trials from protocol files, resume and show them."""
+"""`ktrial trial`: run trials from protocol files, resume trials, and show results."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def resume(app: App, /, name: str | None, **options: Any) -> int:
 
 
 def _manner(options: dict[str, Any]) -> dict[str, bool]:
-    """Return how a trial is run."""
+    """Return the arguments of the run functions that these options set."""
     names = {"allow_dangerous": "yes_dangerous", "as_json": "as_json", "unattended": "unattended"}
     return {argument: options[name] for argument, name in names.items()}
 

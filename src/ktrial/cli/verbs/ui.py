@@ -36,7 +36,7 @@ def command(app: App) -> None:
     watches: list[WatchThread] = []
 
     def start_watch(shown: Callable[[str], None], width: Callable[[], int]) -> WatchThread:
-        # A session of its own: the one of the screen answers meanwhile.
+        # The watch has its own session, so that the screen's session can answer meanwhile.
         watches.append(WatchThread(lambda: App(may_ask=False), shown, width))
         return watches[-1]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial verify`: check that applied settings are still in force, here or by the log of a phone."""
+"""`ktrial verify`: check that applied settings are still in force, here or in the log of a phone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial watermarks`: show when the kernel starts to reclaim memory, under these and other settings."""
+"""`ktrial watermarks`: show when the kernel starts to reclaim memory, now and under other settings."""
 
 from __future__ import annotations
 

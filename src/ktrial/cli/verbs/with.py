@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ktrial.tuning.catalog.model import Catalog
     from ktrial.tuning.plans.model import Plan
 
-#: Added to the number of the signal that ended the command.
+#: The exit status after a signal is this plus the number of the signal.
 _BY_SIGNAL = 128
-#: How often to make the plan if others change the machine meanwhile.
+#: Number of attempts to plan and apply while other programs change the machine.
 _ATTEMPTS = 3
 
 
@@ -85,7 +85,7 @@ def _root(app: App, words: Sequence[str]) -> Machine:
 
 
 def _plan(root: Machine, catalog: Catalog, names: Sequence[str], *, dangerous: bool) -> Plan:
-    """Return the plan including values that are set already, which must stay if the command that set them ends."""
+    """Return the plan including values that are already set: they must stay when the command that set them ends."""
     from ktrial.tuning.plans.plan import with_same
     from ktrial.tuning.plans.resolve import make_plan, refuse_dangerous
 
@@ -100,7 +100,7 @@ def _plan(root: Machine, catalog: Catalog, names: Sequence[str], *, dangerous: b
 
 
 def _begin(root: Machine, make: Callable[[], Plan]) -> tuple[Applied, tuple[str, ...]]:
-    """Apply a plan under a lease that ends with this process; return also the settings that were skipped."""
+    """Apply a plan under a lease that ends with this process; also return the settings that were skipped."""
     from ktrial.machine.transactions import Applied, decode_reply
     from ktrial.tuning.plans.transaction_text import not_applied
     from ktrial.tuning.plans.wire import wire_plan

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels built on this machine: a record in each build folder, and a list of the folders."""
+"""The kernels that were built on this machine: a record in each build folder, and a list of these folders."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ktrial.kernels.build_record import KernelMade
 from ktrial.kit.errors import KtrialError
 
 RECORD = "ktrial-build.json"
-#: A new build removes arms' kernels that nobody used for this many days.
+#: Days without use after which a new build removes an arm's kernel.
 UNUSED_DAYS = 30
 _DAY_S = 24 * 3600
 
 
 class BuiltKernels:
-    """Keeps the list in `folder`: one file for each build folder."""
+    """The list of built kernels, in `folder`: one file for each build folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -51,7 +51,7 @@ class BuiltKernels:
 
     @staticmethod
     def use(folder: Path) -> None:
-        """Record that the kernel in a folder was used now."""
+        """Record that the kernel in a folder is used now."""
         with contextlib.suppress(OSError):
             os.utime(folder / RECORD)
 
@@ -63,7 +63,7 @@ class BuiltKernels:
             for place in (folder / RECORD, folder):
                 with contextlib.suppress(OSError):
                     return place.stat().st_mtime
-            return math.inf  # another process has removed it
+            return math.inf  # another process has removed the folder
 
         latest_s = last_s(used) - UNUSED_DAYS * _DAY_S
         return sorted(one for one in used.parent.glob("built-*") if one.is_dir() and last_s(one) < latest_s)

@@ -99,9 +99,9 @@ class CommitHistory:
 
 
 class CommitBuilds:
-    """Builds one commit after another in one clone, so that make recompiles only what differs.
+    """Builds one commit after another in the same clone, so that make recompiles only what changed.
 
-    A shell runs `commands` in the clone; they write the file `image`. As a context manager, it removes the clone.
+    A shell runs `commands` in the clone; they write the file `image`. At the end of the context, the clone is removed.
     """
 
     def __init__(

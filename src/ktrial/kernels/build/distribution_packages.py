@@ -24,7 +24,7 @@ from ktrial.kernels.kernel_package import KernelPackaged, PackageFile, Packaging
 from ktrial.kernels.source import AppliedPatch
 from ktrial.kit.errors import BadInput, KtrialError, Refused
 
-#: The name of the build's log.
+#: The name of the build in its log's file name.
 TARGET = "packages"
 SOURCE = "source"
 _NOTE = f"{SOURCE}.json"
@@ -86,7 +86,7 @@ class OwnPackaging:
 
     @property
     def launcher(self) -> str | None:
-        """Always None: a compiler cache is put first in PATH instead (see `told`)."""
+        """Always None: a compiler cache is first in PATH instead (see `told`)."""
         return None
 
     def unpack(self, patches: Sequence[Patch]) -> tuple[AppliedPatch, ...]:
@@ -157,7 +157,7 @@ class OwnPackaging:
 
     @property
     def told(self) -> dict[str, str]:
-        """Variables for the packaging: the number of jobs, and a PATH that begins with a compiler cache if any."""
+        """Variables for the packaging: the number of jobs, and a PATH that begins with the compiler cache, if any."""
         cached = next((f"/{folder}" for folder in _CACHED if Path("/", folder, "gcc").exists()), None)
         options = os.environ.get("DEB_BUILD_OPTIONS", "")
         variables = {

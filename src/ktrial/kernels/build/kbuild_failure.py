@@ -85,7 +85,7 @@ _KNOWN = (
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a build failed and what to do next, both None if unknown. `excerpt` holds lines of the log."""
+    """Why a build failed and what to do next, both None if unknown. `excerpt` contains lines of the log."""
 
     cause: str | None
     step: str | None
@@ -93,7 +93,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def read_failure(log: str) -> Failure:
-    """Return the first error in the log of a failed build, with its cause and the next step if known."""
+    """Return the first error in the log of a failed build, with its cause and the next step if they are known."""
     lines = log.splitlines()
     first = next((number for number, line in enumerate(lines) if _ERROR.search(line)), None)
     if first is None:

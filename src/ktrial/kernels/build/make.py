@@ -57,7 +57,7 @@ class Make:
 
     @property
     def launcher(self) -> str | None:
-        """The program in front of the compiler: a cache or a distributor such as distcc."""
+        """The program that starts the compiler: a cache, or a distributor such as distcc."""
         before, _, compiler = self._variables.get("CC", "").partition(" ")
         return before if compiler else None
 
@@ -85,7 +85,7 @@ class Make:
 
 
 class MakeFolder:
-    """A context manager: configures a tree in a private folder below `work`, and removes the folder at the end."""
+    """Configures a tree in a private folder below `work`; at the end of the context, the folder is removed."""
 
     def __init__(self, tree: Path, variables: Mapping[str, str], work: Path | None) -> None:
         self._tree = tree.resolve()

@@ -85,9 +85,9 @@ def with_places_left_out(make: Mapping[str, str], symbols: Mapping[str, str], *p
 def build_key(
     source: KernelSource, configured: Configured, tools: tuple[Tool, ...], make: Mapping[str, str]
 ) -> str | None:
-    """Return a hash of everything that a kernel is built from; None if the sources can change without notice.
+    """Return a hash of everything that a kernel is built from; None if the sources could change unnoticed.
 
-    `make` holds make's variables without paths and without compiler caches or distributors.
+    `make` contains make's variables without paths and without compiler caches or distributors.
     """
     identity = source.sha256 or (source.commit if not source.changes else None)
     if identity is None:

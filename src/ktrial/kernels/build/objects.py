@@ -29,7 +29,7 @@ _C_NAMES = ("march", "mcpu", "mtune")
 
 
 class Compiled(NamedTuple):
-    """An object with its target and optimisation level, from the last such flag; empty if there is none."""
+    """An object with its target and optimisation level, from the last such flags; empty text without such a flag."""
 
     object: str
     language: Language
@@ -66,7 +66,7 @@ def _last(pattern: re.Pattern[bytes], words: bytes, flag: str) -> str:
 
 #: Top-level folders whose objects are build tools, not parts of the kernel.
 _NOT_THE_KERNEL = frozenset({"scripts", "tools", "usr", "Documentation", "samples", "include"})
-#: Folders of code that runs before the kernel, beside it or in user space, with its own flags.
+#: Folders of code with its own flags, which runs before the kernel, beside it or in user space.
 _APART = frozenset({"boot", "realmode", "purgatory", "libstub", "vdso", "vdso32", "tools", "hyp"})
 _EXAMPLES = 3
 _VMLINUX = "vmlinux"

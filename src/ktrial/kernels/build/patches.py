@@ -75,7 +75,7 @@ _UNPACKERS: Mapping[bytes, Callable[[io.BytesIO], io.BufferedIOBase]] = {
 
 
 class Patch(NamedTuple):
-    """A patch: its name and origin, its bytes, and how many path components to strip."""
+    """A patch: its name and origin, its bytes, and the number of path components to strip."""
 
     name: str
     place: str
@@ -93,7 +93,10 @@ class Patches:
         self._download = download
 
     def read(self, words: Iterable[PatchWord]) -> list[Patch]:
-        """Return all patches in order; replace a `series` file, or a folder with one, by the patches that it lists."""
+        """Return all patches in order.
+
+        A `series` file, or a folder with one, is replaced by the patches in the series.
+        """
         found: list[Patch] = []
         for word in words:
             path = Path(word.place)
@@ -117,9 +120,9 @@ class Patches:
 
 
 def apply(patch: Patch, tree: Path) -> AppliedPatch:
-    """Apply a patch to a tree whose files may be hard links: each changed file is replaced, never modified.
+    """Apply a patch to a tree whose files may be hard links: changed files are replaced, never modified.
 
-    Raise Refused with the first hunk that does not fit; the tree is unusable then.
+    Raise Refused with the first hunk that does not fit; the tree is unusable after that.
     """
     check_names(patch, tree)
     argv = ["patch", f"-p{patch.strip}", "-F0", "-N", "--batch", "--no-backup-if-mismatch", "-r", "-", "-d", str(tree)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configures a kernel tree in a separate folder and compiles single objects, to see what the tree really does."""
+"""Configures a kernel tree in a separate folder and compiles single objects, to find out how the tree behaves."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ProbeBuild(MakeFolder):
         return self._make.run("V=1", target)
 
     def why_no_rust(self) -> str | None:
-        """Return the objection of `make rustavailable`; None if it has none."""
+        """Return the objection of `make rustavailable`; None if Rust is available."""
         done = self._make.tried("rustavailable")
         if done.returncode == 0:
             return None

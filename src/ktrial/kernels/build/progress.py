@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The progress of a kernel build: a line updated in place on a terminal, elsewhere a line from time to time."""
+"""The progress of a kernel build: on a terminal a line that is updated in place, elsewhere a new line at intervals."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds a configured tree in its own folder: shows progress, can be interrupted and continued, measures the cost."""
+"""Builds a configured tree in its own folder, shows the progress, and measures the cost.
+
+A build can be interrupted and continued.
+"""
 
 from __future__ import annotations
 
@@ -206,7 +209,7 @@ def drop_objects(out: Path) -> None:
 
 
 def flags_of_image(place: str) -> Flags | None:
-    """Return the flags of an image's objects; None if the image doesn't lie in its build folder."""
+    """Return the flags of an image's objects; None if the image is not in its build folder."""
     path = Path(place)
     for image in (*_IMAGES.values(), "vmlinux"):
         if place.endswith(f"/{image}"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The key that signs the modules of kernels built here, generated once, so that the same sources give the same bytes.
+"""The key that signs the modules of kernels built here. It is generated once, so that builds stay reproducible.
 
 A kernel's own build would generate a key in each folder, and put its certificate into the kernel.
 """
@@ -36,7 +36,7 @@ _TYPES = {"rsa": ("rsa:4096",), "ecdsa": ("ec", "-pkeyopt", "ec_paramgen_curve:s
 def signing_variables(symbols: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return make's variables that select a key in the private `folder`, which is generated if missing.
 
-    Return none if the build needs no key or the user set one. The configuration stays unchanged.
+    Return no variables if the build needs no key or the user set one. The configuration stays unchanged.
     """
     if symbols.get(_SYMBOL, "").strip('"') != _DRAWN or len(str(folder).split()) != 1:
         return {}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opens a kernel's sources: a folder, a git tree, an archive, or a Debian source package.
 
-Unpacked and patched sources lie in the cache, where nobody changes them. ktrial never writes to the user's own folder.
+Unpacked and patched sources are in the cache, where nobody changes them. ktrial never writes to the user's own folder.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _CHUNK_BYTES = 1 << 20
 #: The size of unpacked sources per byte of their archive.
 _UNPACKED = 13
 _SHOWN_CHANGES = 20
-#: Traces of a build inside the tree; they prevent builds in a separate folder.
+#: Traces of a build in the tree itself; they prevent builds in a separate folder.
 _BUILT = (".config", "include/config", "include/generated/autoconf.h")
 #: git with options that keep it from running programs that the repository configures.
 _GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks")
 
 
 class Opened(NamedTuple):
-    """Sources to build from. `ours` is true if the files lie in the cache, where nobody changes them."""
+    """Sources to build from. `ours` is true if the files are in the cache, where nobody changes them."""
 
     source: KernelSource
     folder: Path
@@ -83,7 +83,7 @@ class Sources:
         return Opened(source, folder, ours=True)
 
     def patched(self, opened: Opened, patches: Sequence[Patch]) -> Opened:
-        """Return a copy with the patches applied, made once for the same sources and patches."""
+        """Return a copy with the patches applied. The same sources and patches are copied only once."""
         if not patches:
             return opened
         identity = opened.source.sha256 or (opened.source.commit if not opened.source.changes else None)
@@ -97,7 +97,7 @@ class Sources:
         return Opened(noted, place / "linux", ours=True)
 
     def _patch(self, opened: Opened, patches: Sequence[Patch], place: Path) -> KernelSource:
-        for patch in patches:  # before copying a whole tree
+        for patch in patches:  # checks all patches before the whole tree is copied
             check_names(patch, opened.folder)
         part = place.with_name(f"{place.name}.part")
         shutil.rmtree(part, ignore_errors=True)
@@ -225,7 +225,7 @@ def _only_folder(part: Path, archive: Path) -> Path:
 
 
 def _copy(opened: Opened, into: Path) -> None:
-    """Hard-link files of the cache, which ktrial never modifies in place; copy the user's files."""
+    """Copy sources: hard-link files of the cache, which ktrial never modifies in place, and copy the user's files."""
     if opened.ours:
         _run(["cp", "-al", str(opened.folder), str(into)])
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A built kernel with its cost, and the list of all of them, as text."""
+"""A built kernel with its cost, and the list of all built kernels, as text."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs that build a kernel: which ones, their versions, and whether the tree supports them."""
+"""The programs that build a kernel: their names, their versions, and whether the tree supports them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def choose(cc: str) -> Toolchain:
 
 
 def _suffix(path: str, folder: str) -> str:
-    """Return the suffix of LLVM's programs if they are only installed with the number of the release."""
+    """Return the suffix of LLVM's programs if only names with the release number are installed."""
     release = re.search(r"llvm-(\d+)", str(Path(path).resolve()))
     if release is None or shutil.which(f"{folder}{_LLVM['LD']}") is not None:
         return ""
@@ -85,7 +85,7 @@ def _suffix(path: str, folder: str) -> str:
 
 
 def check_toolchain(toolchain: Toolchain, tree: Path) -> None:
-    """Raise if the tree cannot even be configured: Kconfig runs the compiler and the linker."""
+    """Raise an error if the tree cannot be configured with these programs: Kconfig runs the compiler and the linker."""
     _check_here("configuring", (*_CONFIGURES, *_programs_of(toolchain)))
     versions(toolchain, {}, tree)
 

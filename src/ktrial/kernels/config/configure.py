@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configures a kernel tree in a separate folder: ktrial makes a base, and the tree's own script merges the requests."""
+"""Configures a kernel tree in a separate folder. ktrial makes a base; the tree's own script merges the requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MADE = ("defconfig", "tinyconfig", "allnoconfig")
 LOCAL, DISTRO = "localmodconfig", "distro"
 BASES = (RUNNING, DISTRO, LOCAL, *MADE)
 _MERGE = "scripts/kconfig/merge_config.sh"
-#: Empty answers: Kconfig asks about each new symbol and takes its default.
+#: Empty answers to Kconfig, which asks about each new symbol and then takes the default.
 _ENTER = b"\n" * 50_000
 _DEBIAN = "usr/src/linux-config-{}/config.{}_none_{}*"
 _RELEASE = re.compile(r"(?<!\d)(\d++)\.(\d+)")

@@ -43,7 +43,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Sourced(msgspec.Struct, frozen=True):
-    """A file that is included at this point, under the conditions of the enclosing blocks."""
+    """A file that is included here, under the conditions of the enclosing blocks."""
 
     path: str
     within: tuple[str, ...]

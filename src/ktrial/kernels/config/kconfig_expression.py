@@ -26,7 +26,7 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
     ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
 }
-#: Deeper than any condition of a kernel, and far below Python's recursion limit.
+#: Maximum nesting: deeper than any condition of a kernel, and far below Python's recursion limit.
 _DEEPEST = 60
 
 

@@ -72,7 +72,7 @@ class KnownSymbols:
         return self.definitions.keys()
 
     def choice(self, name: str) -> tuple[str, ...]:
-        """Return all symbols of the choice that this one belongs to; empty if there is none."""
+        """Return all symbols of the choice that this one belongs to; empty without a choice."""
         return next((one.choice for one in self.definitions.get(name, ()) if one.choice), ())
 
     def why(self, name: str, wanted: str, values: Mapping[str, str]) -> str:
@@ -207,7 +207,7 @@ def _lacking(definition: Definition, least: int, values: Mapping[str, str]) -> l
 
 
 def _one(term: Expression, at: int | None, values: Mapping[str, str], tree: KnownSymbols, depth: int) -> str:
-    """Describe an unmet condition. If it is a symbol, add what that symbol itself lacks."""
+    """Return a text about an unmet condition. If it is a symbol, add the conditions that the symbol itself lacks."""
     text = show_expression(term)
     if term.kind == "word":
         if term.text not in tree:

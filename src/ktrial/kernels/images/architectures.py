@@ -47,7 +47,7 @@ X86_64 = GuestMachine(
         "zypper": "sudo zypper install qemu-x86",
     },
     boards={"kvm": "q35,usb=off", "emulated": "q35,usb=off", "exact": "q35,usb=off"},
-    # Exact: a processor without instructions whose count depends on the number of bytes.
+    # For exact guests: a processor without instructions whose count depends on the number of bytes.
     processors={"kvm": "host", "emulated": "qemu64", "exact": "qemu64"},
     ports=(("-serial", "chardev:console"), ("-serial", "chardev:line")),
     console="ttyS0",
@@ -71,7 +71,7 @@ AARCH64 = GuestMachine(
     },
     boards={"kvm": "virt,gic-version=host", "emulated": "virt,gic-version=3", "exact": "virt,gic-version=3"},
     processors={"kvm": "host", "emulated": "cortex-a72", "exact": "cortex-a72"},
-    # The board has one serial port; a PCI card adds the one for the line.
+    # The board has one serial port; a PCI card adds the port for the agent's line.
     ports=(("-serial", "chardev:console"), ("-device", "pci-serial,chardev=line")),
     console="ttyAMA0",
     words=(),

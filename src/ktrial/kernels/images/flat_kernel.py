@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notes and type information (BTF) of a kernel without ELF headers, such as arm64's Image."""
+"""Reads notes and type information (BTF) of a kernel without ELF headers, such as arm64's Image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BUILD_ID = b"GNU", 3
 _MOST_BYTES = 64
 _BTF = re.compile(re.escape(struct.pack("<HBBI", 0xEB9F, 1, 0, 24)))
 _BTF_HEAD = struct.Struct("<8xIIII")
-#: Only the kernel's own types name this one; those of a small embedded program do not.
+#: A type that only the kernel has; an embedded program with type information does not have it.
 _KERNEL_TYPE = b"\0task_struct\0"
 
 

@@ -20,7 +20,7 @@ _LIMIT_BYTES = 256 << 20
 _PACMAN = re.compile(r"\.pkg\.tar(?:\.(?:zst|xz|gz|bz2))?$")
 _IMAGE = re.compile(r"boot/vmlinu[zx]-.+|(?:usr/)?lib/modules/[^/]+/vmlinuz")
 _CONFIG = re.compile(r"boot/config-.+|(?:usr/)?lib/modules/[^/]+/config")
-#: What `tarfile` raises for a damaged archive.
+#: Exceptions of `tarfile` for a damaged archive.
 DAMAGED = (tarfile.TarError, EOFError, OSError, ValueError, OverflowError, RecursionError)
 _PACKINGS = ("gzip", "xz", "lzma", "bzip2", "zstd")
 #: Limits on the size of an unpacked package, and on the memory that its table of contents may take.
@@ -41,7 +41,7 @@ _RPM_PACKING = "gzip"
 
 
 class Held(NamedTuple):
-    """A file of a package: its name there and its content."""
+    """A file of a package: its name in the package, and its content."""
 
     name: str
     content: bytes
@@ -79,7 +79,7 @@ class Unpacked:
         return self.take(size)
 
     def take(self, size: int) -> bytes:
-        """Read up to `size` bytes, ignoring the limit."""
+        """Read up to `size` bytes without the limit."""
         return b"".join(self._take(size))
 
     def seek(self, place: int) -> int:
@@ -209,7 +209,7 @@ def _tar(read: Callable[[int], bytes], path: Path) -> tuple[tarfile.TarFile, Unp
 
 
 class Payload(NamedTuple):
-    """Where the compressed archive begins, and its compression: gzip, xz, lzma, bzip2, zstd."""
+    """The position of the compressed archive, and its compression: gzip, xz, lzma, bzip2 or zstd."""
 
     offset: int
     packing: str

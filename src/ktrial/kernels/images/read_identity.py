@@ -64,7 +64,7 @@ INSIDE = "inside the image"
 _BUILD_ID = 3
 #: The note in which kernels since 5.12 state whether they were linked with LTO.
 _LINUX_LTO = 0x101
-#: Words in the kernel (messages, file names, symbols, fields) and the scheduler they imply; the first match counts.
+#: Words in the kernel (messages, file names, symbols, fields) and the scheduler that they show; the first match counts.
 _SCHEDULERS: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (re.compile(rb"BORE \(Burst-Oriented Response Enhancer\) CPU Scheduler modification ([0-9][\w.-]*)"), "BORE"),
     (re.compile(rb"\bsched_bore\b|\bburst_score\b"), "BORE"),
@@ -92,7 +92,7 @@ _AT_BOOT = "PREEMPT_DYNAMIC"
 
 
 class _Notes(NamedTuple):
-    """Build ID, presence of type information, and the LTO note; None if the kernel doesn't state it."""
+    """Build ID, presence of type information, and the LTO note; None if the kernel does not contain them."""
 
     build_id: bytes | None
     btf: bool | None
@@ -102,7 +102,7 @@ class _Notes(NamedTuple):
 def identify(
     data: bytes, source: str, config: bytes | None, config_from: str | None
 ) -> tuple[KernelIdentity, Mapping[str, str] | None]:
-    """Return an image's identity and its configuration: the embedded one, or `config` from beside the image."""
+    """Return an image's identity and its configuration: the embedded one, or else `config`, found beside the image."""
     image = read_image(data, source)
     banner = read_banner(image.kernel, source)
     inside = built_in(image.kernel)
@@ -181,7 +181,7 @@ def _identity(
 
 
 def _lto(linked: bool | None, symbols: Mapping[str, str]) -> str:
-    """Return the kind of LTO. The kernel decides whether there is any; its configuration names the kind."""
+    """Return the kind of LTO. The kernel shows whether there is any, and its configuration which kind."""
     configured = _first(_LTO, symbols) or "none"
     if linked is None or linked == (configured != "none"):
         return configured
@@ -210,7 +210,7 @@ def _scheduler(words: bytes) -> str | None:
 
 
 def _preemption(banner: Banner, symbols: Mapping[str, str]) -> str | None:
-    """Return the preemption model from the banner; the configuration adds the default if it is chosen at boot."""
+    """Return the preemption model in the banner. If it is chosen at boot, the configuration adds the default."""
     words, configured = banner.build.split(), _first(_PREEMPTION, symbols)
     if "PREEMPT_RT" in words:
         return "real-time"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The identity of a kernel and the difference of two, as text and as JSON."""
+"""The identity of a kernel and the difference between two, as text and as JSON."""
 
 from __future__ import annotations
 

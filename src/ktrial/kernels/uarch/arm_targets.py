@@ -19,7 +19,7 @@ _FEATURE = re.compile(r"__ARM_FEATURE_([A-Z][A-Z0-9_]*)")
 
 
 class CpuTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A value of `-mcpu`. rustc does not know the name of a `c_only` target."""
+    """A value of `-mcpu`. rustc does not know a target with `c_only`."""
 
     name: str
     prompt: str

@@ -41,7 +41,7 @@ _VERSION_MACROS = {
 }
 #: What rustc's LLVM prints about an unknown CPU.
 _UNKNOWN_CPU = b"is not a recognized processor"
-#: Part of each cache key: a new value invalidates all cached answers.
+#: Part of each cache key. A new value invalidates all cached answers.
 _SHAPE = "ktrial.compiler/2"
 
 
@@ -68,7 +68,7 @@ class Builds(NamedTuple):
 
     @property
     def program(self) -> re.Pattern[str]:
-        """Matches the names of programs that may be such a compiler."""
+        """A pattern for the names of programs that may be compilers of this kind."""
         prefix = f"{self.architecture.replace('_', '[-_]')}-(?:[a-z]+-)?linux-gnu-"
         return re.compile(rf"(?:(?:{prefix})?gcc|clang)(?:-\d{{1,3}})?", re.ASCII)
 
@@ -80,7 +80,7 @@ ARM64 = Builds(
 
 
 class Compilers:
-    """Queries compilers. `cache` is a folder for their answers; `say` receives a warning about one that fails."""
+    """Queries compilers. `cache` is a folder for their answers; `say` gets a warning about each compiler that fails."""
 
     def __init__(
         self, cache: Path, targets: Sequence[Target | CpuTarget], say: Callable[[str], None], builds: Builds = X86_64
@@ -116,7 +116,7 @@ class Compilers:
         return None if path is None else self._left_out(path, partial(self._rustc, path))
 
     def _left_out(self, path: str, ask: Callable[[], T]) -> T | None:
-        """Return the result of `ask`; None with a warning if it fails."""
+        """Return the result of `ask`; if it fails, warn and return None."""
         try:
             return ask()
         except KtrialError as error:
@@ -154,7 +154,7 @@ def _knows_alias(path: str, cpu: str, triple: str) -> bool:
 
 
 def _keep(path: Path, data: bytes) -> None:
-    """Cache an answer; if that fails, ktrial only queries the compiler again next time."""
+    """Cache an answer. If that fails, ktrial queries the compiler again next time."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

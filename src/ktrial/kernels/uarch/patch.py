@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the patch that adds targets to a kernel tree, from the tree's own structure.
 
-It reads and writes no file: it takes texts and returns texts. The added lines stand between marks, so that ktrial can
-remove them exactly. The patch is a unified diff.
+It works on texts, not on files. The added lines are between marks, so that ktrial can remove exactly these lines. The
+patch is a unified diff.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ MAKEFILE = "arch/x86/Makefile"
 INIT = "init/Kconfig"
 FEATURES = "arch/x86/Kconfig.cpufeatures"
 MASKS = "arch/x86/include/asm/required-features.h"
-#: Define the string that keeps modules of different processor families apart.
+#: Files that define the string which keeps modules of different processor families apart.
 VERMAGIC = ("arch/x86/include/asm/vermagic.h", "arch/x86/include/asm/module.h")
 NEEDED = (TOP, KCONFIG, MAKEFILE, INIT)
 OPTIONAL = (FEATURES, MASKS, *VERMAGIC)
-#: What to do with a tree in which the places to change are not found.
+#: Hint for a tree in which the places to change are not found.
 _UNKNOWN_TREE = "use the unchanged tree of a release; `ktrial kernel uarch flags` works without a patch"
 _MASK = re.compile(r"#define\s+REQUIRED_MASK(\d+)\s+(.*)")
 _FAMILY_64 = re.compile(r"#\s*if(?:def\s+|\s+defined\s*(?:\(\s*)?)CONFIG_X86_64\b")

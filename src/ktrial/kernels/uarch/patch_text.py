@@ -21,7 +21,7 @@ FEATURES: tuple[Feature, ...] = get_args(Feature)
 
 
 class Facts:
-    """The properties of a tree that decide the text: its own symbols, and how it spells required features."""
+    """The properties of a tree that determine the text: its own symbols, and its notation for required features."""
 
     def __init__(
         self, *, native: bool, rust: bool, rust_gate: bool, rust_first: bool, features_in_kconfig: bool
@@ -29,7 +29,8 @@ class Facts:
         self.native = native
         self.rust = rust
         self.rust_gate = rust_gate
-        #: The tree's native entry depends on Rust. To avoid a cycle, targets depend on Rust here, not Rust on targets.
+        #: Whether the tree's native entry depends on Rust. Then targets depend on Rust too, and not Rust on targets,
+        #: which would be a cycle.
         self.rust_first = rust_first
         self.features_in_kconfig = features_in_kconfig
 
@@ -39,7 +40,7 @@ class Facts:
         return "X86_64 && !X86_NATIVE_CPU" if self.native else "X86_64"
 
     def feature_symbol(self, feature: Feature) -> str:
-        """Return the symbol of a required feature: the tree's own if its build derives masks from symbols."""
+        """Return the symbol of a required feature; it is the tree's own symbol if the build derives masks from symbols."""
         return f"X86_{'REQUIRED_FEATURE' if self.features_in_kconfig else '64_TARGET_NEEDS'}_{feature.upper()}"
 
 
@@ -78,7 +79,7 @@ def generic_entry(facts: Facts) -> str:
 
 
 def choice(body: str, facts: Facts) -> str:
-    """Return a separate choice for 64-bit code, with `body` as its entries."""
+    """Return a separate choice for 64-bit code with the entries in `body`."""
     head = ["choice", '\tprompt "Target of 64-bit code"', f"\tdepends on {facts.sixty_four}", "\tdefault GENERIC_CPU"]
     head += _help("The CPU that the compiler may use all instructions of.")
     return "\n" + "\n".join(head) + "\n\n" + body + "\nendchoice\n"
@@ -127,7 +128,7 @@ def rustc_entry(targets: Sequence[Target], facts: Facts) -> str:
 
 
 def shift_lines(targets: Sequence[Target], *, covered: bool) -> str:
-    """Return the cache line size of new targets: 128 bytes for Nocona, as upstream always had it, 64 for the others."""
+    """Return the cache line sizes of new targets: 128 bytes for Nocona, as in upstream kernels, 64 for the others."""
     long_line = [target.symbol for target in targets if target.symbol == "MPSC"]
     others = [target.symbol for target in targets if target.symbol not in (*long_line, "GENERIC_CPU")]
     lines = [f'\tdefault "7" if X86_64 && {symbol}' for symbol in long_line]
@@ -137,7 +138,7 @@ def shift_lines(targets: Sequence[Target], *, covered: bool) -> str:
 
 
 def flag_lines(targets: Sequence[Target], block: FlagBlock) -> str:
-    """Return the lists of flags. An empty level means 1; a tree that passes -march=x86-64 itself keeps doing so."""
+    """Return the lists of flags. An empty level means 1; a tree that passes -march=x86-64 itself continues to do so."""
     named = block.shape in ("direct", "native")
     suffix = f"$(addprefix -v,$(filter 2 3,$(CONFIG_{LEVEL})))"
     micro = [target for target in targets if target.generic_level is None]
@@ -160,7 +161,7 @@ def flag_lines(targets: Sequence[Target], block: FlagBlock) -> str:
 
 
 def mask_lines(old: dict[int, str]) -> str:
-    """Return the required-feature masks: the `old` value of each word, extended by what the target needs."""
+    """Return the required-feature masks: the `old` value of each word plus the features of the target."""
     lines = []
     for feature in FEATURES:
         name = feature.upper()

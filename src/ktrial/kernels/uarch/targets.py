@@ -23,7 +23,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _SYMBOL = re.compile(r"[A-Z][A-Z0-9_]*")
 _VERSION = re.compile(r"(\d{1,3})(?:\.(\d{1,2}))?", re.ASCII)
 _EXTENSION = re.compile(r"__([A-Z][A-Z0-9_]*)__")
-#: Macros of that form that do not stand for instructions.
+#: Macros that match these patterns do not stand for instructions.
 _NO_EXTENSION = re.compile(r"B?FLT\d+|FP_FAST|GCC_|\w+_MATH$|\w+_WITH_SSE$")
 
 
@@ -211,7 +211,7 @@ def find_target(word: str, targets: Iterable[Target]) -> Target:
 
 
 def native_target(compiler: Compiler, level: int | None, targets: Iterable[Target]) -> Target:
-    """Return what native means here: the compiler's name for this CPU, or the CPU's level if that name does not fit.
+    """Return the target that `native` means here: the compiler's name for this CPU, or else the CPU's level.
 
     The compiler may have no name for this CPU, or one that implies instructions which a hypervisor hides.
     """
@@ -224,7 +224,7 @@ def native_target(compiler: Compiler, level: int | None, targets: Iterable[Targe
 
 
 def native_words(compiler: Compiler, found: Target) -> str:
-    """Return what native stands for, and the reason if it is not the compiler's name for this CPU."""
+    """Return the meaning of `native`, with the reason if it is not the compiler's name for this CPU."""
     head = f"native is {found.name} here, for {compiler.kind} {compiler.version}"
     if compiler.native in (None, BASE) and found.name != BASE:
         return f"{head}: it has no name for this CPU, so ktrial uses the CPU's level"
@@ -237,7 +237,7 @@ def native_words(compiler: Compiler, found: Target) -> str:
 
 
 def native_entry(tree: KernelTree, called: Target) -> Target:
-    """Return the symbol that stands for -march=native in a tree; `called` is what native means here."""
+    """Return the symbol for -march=native in a tree; `called` is the meaning of `native` here."""
     if tree.native:
         return msgspec.structs.replace(NATIVE[0], symbol="X86_NATIVE_CPU", flags=())
     return NATIVE[called.family.startswith("AMD")]

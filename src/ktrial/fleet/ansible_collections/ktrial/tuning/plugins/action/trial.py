@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make one step of a trial."""
+"""Carry out one step of a trial."""
 
 from __future__ import annotations
 

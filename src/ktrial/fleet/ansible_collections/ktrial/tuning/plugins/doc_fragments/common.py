@@ -5,7 +5,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Fragments: what all modules have, and settings."""
+    """Documentation of the options that all modules have, and of the options for settings."""
 
     DOCUMENTATION = """
 options:

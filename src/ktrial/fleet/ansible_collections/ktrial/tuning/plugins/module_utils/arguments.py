@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of all modules: what Ansible checks before anything runs."""
+"""The options of all modules, which Ansible checks before anything runs."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ from ..module_utils.arguments import PLAN
 
 
 def main() -> None:
-    """Say that the work is done elsewhere; the options are checked all the same."""
+    """Check the options, then fail with a hint: only the action plugin can do the work."""
     module = AnsibleModule(argument_spec=PLAN, supports_check_mode=True)
     module.fail_json(
         msg="ktrial.tuning.plan runs on the controller; next: call it as a task, not as a module of another action"

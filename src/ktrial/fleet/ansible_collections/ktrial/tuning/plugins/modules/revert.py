@@ -92,7 +92,7 @@ from ..module_utils.arguments import REVERT, REVERT_RULES
 
 
 def main() -> None:
-    """Say that the work is done elsewhere; the options are checked all the same."""
+    """Check the options, then fail with a hint: only the action plugin can do the work."""
     module = AnsibleModule(argument_spec=REVERT, supports_check_mode=True, **REVERT_RULES)
     module.fail_json(
         msg="ktrial.tuning.revert runs on the controller; next: call it as a task, not as a module of another action"

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Make one step of a trial."""
+"""Carry out one step of a trial."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ from ..module_utils.arguments import TRIAL, TRIAL_RULES
 
 
 def main() -> None:
-    """Say that the work is done elsewhere; the options are checked all the same."""
+    """Check the options, then fail with a hint: only the action plugin can do the work."""
     module = AnsibleModule(argument_spec=TRIAL, supports_check_mode=True, **TRIAL_RULES)
     module.fail_json(
         msg="ktrial.tuning.trial runs on the controller; next: call it as a task, not as a module of another action"

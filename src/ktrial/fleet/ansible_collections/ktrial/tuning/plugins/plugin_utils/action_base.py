@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of the action plugins: they run on the controller, start `ktrial` there, and return its answer."""
+"""The base class of the action plugins, which run `ktrial` on the controller and return its answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROOT_PROGRAMS = ("sudo", "doas")
 
 
 class KtrialAction(ActionBase):
-    """A task of one module. `options` and `rules` say what it takes, and `carry_out` is what it does."""
+    """A task of one module. `options` and `rules` define its arguments; `carry_out` does the work."""
 
     TRANSFERS_FILES = False
     _supports_check_mode = True
@@ -44,7 +44,7 @@ class KtrialAction(ActionBase):
         return {**result, **found}
 
     def _with_files(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Return the options with whole paths of files, which may lie beside the playbook or in `files` of a role."""
+        """Return the options with full paths of files, which may be beside the playbook or in `files` of a role."""
         profiles = [self._file(one) if one.endswith(".toml") else one for one in given.get("profiles", ())]
         files = {"file": self._file(given["file"])} if given.get("file") else {}
         return {**given, **({"profiles": profiles} if profiles else {}), **files}
@@ -53,7 +53,7 @@ class KtrialAction(ActionBase):
         return str(self._find_needle("files", name))
 
     def _ktrial(self, variables: Mapping[str, Any], given: Mapping[str, Any]) -> Ktrial:
-        """Return ktrial for the machine of the task, with the options of its connection."""
+        """Return ktrial for the task's machine, with the options of the connection."""
         name = str(self._connection.ansible_name).removeprefix("ansible.builtin.")
         become = self._connection.become
         words = program_words(variables.get("ktrial_program"))
@@ -97,7 +97,10 @@ class KtrialAction(ActionBase):
         return words
 
     def _become_password(self, become: Any) -> str | None:
-        """Return the password for sudo there. Raise TaskFailed for ways to become root that ktrial has not."""
+        """Return the password for sudo on the machine.
+
+        Raise TaskFailed for a way to become root that ktrial cannot use.
+        """
         if become is None:
             return None
         method = str(become.name).rpartition(".")[2]
@@ -115,14 +118,14 @@ class KtrialAction(ActionBase):
         return None if password is None else str(password)
 
     def _task_environment(self) -> dict[str, str]:
-        """Return the variables of the task and of its play, for the program on the controller."""
+        """Return the variables of the task and its play, for the program on the controller."""
         found: dict[str, str] = {}
         self._compute_environment_string(found)
         return {str(name): str(value) for name, value in found.items()}
 
 
 def _option_or_none(option: Callable[[str], Any], name: str) -> Any:
-    """Return an option that some versions of Ansible do not have."""
+    """Return an option, or None in versions of Ansible that lack it."""
     try:
         return option(name)
     except KeyError:

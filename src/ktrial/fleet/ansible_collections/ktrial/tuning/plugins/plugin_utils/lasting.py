@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the module keep does: settings in the system's own configuration files, or no longer there."""
+"""Carries out the module keep: writes settings to the system's own configuration files, or removes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def keep_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> 
 
 
 def words_of_all(given: Mapping[str, Any]) -> list[str]:
-    """Return the words for profiles and settings; none if the task names none of them."""
+    """Return the words for profiles and settings; an empty list if the task names neither."""
     return words_of(given) if given["profiles"] or given["settings"] else []
 
 
@@ -30,7 +30,7 @@ def _options(given: Mapping[str, Any]) -> list[str]:
 
 
 def _unkeep(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:
-    """Stop keeping what the task names, or all; what is not kept is left out: the task is done without it."""
+    """Stop keeping the settings that the task names, or all; ignore settings that are not kept."""
     if given["trial"]:
         raise TaskFailed("a trial cannot be taken back by its name", "name its settings, or name nothing to undo all")
     kept = [one["address"] for one in ktrial.run("drift", "--json", accepts=(0, 3)).document["settings"]]
@@ -42,7 +42,7 @@ def _unkeep(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[s
 
 
 def _addresses_of(ktrial: Ktrial, given: Mapping[str, Any]) -> set[str]:
-    """Return the addresses of the settings that the task names; the plan says those of profiles."""
+    """Return the addresses of the settings that the task names. Those of a profile come from its plan."""
     if not given["profiles"]:
         return set(given["settings"])
     plan = plan_of(ktrial, given)
@@ -66,7 +66,7 @@ def _carry_out(ktrial: Ktrial, words: list[str], *, writes: bool, settings: list
 
 def _result(document: Mapping[str, Any], settings: list[str] | None) -> dict[str, Any]:
     """Return the result of a dry run, with each file before and after."""
-    if document["schema"] == "ktrial.unkept/1":  # everything that is kept goes
+    if document["schema"] == "ktrial.unkept/1":  # everything that is kept will be removed
         changes = [{"knob": name, "before": "kept", "after": None} for name in settings or []]
         return {
             "changed": bool(document["kept"]),

@@ -15,16 +15,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-#: How messages of ktrial begin if it cannot reach the machine.
+#: The start of ktrial's messages if it cannot reach the machine.
 _UNREACHABLE = re.compile(r"(?:cannot connect to|lost the connection to|lost the agent) ")
 _PRIVILEGE_MISSING = 5
 _END_S = 20.0
-#: Processes that go on after their task. Python warns of one that nothing refers to.
+#: Processes that continue after their task. Python would warn of a process object that is deleted early.
 _GOING_ON: list[subprocess.Popen[bytes]] = []
 
 
 class TaskFailed(Exception):
-    """The task fails with this result."""
+    """The task failed, with this result."""
 
     def __init__(self, message: str, hint: str | None = None, **more: Any) -> None:
         super().__init__(f"{message}; next: {hint}" if hint else message)
@@ -44,20 +44,20 @@ class ProgramAnswer(NamedTuple):
 
     @property
     def document(self) -> dict[str, Any]:
-        """Return the last document."""
+        """Return the last JSON document that the command wrote."""
         return self.documents[-1] if self.documents else {}
 
     @property
     def notes(self) -> list[str]:
-        """Return the lines of its messages, without the program's name."""
+        """Return the lines of the command's messages, without the program's name."""
         return [line.removeprefix("ktrial: ") for line in self.messages.splitlines() if line.strip()]
 
 
 class Ktrial:
     """The program on the controller, for one machine.
 
-    `words` start it, `environment` are its variables, and `password` is for sudo there. `has_root` says whether the
-    task may become root.
+    `words` start it, `environment` holds its variables, and `password` is for sudo on the machine. `has_root` is true
+    if the task may become root.
     """
 
     def __init__(
@@ -76,18 +76,18 @@ class Ktrial:
         self._login_hint = login_hint
 
     def run(self, *verb: str, accepts: Sequence[int] = (0,)) -> ProgramAnswer:
-        """Run one command. Raise TaskFailed if its exit status is none of those that the caller accepts."""
+        """Run one command. Raise TaskFailed if the caller does not accept its exit status."""
         status, out, messages = self._start([*self._words, *verb])
-        # What a signal ended may have written half of its answer.
+        # A command that a signal ended may have written only half of its answer.
         answer = ProgramAnswer(status, documents_of(out) if status >= 0 else (), messages)
         if status not in accepts:
             raise self.failure(answer)
         return answer
 
     def begin(self, *verb: str, output: str) -> int:
-        """Start one command that goes on after this task, and return its process.
+        """Start one command that continues after this task, and return its process.
 
-        It writes its documents into the file `output`, and its messages into `output`.txt.
+        It writes its documents to the file `output`, and its messages to `output`.txt.
         """
         with Path(output).open("wb") as documents, Path(f"{output}.txt").open("wb") as messages:
             process = self._open_process([*self._words, *verb], documents, messages)
@@ -95,7 +95,7 @@ class Ktrial:
         return process.pid
 
     def failure(self, answer: ProgramAnswer) -> TaskFailed:
-        """Return the failure of the task for the answer of a command that failed."""
+        """Return the failure of the task for a command that failed."""
         told = next((one for one in answer.documents if one.get("schema") == "ktrial.error/1"), {})
         message, hint = told.get("error"), told.get("next")
         if message is None:
@@ -127,7 +127,7 @@ class Ktrial:
             os.close(writing)
             files, environment["KTRIAL_PASSWORD_FD"] = (reading,), str(reading)
         try:
-            # Without a terminal of its own, neither ssh nor sudo can ask anything.
+            # In a session of its own without a terminal, neither ssh nor sudo can ask anything.
             return subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
@@ -145,7 +145,7 @@ class Ktrial:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a command whose task was stopped: ktrial restores the settings of its session first."""
+    """End a command whose task was stopped. ktrial restores the settings of its session before it ends."""
     process.send_signal(signal.SIGTERM)
     try:
         process.communicate(timeout=_END_S)
@@ -155,7 +155,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def documents_of(text: str) -> tuple[dict[str, Any], ...]:
-    """Return the JSON objects of a text: one, or one on each line. Raise TaskFailed for other output."""
+    """Return the JSON objects in a text: one object, or one in each line. Raise TaskFailed for other output."""
     for parts in ([text], text.splitlines()):
         try:
             found = [json.loads(part) for part in parts if part.strip()]
@@ -168,7 +168,7 @@ def documents_of(text: str) -> tuple[dict[str, Any], ...]:
 
 
 def last_error(messages: str) -> tuple[str, str | None]:
-    """Return the last message of ktrial and its next step."""
+    """Return ktrial's last error message and its hint."""
     lines = messages.splitlines()
     starts = [number for number, line in enumerate(lines) if line.startswith("ktrial: ")]
     if not starts:
@@ -178,7 +178,7 @@ def last_error(messages: str) -> tuple[str, str | None]:
 
 
 def program_words(variable: str | None) -> list[str]:
-    """Return the words that start ktrial: those of the variable, or the program beside this Python, or in PATH."""
+    """Return the words that start ktrial: those in the variable, or the program beside this Python, or in PATH."""
     if variable:
         return shlex.split(variable)
     beside = Path(sys.executable).parent / "ktrial"

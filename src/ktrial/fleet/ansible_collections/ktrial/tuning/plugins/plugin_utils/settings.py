@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the modules facts, plan, apply, verify and revert do: commands of ktrial, and results from their answers."""
+"""Carries out the modules facts, plan, apply, verify and revert: runs ktrial, and makes results from its answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def show_plan(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict
 
 
 def apply_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:
-    """Apply what differs, as one transaction. The plan says what differs: it needs no write and no lock."""
+    """Apply the settings that differ, as one transaction.
+
+    The plan finds the differences without a write or a lock.
+    """
     result = plan_of(ktrial, given)
     if not result["changes"]:
         if result["skipped"] and not result["unchanged"]:
@@ -64,7 +67,7 @@ def verify_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -
 
 
 def revert_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:
-    """Restore the values from before transactions: one, those newer than one, or all."""
+    """Restore the values from before one transaction, before all transactions newer than one, or before all."""
     chosen = transactions_to_revert(ktrial.run("status", "--json").document["transactions"], given)
     result = {"changed": bool(chosen), "transactions": [one["transaction"] for one in chosen]}
     changes = [_change(step, step.get("new"), step.get("old")) for one in chosen for step in reversed(one["steps"])]
@@ -87,7 +90,7 @@ def revert_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -
 
 
 def transactions_to_revert(found: Iterable[Mapping[str, Any]], given: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the transactions that are not reverted yet and that the task names, the newest first."""
+    """Return the transactions that the task names and that are not reverted yet, the newest first."""
     active = [one for one in found if one["state"] in {"applied", "unfinished"}]
     if given["transaction"] is not None:
         active = [one for one in active if one["transaction"] == given["transaction"]]
@@ -97,7 +100,7 @@ def transactions_to_revert(found: Iterable[Mapping[str, Any]], given: Mapping[st
 
 
 def words_of(given: Mapping[str, Any]) -> list[str]:
-    """Return profiles and settings as words of a command line. Raise TaskFailed for a value that is no text."""
+    """Return profiles and settings as words of a command line. Raise TaskFailed for a value that is not a text."""
     words = list(given["profiles"])
     for knob, value in given["settings"].items():
         if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -111,7 +114,7 @@ def words_of(given: Mapping[str, Any]) -> list[str]:
 
 
 def plan_of(ktrial: Ktrial, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what differs, what is set already, what is skipped, and the difference for --diff."""
+    """Return what differs, what is already set, what is skipped, and the difference for --diff."""
     answer = ktrial.run("plan", "--json", *words_of(given), accepts=(0, 2))
     document = answer.document
     if wrong := document.get("wrong"):
@@ -142,7 +145,7 @@ def _change(step: Mapping[str, Any], before: str | None, after: str | None) -> d
 
 
 def _value(text: Any) -> str | None:
-    """Return a value as people write it: without the newline, and of a list of choices the one in brackets."""
+    """Return a value as people write it: without the newline, and only the selected choice of a list in brackets."""
     if not isinstance(text, str):
         return None if text is None else "(bytes that are no text)"
     words = text.split()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `ssh` command of a connection: as Ansible would build it, without a password."""
+"""Builds the `ssh` command of a connection as Ansible would, but without a password."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def ssh_words(option: Callable[[str], Any]) -> list[str]:
-    """Return the program and its options from those of an `ssh` connection, in Ansible's order: the first one counts.
+    """Return the program and options of an `ssh` connection, in Ansible's order, in which the first option wins.
 
     `option` returns the value of one option of the connection.
     """
@@ -26,7 +26,7 @@ def ssh_words(option: Callable[[str], Any]) -> list[str]:
         words += ["-o", f'User="{option("remote_user")}"']
     words += ["-o", f"ConnectTimeout={option('timeout')}", "-o", "BatchMode=yes"]
     words += [*_split(option("ssh_common_args")), *_split(option("ssh_extra_args"))]
-    # A connection that later tasks share ends if the machine is gone, instead of leaving them waiting.
+    # If the machine is gone, a connection that later tasks share ends instead of making them wait.
     words += ["-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4"]
     if _shares_a_connection(words):
         words += ["-o", f'ControlPath="{control_path(option, words)}"']
@@ -34,9 +34,9 @@ def ssh_words(option: Callable[[str], Any]) -> list[str]:
 
 
 def control_path(option: Callable[[str], Any], words: Sequence[str]) -> str:
-    """Return the socket of the connection that tasks share: one for each machine and way to it.
+    """Return the path of the socket for the connection that tasks share, one for each machine and way to reach it.
 
-    Ansible's own name for it leaves out jump hosts and configuration files, so that it may lead to another machine.
+    Ansible's own path ignores jump hosts and configuration files, so it could lead to another machine.
     """
     folder = control_folder(option)
     if option("control_path"):
@@ -55,6 +55,6 @@ def _split(arguments: str | None) -> list[str]:
 
 
 def _shares_a_connection(words: Sequence[str]) -> bool:
-    """Return whether ssh keeps connections for later commands, and the path of the socket is still to be chosen."""
+    """Return whether ssh keeps connections for later commands but the path of the socket is not set."""
     lower = " ".join(words).lower()
     return "controlpersist" in lower and "controlpath" not in lower

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the module trial does: one step of a trial that the machine carries out by itself."""
+"""Carries out the module trial: one step of a trial whose blocks the machine runs by itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from .program import Ktrial, ProgramAnswer, TaskFailed
 
 _STEP = ("--unattended", "--turn", "--json")
-#: A trial that trips a guard is over, with this status.
+#: Exit status of a trial that ended because it tripped a guard.
 _GUARD_TRIPPED = 3
 
 
@@ -21,7 +21,7 @@ def step_trial(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dic
     if state == "watched":
         return _watch(ktrial, given, writes=writes)
     name = given["name"] or (_name_of(given["file"]) if given["file"] else None)
-    # Of a shared store, only what has the name is read.
+    # A store may be shared, so only trials with this name are read.
     summary = newest(ktrial.run("trial", "list", "--json", str(name)).document["trials"], name)
     if summary is None:
         if state != "started":
@@ -46,7 +46,7 @@ def _start(ktrial: Ktrial, given: Mapping[str, Any], name: str, *, writes: bool)
 
 
 def _watch(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:
-    """Begin or continue a live trial in a process of its own, which ends with the coordinator."""
+    """Start or resume a live trial in a process of its own, which ends with the coordinator."""
     if not writes:
         return {"changed": True}
     words = ["run", given["file"]] if given["file"] else ["resume", given["name"]]
@@ -55,19 +55,19 @@ def _watch(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[st
 
 
 def newest(stored: Iterable[Mapping[str, Any]], name: str | None) -> Mapping[str, Any] | None:
-    """Return the newest trial of this name, or the one whose own name this is; the newest ones come first."""
+    """Return the newest trial of this file name or own name; `stored` lists the newest trials first."""
     found = [one for one in stored if name in {one["name"], one["trial"]}]
     return found[0] if found else None
 
 
 def _as_stored(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result for a trial that is left alone."""
+    """Return the result for a trial that this task does not change."""
     state = "running" if summary["ended"] is None else "ended"
     return {"changed": False, "trial": summary["trial"], "state": state, "blocks": summary["blocks"]}
 
 
 def _step(ktrial: Ktrial, answer: ProgramAnswer, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the result of one step. It changed something if the trial began, has more blocks, or is over now."""
+    """Return the result of one step. It is a change if the trial began, has more blocks, or is over now."""
     turn = next((one for one in answer.documents if one.get("event") == "turn"), None)
     if turn is None:
         raise ktrial.failure(answer)
@@ -85,7 +85,7 @@ def _options(given: Mapping[str, Any]) -> list[str]:
 
 
 def _name_of(file: str) -> str:
-    """Return the trial's name from its protocol file on the controller. Raise TaskFailed if it cannot be read."""
+    """Return the trial's name from its protocol file on the controller. Raise TaskFailed if the file is unreadable."""
     path = Path(file).expanduser()
     try:
         with path.open("rb") as opened:
