@@ -95,9 +95,7 @@ class App:
         self._measured_first = False
         self.fail_on: tuple[tuple[Verdict, float | None], ...] = ()  # verdicts with limits that make the exit status 3
         self.when_idle = self.agreed = False  # runs wait for an idle machine; the user agreed to a long measurement
-        self.turn: Turn | None = (
-            None  # if set, the trial pauses when the machine itself has carried out its next blocks
-        )
+        self.turn: Turn | None = None  # if set, the trial pauses when the machine has its next blocks
         self._faulty: list[Faulty] = []
 
     def close_at_end(self, session: Closing) -> Closing:

@@ -100,7 +100,10 @@ class AdbHost(RemoteHost):
         return Path(self._copied(here))
 
     def programs_from(self, tools: str) -> Mapping[str, str]:
-        """Copy the programs in a folder of this machine there for this command."""
+        """Copy the programs in a folder of this machine to the phone; return their paths there by name.
+
+        The copies are for this command only.
+        """
         from pathlib import Path
 
         folder = Path(tools)

@@ -113,7 +113,7 @@ class GuestHost(Host):
     def give(self, programs: Mapping[str, str | None], *, disk: bool = False) -> None:
         """Add programs of this machine (name to path, None if missing) to the guest before it boots.
 
-        A guest that has already booted keeps what it has.
+        A guest that has already booted stays unchanged.
         """
         if not self._begun:
             self._programs.update(programs)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcomes of live work: where they come from, how a switchback is planned, and the guards that watch it."""
+"""Trials on live work: the sources of their outcomes, the plan of their periods, and their guards."""

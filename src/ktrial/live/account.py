@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a live trial tells beside its verdicts: what stays after undo, effects at equal covariates, cost of switches."""
+"""Adds to a live trial's verdicts: carry-over after undo, effects at equal covariates, and the cost of switches."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ktrial.live.model import Sample
 from ktrial.live.period import SeenMetric, SeenPeriod
 from ktrial.trial.protocol.live import LIVE, LiveFile
 
-#: A cost of switches needs so many periods with a switch.
+#: Fewer periods with a switch are too few to estimate the cost of switches.
 _FEWEST_SWITCHES = 3
-#: A smaller cost is none.
+#: A smaller cost is reported as no difference.
 _LEAST_COST = 0.02
 
 
 class LivePeriod(msgspec.Struct, frozen=True):
-    """A period of a block that counts, with its primary score (larger is better) and what its sources said."""
+    """A period of a valid block, with its primary score (larger is better) and the observations of its sources."""
 
     block: int
     arm: str
@@ -34,7 +34,7 @@ class LivePeriod(msgspec.Struct, frozen=True):
 
 
 def with_account(found: Comparison, live: LiveFile, log: Sequence[Event], seen: Mapping[int, SeenPeriod]) -> Comparison:
-    """Return the comparison with these tellings on its primary outcome. `seen` has the period of each run."""
+    """Return the comparison with these additions to its primary outcome. `seen` contains the period of each run."""
     protocol = protocol_in(log)
     periods = _periods(log, protocol, seen)
     costs = _switch_cost(periods, protocol) if live.disturbing else ()
@@ -46,14 +46,14 @@ def with_account(found: Comparison, live: LiveFile, log: Sequence[Event], seen: 
 
 
 def _at_equal(outcome: OutcomeComparison, protocol: Protocol) -> OutcomeComparison:
-    """Return the outcome, which says by which covariates it was levelled."""
+    """Return the outcome with the names of the covariates that it is adjusted for."""
     rule = protocol.outcomes.get(outcome.name)
     is_level = rule is not None and rule.scale == "log"
     return msgspec.structs.replace(outcome, at_equal=protocol.adjust) if is_level else outcome
 
 
 def _periods(log: Sequence[Event], protocol: Protocol, seen: Mapping[int, SeenPeriod]) -> list[LivePeriod]:
-    """Return the periods of complete blocks in order, without those that the scale does not allow."""
+    """Return the periods of complete blocks in order, without periods whose value the scale does not allow."""
     from ktrial.judge.collect_log import collect, score
 
     trial = collect(log)
@@ -79,7 +79,7 @@ def _with_findings(
 
 
 def _with_carry_over(contrast: Contrast, scores: Sequence[PeriodScore], washout_s: float) -> Contrast:
-    """Return the contrast with what stays of the arm, in place of what the judge says in short."""
+    """Return the contrast with the estimated carry-over of the arm, which replaces the judge's short note on it."""
     carried = estimate_carry_over(scores, contrast.arm, contrast.control, washout_s)
     if carried is None or not carried.findings:
         return contrast
@@ -90,9 +90,9 @@ def _with_carry_over(contrast: Contrast, scores: Sequence[PeriodScore], washout_
 def _with_covariates(
     contrast: Contrast, outcome: OutcomeComparison, periods: Sequence[LivePeriod], *, is_judged: bool
 ) -> Contrast:
-    """Return the contrast with its effect at equal covariates, from the blocks that have them all.
+    """Return the contrast with its effect at equal covariates, from the blocks that have all covariates.
 
-    If that is what was judged, with the raw effect beside it.
+    If that effect was judged, the raw effect is beside it.
     """
     import numpy as np
 
@@ -156,7 +156,7 @@ def _is(metric: SeenMetric, outcome: str) -> bool:
 
 
 def _level(samples: Iterable[Sample], begin_ms: int, end_ms: int, rule: OutcomeRule) -> float | None:
-    """Return the score of the mean sample within a stretch; None if there is none, or it is not above zero."""
+    """Return the score of the mean sample within a stretch; None without a sample, or if the mean is not above zero."""
     values = [one.value for one in samples if begin_ms <= one.at_ms < end_ms]
     if not values or (mean := statistics.fmean(values)) <= 0:
         return None
@@ -164,7 +164,7 @@ def _level(samples: Iterable[Sample], begin_ms: int, end_ms: int, rule: OutcomeR
 
 
 def _switch_cost(periods: Sequence[LivePeriod], protocol: Protocol) -> tuple[Finding, ...]:
-    """Return what a switch itself costs: the primary outcome in washouts after a switch, beside its periods."""
+    """Return the cost of a switch: the primary outcome in washouts after a switch, relative to the periods."""
     rule, outcome = protocol.outcomes[protocol.primary], protocol.primary.removeprefix(f"{LIVE}.")
     losses: dict[bool, list[float]] = {True: [], False: []}
     for period in periods:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stays of an arm after it was undone, beyond the washout; and whether the outcome still moves within periods.
+"""Estimates the carry-over of an arm after the washout, and whether the outcome still moves within periods.
 
-The estimate is that of the judge's check of carry-over. Its p comes from drawing the order within blocks again: only
-that was drawn by ktrial, so the noise may depend on itself as it likes. An effect that never ends after the first
-period of an arm is in no difference between periods, and cannot be seen here.
+The estimate is the same as in the judge's check of carry-over. Its p comes from drawing the order within blocks again:
+only the order was drawn by ktrial, so the noise may depend on itself in any way. An effect that never ends after the
+first period of an arm makes no difference between periods, so this test cannot see it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ktrial.judge.stats.signflip import difference_interval, sign_flip_p
 from ktrial.judge.validity_checks import fit_carry_over
 from ktrial.kit.finding import Finding
 
-#: How often the orders are drawn again, and from which seed, so that a report can be recomputed.
+#: Number of times that the orders are drawn again, and the seed, which makes a report reproducible.
 REDRAWS, _SEED = 499, 34
-#: From this p on, what stays is a finding.
+#: A carry-over with this p or a smaller one is a finding.
 P_STAYS = 0.01
 _CONFIDENCE = 0.95
 _STAYS = "least squares of successive periods, interval by drawing the orders again"
@@ -31,7 +31,7 @@ _COURSE = "difference of the arms' late and early halves, interval by sign flips
 
 
 class PeriodScore(NamedTuple):
-    """A period of a complete block: its score (log, larger is better), and the scores of its first and second half."""
+    """A period of a complete block: its score (log, larger is better), and the scores of its two halves."""
 
     block: int
     arm: str
@@ -41,10 +41,10 @@ class PeriodScore(NamedTuple):
 
 
 class CarryOver(msgspec.Struct, frozen=True, kw_only=True):
-    """What an arm leaves behind. `stays` is the effect of its period on the one after it, washout already dropped.
+    """The carry-over of an arm. `stays` is the effect of its period on the next one, after the washout.
 
-    `course` is how much more the arm's periods move from their first to their second half than the control's do; null
-    if halves are unknown. A true effect is larger than the trial's estimate by half of what stays.
+    `course` is the move of the arm's periods from the first to the second half, minus that of the control's; null if
+    halves are unknown. A true effect is larger than the trial's estimate by half of `stays`.
     """
 
     arm: str
@@ -82,7 +82,7 @@ class CarryOver(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def estimate_carry_over(periods: Sequence[PeriodScore], arm: str, control: str, washout_s: float) -> CarryOver | None:
-    """Return what an arm leaves behind, from the periods of complete blocks in order; None if there are too few."""
+    """Return the carry-over of an arm, from the periods of complete blocks in order; None if there are too few."""
     scores = np.array([period.score for period in periods])
     arms = [period.arm for period in periods]
     found = fit_carry_over(scores, arms, arm, control, others_stay=True)
@@ -91,7 +91,7 @@ def estimate_carry_over(periods: Sequence[PeriodScore], arm: str, control: str, 
     effects = _own_effects(periods, control)
     bare = scores - np.array([effects[name] for name in arms])
     sizes = _redrawn_sizes(bare, periods, arm, control, effects)
-    # The observed order is one of those that could have been drawn.
+    # The observed order is one of the possible orders.
     p = (1 + int((sizes >= abs(found.t) - 1e-9).sum())) / (1 + len(sizes))
     reach = found.error * float(np.quantile(sizes, _CONFIDENCE))
     stays = Effect(estimate=found.estimate, low=found.estimate - reach, high=found.estimate + reach, method=_STAYS)
@@ -100,7 +100,7 @@ def estimate_carry_over(periods: Sequence[PeriodScore], arm: str, control: str, 
 
 
 def _own_effects(periods: Sequence[PeriodScore], control: str) -> dict[str, float]:
-    """Return how much each arm's own periods differ from the control's, in the mean over blocks."""
+    """Return, for each arm, the mean difference of its own periods from the control's over the blocks."""
     blocks: dict[int, dict[str, float]] = {}
     for period in periods:
         blocks.setdefault(period.block, {})[period.arm] = period.score
@@ -112,7 +112,10 @@ def _own_effects(periods: Sequence[PeriodScore], control: str) -> dict[str, floa
 def _redrawn_sizes(
     bare: Array, periods: Sequence[PeriodScore], arm: str, control: str, effects: dict[str, float]
 ) -> Array:
-    """Return the sizes of t if each block had another order, and an arm nothing but an effect in its own period."""
+    """Return the sizes of t for other orders within blocks.
+
+    Each arm then has an effect in its own period only.
+    """
     generator = np.random.Generator(np.random.PCG64(_SEED))
     orders: dict[int, list[str]] = {}
     for period in periods:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lets other processes of the same user pause, continue or stop a running live trial.
 
-A running trial holds a lock on its file; the kernel releases it when the process ends for any reason. What is wanted of
-it is the content of that file.
+A running trial holds a lock on its file; the kernel releases the lock when the process ends for any reason. The content
+of the file is the latest request.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Wanted = Literal["run", "pause", "stop"]
 
 
 class TrialDesk:
-    """The running trial's end: what is wanted of it."""
+    """The running trial's side: it reads the requests."""
 
     def __init__(self, folder: Path, trial: str) -> None:
         self._file = folder / trial
         self._descriptor: int | None = None
 
     def open(self) -> None:
-        """Make the trial known as running. Raise Busy if another process runs it."""
+        """Register the trial as running. Raise Busy if another process runs it."""
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         while self._descriptor is None:
             descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -37,21 +37,21 @@ class TrialDesk:
                 raise Busy(
                     "busy", f"another process runs {self._file.name}", hint="`ktrial trial stop` ends it"
                 ) from None
-            if self._file.exists():  # otherwise somebody who looked for dead trials removed it meanwhile
+            if self._file.exists():  # if the file is missing, a process that looked for dead trials has removed it
                 self._descriptor = descriptor
             else:
                 os.close(descriptor)
         os.ftruncate(self._descriptor, 0)
 
     def request(self) -> Wanted:
-        """Return what was last asked of the trial."""
+        """Return the latest request to the trial."""
         if self._descriptor is None:
             return "run"
         text = os.pread(self._descriptor, 16, 0).decode(errors="replace").strip()
         return next((one for one in get_args(Wanted) if one == text), "run")
 
     def close(self) -> None:
-        """Forget the trial."""
+        """Remove the trial from the list of running trials."""
         if self._descriptor is not None:
             with contextlib.suppress(FileNotFoundError):
                 self._file.unlink()
@@ -60,7 +60,7 @@ class TrialDesk:
 
 
 def running_trials(folder: Path) -> tuple[str, ...]:
-    """Return the live trials that processes of this user run now, sorted; remove what killed ones left."""
+    """Return the live trials that processes of this user run now, sorted; remove the files of killed processes."""
     found = []
     for file in sorted(folder.iterdir()) if folder.is_dir() else ():
         with contextlib.suppress(FileNotFoundError), file.open("rb") as opened:
@@ -74,7 +74,7 @@ def running_trials(folder: Path) -> tuple[str, ...]:
 
 
 def ask_of(folder: Path, trial: str, wanted: Wanted) -> None:
-    """Ask something of a running trial. Raise Refused if nobody runs it."""
+    """Send a request to a running trial. Raise Refused if no process runs it."""
     if trial not in running_trials(folder):
         raise Refused(f"{trial} does not run", hint=f"`ktrial trial resume {trial}` continues it")
     with (folder / trial).open("r+b") as opened:

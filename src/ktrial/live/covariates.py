@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rivals of an arm's effect that a live trial declares beforehand: load, time of day, temperature.
+"""Covariates: other causes of an effect that a live trial declares in advance, such as load or time of day.
 
-A trial may be judged at equal covariates (`judge.equal_covariates`). Beside that, or beside a verdict on what was
-measured, a regression over the blocks of a finished trial gives the effect at equal covariates. Its p and interval come
-from flipping whole blocks, difference and covariates together, since the order within a block is a coin.
+A trial may be judged at equal covariates (`judge.equal_covariates`). In any case, a regression over the blocks of a
+finished trial gives the effect at equal covariates beside the verdict. Its p and interval come from flipping whole
+blocks, difference and covariates together, because the order within a block is a coin.
 
-A covariate that the arm itself changes is no rival: adjusting for it removes a part of the effect.
+A covariate that the arm itself changes is not another cause: an adjustment for it removes a part of the effect.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ktrial.judge.stats.covariate import regress_differences
 from ktrial.judge.stats.signflip import difference_interval, share_of_flips, shift_interval, sign_flip_p, signs_of
 from ktrial.kit.finding import Finding
 
-#: From this p on, the arm itself changes the covariate.
+#: With this p or a smaller one, the arm itself changes the covariate.
 _P_CHANGED = 0.01
 _RAW = "mean of block differences, interval by sign flips"
 _ADJUSTED = "least squares of block differences with covariates, interval by flipping blocks"
 
 
 class AdjustedEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect of an arm without and with adjustment, side by side. `changed` holds p of covariates it changes."""
+    """The effect of an arm without and with adjustment. `changed` maps each covariate that the arm changes to its p."""
 
     raw: Effect
     raw_p: float
@@ -51,9 +51,10 @@ class AdjustedEffect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def adjust_effect(differences: Array, apart: Mapping[str, Array], alpha: float = 0.05) -> AdjustedEffect | None:
-    """Return the effect, raw and adjusted, from complete blocks: differences of score and covariates, arm - control.
+    """Return the raw and the adjusted effect, from differences of score and covariates in complete blocks.
 
-    Return None if the blocks are too few, or if a covariate says nothing that the others do not.
+    A difference is arm - control. Return None if there are too few blocks, or if a covariate adds nothing to the
+    others.
     """
     rivals = np.column_stack([*apart.values()])
     found = regress_differences(differences, rivals)
@@ -75,9 +76,9 @@ def adjust_effect(differences: Array, apart: Mapping[str, Array], alpha: float =
 
 
 def _flip_test(rivals: Array) -> Callable[[Array], float]:
-    """Return the function that gives the two-sided p of no effect for differences, whatever the covariates explain.
+    """Return a function that computes, from differences, the two-sided p of no effect at equal covariates.
 
-    A flip turns a block's difference and its covariates at once, so products of the two keep their value.
+    A flip changes the sign of a block's difference and covariates together, so their products stay the same.
     """
     blocks = len(rivals)
     signs = np.vstack((np.ones((1, blocks)), signs_of(blocks)))

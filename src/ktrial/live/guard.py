@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guards of a live trial, which look at every sample as it comes: hard limits, surges, and slow losses.
+"""Guards of a live trial, which check every sample when it arrives: hard limits, surges, and slow losses.
 
-A **limit** is a number that a person stated. It trips when enough consecutive samples lie beyond it, in any arm.
+A **limit** is a number that the user stated. It trips when enough consecutive samples are beyond the limit, in any arm.
 
-A **surge** is an e-process on single samples of an arm's period. The unit is whether a sample lies beyond a level: the
-allowed margin plus six spreads above the control's last period, and two, four and eight times that. The null hypothesis
-is a Markov chain, because samples of live work depend on each other: how often a sample is beyond each level, given how
-many levels the one before was beyond, as counted in the pilot and all of the control's periods. It assumes that an arm
-that does nothing surges no more often, and no longer, than these counts say. Excursions that the control never showed
-are taken as rare (one in ten thousand samples) and short (2 s): noise of a new kind that first comes in an arm's period
-can trip it. A surge has at least two samples, and 5 s of them, in one period.
+A **surge** is an e-process on single samples of an arm's period. It counts whether a sample is beyond a level. The
+first level is the allowed margin plus six spreads above the control's last period; the others are two, four and eight
+times as high. The null hypothesis is a Markov chain, because samples of live work depend on each other: it states how
+often a sample is beyond each level, given the number of levels that the previous sample exceeded, as counted in the
+pilot and in all periods of the control. It assumes that an arm without effect surges no more often, and no longer, than
+these counts show. Excursions that the control never showed are assumed to be rare (one in ten thousand samples) and
+short (2 s): a new kind of noise that first appears in an arm's period can trip the guard. A surge has at least two
+samples, and 5 s of samples, in one period.
 
 A **slow loss** is an e-process on whole blocks. It assumes nothing about the noise: the order in a block is a coin.
 
-All may be looked at at any moment. Surges and slow losses share one error among themselves, all guards and all arms.
+All of them may be checked at any moment. Surges and slow losses share one error rate among all guards and arms.
 """
 
 from __future__ import annotations
@@ -32,30 +33,31 @@ from ktrial.kit.errors import BadInput
 from ktrial.kit.outcome import Direction
 from ktrial.live.model import Sample
 
-#: The error of all guards together: the chance that one of them trips although no arm does anything.
+#: The error of all guards together: the chance that one of them trips although no arm has an effect.
 GUARD_ALPHA = 0.01
 #: A level is the margin plus this many spreads, times one of the factors.
 LEVEL_SDS = 6.0
 FACTORS = (1.0, 2.0, 4.0, 8.0)
-#: With fewer samples of the control than this, only hard limits are in force.
+#: With fewer samples of the control, only hard limits are in force.
 FEWEST_CONTROL_SAMPLES = 30
-#: What is assumed of excursions that the control never showed: they begin in so many samples of so many ...
+#: Assumption about excursions that the control never showed: they begin in 0.1 of 1,000 samples ...
 _BEGIN, _BEGIN_OF = 0.1, 1_000.0
-#: ... and last about so long, at least for a quarter of the next samples.
+#: ... and last about this many seconds; at least this share of excursions continues in the next sample.
 _LASTING_S, _LEAST_STAY = 2.0, 0.25
-#: No surge is shorter than this or two samples, counted in one period.
+#: A surge lasts at least this many seconds and samples of one period.
 _SHORTEST_S, _FEWEST_BEYOND = 5.0, 2
-#: What was counted is few: the chances are upper ends of intervals, this many standard errors out, and never 1.
+#: Counts are small, so a chance is the upper end of an interval, this many standard errors above the count, and below
+#: 1.
 _UPPER_Z, _NEVER_SURE = 2.0, 1e-6
-#: An arm that harms is beyond the level in at least this share of its samples.
+#: A harmful arm is beyond the level in at least this share of its samples.
 _HARMFUL = 0.8
-#: A harm begins with the arm's first period, with a later one, or at any sample: what each is worth.
+#: Weights of the three possible starts of a harm: the arm's first period, a later period, any sample.
 _FIRST_PERIOD, _LATER_PERIODS, _ANY_SAMPLE = 0.25, 0.25, 0.5
-#: Control samples that are kept for counting, the newest ones.
+#: Number of the newest control samples that are used for counting.
 _MOST_KEPT = 20_000
-#: The spread of blocks is taken from the pilot if it has so many periods.
+#: With this many periods, the pilot gives the spread of blocks.
 _PROFILE_PERIODS = 5
-#: The unit of a metric that was always zero.
+#: The smallest value of a metric that was always zero.
 _NO_VALUE = 1e-12
 _MAD = 1.4826
 
@@ -63,8 +65,8 @@ _MAD = 1.4826
 class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A metric that must not get worse: by more than `margin` (relative), or beyond `limit` (in the samples' unit).
 
-    `consecutive` samples in a row must lie beyond the limit. Sentences have values divided by `factor`: the unit that
-    the metric's name says, in the samples' unit.
+    `consecutive` samples in a row must be beyond the limit. Sentences show values divided by `factor`, which is the
+    unit in the metric's name, expressed in the samples' unit.
     """
 
     metric: str
@@ -76,10 +78,11 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Trip(msgspec.Struct, frozen=True, kw_only=True):
-    """Which guard tripped in which arm, and by what: `value` is beyond `bound`.
+    """A guard that tripped, with the arm and the reason: `value` is beyond `bound`.
 
-    `by` is `limit`, `surge` or `slow loss`. The bound of a surge is the level in the metric's unit; that of a slow loss
-    is the margin, and its value is the loss. `evidence` is the e-value; `needed` is what it had to reach.
+    `by` is `limit`, `surge` or `slow loss`. The bound of a surge is the level in the metric's unit; for a slow loss,
+    the bound is the margin and the value is the loss. `evidence` is the e-value; `needed` is the e-value at which a
+    guard trips.
     """
 
     metric: str
@@ -94,9 +97,9 @@ class Trip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuardWatch:
-    """All guards of one trial. Give it the pilot with `learn`, then every sample with `take`, in the order of time.
+    """All guards of one trial. Call `learn` with the pilot, then `take` with every sample in the order of time.
 
-    `blocks` is the cap of the trial and `samples` is about how many samples a period has.
+    `blocks` is the cap of the trial, and `samples` is the approximate number of samples in a period.
     """
 
     def __init__(
@@ -120,20 +123,20 @@ class GuardWatch:
         self._watched = {guard.metric: _Watched(guard, others, needed, blocks, max(1, samples)) for guard in guards}
 
     def learn(self, metric: str, samples: Sequence[Sample]) -> None:
-        """Learn what is ordinary from a pilot in which the control was in force."""
+        """Learn the usual values from a pilot in which the control was in force."""
         self._watched[metric].learn(samples)
 
     def is_armed(self, metric: str) -> bool:
-        """Return whether enough of the control is known to see surges; hard limits are always in force."""
+        """Return whether enough samples of the control are known to detect surges; hard limits are always in force."""
         return self._watched[metric].ordinary is not None
 
     def begin_period(self, arm: str) -> None:
-        """Begin a period of an arm; what was taken of the last one is complete."""
+        """Begin a period of an arm; all samples of the previous period have arrived."""
         for watched in self._watched.values():
             watched.begin_period(arm)
 
     def take(self, metric: str, arm: str, samples: Sequence[Sample], *, settling: bool = False) -> Trip | None:
-        """Take new samples; return what tripped. Of samples of a washout (`settling`) only hard limits are checked."""
+        """Add new samples and return what tripped. In a washout (`settling`), only hard limits are checked."""
         watched = self._watched[metric]
         for sample in samples:
             if math.isnan(sample.value):
@@ -147,26 +150,30 @@ class GuardWatch:
         return None
 
     def end_block(self) -> Trip | None:
-        """End a block that counts; return a slow loss if the blocks so far show one."""
+        """End a valid block; return a slow loss if the blocks so far show one."""
         trips = [watched.end_block() for watched in self._watched.values()]
         return next((trip for trip in trips if trip is not None), None)
 
     def drop_block(self) -> None:
-        """End a block that is void."""
+        """End a void block."""
         for watched in self._watched.values():
             watched.drop_block()
 
 
 def typical_gap_s(samples: Sequence[Sample]) -> float:
-    """Return how far apart neighbouring samples are; the mean, if most of them have the time of another one."""
+    """Return the usual time between neighbouring samples.
+
+    If most samples have the same time as another one, return the mean.
+    """
     gaps = np.diff([sample.at_ms for sample in samples]) / 1000
     return float(np.median(gaps)) or float(gaps.mean())
 
 
 class _Ordinary(NamedTuple):
-    """What the control's samples do, relative to the median of the control's period before.
+    """The behaviour of the control's samples, relative to the median of the control's previous period.
 
-    `chances` has a row a level: how often a sample is beyond it if the last one was beyond none, one, two, … levels.
+    `chances` has a row for each level: how often a sample is beyond the level if the previous sample was beyond none,
+    one, two, … levels.
     """
 
     reference: float
@@ -176,7 +183,7 @@ class _Ordinary(NamedTuple):
 
 
 class _Evidence:
-    """The e-process of one guard in one arm. It is a mixture over levels and over when the harm began."""
+    """The e-process of one guard in one arm. It is a mixture over levels and over the start of the harm."""
 
     def __init__(self, blocks: int, samples: int) -> None:
         self._wealth = [0.0] * len(FACTORS)
@@ -191,14 +198,14 @@ class _Evidence:
         if self._entering is None:
             self._entering = _FIRST_PERIOD
         else:
-            # Blocks that are repeated may exceed the plan; nothing is left for them.
+            # Repeated blocks may exceed the plan; no weight is left for them.
             self._entering = min(self._per_period, self._left_of_periods)
             self._left_of_periods -= self._entering
         self._depth = 0
         self._count = [0] * len(FACTORS)
 
     def add(self, above: float, ordinary: _Ordinary) -> tuple[float, int | None]:
-        """Return the evidence after a sample, and the highest level that it and enough others are beyond."""
+        """Add a sample. Return the evidence, and the highest level that enough samples including this one exceed."""
         start = min(self._per_sample, self._left_of_samples)
         self._left_of_samples -= start
         start += self._entering or 0.0
@@ -219,7 +226,7 @@ class _Evidence:
 
 
 class _Watched:
-    """One guard and all that is known of its metric."""
+    """One guard, and everything that is known about its metric."""
 
     def __init__(self, guard: Guard, arms: Sequence[str], needed: float, blocks: int, samples: int) -> None:
         self._guard, self._needed, self._samples = guard, needed, samples
@@ -245,7 +252,7 @@ class _Watched:
                 hint="guard it with a hard limit only",
             )
         if (values == 0).any():
-            # Zero has no logarithm: values are counted in units of the smallest that was seen.
+            # Zero has no logarithm, so the smallest value that was seen is added to all values.
             self._floor = float(values[values > 0].min()) if values.any() else _NO_VALUE
         if len(known) > 1:
             self._every_s = typical_gap_s(known) or math.inf
@@ -264,7 +271,7 @@ class _Watched:
             self._evidence[arm].begin_period()
 
     def over_limit(self, arm: str, sample: Sample) -> Trip | None:
-        """Return the trip of the hard limit, if this sample is the last of enough beyond it."""
+        """Return the trip of the hard limit if this sample completes enough samples beyond the limit."""
         limit = self._guard.limit
         if limit is None:
             return None
@@ -290,7 +297,7 @@ class _Watched:
             self._control.append(worse)
 
     def surge(self, arm: str, sample: Sample) -> Trip | None:
-        """Return the trip of the e-process on samples, if this one makes it reach its bound."""
+        """Return the trip of the e-process on samples if this sample makes the evidence reach its bound."""
         if self.ordinary is None:
             return None
         worse = self._worse(sample.value)
@@ -313,7 +320,7 @@ class _Watched:
         self._block = {}
 
     def end_block(self) -> Trip | None:
-        """Return the trip of the e-process on blocks, if this block makes it reach its bound."""
+        """Return the trip of the e-process on blocks if this block makes the evidence reach its bound."""
         self._end_control_period()
         medians = {arm: float(np.median(values)) for arm, values in self._block.items()}
         self._block = {}
@@ -368,7 +375,7 @@ class _Watched:
         )
 
     def _end_control_period(self) -> None:
-        """Count what the control's period did relative to the one before it; from now on, it is the reference."""
+        """Count the samples of the control's period relative to the previous one, and make it the new reference."""
         period, self._control = np.array(self._control), []
         if not len(period):
             return
@@ -382,8 +389,8 @@ class _Watched:
             self.ordinary = _ordinary(self._reference, self._deviations, self._guard.margin, self._every_s)
 
     def _worse(self, value: float) -> float:
-        """Return a logarithm that grows as the metric gets worse."""
-        # A value below the smallest possible is as good or as bad as zero.
+        """Return a logarithm that increases as the metric gets worse."""
+        # A value below zero counts as zero.
         positive = max(value, 0.0) + self._floor
         return self._sign * (math.log(positive) if positive > 0 else -math.inf)
 
@@ -392,7 +399,10 @@ class _Watched:
 
 
 def _ordinary(reference: float, deviations: Sequence[Array], margin: float, every_s: float) -> _Ordinary:
-    """Return the levels, and how often the control's next sample is beyond each, given how many the last was beyond."""
+    """Return the levels, and how often a sample of the control exceeds each of them.
+
+    The frequencies depend on how many levels the previous sample exceeded.
+    """
     together = np.concatenate(deviations)
     finite = together[np.isfinite(together)]
     spread = _MAD * float(np.median(np.abs(finite))) if len(finite) else 0.0
@@ -409,10 +419,10 @@ def _ordinary(reference: float, deviations: Sequence[Array], margin: float, ever
         if goes[calm].any():
             begins, begun = _upper(goes[calm]), int(goes[calm].sum())
         else:
-            # Of the excursions that began at lower levels, none reached this one at once.
+            # None of the excursions that began at lower levels reached this level at once.
             lower = begins * _upper(np.zeros(begun, dtype=np.bool_)) if begun else 0.0
             begins = max(lower, _BEGIN / (int(calm.sum()) + _BEGIN_OF))
-        # From the level below, an excursion may grow.
+        # An excursion may rise from the level below.
         below = (before == place) & ~calm
         stays = before > place
         rises, lasts = (_upper(goes[some]) if some.any() else unseen for some in (below, stays))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a running trial tells a monitoring system: figures of its events, as OpenMetrics or as Prometheus's text."""
+"""The metrics of a running trial for a monitoring system, as OpenMetrics or in Prometheus's text format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ktrial.trial.run.events import ArmInForce, BlockEnded, TrialEnded, TrialEve
 OPEN_METRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-#: `ended` means that no visit follows, `failed` that an error stopped the trial.
+#: `ended`: no visit follows. `failed`: an error stopped the trial.
 TrialState = Literal["running", "waiting", "ended", "interrupted", "failed"]
 _STATES: tuple[TrialState, ...] = get_args(TrialState)
 _GUARDS: tuple[Guard, ...] = get_args(Guard)
@@ -29,12 +29,12 @@ _VERDICTS: tuple[Verdict | Literal["open"], ...] = (
     "inconclusive",
     "not comparable",
 )
-#: Beyond this logarithm a factor overflows.
+#: The factor of a larger logarithm would overflow.
 _LARGEST = 700.0
 
 
 class TrialFigures:
-    """The state of one trial, kept up to date by its events. A `blind` one names no arm until the trial is over."""
+    """The state of one trial, updated by the trial's events. With `blind`, no arm is named until the trial is over."""
 
     def __init__(
         self, trial: str, protocol: Protocol, now_s: float, judgement: Judgement | None = None, *, blind: bool = False
@@ -49,7 +49,7 @@ class TrialFigures:
         self._is_blind = blind
 
     def take(self, event: TrialEvent, now_s: float) -> None:
-        """Bring the figures up to date."""
+        """Update the figures with an event."""
         self.changed_s = now_s
         if isinstance(event, ArmInForce):
             self.arm = event.arm
@@ -69,7 +69,7 @@ class TrialFigures:
             self.judgement = event.judgement
 
     def end(self, state: TrialState, now_s: float) -> None:
-        """Note that this process makes no further visit: the control is in force again."""
+        """Record that this process makes no further visit: the control is in force again."""
         self.state, self.arm, self.changed_s = state, None, now_s
 
     @property
@@ -86,7 +86,7 @@ class MetricFamily(NamedTuple):
     samples: Sequence[tuple[Mapping[str, str], float]]
 
     def lines(self, *, open_metrics: bool) -> Iterator[str]:
-        """Return the lines; Prometheus's own text has neither infos nor statesets, so that they are gauges there."""
+        """Yield the lines. Prometheus's own format has no infos and statesets, so both are gauges in it."""
         sample = f"{self.name}_info" if self.kind == "info" else self.name
         header = self.name if open_metrics else sample
         yield f"# HELP {header} {self.help}"
@@ -97,7 +97,7 @@ class MetricFamily(NamedTuple):
 
 
 def metrics_text(figures: TrialFigures | None, *, open_metrics: bool = True) -> str:
-    """Return everything as OpenMetrics, or in the older text format that node_exporter's collector reads."""
+    """Return all metrics as OpenMetrics, or in the older text format that node_exporter's collector reads."""
     lines = [
         line
         for family in (() if figures is None else families(figures))
@@ -108,7 +108,7 @@ def metrics_text(figures: TrialFigures | None, *, open_metrics: bool = True) -> 
 
 
 def families(figures: TrialFigures) -> Iterator[MetricFamily]:
-    """Return every metric of a trial. A figure that is not known has no sample."""
+    """Yield every metric of a trial. A figure that is unknown has no sample."""
     own = {"trial": figures.trial}
     protocol, judgement = figures.protocol, figures.judgement
     about = {**own, "name": protocol.name, "primary": protocol.primary, "control": protocol.control}
@@ -138,7 +138,7 @@ def families(figures: TrialFigures) -> Iterator[MetricFamily]:
 
 
 def effect_of(judged: OutcomeJudgement) -> tuple[float, float | None, float | None] | None:
-    """Return the effect and its interval, above zero if the arm is better: as a share, or in the outcome's unit."""
+    """Return the effect and its interval as a share, or in the outcome's unit; above zero if the arm is better."""
     effect = judged.effect
     if effect is None:
         return None
@@ -173,7 +173,7 @@ def _outcomes(own: Mapping[str, str], judged: Iterable[OutcomeJudgement]) -> Ite
 def _set(
     labels: Mapping[str, str], name: str, words: Sequence[str], current: str
 ) -> list[tuple[Mapping[str, str], float]]:
-    """Return the samples of a stateset: its own name is the label of the words, and one of them is 1."""
+    """Return the samples of a stateset: one for each word, under the label `name`. The current word has the value 1."""
     return [({**labels, name: word}, float(word == current)) for word in words]
 
 

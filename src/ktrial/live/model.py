@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a live trial reads: metrics as the user writes them, samples, and what a stretch of time says of a metric."""
+"""Metrics of a live trial as the user writes them, their samples, and their values over a stretch of time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ktrial.kit.outcome import Direction, Outcome
 
 
 class LiveMetric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A number of live work: its name, whose end is the unit as in `--metric` of a command, and where it is read."""
+    """A number of live work: its name, which ends in the unit as in `--metric` of a command, and its source."""
 
     name: str
     direction: Direction
@@ -20,7 +20,7 @@ class LiveMetric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Stretch(NamedTuple):
-    """A stretch of time in milliseconds since 1970, with its begin and without its end."""
+    """A stretch of time in milliseconds since 1970; the begin is included, the end is not."""
 
     begin_ms: int
     end_ms: int
@@ -31,17 +31,17 @@ class Stretch(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What a source read at a time, in the outcome's unit."""
+    """A reading of a source at a time, in the outcome's unit."""
 
     at_ms: int
     value: float
 
 
 class StretchReading(msgspec.Struct, frozen=True, kw_only=True):
-    """What a source says of a stretch of time: a value, or why there is none.
+    """The value of a metric over a stretch of time, or why there is none.
 
-    `samples` is how many readings the value rests on. `low` and `high` bound the value if the source knows it only to
-    within a bucket. `version` is the label that names what ran, if one was asked for.
+    `samples` is the number of readings behind the value. `low` and `high` bound the value if the source knows only the
+    bucket that contains it. `version` is the version that was running, if the user named a label for it.
     """
 
     value: float | None
@@ -61,12 +61,12 @@ class MetricSource(Protocol):
     def outcome(self) -> Outcome: ...
 
     def begin(self) -> None:
-        """Read it once. Raise BadInput or Refused, with the next step, for what can never work."""
+        """Read the metric once. Raise BadInput or Refused, with the next step, if it can never be read."""
 
     def poll(self) -> Sequence[Sample]:
-        """Read again; return the samples since the last call. An outage is no error: it gives no samples."""
+        """Read again; return the samples since the last call. An outage is not an error: it gives no samples."""
 
     def over(self, stretch: Stretch) -> StretchReading:
-        """Return what a stretch of time that is over says."""
+        """Return the reading of a stretch of time that is over."""
 
     def end(self) -> None: ...

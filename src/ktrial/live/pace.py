@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a live trial may begin a block: outside of quiet hours, within the budget of switches, spread over its time."""
+"""Decides when a live trial may begin a block: not in quiet hours, within its limit of switches, spread over time."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import NamedTuple
 
 from ktrial.trial.protocol.live import DAY_S, QuietHours
 
-#: How much longer than a period a slot is at least, and by which share of it: to store what was seen.
+#: A slot is longer than a period by at least these seconds, and by this share, which is the time to store the data.
 _GAP_S, _GAP_SHARE = 1.0, 0.05
 
 
 def slot_seconds(period_s: float) -> float:
-    """Return how far apart periods begin that are the same ones on several machines."""
+    """Return the distance of periods that begin at the same time on several machines."""
     return period_s + max(_GAP_S, _GAP_SHARE * period_s)
 
 
 def until_slot_s(now_ms: float, slot_s: float) -> float:
-    """Return in how many seconds the next slot begins. Slots begin at multiples of their length since 1970."""
+    """Return the seconds until the next slot. Slots begin at multiples of their length since 1970."""
     return -(now_ms / 1000) % slot_s
 
 
 class HoldUp(NamedTuple):
-    """A reason to begin no block now, and for how many seconds it holds at most."""
+    """A reason not to begin a block now, and the seconds after which it is over at the latest."""
 
     why: str
     left_s: float
 
 
 class LivePace:
-    """Tells when a block may begin. It takes `block_s` seconds and makes up to `block_switches` switches.
+    """Decides when a block may begin. A block takes `block_s` seconds and makes up to `block_switches` switches.
 
-    With `spread_s`, block n begins no earlier than n - 1 times that after `started_ms`.
+    With `spread_s`, block n begins at the earliest (n - 1) * `spread_s` after `started_ms`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class LivePace:
             self._switched_ms = [*(one for one in self._switched_ms if one > now_ms - 1000 * DAY_S), now_ms]
 
     def hold_up(self, now_ms: int, blocks: int) -> HoldUp | None:
-        """Return why the next block must wait; `blocks` are complete. None if it may begin."""
+        """Return why the next block must wait, or None if it may begin; `blocks` is the number of complete blocks."""
         reasons = (self._quiet_hours(now_ms), self._budget(now_ms), self._spread(now_ms, blocks))
         return max((one for one in reasons if one is not None), key=lambda one: one.left_s, default=None)
 
@@ -97,7 +97,7 @@ class LivePace:
 
 
 def _clock(now_ms: int, left_s: float) -> str:
-    """Return the local time of a moment that comes, with its day if that is not near."""
+    """Return the local time of a future moment, with its day if the moment is not soon."""
     return time.strftime("%H:%M" if left_s < DAY_S / 2 else "%a %H:%M", time.localtime(now_ms / 1000 + left_s))
 
 

@@ -99,7 +99,7 @@ def parse_metrics(texts: Sequence[str]) -> tuple[LiveMetric, ...]:
 
 
 def note_of_unnamed(text: str) -> str | None:
-    """Return what to say of a metric that the user gave no name; None if it has one."""
+    """Return a note for the user about a metric without a name; None if the metric has a name."""
     metric = parse_metric(text)
     if metric.source != text:
         return None
@@ -107,6 +107,6 @@ def note_of_unnamed(text: str) -> str | None:
 
 
 def open_source(metric: LiveMetric, world: LiveWorld) -> MetricSource:
-    """Return the source of a metric; `begin` reads it. Raise BadInput."""
+    """Return the source of a metric, which `begin` then reads. Raise BadInput."""
     check_metric(metric)
     return KINDS[metric.source.partition(":")[0]].open(metric, world)

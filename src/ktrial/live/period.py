@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A period of live work as a run: what the sources said of it, its record, and how its numbers are read again."""
+"""A period of live work as a run: the observations of its sources, its record, and how its numbers are read again."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ktrial.live.model import Sample, StretchReading
 from ktrial.machine.facts import FactBook
 from ktrial.trial.protocol.live import LIVE, RATING
 
-#: The file among a period's raw output that holds what the sources said.
+#: The file in a period's raw output with the observations of the sources.
 PERIOD_FILE = "period.json"
-#: The file beside the first period that holds what was learnt of the control before: samples by metric.
+#: The file beside the first period with the usual values of the control: samples by metric.
 USUAL_FILE = "usual.json"
 WORST, BEST = 1, 5
 RATED = outcome(
@@ -33,7 +33,7 @@ RATED = outcome(
 
 
 class SeenMetric(msgspec.Struct, frozen=True, kw_only=True):
-    """A metric in one period: what its source says of the watched stretch, and every sample since the switch."""
+    """A metric in one period: its value over the watched stretch, and every sample since the switch."""
 
     outcome: Outcome
     reading: StretchReading
@@ -42,7 +42,7 @@ class SeenMetric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeenPeriod(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole period: the switch at `switched_unix_ms`, and the watched stretch. `is_switch` tells a change of arms."""
+    """A whole period: the switch at `switched_unix_ms`, and the watched stretch. `is_switch` marks a change of arms."""
 
     is_switch: bool
     switched_unix_ms: int
@@ -53,7 +53,7 @@ class SeenPeriod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measurements_in(seen: SeenPeriod) -> tuple[Measurement, ...]:
-    """Return the numbers of a period that count; a metric without a value has none."""
+    """Return the measurements of a period; a metric without a value has none."""
     found = [
         Measurement(outcome=one.outcome.name, value=one.reading.value, original=repr(one.reading.value))
         for one in seen.metrics.values()
@@ -65,7 +65,7 @@ def measurements_in(seen: SeenPeriod) -> tuple[Measurement, ...]:
 
 
 def details_of(seen: SeenPeriod) -> dict[str, Any]:
-    """Return what a record holds of a period besides its numbers."""
+    """Return the details of a period in its record, besides its numbers."""
     covariates = {name: one.reading.value for name, one in seen.metrics.items() if one.covariate}
     missing = {name: one.reading.why or "" for name, one in seen.metrics.items() if one.reading.value is None}
     bounds = {
@@ -90,7 +90,7 @@ def details_of(seen: SeenPeriod) -> dict[str, Any]:
 
 
 class LiveBenchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """What a live trial measures, as the benchmark of its runs; implements `Benchmark`."""
+    """The metrics of a live trial, as the benchmark of its runs; implements `Benchmark`."""
 
     outcomes: tuple[Outcome, ...]
 
@@ -120,13 +120,13 @@ class LiveBenchmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def live_benchmark(outcomes: Sequence[Outcome], *, rated: bool) -> LiveBenchmark:
-    """Return the benchmark with these outcomes; the first is the headline."""
+    """Return the benchmark with these outcomes; the first one is the headline."""
     every = (*outcomes, RATED) if rated else tuple(outcomes)
     return LiveBenchmark(outcomes=(msgspec.structs.replace(every[0], headline=True), *every[1:]))
 
 
 def read_period(files: Mapping[str, bytes]) -> SeenPeriod:
-    """Return what the raw output of a run holds. Raise BadRun if it holds no period."""
+    """Return the period in the raw output of a run. Raise BadRun if there is none."""
     if PERIOD_FILE not in files:
         raise BadRun("the run has no readings of its period")
     try:
@@ -136,7 +136,7 @@ def read_period(files: Mapping[str, bytes]) -> SeenPeriod:
 
 
 def read_usual(raw: bytes) -> dict[str, list[Sample]]:
-    """Return what was learnt of the control before the first block. Raise BadRun if it cannot be read."""
+    """Return the usual values of the control from before the first block. Raise BadRun if they cannot be read."""
     try:
         return msgspec.json.decode(raw, type=dict[str, list[Sample]])
     except msgspec.DecodeError as error:

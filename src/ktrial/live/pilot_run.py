@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out the pilot of a live trial: control and arm are switched a few times, and everything is watched."""
+"""Carries out the pilot of a live trial: switches between control and arm a few times, and watches everything."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from ktrial.live.sampling import LiveClock, LivePoll
 from ktrial.live.watchdog import Watchdog
 from ktrial.trial.arms.arms import Arms
 
-#: Parts of a pilot that switches: each arm comes into force three times or more.
+#: Number of parts of a pilot that switches; each arm comes into force at least three times.
 _PARTS = 8
-#: A part that switches holds so many samples and seconds; one that does not holds more samples, in a single part.
+#: A part of a pilot that switches has at least this many samples and seconds. A pilot that does not switch is a single,
+#: longer part.
 _PART_SAMPLES, _LEAST_PART_S = 16, 20.0
 _CALM_SAMPLES, _LEAST_CALM_S = 2 * FEWEST_SAMPLES, 60.0
 
 
 class PilotCourse(NamedTuple):
-    """Which arms a pilot puts in force one after the other, and for how many seconds each."""
+    """The arms that a pilot puts in force one after the other, and the seconds of each."""
 
     arms: tuple[str, ...]
     part_s: float
@@ -36,7 +37,7 @@ class PilotCourse(NamedTuple):
 
 
 class PilotSeen(NamedTuple):
-    """What a pilot saw: samples of each metric, all of them and those of the control, and its switches."""
+    """The observations of a pilot: samples of each metric, all of them and only the control's, and the switches."""
 
     samples: Mapping[str, Sequence[Sample]]
     control: Mapping[str, Sequence[Sample]]
@@ -44,7 +45,7 @@ class PilotSeen(NamedTuple):
 
 
 def pilot_course(control: str, arm: str, every_s: float, *, switches: bool) -> PilotCourse:
-    """Return the course of a pilot whose primary metric is read every so many seconds."""
+    """Return the course of a pilot whose primary metric is read every `every_s` seconds."""
     if not switches:
         return PilotCourse((control,), max(_LEAST_CALM_S, _CALM_SAMPLES * every_s))
     return PilotCourse((control, arm) * (_PARTS // 2), max(_LEAST_PART_S, _PART_SAMPLES * every_s))

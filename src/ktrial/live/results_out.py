@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways on which results leave a running trial: a text file, an endpoint, annotations in Grafana.
+"""Sends the results of a running trial to a text file, an endpoint, or annotations in Grafana.
 
-None of them ever disturbs the trial. What did not leave becomes a doubt at its end.
+None of them ever disturbs the trial. Results that could not be sent are reported as a doubt at the end.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from ktrial.live.metrics_out import OPEN_METRICS_TYPE, PROMETHEUS_TYPE, TrialFig
 from ktrial.machine.ports import Clock
 from ktrial.trial.run.events import ArmInForce, BlockEnded, TrialEnded, TrialEvent, TrialListener
 
-#: How long a client of the endpoint, and Grafana, may be silent.
+#: Seconds that a client of the endpoint, and Grafana, may be silent.
 _PATIENCE_S = 5.0
-#: Annotations that may wait for Grafana. A trial that switches faster loses some, and says so.
+#: Number of annotations that may wait for Grafana. A trial that switches faster loses some, and reports that.
 _MOST_WAITING = 1000
 _ANNOTATIONS = "/api/annotations"
 
 
 class ResultsWay(Protocol):
-    """One way out of the trial."""
+    """A destination of results."""
 
     def show(self, figures: TrialFigures) -> None:
-        """Take over the present figures."""
+        """Store the current figures."""
 
     def note(self, event: TrialEvent, figures: TrialFigures) -> None:
-        """Take over what has just happened."""
+        """Store an event."""
 
     def close(self) -> str | None:
-        """End. Return a doubt if something did not leave."""
+        """End. Return a doubt if some results could not be sent."""
 
 
 class MetricsFile:
     """A text file for node_exporter's collector, replaced as a whole."""
 
     def __init__(self, path: Path) -> None:
-        """Raise BadInput if nothing can be written there."""
+        """Prepare the file. Raise BadInput if it cannot be written."""
         self._path = path
         self._failures = 0
         self._why = ""
@@ -69,7 +69,7 @@ class MetricsFile:
         self._write(metrics_text(figures, open_metrics=False))
 
     def note(self, event: TrialEvent, figures: TrialFigures) -> None:
-        """Do nothing: the file has the present figures only."""
+        """Do nothing: the file contains only the current figures."""
 
     def close(self) -> str | None:
         if not self._failures:
@@ -82,7 +82,7 @@ class MetricsFile:
             descriptor, part = tempfile.mkstemp(".part", f".{self._path.name}.", self._path.parent)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
-                os.fchmod(file.fileno(), 0o644)  # the collector is another user
+                os.fchmod(file.fileno(), 0o644)  # the collector runs as another user
             Path(part).replace(self._path)
         except OSError as error:
             self._failures += 1
@@ -96,7 +96,7 @@ class MetricsEndpoint:
     """Serves `/metrics`, from a thread that only reads a finished text."""
 
     def __init__(self, address: str, port: int) -> None:
-        """Raise BadInput if nobody can listen there."""
+        """Open the endpoint. Raise BadInput if the address or the port cannot be used."""
         self._texts = {True: metrics_text(None), False: metrics_text(None, open_metrics=False)}
         try:
             self._server = _server((address, port), lambda is_open: self._texts[is_open])
@@ -114,7 +114,7 @@ class MetricsEndpoint:
         self._texts = {is_open: metrics_text(figures, open_metrics=is_open) for is_open in (True, False)}
 
     def note(self, event: TrialEvent, figures: TrialFigures) -> None:
-        """Do nothing: the endpoint has the present figures only."""
+        """Do nothing: the endpoint shows only the current figures."""
 
     def close(self) -> None:
         self._server.shutdown()
@@ -129,7 +129,7 @@ def _server(where: tuple[str, int], text: Callable[[bool], str]) -> HTTPServer:
         timeout = _PATIENCE_S
 
         def do_GET(self) -> None:
-            """Answer with the figures; everything but /metrics is unknown."""
+            """Send the figures for /metrics, and "not found" for any other path."""
             if self.path.partition("?")[0] != "/metrics":
                 self.send_error(404)
                 return
@@ -146,13 +146,13 @@ def _server(where: tuple[str, int], text: Callable[[bool], str]) -> HTTPServer:
 
     class MetricsServer(HTTPServer):
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """Write nothing: a client that goes away is no news."""
+            """Write nothing: clients may disconnect at any time."""
 
     return MetricsServer(where, MetricsHandler)
 
 
 class Annotation(msgspec.Struct, frozen=True, kw_only=True):
-    """An annotation as Grafana's HTTP API takes it; the time is in milliseconds since 1970."""
+    """An annotation in the form of Grafana's HTTP API; the time is in milliseconds since 1970."""
 
     time: int
     tags: tuple[str, ...]
@@ -160,14 +160,14 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grafana(NamedTuple):
-    """Where annotations go, and the token that allows it."""
+    """A Grafana server, and a token that may write annotations."""
 
     url: str
     token: str
 
     @classmethod
     def at(cls, url: str, token: str) -> Grafana:
-        """Raise BadInput for an address that is none, or that holds a password."""
+        """Return the server with this address. Raise BadInput if the address is invalid or contains a password."""
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -184,7 +184,10 @@ class Grafana(NamedTuple):
         return cls(url.rstrip("/"), token)
 
     def send(self, annotation: Annotation) -> str | None:
-        """Send one; return why that failed. A redirection is a failure: the token is for this server only."""
+        """Send an annotation; return why that failed.
+
+        A redirection is a failure, because the token is for this server only.
+        """
         parts = urlsplit(self.url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         try:
@@ -216,10 +219,10 @@ class GrafanaAnnotations:
         self._thread.start()
 
     def show(self, figures: TrialFigures) -> None:
-        """Do nothing: annotations are about events."""
+        """Do nothing: annotations are only about events."""
 
     def note(self, event: TrialEvent, figures: TrialFigures) -> None:
-        """Queue what an event says: another arm is in force, or a new verdict."""
+        """Queue an annotation for an event: a switch to another arm, or a new verdict."""
         now_ms = self._clock.unix_ms()
         tags = ("ktrial", f"trial:{figures.trial}")
         if isinstance(event, ArmInForce) and event.arm != self._arm:
@@ -237,7 +240,7 @@ class GrafanaAnnotations:
             self._queue(Annotation(time=now_ms, tags=(*tags, figures.state), text=text))
 
     def close(self) -> str | None:
-        """Wait some seconds for what is under way."""
+        """Wait some seconds for annotations that are being sent."""
         with contextlib.suppress(Full):
             self._waiting.put_nowait(None)
         self._thread.join(2 * _PATIENCE_S)
@@ -281,7 +284,7 @@ class GrafanaAnnotations:
 
 
 class ResultsOut:
-    """Passes the events of a trial on, and shows them on every way. Ends with the trial."""
+    """Passes the events of a trial on, and shows them at every destination. Ends with the trial."""
 
     def __init__(
         self, listen: TrialListener, ways: Sequence[ResultsWay], clock: Clock, say: Callable[[str], None]
@@ -295,7 +298,7 @@ class ResultsOut:
     def begins(
         self, trial: str, protocol: TrialProtocol, judgement: Judgement | None = None, *, blind: bool = False
     ) -> None:
-        """Show this trial from now on. What its noise was measured with is not shown."""
+        """Show this trial from now on. The measurement of its noise is not shown."""
         if self._ways:
             self._figures = TrialFigures(trial, protocol, self._now_s(), judgement, blind=blind)
             self._show()
@@ -309,7 +312,7 @@ class ResultsOut:
         self._listen(event)
 
     def close(self) -> None:
-        """Show that the trial is over, and say what did not leave."""
+        """Show that the trial is over, and report results that could not be sent."""
         if self._figures is not None and self._figures.state in {"running", "waiting"}:
             self._figures.end("failed", self._now_s())
             self._show()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads all sources of a live trial, each at its pace, and notices what makes a period void."""
+"""Reads all sources of a live trial, each at its own rate, and notices events that make a period void."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from ktrial.live.sources.world import named_outcome
 from ktrial.machine.ports import Clock
 from ktrial.machine.watch_run import suspended_s
 
-#: A step of the wall clock of this many milliseconds is no adjustment of its speed.
+#: A jump of the wall clock by at least this many milliseconds is a step, not an adjustment of its speed.
 _STEP_MS = 500
-#: A watched stretch is void if a metric gave no value for this share of it.
+#: A watched stretch is void if a metric gave no value for this share of the stretch.
 MOST_SILENT = 0.5
-#: Times its pace that a source may be silent before its last value is too old.
+#: The last value of a source is too old after this many intervals of its polling.
 _STALE_POLLS = 4
 _LEAST_STALE_S = 5.0
 
 
 class LiveClock(Clock, Protocol):
-    """A clock that also tells how long the machine was suspended."""
+    """A clock that also measures how long the machine was suspended."""
 
     def slept_s(self) -> float: ...
 
 
 class WatchedMetric:
-    """A metric with its open source: its samples since the last `forget`."""
+    """A metric with its open source, and its samples since the last `forget`."""
 
     def __init__(self, metric: LiveMetric, source: MetricSource, *, covariate: bool = False) -> None:
         self.metric = metric
@@ -42,16 +42,16 @@ class WatchedMetric:
 
     @property
     def factor(self) -> float:
-        """The unit that its name says, in the unit of its samples."""
+        """The unit in the metric's name, expressed in the unit of its samples."""
         return named_outcome(self.metric)[1]
 
     def silent_s(self, begin_ms: int, end_ms: int) -> float:
-        """Return the longest time within a stretch for which it gave no sample."""
+        """Return the longest time within a stretch without a sample."""
         times = [begin_ms, *(one.at_ms for one in self.samples if begin_ms <= one.at_ms < end_ms), end_ms]
         return max(after - before for before, after in itertools.pairwise(times)) / 1000
 
     def is_fresh(self, now_ms: int) -> bool:
-        """Return whether its last sample is recent."""
+        """Return whether the last sample is recent."""
         oldest_s = max(_LEAST_STALE_S, _STALE_POLLS * self.source.poll_s)
         return bool(self.samples) and now_ms - self.samples[-1].at_ms <= 1000 * oldest_s
 
@@ -66,7 +66,7 @@ class LivePoll:
         self._slept_s = 0.0
 
     def begin(self) -> None:
-        """Read every source once; raise what can never work."""
+        """Read every source once. Raise an error for a source that can never be read."""
         for one in self.metrics:
             one.source.begin()
         self.note_clocks()
@@ -78,7 +78,7 @@ class LivePoll:
                 stack.callback(one.source.end)
 
     def look(self) -> Mapping[str, Sequence[Sample]]:
-        """Read the sources that are due; return the new samples by name of the metric."""
+        """Read the sources that are due; return the new samples by metric name."""
         found: dict[str, Sequence[Sample]] = {}
         for one in self.metrics:
             now_ns = self._clock.monotonic_ns()
@@ -102,12 +102,12 @@ class LivePoll:
             one.samples = [sample for sample in one.samples if sample.at_ms >= before_ms] or one.samples[-1:]
 
     def note_clocks(self) -> None:
-        """Take the clocks as they are now; `disturbed` compares later ones with them."""
+        """Store the current clocks, with which `disturbed` compares later ones."""
         self._offset_ms = self._clock.unix_ms() - self._clock.monotonic_ns() // 1_000_000
         self._slept_s = self._clock.slept_s()
 
     def disturbed(self) -> str | None:
-        """Return what happened to the clocks since `note_clocks`: a suspend, or a step; None if nothing did."""
+        """Return what happened to the clocks since `note_clocks`: a suspend or a step; None if neither."""
         slept = suspended_s(self._slept_s, self._clock.slept_s())
         if slept:
             return f"the machine slept for {slept:.1f} s"

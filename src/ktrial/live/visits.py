@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The visits of a live trial: an arm in force for a period of live work, which ktrial watches."""
+"""The visits of a live trial: during each, an arm is in force for a period of live work, which ktrial watches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ktrial.trial.run.events import ArmInForce, PeriodPhase, TrialListener, Visi
 from ktrial.trial.run.loop import Standing, Visit
 from ktrial.trial.run.records import Cause, run_event
 
-#: How often a wait looks whether it is over.
+#: Seconds between two checks whether a wait is over.
 _LOOK_S = 1.0
 _OUT_OF_TIME = "no time is left for another block"
 
@@ -41,35 +41,35 @@ class AsksRating(Port):
     def begin(self) -> None: ...
 
     def look(self, seconds: float) -> int | None:
-        """Return the rating that comes within this time; None if there is none yet."""
+        """Return the rating that arrives within this time; None if there is none."""
 
     def end(self) -> None: ...
 
 
 class LiveRules(NamedTuple):
-    """How a live trial proceeds: its times in seconds, and what may be shown and asked."""
+    """The rules of a live trial: its times in seconds, and what may be shown and asked."""
 
     period_s: float
     washout_s: float
     primary: str
     for_s: float | None = None
     blind: bool = False
-    #: Whether verdicts are at equal covariates, so that a period must have them all.
+    #: Whether verdicts are at equal covariates; a period must then have all covariates.
     adjusts: bool = False
-    #: Whether the machine's state is stored at each arm's first visit; None if it cannot be.
+    #: Returns the machine's state, which is stored at each arm's first visit; None if it cannot be stored.
     state: Callable[[], bytes | None] | None = None
-    #: Asks a person for a rating of each period; None if nobody rates.
+    #: Asks a person for a rating of each period; None if there are no ratings.
     rating: AsksRating | None = None
-    #: What was learnt of the control before the first block; stored with the first period.
+    #: The usual values of the control, from before the first block; stored with the first period.
     usual: Mapping[str, Sequence[Sample]] = {}
     #: The periods that an earlier process watched.
     past: Sequence[PastPeriod] = ()
-    #: The arm that stays in force, if all arms are the same; each period then begins with a slot of the clock.
+    #: The arm that stays in force, if all arms are the same. Each period then begins with a slot of the clock.
     stays: str | None = None
 
 
 class _PeriodVoid(Exception):
-    """A rule made the present period void."""
+    """A rule made the current period void."""
 
     def __init__(self, cause: Cause, reason: str) -> None:
         super().__init__(reason)
@@ -96,7 +96,7 @@ class LiveVisits:
         request_of: Callable[[], Wanted] = lambda: "run",
         started_ms: int = 0,
     ) -> None:
-        """Prepare the visits; `note` writes to the system's log, `request_of` says what the user asks of the trial."""
+        """Prepare the visits. `note` writes to the system's log; `request_of` returns what the user requests."""
         self._standing = standing
         self._rules = rules
         self._poll = poll
@@ -113,7 +113,7 @@ class LiveVisits:
         self._blocks_left: int | None = None
         self._in_force: str | None = None
         self._block: int | None = None
-        #: When the washout of the present period ended.
+        #: When the washout of the current period ended.
         self._settled_ms = math.inf
         self._versions: dict[str, str] = {}
         self._seen = {event.arm for event in standing.log if isinstance(event, RunEnded)}
@@ -127,11 +127,11 @@ class LiveVisits:
         return True
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
-        """Make the periods of a block, next to each other in time, until one voids it."""
+        """Make the periods of a block, one directly after the other, until one of them makes the block void."""
         self._blocks_left = blocks_left
         first = visits[0]
         if len(visits) < first.visits and first.block != self._block:
-            # The periods of a block must lie next to each other.
+            # The periods of a block must follow each other directly.
             self._void(first, _PeriodVoid("pause", "the trial was interrupted within the block"))
             return True
         self._block, self._versions = first.block, {}
@@ -145,7 +145,7 @@ class LiveVisits:
                 self._void(visit, void)
                 return True
             except GuardTripped as error:
-                # Before anything is stored or told: the live work suffers.
+                # Restore first, then store and report: the live work is suffering.
                 self._leave(f"restored: {error.message}")
                 raise
         return True
@@ -167,7 +167,7 @@ class LiveVisits:
             self._poll.end()
 
     def _await_turn(self) -> None:
-        """Wait until a block may begin and its primary metric has values; everything is restored meanwhile."""
+        """Wait until a block may begin and the primary metric has values; everything is restored meanwhile."""
         told: str | None = None
         self._look(None)
         while (why := self._hold_up()) is not None:
@@ -206,7 +206,7 @@ class LiveVisits:
         return needed if self._primary is None else [self._primary, *needed]
 
     def _request(self) -> Wanted:
-        """Return what the user asks of the trial. Raise KeyboardInterrupt if it should stop."""
+        """Return what the user requests of the trial. Raise KeyboardInterrupt if it should stop."""
         wanted = self._request_of()
         if wanted == "stop":
             raise KeyboardInterrupt
@@ -234,7 +234,7 @@ class LiveVisits:
             lost = self._arms.failed()
             if lost is None:
                 self._refuse_drift()
-                # It takes a moment in which nobody looks at the work, and the period has shown that the arm is safe.
+                # This comes last: it takes a moment without guards, and the period has shown that the arm is safe.
                 self._keep_state(visit.arm)
             rating = self._rating(visit) if lost is None else None
             seen = self._seen_period(Stretch(begin_ms, end_ms), switched_ms, rating, is_switch=is_switch)
@@ -252,11 +252,11 @@ class LiveVisits:
         )
 
     def _arm(self, visit: Visit) -> str:
-        """Return the arm to put in force."""
+        """Return the arm to put in force for a visit."""
         return self._rules.stays or visit.arm
 
     def _washout_s(self, *, stayed: bool) -> float:
-        """Return how long to watch before what counts begins."""
+        """Return how long to watch before the part of the period that counts."""
         rules = self._rules
         if rules.stays is None:
             return rules.washout_s
@@ -264,7 +264,7 @@ class LiveVisits:
         return washout_s + until_slot_s(self._clock.unix_ms() + 1000 * washout_s, slot_seconds(rules.period_s))
 
     def _enter(self, arm: str) -> bool:
-        """Put the arm in force; return whether that switched anything. It stays if it already is."""
+        """Put the arm in force unless it already is; return whether that switched anything."""
         was, before = self._in_force, self._arms.change
         drifts = self._arms.enter(arm) or self._arms.drifted()
         if drifts:
@@ -279,7 +279,7 @@ class LiveVisits:
         return is_switch
 
     def _leave(self, why: str) -> None:
-        """Restore everything, also what an arm left that did not come into force."""
+        """Restore everything, including changes of an arm that could not be put in force."""
         was_in_force, made = self._in_force is not None, self._arms.change
         self._in_force = None
         self._arms.leave()
@@ -313,18 +313,18 @@ class LiveVisits:
         self._look(self._arm(visit))
 
     def _look(self, arm: str | None) -> None:
-        """Read the sources that are due, and let the guards see what they say."""
+        """Read the sources that are due, and check the new samples with the guards."""
         found = self._poll.look()
         if arm is not None:
             self._watchdog.check(arm, found, self._settled_ms)
 
     def _refuse_drift(self) -> None:
-        """Void the period if somebody else changed a setting meanwhile."""
+        """Make the period void if somebody else has changed a setting."""
         if drifts := self._arms.drifted():
             raise _PeriodVoid("knob", self._arms.told(drifts[0]))
 
     def _rating(self, visit: Visit) -> int | None:
-        """Ask for a rating, with the guards active; return None if nobody gives one in time."""
+        """Ask for a rating, with the guards active; return None if there is no answer in time."""
         asks = self._rules.rating
         if asks is None:
             return None
@@ -362,7 +362,7 @@ class LiveVisits:
         )
 
     def _unless_silent(self, one: WatchedMetric, stretch: Stretch, reading: StretchReading) -> StretchReading:
-        """Return the reading, without its value if the source was silent for too much of the stretch."""
+        """Return the reading; without its value if the source was silent for too much of the stretch."""
         silent_s = one.silent_s(*stretch)
         most_s = max(MOST_SILENT * stretch.seconds, 2.5 * one.source.poll_s)
         if reading.value is None or silent_s <= most_s:
@@ -371,7 +371,7 @@ class LiveVisits:
         return msgspec.structs.replace(reading, value=None, why=why)
 
     def _why_void(self, seen: SeenPeriod) -> str | None:
-        """Return the rule that makes a whole period void, by what is missing and never by a value."""
+        """Return the rule that makes a whole period void. It depends on missing values, never on a value."""
         for name, one in seen.metrics.items():
             version = one.reading.version
             if version is not None and self._versions.setdefault(name, version) != version:
@@ -385,7 +385,7 @@ class LiveVisits:
         return None
 
     def _record(self, visit: Visit, number: int, seen: SeenPeriod, began_ns: int, lost: str | None) -> None:
-        """Store a period; one whose arm was `lost` has failed."""
+        """Store a period. If its arm was `lost`, the period has failed."""
         standing = self._standing
         void = self._why_void(seen) if lost is None else None
         raw = msgspec.json.encode(seen)
@@ -445,7 +445,7 @@ class LiveVisits:
         self._watchdog.drop_block()
         self._standing.append(BlockVoided(block=visit.block, arm=visit.arm, cause=void.cause, reason=void.reason))
         if void.cause == "knob":
-            # The next visit puts its arm in force again, even if it is the same arm.
+            # This makes the next visit put its arm in force again, even if it is the same arm.
             self._in_force = None
             self._arms.leave()
         why = "" if self._rules.blind else f": {void.reason}"

@@ -17,14 +17,14 @@ _RESTORED = "the trial has ended, and all settings have been restored"
 
 
 class GuardTrip(Protocol):
-    """Why a guard trips."""
+    """The reason why a guard tripped."""
 
     @property
     def sentence(self) -> str: ...
 
 
 class SampleGuard(Protocol):
-    """Watches the samples of the arms for harm, at every moment."""
+    """Checks the samples of the arms for harm at every moment."""
 
     def begin_period(self, arm: str) -> None: ...
 
@@ -36,7 +36,7 @@ class SampleGuard(Protocol):
 
 
 class PastPeriod(NamedTuple):
-    """A stored period of a trial that goes on. `is_void` or `is_last` say whether its block ended with it, and how."""
+    """A stored period of a resumed trial. `is_void` and `is_last` state whether and how its block ended with it."""
 
     block: int
     arm: str
@@ -46,7 +46,7 @@ class PastPeriod(NamedTuple):
 
 
 def past_periods(standing: Standing, raw_of: Callable[[RunRecord], bytes]) -> Iterator[PastPeriod]:
-    """Yield the stored periods of a trial; `raw_of` returns what the sources said in one."""
+    """Yield the stored periods of a trial; `raw_of` returns the observations of the sources in a period."""
     for record in standing.records:
         assert record.trial is not None, "a period of this trial"
         block, arm = record.round, record.trial.arm
@@ -56,7 +56,7 @@ def past_periods(standing: Standing, raw_of: Callable[[RunRecord], bytes]) -> It
 
 
 class Watchdog:
-    """Looks at every sample. `limits` are in base units by metric; `guarded` metrics are those that `guard` watches."""
+    """Checks every sample. `limits` are in base units by metric; `guarded` names the metrics that `guard` watches."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class Watchdog:
             self._guard.begin_period(arm)
 
     def take_up(self, past: Iterable[PastPeriod]) -> None:
-        """Let the guards see the periods before an interruption. Raise LimitPassed if they show harm."""
+        """Show the guards the periods before an interruption. Raise LimitPassed if they show harm."""
         block: int | None = None
         for one in past:
             if block is not None and block != one.block:
-                self.drop_block()  # it was interrupted
+                self.drop_block()  # the block was interrupted
             self.begin_period(one.arm)
             self._guards(
                 one.arm, {name: seen.samples for name, seen in one.seen.metrics.items()}, one.seen.begin_unix_ms
@@ -93,7 +93,10 @@ class Watchdog:
             self.drop_block()
 
     def check(self, arm: str, found: Mapping[str, Sequence[Sample]], settled_ms: float = 0) -> None:
-        """Raise LimitPassed if one of the new samples ends the trial. Those until `settled_ms` are of a washout."""
+        """Raise LimitPassed if one of the new samples ends the trial.
+
+        Samples until `settled_ms` belong to a washout.
+        """
         for one in self._metrics:
             self._check_limit(one, found.get(one.metric.name, ()))
         self._guards(arm, found, settled_ms)
@@ -106,7 +109,7 @@ class Watchdog:
                     _refuse_trip(self._guard.take(name, arm, samples, settling=settling))
 
     def end_block(self) -> None:
-        """Raise LimitPassed if the blocks so far show a loss."""
+        """Raise LimitPassed if the blocks so far show a slow loss."""
         if self._guard is not None:
             _refuse_trip(self._guard.end_block())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goals: what a machine should be good at, which settings may help, and how to measure whether they do."""
+"""Goals: what a machine should be good at, the settings that may help, and how to measure their effect."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class OpenTrial(msgspec.Struct, frozen=True):
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """What was tried last, what to do next (commands with a reason each), and verdicts of others, never mixed in."""
+    """The content of an overview: recent verdicts, next steps (commands with a reason each), and verdicts of others."""
 
     open: tuple[OpenTrial, ...]
     verdicts: tuple[LedgerEntry, ...]
@@ -39,7 +39,7 @@ class Overview(msgspec.Struct, frozen=True):
 
 
 def overview_of(status: Status | None, entries: Sequence[LedgerEntry], now: Now, program: str = "ktrial") -> Overview:
-    """Return the overview; `status` is None if only root can read the journal, `entries` are the newest first."""
+    """Return the overview. `status` is None if only root can read the journal; the newest `entries` come first."""
     own = [entry for entry in entries if not entry.placebo]
     unfinished = [entry for entry in own if not entry.over]
     trials = {one.trial: OpenTrial(one.trial, one.blocks, one.manual is not None) for one in unfinished}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which sched_ext schedulers a machine has, as arms of one trial against its own scheduler."""
+"""Finds the sched_ext schedulers of a machine, and compares them with the kernel's own in one trial."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ktrial.kit.outcome import Outcome
 from ktrial.trial.protocol.file import ArmFile, LoaderMode, SchedExtFile
 from ktrial.trial.protocol.protocol import candidates
 
-#: What is measured without --suite and without a command, and what decides.
+#: The suite without --suite and without a command, and the outcome that decides.
 SUITE, PRIMARY = "schedulers", "agent-wakeup-timer.lateness-p99"
 _SCHEDULER = re.compile(r"scx_[a-z0-9_]+")
-#: Programs with such names that are not schedulers.
+#: Programs with a scheduler's name that are not schedulers.
 _OTHERS = frozenset(("scx_loader", "scx_show_state", "scx_stats"))
 
 
 class InstalledScheduler(msgspec.Struct, frozen=True, kw_only=True):
-    """A scheduler that can be started here, by its program or by scx_loader in a mode."""
+    """A scheduler that can be started here, as a program or by scx_loader in a mode."""
 
     name: str
     program: str
@@ -37,7 +37,7 @@ class InstalledScheduler(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def programs_among(paths: Iterable[str]) -> tuple[InstalledScheduler, ...]:
-    """Return the schedulers among these paths; if several have one name, only the first."""
+    """Return the schedulers among these paths; if several have the same name, only the first one."""
     found: dict[str, str] = {}
     for path in paths:
         name = path.rpartition("/")[2]
@@ -47,7 +47,7 @@ def programs_among(paths: Iterable[str]) -> tuple[InstalledScheduler, ...]:
 
 
 def of_loader(names: Iterable[str], modes: Sequence[LoaderMode]) -> tuple[InstalledScheduler, ...]:
-    """Return the schedulers of scx_loader, each in these modes."""
+    """Return the schedulers of scx_loader, each one in each of these modes."""
     known = sorted({name for name in names if _SCHEDULER.fullmatch(name)})
     return tuple(InstalledScheduler(name=name, program=name, mode=mode) for name in known for mode in modes)
 
@@ -67,7 +67,7 @@ def select_schedulers(found: Sequence[InstalledScheduler], names: Sequence[str])
 
 
 def scheduler_arms(own: str, found: Iterable[InstalledScheduler], *, placebo: bool = False) -> dict[str, ArmFile]:
-    """Return the control, which is the kernel's own scheduler, and an arm for each other one."""
+    """Return the control, which is the kernel's own scheduler, and an arm for each other scheduler."""
     arms = {own: ArmFile()} | ({"placebo": ArmFile(placebo=True)} if placebo else {})
     for one in found:
         mode = one.mode or msgspec.UNSET
@@ -76,7 +76,7 @@ def scheduler_arms(own: str, found: Iterable[InstalledScheduler], *, placebo: bo
 
 
 def other_outcomes(tasks: Sequence[Task], around: Sequence[Outcome], primary: str) -> tuple[str, ...]:
-    """Return what a scheduler should not spoil: the main outcome of each benchmark, the load's work, and power."""
+    """Return the outcomes that must not get worse: the main outcome of each benchmark, the load's work, and power."""
     main = [one.name for one in candidates(tasks) if one.outcome.headline]
     benchmark = next(task.label for task in tasks if primary.startswith(f"{task.label}."))
     beside = [f"{benchmark}.{one.name}" for one in around if not one.name.startswith("energy.")]
@@ -84,6 +84,6 @@ def other_outcomes(tasks: Sequence[Task], around: Sequence[Outcome], primary: st
 
 
 def best_arm(primary: Iterable[Contrast | OutcomeJudgement], spoiling: Collection[str]) -> str | None:
-    """Return the best arm among those that are better and spoil no other outcome; None if there is none."""
+    """Return the best of the arms that are better and make no other outcome worse; None if there is none."""
     better = [one for one in primary if one.verdict == "better" and one.arm not in spoiling]
     return max(better, key=lambda one: one.effect.estimate if one.effect else 0.0).arm if better else None

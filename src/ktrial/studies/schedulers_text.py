@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows a trial of sched_ext schedulers: a verdict on each in every outcome asked, and which one to use."""
+"""Shows a trial of sched_ext schedulers: a verdict on each scheduler in every outcome, and which one to use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LABEL = 10
 
 
 class SchedulerAdvice(msgspec.Struct, frozen=True, kw_only=True):
-    """Which scheduler to use. `use` is its arm, or null to stay; `mode` is that of scx_loader, if it has one."""
+    """Which scheduler to use. `use` is its arm, or null to change nothing; `mode` is its mode in scx_loader, if any."""
 
     line: str
     use: str | None = None
@@ -30,7 +30,7 @@ class SchedulerAdvice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def advice_of(found: Comparison) -> SchedulerAdvice:
-    """Return the scheduler that is better in the primary outcome and worse in none; of several the best one."""
+    """Return the best scheduler that is better in the primary outcome and worse in no outcome."""
     asked = _asked_outcomes(found)
     if not asked:
         return SchedulerAdvice(line=clean(f"stay with {found.control}: nothing has been measured yet"))
@@ -56,7 +56,7 @@ def advice_of(found: Comparison) -> SchedulerAdvice:
 
 
 def schedulers_text(found: Comparison, failures: Mapping[str, Sequence[str]], *, width: int) -> str:
-    """Return the table, the reason of failed runs, doubts, and the advice. `failures` has each arm's reasons."""
+    """Return the table, the reasons of failed runs, the doubts, and the advice. `failures` has the reasons by arm."""
     trial = found.trial
     assert trial is not None, "a comparison that is a trial"
     asked = _asked_outcomes(found)

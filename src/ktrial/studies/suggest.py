@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds candidates for a goal on this machine: settings that its profiles would change, and the goal's own."""
+"""Finds candidates for a goal on this machine: settings that the goal or its profiles would change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STATUSES = ("supported", "claimed", "none", "never took effect", "superseded", 
 
 
 class Suggestions(NamedTuple):
-    """Candidates, and why others were left out: `not_here` by profile, `inert` by knob without effect here."""
+    """Candidates, and why other settings were skipped: `not_here` by profile, `inert` by knob without effect here."""
 
     candidates: tuple[Candidate, ...]
     not_here: Mapping[str, str]
@@ -33,7 +33,7 @@ class Suggestions(NamedTuple):
 
 
 def candidates_of(goals: Iterable[Goal], machine: Machine, catalog: Catalog) -> Suggestions:
-    """Return the settings worth a trial, the safest and best supported first, without dangerous ones."""
+    """Return the settings worth a trial, without dangerous ones. The safest and best supported come first."""
     found: dict[tuple[str, ...], Candidate] = {}
     not_here: dict[str, str] = {}
     inert: dict[str, str] = {}
@@ -70,7 +70,7 @@ def _proposals(
 
 
 def _of_real_devices(changes: Iterable[Change], facts: FactBook, catalog: Catalog) -> list[Change]:
-    """Return the changes without those of virtual devices (loop, zram): these perform like the device below them."""
+    """Return the changes without virtual devices (loop, zram), which perform like the device below them."""
     found = []
     for change in changes:
         knob = catalog.knobs[change.knob]

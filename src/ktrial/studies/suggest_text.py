@@ -16,7 +16,7 @@ from ktrial.tuning.catalog.model import CatalogSource
 
 _CLAIMS = 2
 _OTHERS = 2
-#: A candidate, what was tried here, and verdicts of others about it.
+#: A candidate, what was tried on this machine, and other people's verdicts about it.
 Suggested = tuple[Candidate, LedgerEntry | None, Sequence[OthersVerdict]]
 
 

@@ -14,7 +14,10 @@ from ktrial.trial.record import StoredTrial, protocol_sha256
 
 
 class KeptTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """`noise` is the profile that the protocol was planned with; null if there was none or the store lacks it."""
+    """A trial in exchange form.
+
+    `noise` is the profile with which the protocol was planned; null if unknown or missing.
+    """
 
     stored: StoredTrial
     log: tuple[Event, ...]
@@ -26,7 +29,7 @@ class KeptTrial(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sha256(self) -> str:
-        """The hash of the protocol, computed from what this object holds."""
+        """The hash of the protocol, computed from the content of this object."""
         return protocol_sha256(self.stored.file, self.protocol, self.stored.arms)
 
 

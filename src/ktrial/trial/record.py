@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial as the store holds it: its protocol, its arms on this machine, and the session with its runs."""
+"""A trial as the store contains it: its protocol, its arms on this machine, and the session with its runs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from ktrial.trial.protocol.file import TrialFile, Value
 
 
 class ArmSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """An arm on this machine: the values that it changes by address, and what was skipped and why.
+    """An arm on this machine: the values that it changes by address, and the skipped settings with the reasons.
 
-    `manual` tells a person how to set up the arm; `expect` has the facts that identify it then. `inert` has changes
-    without effect on this machine, and why. `commands` put the arm in force; each is shown with its undo.
+    `manual` tells a person how to set up the arm; `expect` contains the facts that then identify it. `inert` lists
+    changes without effect on this machine, with the reasons. `commands` put the arm in force; each is shown with its
+    undo command.
     """
 
     changes: Mapping[str, str] = {}
@@ -32,14 +33,14 @@ class ArmSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def without_reasons(self) -> ArmSettings:
-        """The arm without the texts that say why a change is left out, which differ between versions of ktrial."""
+        """The arm without the reasons of skipped changes, whose wording differs between versions of ktrial."""
         return msgspec.structs.replace(
             self, refused=dict.fromkeys(self.refused, ""), inert=dict.fromkeys(self.inert, "")
         )
 
 
 class StoredTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything fixed before the first run. `found` has the original values of what the arms change, by address."""
+    """Everything that was fixed before the first run. `found` has the original values of all changed addresses."""
 
     trial: str
     session: str
@@ -55,8 +56,8 @@ class StoredTrial(msgspec.Struct, frozen=True, kw_only=True):
 class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A trial in a list.
 
-    `verdicts` are those of the primary outcome by arm, null if open. `ended` says why the trial makes no further run. A
-    trial that screens settings has `suspected` settings instead of verdicts.
+    `verdicts` are the verdicts of the primary outcome by arm, null if open. `ended` states why the trial makes no
+    further run. A trial that screens settings has `suspected` settings instead of verdicts.
     """
 
     trial: str
@@ -70,20 +71,20 @@ class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def changed_arms(before: Mapping[str, ArmSettings], now: Mapping[str, ArmSettings]) -> Sequence[str]:
-    """Return the arms of `before` that are missing or differ now."""
+    """Return the arms of `before` that are missing or different now."""
     return [name for name, arm in before.items() if name not in now or now[name].without_reasons != arm.without_reasons]
 
 
 def protocol_sha256(file: TrialFile, protocol: Protocol, arms: Mapping[str, ArmSettings]) -> str:
     """Return the hash that every run carries. It covers the file, the judge's protocol and the arms on this machine."""
     written = msgspec.json.encode((file, protocol, arms))
-    # Hash what a reader gets back: 8 and 8.0 are the same limit.
+    # The hash covers what a reader decodes, so that 8 and 8.0 are the same limit.
     read = msgspec.json.decode(written, type=tuple[TrialFile, Protocol, dict[str, ArmSettings]])
     return hashlib.sha256(msgspec.json.encode(_without_empty(msgspec.to_builtins(read)), order="sorted")).hexdigest()
 
 
 def _without_empty(value: Any) -> Any:
-    """Drop null and empty values, so that a new field doesn't change the hash of earlier trials."""
+    """Remove null and empty values, so that a new field does not change the hash of earlier trials."""
     if isinstance(value, dict):
         found = {name: _without_empty(one) for name, one in value.items()}
         return {name: one for name, one in found.items() if one not in (None, {}, [])}

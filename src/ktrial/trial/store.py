@@ -21,7 +21,7 @@ _TRIALS = sa.select(trials.c.document).order_by(trials.c.started_unix_ms.desc(),
 
 
 class StoredTrials:
-    """The stored trials. `open_database` is first called when something is read or written."""
+    """The stored trials. `open_database` is called only when something is read or written."""
 
     def __init__(self, open_database: Callable[[], Database]) -> None:
         self._open_database = open_database
@@ -42,7 +42,7 @@ class StoredTrials:
             self._append(connection, trial, events)
 
     def hold(self) -> None:
-        """Keep the store open until ktrial ends; reopening it for each event is slow."""
+        """Keep the store open until ktrial ends, because reopening it for each event is slow."""
         self._open_database().hold()
 
     def log(self, trial: str) -> tuple[Event, ...]:
@@ -57,7 +57,7 @@ class StoredTrials:
         return decode("".join(f"{line}\n" for line in lines).encode(), f"trial {trial}")
 
     def all(self, name: str | None = None) -> tuple[StoredTrial, ...]:
-        """Return all trials, newest first, or those whose files have this name, and the one that has it itself."""
+        """Return all trials, newest first; or the trials whose files have this name, and the trial with this name."""
         if name is None:
             return self._select(_TRIALS)
         begins = trials.c.trial.startswith(f"{name}-", autoescape=True)
@@ -75,7 +75,7 @@ class StoredTrials:
                 ) from None
 
     def find(self, name: str | None) -> StoredTrial:
-        """Return the trial with this name or unique beginning; without a name the newest."""
+        """Return the trial with this name or this unique prefix; without a name, the newest trial."""
         found = self._select(_TRIALS.limit(1) if name is None else _TRIALS.where(trials.c.trial == name))
         if name and not found:
             candidates = self._select(_TRIALS.where(trials.c.trial.startswith(name, autoescape=True)))
@@ -122,7 +122,7 @@ class StoredTrials:
         return self._load(found[0]) if found else None
 
     def bring(self, trials: Iterable[KeptTrial]) -> None:
-        """Store trials from elsewhere, all or none. Leave out their noise profiles, which describe another machine."""
+        """Store trials from another store, all or none. Leave out noise profiles, which describe another machine."""
         with self._open_database().writing() as connection:
             for kept in trials:
                 self._insert(connection, kept.stored)

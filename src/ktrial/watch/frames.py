@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frame statistics of logs. Games that run under MangoHud become runs of the store."""
+"""Frame statistics of logs, and games that run under MangoHud and are stored as runs."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ NO_CAPTURE_HINT = (
 class Game(msgspec.Struct, frozen=True, kw_only=True):
     """The game to run: path and arguments, and the whole environment except MangoHud's variables.
 
-    `program` selects captures by the name of the process. `duration_s` ends the log before the game. With `own_test`
-    the game tests its frame rate itself and writes it to a log. ktrial records the values of the variables `named`.
-    `below_fps` replaces the default rate below which frames are slow.
+    `program` selects captures by the name of the process. `duration_s` ends the log before the game ends. With
+    `own_test` the game tests its frame rate itself and writes the result to a log. ktrial records the values of the
+    variables `named`. `below_fps` replaces the default rate below which frames are slow.
     """
 
     argv: tuple[str, ...]
@@ -74,7 +74,7 @@ class Game(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished game: its record, stored as `name` in `where`, and the report behind it."""
+    """A finished game: its record, stored as `name` in `where`, and the report from which the record was made."""
 
     record: RunRecord
     name: str
@@ -189,7 +189,10 @@ def capture_environment(environment: Mapping[str, str], folder: str, duration_s:
 
 
 def captured_argv(argv: Sequence[str], mangohud: str | None, folder: str, variables: Mapping[str, str]) -> list[str]:
-    """Return the command with MangoHud in front; a Flatpak, which has its own, gets the variables and the folder."""
+    """Return the command with MangoHud in front.
+
+    A Flatpak, which has its own MangoHud, gets the variables and the folder.
+    """
     program = argv[0].rpartition("/")[2]
     if program == "flatpak" and "run" in argv:
         at = argv.index("run") + 1

@@ -40,7 +40,7 @@ _PATHS: Mapping[str, str] = {
 _VMSTAT = "/proc/vmstat"
 _LOOK_S = 0.1
 _OTHER_RULES = "memory was added or removed since they were set, or this kernel computes them differently"
-#: pgalloc_normal and others. Pages freed by reclaim do not reduce demand: programs still wanted them.
+#: Counters of allocated pages, such as pgalloc_normal. Pages that reclaim has freed still count as demand.
 _TAKEN = re.compile(rb"^pgalloc_\w+ (\d+)$", re.MULTILINE)
 _RECLAIMED = re.compile(rb"^pgsteal_(?:kswapd|direct|khugepaged) (\d+)$", re.MULTILINE)
 _FREED = re.compile(rb"^pgfree (\d+)$", re.MULTILINE)
@@ -157,7 +157,7 @@ def _demand_pages(machine: Machine, clock: Clock) -> tuple[int, int]:
 
 
 def _columns(word: str, layout: WatermarkLayout, catalog: Catalog) -> list[tuple[str, Mapping[str, int]]]:
-    """Return the columns that a word stands for: a profile, KNOB=VALUE[,VALUE…], or several settings joined by +."""
+    """Return the columns for a word: a profile, KNOB=VALUE[,VALUE…], or several settings joined by +."""
     if not is_assignment(word):
         return [(word, _of_profile(word, layout, catalog))]
     parts = [parse_assignment(part) for part in word.split("+")]

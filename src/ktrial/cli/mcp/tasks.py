@@ -32,7 +32,7 @@ class TaskParams(RequestParams):
 
 
 class UpdateParams(TaskParams):
-    """Answers to questions of a task. No task here asks any."""
+    """Answers to a task's questions. No task of ktrial asks any."""
 
     input_responses: dict[str, Any]
 

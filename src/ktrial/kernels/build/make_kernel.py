@@ -33,7 +33,7 @@ class Building(Protocol):
 
 
 class BuildOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What to build. `target` is set only if compiler flags select it; otherwise the configuration does."""
+    """What to build. `target` is set only if compiler flags select it; otherwise the configuration selects it."""
 
     source: KernelSource
     architecture: str
@@ -55,7 +55,7 @@ def make_variables(
     flagged: Target | None = None,
     optimise: str | None = None,
 ) -> dict[str, str]:
-    """Return make's variables: the programs, behind `launcher` if given, and flags that override the kernel's own."""
+    """Return make's variables: the programs, with `launcher` before them if given, and overriding flags."""
     programs = {
         name: f"{launcher} {word}" if launcher and name in _COMPILERS else word
         for name, word in toolchain.variables.items()

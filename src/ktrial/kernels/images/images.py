@@ -115,7 +115,7 @@ def _whole(path: Path, limit_bytes: int) -> bytes:
 
 
 def _config_places(path: Path) -> Iterator[Path]:
-    """Yield the paths where an image's configuration may be: beside the image under its version, or in its build tree."""
+    """Yield where an image's configuration may be: beside the image under its version, or in its build tree."""
     name = path.name
     for word in ("vmlinuz-", "vmlinux-", "bzImage-", "Image-"):
         if name.startswith(word):

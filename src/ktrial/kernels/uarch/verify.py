@@ -30,7 +30,7 @@ class VerifyBuild(Protocol):
         """Return the verbose output of building one object; with Rust on, also of Rust's libraries before it."""
 
     def why_no_rust(self) -> str | None:
-        """Return the tree's own objection to Rust with the installed tools; None if it has none."""
+        """Return why the tree rejects Rust with the installed tools; None if it accepts them."""
 
 
 def verify_target(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds, by structure, where a kernel's arch/x86/Makefile sets the target of 64-bit code, in all known versions."""
+"""Finds where a kernel's arch/x86/Makefile sets the target of 64-bit code, by structure, in all known versions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from ktrial.kit.formats.tool_output import numbered, unreadable
 
-#: A list of flags through cc-option, a list without it, one pair of flags, one pair beside -march=native.
+#: A list of flags with cc-option, a list without it, one pair of flags, or one pair beside -march=native.
 Shape = Literal["cc-option", "list", "direct", "native"]
 
 _END = re.compile(r"\s*KBUILD_CFLAGS\s*\+=\s*-mno-red-zone\b.*")
@@ -26,7 +26,10 @@ _VERSION = re.compile(r"(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION)\s*=[ \t]*(\S*
 
 
 class FlagBlock(msgspec.Struct, frozen=True):
-    """The block. New lines of a list go after line `last`; direct flags are lines `first` to `last`, from 1."""
+    """The lines that set the target.
+
+    New lines of a list go after line `last`; direct flags are lines `first` to `last`, from 1.
+    """
 
     shape: Shape
     first: int

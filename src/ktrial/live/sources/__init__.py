@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where numbers of live work come from, one module a kind."""
+"""The sources of live work's numbers, one module for each kind."""

@@ -41,7 +41,7 @@ def command_words(metric: LiveMetric) -> tuple[str, ...]:
 
 
 class CommandSource(PolledSource):
-    """Runs the command at each reading; a stretch has the mean of what it printed."""
+    """Runs the command at each reading; the value of a stretch is the mean of the numbers."""
 
     def __init__(self, metric: LiveMetric, world: LiveWorld) -> None:
         self._words = command_words(metric)

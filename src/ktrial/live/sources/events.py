@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events that the agent traces: `events:reclaim[?of=NAME|PID]`, `events:run-delay?of=NAME|PID`, `events:block`.
 
-An agent of its own watches as root and reports once a second, until the source ends.
+A separate agent watches as root and reports once a second until the source ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ktrial.recordings.growing import GrowingRecording
 from ktrial.recordings.watching import MachineView
 from ktrial.watch.record.watch import LONGEST_S
 
-#: What is traced, and the unit of the outcome.
+#: The traced events of each kind.
 _TRACED: dict[str, tuple[str, ...]] = {
     "reclaim": ("direct-reclaim", "cgroup-reclaim"),
     "run-delay": ("run-delay",),
@@ -34,14 +34,14 @@ _TRACED: dict[str, tuple[str, ...]] = {
 }
 _UNITS: dict[str, Unit] = {"reclaim": "ratio", "run-delay": "ratio", "block": "s"}
 _HERTZ, _SPILL_S = 2.0, 1.0
-#: How long to wait for the first report, and after which time the agent counts as lost.
+#: Seconds to wait for the first report, and nanoseconds of silence after which the agent counts as lost.
 _FIRST_S, _SILENT_NS = 10.0, 5_000_000_000
 _END_S = 5.0
 _MOST_PID = 1 << 22
 
 
 def traced_of(metric: LiveMetric) -> tuple[str, str | None]:
-    """Return what is traced, and the process that it belongs to. Raise BadInput."""
+    """Return the traced kind and its process, if one is named. Raise BadInput."""
     what, options = split_options(metric, ("of",))
     of = options.get("of")
     if what not in _TRACED:
@@ -57,7 +57,7 @@ def traced_of(metric: LiveMetric) -> tuple[str, str | None]:
 
 
 def find_process(machine: Machine, of: str) -> int:
-    """Return the process with this number or name; of several the one that started the others. Raise NotRead."""
+    """Return the process with this number or name; if several match, the parent of the others. Raise NotRead."""
     if of.isdecimal() and 0 < int(of) <= _MOST_PID:
         return int(of)
     pattern = "/proc/*/comm"
@@ -169,12 +169,12 @@ class EventStream:
         if self._what == "reclaim" and self._process is not None:
             times = {"watched": self._watched_s}
         counts = {f"{kind} count": float(columns.get(f"trace.{kind}.count", 0)) for kind in kinds}
-        # Another number of lost events is another epoch, which has no rate.
+        # A different number of lost events starts a new epoch, and no rate spans two epochs.
         return CounterValues({**times, **(counts if self._what == "block" else {})}, str(view.lost))
 
 
 class EventsSource(CounterSource):
-    """The time that traced events take a second, or the mean time of a request to a block device."""
+    """The time that traced events take per second, or the mean time of a request to a block device."""
 
     def __init__(self, metric: LiveMetric, world: LiveWorld) -> None:
         self._what, self._of = traced_of(metric)

@@ -43,7 +43,7 @@ class Exposition(msgspec.Struct, frozen=True):
 def read_exposition(
     data: bytes, source: str, *, is_openmetrics: bool, wants: Callable[[str], bool] = lambda _: True
 ) -> Exposition:
-    """Read a scrape; skip the labels of samples that nobody `wants` by name. Raise UnreadableOutput."""
+    """Read a scrape. Labels are parsed only for samples whose name `wants` accepts. Raise UnreadableOutput."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -72,7 +72,7 @@ def read_exposition(
 
 
 def _sample(line: str, wants: Callable[[str], bool], *, is_openmetrics: bool) -> Exposed | str | None:
-    """Return the sample of a line; a text that says what was expected; or None if nobody wants it."""
+    """Return the sample of a line; a text with what was expected if the line is malformed; None if not wanted."""
     named = _NAME.match(line)
     name, at = (named[0], named.end()) if named is not None else ("", 0)
     if named is not None and not wants(name):
@@ -99,7 +99,10 @@ def _sample(line: str, wants: Callable[[str], bool], *, is_openmetrics: bool) ->
 
 
 def _labels(line: str, at: int, labels: dict[str, str]) -> tuple[str, int] | None:
-    """Fill in the labels that begin at a place. Return a name among them and where they end; None if malformed."""
+    """Add the labels that begin at a position.
+
+    Return the name in the braces, if any, and the end; None if malformed.
+    """
     name = ""
     is_last = False
     while True:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follow the lines of a file that others write, also when they rename it or empty it."""
+"""Follows the lines of a file that other programs write, even if they rename or truncate it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ktrial.live.sources.world import LiveWorld
 
 LINE_BYTES = 4096
 _CHUNK_BYTES = 1 << 18
-#: Most bytes that are read at once. What is written faster is skipped.
+#: Maximum bytes to read at once; lines that are written faster are skipped.
 MOST_BYTES = 32 << 20
-#: The end of what was read, by which a file that was emptied and filled again is recognised.
+#: Bytes at the end of what was read; they show whether a file was truncated and written again.
 _MARK_BYTES = 64
 _REMOTE_LIMIT_S = 10.0
 
 
 class LineSplitter:
-    """Splits bytes into lines, which may come in parts. A line is cut off at LINE_BYTES."""
+    """Splits bytes into lines, which may arrive in parts. A line is cut off after LINE_BYTES."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -37,14 +37,14 @@ class LineSplitter:
         return [first, *(line[:LINE_BYTES] for line in whole[1:])]
 
     def forget(self) -> None:
-        """Drop the part of a line that was read."""
+        """Discard an incomplete line."""
         self._rest.clear()
 
 
 class FollowedFile(Protocol):
     """A file whose lines are followed from its end."""
 
-    #: How often lines were skipped, because they were written too fast or the file was replaced unseen.
+    #: How often lines were skipped, because they were written too fast or the file was replaced unnoticed.
     skipped: int
 
     def take(self) -> list[bytes]:
@@ -83,7 +83,7 @@ class FileHere:
                 self._begin_anew()
             found = self._rest()
             if self._is_replaced():
-                found += self._rest()  # what was written between the last look and the rename
+                found += self._rest()  # the lines that were written between the last look and the rename
                 new = self._opened()
                 os.close(self._file)
                 self._file = new
@@ -102,7 +102,7 @@ class FileHere:
         try:
             there = Path(self._path).stat()
         except FileNotFoundError:
-            return False  # renamed a moment ago: the program still writes to the old file
+            return False  # the file was renamed a moment ago, and the program still writes to the old one
         here = os.fstat(self._file)
         return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)
 
@@ -135,7 +135,7 @@ class FileThere:
     """Follows a file of another machine, with `stat` and `tail` there; implements `FollowedFile`."""
 
     def __init__(self, path: str, world: LiveWorld) -> None:
-        """Look for the file. Raise BadInput if it cannot be read."""
+        """Find the file. Raise BadInput if it cannot be read."""
         self._path = path
         self._world = world
         self._lines = LineSplitter()
@@ -173,7 +173,7 @@ class FileThere:
         return words[1], int(words[2])
 
     def _run(self, *words: str) -> bytes:
-        """Return the beginning of what a command prints; the agent keeps no more."""
+        """Return the beginning of a command's output; the agent keeps no more."""
         raw = self._world.run(words, _REMOTE_LIMIT_S)
         if raw.failed is not None or raw.exit_status != 0:
             why = raw.failed or raw.stderr.decode(errors="replace").strip().rpartition(": ")[2][:200] or "it failed"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames of a running game, from a log with one frame a line: `frames:/path?match=REGEX[&take=OUTCOME]`.
+"""Frames of a running game, from a log with one frame per line: `frames:/path?match=REGEX[&take=OUTCOME]`.
 
-The expression has a group named like a unit, as that of `ktrial watch`. The log of MangoHud cannot be followed: it is
-written when logging ends.
+The expression has a group whose name is a unit, as in `ktrial watch`. The log of MangoHud cannot be followed, because
+MangoHud writes it when logging ends.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _OUTCOMES = {one.outcome.name: one.outcome for one in FRAME_OUTCOMES}
 
 
 class FramePart:
-    """The frame time in a line, and which statistic of a stretch's frames is meant."""
+    """Reads the frame time in a line, and computes a statistic of a stretch's frames."""
 
     def __init__(self, metric: LiveMetric) -> None:
-        """Raise BadInput for what cannot be read."""
+        """Parse the options of the metric. Raise BadInput if they are invalid."""
         self.path, options = log_path(metric, _OPTIONS)
         self._take = options.get("take", _USUAL)
         if self._take not in _OUTCOMES:
@@ -56,7 +56,7 @@ class FramePart:
         return duration_s or None
 
     def summary(self, numbers: Sequence[float], seconds: float) -> float:
-        """Return the statistic of these frames. Raise NotRead if they are too few."""
+        """Return the statistic of these frames. Raise NotRead if there are too few."""
         try:
             found = frame_statistics(numbers)
         except BadRun as error:

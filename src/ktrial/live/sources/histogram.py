@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantiles of histograms, as Prometheus computes them, with the bucket in which each lies."""
+"""Quantiles of histograms as Prometheus computes them, with the bucket that contains the quantile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ktrial.live.sources.web import IdleSource, NotRead
 
 
 class BucketQuantile(NamedTuple):
-    """A quantile, interpolated within its bucket `low` to `high`. The last bucket's `high` is None."""
+    """A quantile, interpolated within its bucket from `low` to `high`. The last bucket's `high` is None."""
 
     value: float
     low: float
@@ -19,11 +19,11 @@ class BucketQuantile(NamedTuple):
 
 
 def bucket_quantile(buckets: Mapping[float, float], quantile: float) -> BucketQuantile:
-    """Return a quantile of events counted by upper bounds, each count with those below. Raise NotRead, IdleSource."""
+    """Return a quantile of events from cumulative counts by upper bound. Raise NotRead or IdleSource."""
     bounds = sorted(buckets)
     if len(bounds) < 2 or bounds[-1] != math.inf:
         raise NotRead('the histogram has no bucket le="+Inf", or no other one')
-    # Counters of one scrape may be of different moments, so that a bucket holds less than one below it.
+    # Counters of one scrape may be from different moments, so a bucket may contain less than a lower one.
     counts: list[float] = []
     for bound in bounds:
         counts.append(max(buckets[bound], counts[-1] if counts else 0.0))
@@ -43,7 +43,7 @@ def bucket_quantile(buckets: Mapping[float, float], quantile: float) -> BucketQu
 
 
 def bound_of(text: str) -> float | None:
-    """Return the upper bound that a label `le` names; None if it is no number."""
+    """Return the upper bound in a label `le`; None if it is not a number."""
     try:
         bound = float(text)
     except ValueError:

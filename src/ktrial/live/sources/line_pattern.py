@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regular expressions for lines that others write, without those that may take very long.
+"""Compiles regular expressions for foreign lines, and rejects those that may take very long.
 
 Python's expressions backtrack. Each long repetition that may end at several places multiplies the time by the length of
-the line, and so does the search for the begin. A repetition ends at one place if what follows it never matches what it
-repeats, as in `[0-9]+ ms`; all of these together multiply the time once. ktrial takes expressions whose time is the
-square of the length, or the cube if they begin with a text that cannot be everywhere in a line.
+the line, and so does the search for the start. A repetition ends at only one place if the text after it never matches
+what is repeated, as in `[0-9]+ ms`; all such repetitions together multiply the time once. ktrial accepts expressions
+whose time grows with the square of the length, or with the cube if they begin with a text that cannot be everywhere in
+a line.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing import Any
 
 from ktrial.kit.errors import BadInput
 
-#: Most factors of the line's length in the time, and letters at the begin that allow one more.
+#: How often the line's length may be a factor of the time, and the letters at the start that allow one factor more.
 _MOST_FACTORS, _PREFIX = 2, 4
-#: A repetition of at most so many times counts as none.
+#: A repetition of at most this many times does not count.
 _FEW = 8
-#: Most ways to repeat what itself is repeated, and to match all short repetitions together.
+#: Limits on the ways to repeat a nested repetition, and on the ways to match all short repetitions together.
 _MOST_WAYS, _MOST_SHORT_WAYS = 1000, 300
 _LETTERS = [chr(code) for code in range(256)]
 _BEGINS = (codes.AT_BEGINNING, codes.AT_BEGINNING_STRING)
@@ -28,7 +29,7 @@ _REPEATS = (codes.MAX_REPEAT, codes.MIN_REPEAT)
 
 
 def line_pattern(text: str, option: str, groups: tuple[int, ...]) -> re.Pattern[str]:
-    """Compile an expression with so many groups. Raise BadInput if it is invalid or may take long."""
+    """Compile an expression with one of these numbers of groups. Raise BadInput if it is invalid or may take long."""
     try:
         pattern = re.compile(text)
         tree = parser.parse(text)
@@ -54,7 +55,10 @@ def line_pattern(text: str, option: str, groups: tuple[int, ...]) -> re.Pattern[
 
 
 def _why_slow(items: list[Any], repeated: int = 1) -> str | None:
-    """Return why an expression may take exponential time. `repeated` is how often the items may be repeated."""
+    """Return why an expression may take exponential time, or None.
+
+    `repeated` is how often the items may be repeated.
+    """
     for code, argument in items:
         if code in (codes.GROUPREF, codes.GROUPREF_EXISTS):
             return "it refers to a group of its own"
@@ -86,7 +90,7 @@ def _bodies(code: Any, argument: Any) -> list[list[Any]]:
 
 
 def _factors(items: list[Any]) -> int:
-    """Return how often the time for a line may multiply by its length."""
+    """Return how often the length of a line is a factor of the time."""
     is_anchored = bool(items) and items[0][0] is codes.AT and items[0][1] in _BEGINS
     flat = _flat(items)
     found, has_closed = 0, False
@@ -95,7 +99,7 @@ def _factors(items: list[Any]) -> int:
             found += _long_repeats([(code, argument)])
             continue
         after = flat[place + 1 :]
-        if after:  # otherwise it ends with the expression, and cannot fail
+        if after:  # otherwise the expression ends here and cannot fail
             repeats, following = _first(list(argument[2])), _first(after)
             is_open = repeats is None or following is None or bool(repeats & following)
             found += is_open
@@ -104,13 +108,13 @@ def _factors(items: list[Any]) -> int:
 
 
 def _has_prefix(items: list[Any]) -> bool:
-    """Whether the expression begins with a text."""
+    """Return whether the expression begins with a fixed text."""
     first = _flat(items)[:_PREFIX]
     return len(first) == _PREFIX and all(code is codes.LITERAL for code, _ in first)
 
 
 def _short_ways(items: list[Any]) -> int:
-    """Return in how many ways the short repetitions and alternatives can be taken."""
+    """Return the number of ways to match the short repetitions and alternatives."""
     ways = 1
     for code, argument in items:
         if code in _REPEATS:
@@ -128,7 +132,7 @@ def _short_ways(items: list[Any]) -> int:
 
 
 def _long_repeats(items: list[Any]) -> int:
-    """Return how many long repetitions may take part in one match."""
+    """Return the largest number of long repetitions in one match."""
     found = 0
     for code, argument in items:
         if code in _REPEATS:
@@ -140,7 +144,7 @@ def _long_repeats(items: list[Any]) -> int:
 
 
 def _flat(items: list[Any]) -> list[Any]:
-    """Return the items in a row, those of groups in place of the groups."""
+    """Return the items as one list, with the items of groups in place of the groups."""
     found: list[Any] = []
     for code, argument in items:
         found += _flat(list(argument[3])) if code is codes.SUBPATTERN else [(code, argument)]
@@ -159,7 +163,7 @@ def _may_be_empty(item: Any) -> bool:
 
 
 def _first(items: list[Any]) -> set[str] | None:
-    """Return the letters (of the first 256) with which the items may begin; None if unknown."""
+    """Return the letters (of the first 256) that the items may begin with; None if unknown."""
     found: set[str] = set()
     for code, argument in _flat(items):
         if code in _REPEATS:
@@ -184,7 +188,7 @@ def _first(items: list[Any]) -> set[str] | None:
 
 def _letters(code: Any, argument: Any) -> set[str] | None:
     found = _exact_letters(code, argument)
-    # The expression may ignore case.
+    # the expression may ignore case
     return None if found is None else found | {other for one in found for other in (one.lower(), one.upper())}
 
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of a log: `log:/path?match=REGEX&take=p99|mean|count|share[&of=REGEX]`. A line's time is when it was read."""
+"""Lines of a log: `log:/path?match=REGEX&take=p99|mean|count|share[&of=REGEX]`.
+
+The time of a line is when it was read.
+"""
 
 from __future__ import annotations
 
@@ -23,35 +26,35 @@ from ktrial.live.sources.world import LiveWorld, bad_metric, measured_outcome, n
 _OPTIONS = ("match", "take", "of")
 _TAKES = "mean, p50 to p999, count or share"
 _POLL_S = 1.0
-#: Lines are read for at most so long at once.
+#: Nanoseconds for which lines are read at once.
 _READ_NS = 500_000_000
-#: Most numbers that are kept, eight bytes each.
+#: Maximum number of stored values, with eight bytes each.
 _MOST_NUMBERS = 8_000_000
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Return the smallest of the values with at least this share at or below it."""
+    """Return the smallest value with at least this share of the values at or below it."""
     return ordered[math.ceil(share * len(ordered) - 1e-9) - 1]
 
 
 class LinePart(Protocol):
-    """What is read in a line, and what a stretch takes of it. `factor` leads to the outcome's unit."""
+    """Reads a number in a line, and computes the value of a stretch. `factor` converts to the outcome's unit."""
 
     path: str
     outcome: Outcome
     factor: float
-    #: The latest text that should have been a number.
+    #: The latest text that is not a number, although it should be.
     wrong: str | None
 
     def read(self, line: bytes) -> float | None:
         """Return the number in a line; None if the line has none."""
 
     def summary(self, numbers: Sequence[float], seconds: float) -> float:
-        """Return what these numbers say of so many seconds. Raise NotRead if they are too few."""
+        """Return the value of these numbers over `seconds`. Raise NotRead if there are too few."""
 
 
 def log_path(metric: LiveMetric, known: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Return the path of the log and the options behind it. Raise BadInput."""
+    """Return the path of the log, and the options after it. Raise BadInput."""
     path, options = split_options(metric, known)
     if not path.startswith("/") or "\0" in path:
         raise bad_metric(metric, f"{path!r} is not an absolute path", "write the whole path of the log")
@@ -59,10 +62,10 @@ def log_path(metric: LiveMetric, known: Sequence[str]) -> tuple[str, dict[str, s
 
 
 class MatchedPart:
-    """The group of an expression in a line; implements `LinePart`."""
+    """Reads the group of an expression in a line; implements `LinePart`."""
 
     def __init__(self, metric: LiveMetric) -> None:
-        """Raise BadInput for what cannot be read."""
+        """Parse the options of the metric. Raise BadInput if they are invalid."""
         self.path, options = log_path(metric, _OPTIONS)
         option = f"--metric {metric.source!r}"
         self.take = options.get("take", "mean")
@@ -81,7 +84,7 @@ class MatchedPart:
             self.outcome, self.factor = measured_outcome(metric, "1/s" if self.take == "count" else "ratio"), 1.0
 
     def read(self, line: bytes) -> float | None:
-        """Return the number in a line, or 1 or 0 for what is counted; None if the line has none."""
+        """Return the number in a line, or 1 or 0 for lines that are counted; None if the line has none."""
         found = self._match.search(line.decode(errors="replace"))
         if found is None:
             return None
@@ -98,7 +101,7 @@ class MatchedPart:
         return float(text)
 
     def summary(self, numbers: Sequence[float], seconds: float) -> float:
-        """Return what these numbers say of so many seconds. Raise NotRead if they are too few."""
+        """Return the value of these numbers over `seconds`. Raise NotRead if there are too few."""
         if self.take == "count":
             return len(numbers) / seconds
         if self.share is not None:
@@ -122,7 +125,7 @@ class LogSource(PolledSource):
         self._chunks: Timeline[array[float]] = Timeline(_MOST_NUMBERS)
         self._skips: Timeline[int] = Timeline()
         self._skipped = 0
-        #: Numbers since the last sample, and when that was.
+        #: Numbers since the last sample, and the time of that sample.
         self._waiting = array("d")
         self._since_ms = 0
 
@@ -143,12 +146,12 @@ class LogSource(PolledSource):
         self._chunks.add(at_ms, numbers, len(numbers) + 1)
         self._waiting.extend(numbers)
         if at_ms <= self._since_ms or not self._waiting:
-            self._since_ms = at_ms  # a count is that of the time since the last look
+            self._since_ms = at_ms  # a count covers the time since the last look
             return ()
         try:
             value = self._part.summary(self._waiting, (at_ms - self._since_ms) / 1000)
         except NotRead:
-            return ()  # these lines are too few; the next look adds to them
+            return ()  # too few lines for a sample; the next look adds more
         self._waiting, self._since_ms = array("d"), at_ms
         return (Sample(at_ms, value * self._part.factor),)
 

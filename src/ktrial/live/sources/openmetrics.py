@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One series of an endpoint that exposes metrics as text: `openmetrics:http://host/metrics?name=NAME{labels}`."""
+"""One series of an endpoint that shows metrics as text: `openmetrics:http://host/metrics?name=NAME{labels}`."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from ktrial.live.sources.world import LiveWorld, bad_metric, check_label, named_
 _OPTIONS = ("name", "quantile", "version", "poll")
 _USUAL_POLL_S = 5.0
 _MOST_WAIT_S = 5.0
-#: A sample with a time of its own is stale after so many intervals.
+#: A sample with its own time is stale after this many intervals.
 _STALE_POLLS = 2.5
 _ACCEPT = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 _START = "process_start_time_seconds"
-#: Ends of names of samples that a family's samples may have.
+#: Suffixes of sample names in a family.
 _ENDS = ("_total", "_created", "_bucket", "_count", "_sum", "_gcount", "_gsum", "_info")
 
 
 class WantedSeries(NamedTuple):
-    """The series that a metric names, and a quantile of it."""
+    """The series that a metric names, and the quantile to compute, if any."""
 
     address: str
     name: str
@@ -41,7 +41,7 @@ class WantedSeries(NamedTuple):
 
 
 class Scrape(NamedTuple):
-    """What one scrape says of the wanted series: a number, or counters. `version` is the label that was asked for."""
+    """The wanted series in one scrape: a number, or counters. `version` is the value of the label for the version."""
 
     value: float | None
     counts: CounterValues | None
@@ -51,7 +51,7 @@ class Scrape(NamedTuple):
 
 
 def wanted_of(metric: LiveMetric) -> WantedSeries:
-    """Return what the metric names. Raise BadInput."""
+    """Return the series that the metric names. Raise BadInput."""
     address, options = split_options(metric, _OPTIONS)
     check_address(address, f"--metric {metric.source!r}")
     text = options.get("name", "")
@@ -131,7 +131,7 @@ class OpenMetricsSource(PolledSource):
         )
 
     def _value(self, times: Sequence[int], scrapes: Sequence[Scrape]) -> BucketQuantile:
-        """Return what these scrapes say: a mean, a rate or a quantile. Raise NotRead."""
+        """Return the value of these scrapes: a mean, a rate or a quantile. Raise NotRead."""
         gauges = [one.value for one in scrapes if one.value is not None]
         if len(gauges) == len(scrapes):
             mean = statistics.fmean(gauges)
@@ -178,7 +178,7 @@ class OpenMetricsSource(PolledSource):
 
 
 def scrape_of(found: Exposition, wanted: WantedSeries) -> Scrape:
-    """Return what a scrape says of the wanted series. Raise NotRead, and BadInput for what can never be read."""
+    """Return the wanted series in a scrape. Raise NotRead, or BadInput if it can never be read."""
     family = next((one for one in (wanted.name, _family(wanted.name)) if one in found.types), wanted.name)
     kind = found.types.get(family, "unknown")
     if kind in {"unknown", "untyped"} and wanted.name.endswith("_total"):
@@ -231,7 +231,7 @@ def _family(name: str) -> str:
 
 
 def _check_one(labels: Sequence[Mapping[str, str]], wanted: WantedSeries) -> None:
-    """Raise unless all samples are of one series."""
+    """Raise an error unless all samples are of one series."""
     if not labels:
         raise NotRead(f"{wanted.address} has no series {wanted.name}{_braces(wanted.labels)}")
     other = next((one for one in labels if one != labels[0]), None)
@@ -248,7 +248,7 @@ def _braces(labels: Mapping[str, str]) -> str:
 
 
 def _versions(found: Exposition, series: Sequence[Exposed], wanted: WantedSeries) -> set[str]:
-    """Return the values of the version's label: of the series, otherwise of metrics that describe the program."""
+    """Return the values of the version's label: from the series, or else from metrics that describe the program."""
     if wanted.version is None:
         return set()
     own = {one.labels[wanted.version] for one in series if wanted.version in one.labels}
@@ -263,7 +263,7 @@ def _versions(found: Exposition, series: Sequence[Exposed], wanted: WantedSeries
 
 
 def _epoch(found: Exposition, series: Sequence[Exposed]) -> str:
-    """Return when the series was created, if it says so."""
+    """Return when the series was created, if the scrape contains that."""
     labels = {key: value for key, value in series[0].labels.items() if key != "le"}
     name = f"{_family(series[0].name)}_created"
     created = next((one.value for one in found.samples if one.name == name and one.labels == labels), None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources that are read again and again: when each reading was taken, gaps, steps of clocks, and growing counters."""
+"""Sources that are read at intervals: times of readings, gaps, steps of clocks, and growing counters."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from ktrial.live.sources.world import LiveWorld, refuse_short_period
 from ktrial.machine.ports import Machine
 
 T = TypeVar("T")
-#: Readings that are kept; older ones are dropped.
+#: Number of readings in memory; older ones are dropped.
 MOST_READINGS = 500_000
-#: The clocks differ by a step if they run apart by more than this, or by this share of the time between two looks.
+#: The clocks have made a step if they differ by more than these milliseconds, and this share of the time between two
+#: looks.
 _STEP_MS, _STEP_SHARE = 250.0, 0.002
-#: A stretch has a gap if nothing was read for so many intervals and milliseconds.
+#: A stretch has a gap if nothing was read for this many intervals and milliseconds.
 _GAP_POLLS, _GAP_MS = 2.5, 500.0
 _MOST_FAILURES = 1000
-#: Factors between units with the same name, and how far a value may be from them.
+#: Factors between units, and the largest ratio of a value that still counts as near a factor.
 _UNIT_FACTORS = tuple(1000.0**power for power in (1, 2, 3, -1, -2, -3))
 _UNIT_NEAR = 1.25
 _BASELINE = 50
@@ -43,7 +44,7 @@ class Timeline(Generic[T]):
         self.since_ms: int | None = None
 
     def add(self, at_ms: int, item: T, size: int = 1) -> None:
-        """Append a reading. Readings that are not before it were taken by a clock that has been set back."""
+        """Append a reading. Drop readings that are not older, because the clock has been set back since."""
         self._drop(bisect_left(self._times, at_ms), len(self._times))
         self._times.append(at_ms)
         self._items.append((item, size))
@@ -69,7 +70,7 @@ class Timeline(Generic[T]):
 
 
 class ClockSteps:
-    """Compares the wall clock with the monotonic one, and keeps when they ran apart."""
+    """Compares the wall clock with the monotonic clock, and stores when they differed."""
 
     def __init__(self) -> None:
         self._last: tuple[int, float] | None = None
@@ -111,7 +112,7 @@ class PolledSource(ABC):
         return self._outcome
 
     def begin(self) -> None:
-        """Read it once. Raise BadInput or Refused, with the next step, for what can never work."""
+        """Read the metric once. Raise BadInput or Refused, with the next step, if it can never be read."""
         self._look_at_clocks()
         try:
             self._begin()
@@ -136,7 +137,7 @@ class PolledSource(ABC):
             return ()
 
     def over(self, stretch: Stretch) -> StretchReading:
-        """Return what a stretch of time that is over says."""
+        """Return the reading of a stretch of time that is over."""
         self._look_at_clocks()
         why = self._clocks.why_void(stretch)
         if why is not None:
@@ -155,7 +156,7 @@ class PolledSource(ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Read it once. Raise NotRead, BadInput."""
+        """Read the metric once. Raise NotRead or BadInput."""
 
     @abstractmethod
     def _poll(self) -> Sequence[Sample]:
@@ -166,7 +167,7 @@ class PolledSource(ABC):
         """Return the value of a stretch without a step of the clock. Raise NotRead."""
 
     def covered(self, stretch: Stretch, readings: Timeline[T], least: int) -> tuple[Sequence[int], Sequence[T]]:
-        """Return the readings inside the stretch. Raise NotRead if too few, or if nothing was read for too long."""
+        """Return the readings inside the stretch. Raise NotRead if there are too few, or a long gap."""
         times, items = readings.inside(stretch)
         if readings.since_ms is not None and readings.since_ms > stretch.begin_ms:
             raise NotRead("the readings of so long ago are no longer kept")
@@ -195,14 +196,14 @@ def missing(why: str, *, version: str | None = None) -> StretchReading:
 
 
 class CounterValues(NamedTuple):
-    """Counters that were read together. Another `epoch` means that they restarted."""
+    """Counters that were read together. A new `epoch` means that they restarted."""
 
     values: Mapping[str, float]
     epoch: str = ""
 
 
 def growth(readings: Sequence[CounterValues], *, together: bool) -> dict[str, float]:
-    """Return by how much each counter grew. A counter that fell has restarted; `together` all do if one does."""
+    """Return the growth of each counter. A counter that fell has restarted; with `together`, all have if one has."""
     found: dict[str, float] = {}
     for before, after in itertools.pairwise(readings):
         fell = {name for name, value in after.values.items() if value < before.values.get(name, 0)}
@@ -214,7 +215,7 @@ def growth(readings: Sequence[CounterValues], *, together: bool) -> dict[str, fl
 
 
 class CounterSource(PolledSource):
-    """The rate at which counters grow together, such as seconds of CPU time a second."""
+    """The rate at which counters grow together, such as seconds of CPU time per second."""
 
     def __init__(
         self,
@@ -247,7 +248,7 @@ class CounterSource(PolledSource):
         return StretchReading(value=self.rate(readings, times[-1] - times[0]), samples=len(times))
 
     def rate(self, readings: Sequence[CounterValues], length_ms: int) -> float:
-        """Return how much all counters together grew a second. Raise NotRead if that is unknown."""
+        """Return the growth of all counters together per second. Raise NotRead if that is unknown."""
         return sum(growth(readings, together=False).values()) / (length_ms / 1000)
 
 
@@ -261,7 +262,7 @@ class UnitGuard:
         self._values: list[float] = []
 
     def why_changed(self, value: float, started_s: float | None, unit: str | None = None) -> str | None:
-        """Return why the value cannot be compared with those before; otherwise keep it."""
+        """Return why the value cannot be compared with earlier ones; otherwise store it and return None."""
         if unit is not None and self._unit is not None and unit != self._unit:
             return f"its unit changed from {self._unit} to {unit}"
         self._unit = unit if unit is not None else self._unit

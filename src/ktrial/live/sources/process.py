@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel counts of a process, a control group or the whole machine.
+"""The kernel's counters of a process, a control group or the whole machine.
 
 `pid:1234?cpu|delay|io|psi=memory`, `cgroup:/system.slice/x.service?cpu|io|psi=memory`, `pressure:memory[?full]`.
 """
@@ -21,9 +21,9 @@ _RESOURCES = ("cpu", "memory", "io")
 _PRESSURE = "/proc/pressure"
 _FIELDS = ("cpu", "delay", "io", "psi")
 _UNITS: Mapping[str, Unit] = {"cpu": "ratio", "delay": "ratio", "io": "B/s", "psi": "ratio"}
-#: Ticks a second in /proc, on every architecture.
+#: Ticks per second in /proc, on every architecture.
 _TICKS = 100
-#: Places behind the name in /proc/PID/stat: user and system time, and when the process began.
+#: Positions after the name in /proc/PID/stat: user time, system time, and the start of the process.
 _USER, _SYSTEM, _BEGAN = 11, 12, 19
 _TOTAL = re.compile(r"^(some|full) [^\n]*\btotal=([0-9]{1,20})$", re.MULTILINE)
 _MOST_PID = 1 << 22
@@ -31,12 +31,12 @@ _OTHER_USER = "it belongs to another user: measure its control group, or run as 
 
 
 def _text(machine: Machine, path: str) -> str:
-    """Return what a file holds. Raise NotRead."""
+    """Return the content of a file. Raise NotRead."""
     return _texts(machine, [path])[path]
 
 
 def _texts(machine: Machine, paths: list[str]) -> dict[str, str]:
-    """Return what the files hold. Raise NotRead if one of them cannot be read."""
+    """Return the contents of the files. Raise NotRead if one of them cannot be read."""
     found = {}
     for path, reading in machine.read(paths).items():
         if reading is None:
@@ -55,7 +55,7 @@ def _whole(text: str, path: str) -> int:
 
 
 def pressure_counts(text: str, path: str, share: str) -> CounterValues:
-    """Return the seconds for which some or all tasks waited, from a file of the kernel's. Raise NotRead."""
+    """Return the seconds for which some or all tasks waited, from a pressure file of the kernel. Raise NotRead."""
     for kind, total_us in _TOTAL.findall(text):
         if kind == share:
             return CounterValues({share: int(total_us) / 1e6})
@@ -63,8 +63,8 @@ def pressure_counts(text: str, path: str, share: str) -> CounterValues:
 
 
 def stat_counts(text: str, path: str) -> CounterValues:
-    """Return a process's CPU seconds from its file `stat`; the epoch is when it began. Raise NotRead."""
-    # The name may hold anything; only the last parenthesis counts.
+    """Return a process's CPU seconds from its file `stat`; the epoch is its start time. Raise NotRead."""
+    # The name may contain anything; only the last parenthesis ends it.
     fields = text.rpartition(")")[2].split()
     if len(fields) <= _BEGAN:
         raise NotRead(f"cannot read {path}: it has {len(fields)} fields behind the name")
@@ -91,7 +91,7 @@ def group_io_counts(text: str) -> CounterValues:
 
 
 class ProcessCounts:
-    """Reads one counter of a process, which must stay the same one."""
+    """Reads one counter of a process, and checks that it is still the same process."""
 
     def __init__(self, pid: int, field: str, resource: str) -> None:
         self._folder = f"/proc/{pid}"
@@ -160,7 +160,7 @@ def _group_counts(group: str, field: str, resource: str) -> Callable[[Machine], 
 
 
 def _field_of(metric: LiveMetric, known: tuple[str, ...]) -> tuple[str, str, str]:
-    """Return what is before `?`, the counter behind it and its resource. Raise BadInput."""
+    """Return the part before `?`, the counter after it, and the counter's resource. Raise BadInput."""
     place, options = split_options(metric, known)
     kind = metric.source.partition(":")[0]
     if len(options) != 1:
@@ -213,7 +213,7 @@ _READERS: Mapping[str, Callable[[LiveMetric], tuple[str, Callable[[Machine], Cou
 
 
 def kernel_counter(metric: LiveMetric) -> tuple[Unit, Callable[[Machine], CounterValues]]:
-    """Return the unit and the reader of a counter of the kernel. Raise BadInput."""
+    """Return the unit and the reader of a kernel counter. Raise BadInput."""
     field, read = _READERS[metric.source.partition(":")[0]](metric)
     measured_outcome(metric, _UNITS[field])
     return _UNITS[field], read

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A query to a Prometheus server: `prometheus:http://host:9090?query=QUERY[&version=LABEL][&poll=15s]`.
 
-The value of a stretch comes from the samples inside it: the query's ranges become the time from the first sample in the
-stretch to the last one, and series without a range are averaged over it. A stretch that the samples do not cover has no
-value.
+The value of a stretch comes from the samples inside the stretch: ranges in the query become the time from the first
+sample in the stretch to the last one, and series without a range are averaged over that time. A stretch that the
+samples do not cover has no value.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from ktrial.live.sources.web import IdleSource, NotRead, check_address
 from ktrial.live.sources.world import LiveWorld, bad_metric, check_label, named_outcome, poll_option, split_options
 
 _OPTIONS = ("query", "version", "poll")
-#: Before the first scrape, the interval that Prometheus uses by default.
+#: Prometheus's default interval, which is used before the first scrape.
 _USUAL_EVERY_S = 60.0
 _LOOK_BACK_S = 900
-#: A reading of a moment looks back so many intervals, which hold two scrapes.
+#: A reading of a moment covers this many intervals before it, which contain two scrapes.
 _WITHIN = 2.5
-#: A sample is stale after so many intervals.
+#: A sample is stale after this many intervals.
 _STALE = 2.5
 _FASTEST_S = 0.5
-#: How far the server's clock may be from this one, whose moments place the samples.
+#: Maximum difference between the server's clock and this machine's clock, which places the samples.
 _MOST_SKEW_MS = 2500
-#: A stretch is read again from a server that does not answer, after so many seconds and for so long.
+#: If the server does not answer, a stretch is read again after these seconds, for at most these nanoseconds.
 _AGAIN_S, _AGAIN_FOR_NS = 0.5, 1_500_000_000
 _MOST_POINTS = 10_000
 
@@ -73,7 +73,7 @@ class PrometheusSource(PolledSource):
             self.poll_s = max(_FASTEST_S, self.every_s / 2)
         now_s = self._api.now_s()
         within = round(_WITHIN * self.every_s * 1000)
-        with suppress(IdleSource):  # it may have work later
+        with suppress(IdleSource):  # the source may have work later
             self._evaluated(self._query.over(within), now_s)
         if self._version is not None:
             self._versions(now_s, within)
@@ -125,7 +125,7 @@ class PrometheusSource(PolledSource):
             begin_ms, end_ms = min(begin_ms, found[0]), max(end_ms, found[-1])
         if self._api.skew_ms > _MOST_SKEW_MS:
             raise NotRead(self._skew_text())
-        # The range includes the first sample, whichever of its ends the server leaves out.
+        # The range includes the first sample, whichever end of a range the server excludes.
         range_ms, end_s = end_ms - begin_ms + 1, end_ms / 1000
         if len(times) < 2 and any(one.has_range for one in self._query.selectors):
             raise NotRead("one sample is too few for a rate")
@@ -155,7 +155,7 @@ class PrometheusSource(PolledSource):
         rewritten = read_query(query, "--metric")
         found = self._api.at(rewritten.buckets or "", at_s)
         if any("le" not in one.labels for one in found):
-            value = self._one(self._api.at(query, at_s))  # a native histogram has no labels `le`
+            value = self._one(self._api.at(query, at_s))  # a native histogram has no label `le`
             return BucketQuantile(value, value, value)
         groups = {frozenset((key, text) for key, text in one.labels.items() if key != "le") for one in found}
         if len(groups) > 1:
@@ -182,7 +182,7 @@ class PrometheusSource(PolledSource):
         return found[0].value
 
     def _refuse_counters(self) -> None:
-        """Raise BadInput for a counter that is read as a gauge."""
+        """Raise BadInput for a counter that the query uses as a gauge."""
         for one in self._query.selectors:
             if one.name is None or one.function in OF_COUNTERS or not self._api.is_counter(one.name):
                 continue
@@ -225,14 +225,14 @@ class PrometheusSource(PolledSource):
         return found[0].value
 
     def _sample_times(self, selector: str, stretch: Stretch) -> list[int]:
-        """Return when the samples inside a stretch were taken, of all series together."""
+        """Return the times of the samples inside a stretch, of all series together."""
         step_s = max(_FASTEST_S, self.every_s / 2, stretch.seconds / _MOST_POINTS)
         found = self._api.over(f"max(timestamp({selector}))", stretch, step_s)
         times = {round(value * 1000) for value in found}
         return sorted(at for at in times if stretch.begin_ms <= at < stretch.end_ms)
 
     def _refuse_lost_targets(self, range_ms: int, end_s: float) -> None:
-        """Raise NotRead if a target was not scraped for a part of the range."""
+        """Raise NotRead if a target was not scraped during part of the range."""
         step = max(round(self.every_s * 500), range_ms // _MOST_POINTS, 500)
         slack_s = _STALE * self.every_s
         for one in self._query.selectors:
@@ -242,7 +242,7 @@ class PrometheusSource(PolledSource):
                 raise NotRead(f"a target of {one.text} was not scraped for the last {end_s - ended[0].value:.1f} s")
 
     def _range_ms(self, end_ms: int) -> int:
-        """Return how long the latest scrapes up to a sample took. Raise NotRead if there was only one."""
+        """Return the time from the previous scrape to a sample. Raise NotRead if there was only one scrape."""
         if not any(one.has_range for one in self._query.selectors):
             return 1
         stretch = Stretch(end_ms - round(_WITHIN * self.every_s * 1000), end_ms + 1)
@@ -252,7 +252,7 @@ class PrometheusSource(PolledSource):
         return end_ms - begin_ms + 1
 
     def _versions(self, end_s: float, range_ms: int) -> list[str]:
-        """Return the version that ran. Raise NotRead if it is unknown, or if there were two."""
+        """Return the version that was running. Raise NotRead if it is unknown, or if there were two."""
         label, selector = self._version, self._query.selectors[0].text
         infos = f'{{__name__=~".+_info",{label}!=""}}[{range_ms}ms]'
         series = f"last_over_time({selector}[{range_ms}ms])"
@@ -272,12 +272,12 @@ class PrometheusSource(PolledSource):
         )
 
     def _started_s(self, at_s: float) -> float | None:
-        """Return when the newest of the processes behind the query started, if they say so."""
+        """Return when the newest process behind the query started, if the server knows that."""
         selector = self._query.selectors[0].text
         found = self._api.at(f"max(process_start_time_seconds and on (job, instance) {selector})", at_s)
         return found[0].value if found else None
 
     def _unit(self) -> str | None:
-        """Return the units of all metrics of the query, as far as the server knows them."""
+        """Return the units of all metrics of the query, if the server knows them."""
         units = [self._api.unit(one.name) for one in self._query.selectors if one.name is not None]
         return ", ".join(one for one in units if one) or None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ask a Prometheus server through its HTTP API, and check what it answers."""
+"""Queries a Prometheus server through its HTTP API, and checks the answers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ktrial.live.sources.world import LiveWorld
 
 T = TypeVar("T")
 _LIMIT_S = 3.0
-#: A header `Date` has whole seconds.
+#: Resolution of the header `Date`, which has whole seconds.
 _DATE_MS = 500
 _BAD_REQUEST = (400, 422)
-#: Ends of the samples of a family that are counters whatever the family's own type.
+#: Suffixes of samples that are counters, whatever the type of their family.
 _OF_FAMILY = ("_total", "_bucket", "_count", "_sum")
 _COUNTERS = frozenset(("counter", "histogram", "summary"))
 
@@ -60,7 +60,7 @@ class _About(msgspec.Struct):
 
 
 class PrometheusApi:
-    """The API of one server: `skew_ms` is how far its clock is from the head's, `is_down` that it did not answer."""
+    """The API of one server. `skew_ms` is how far its clock differs; `is_down` is set if it did not answer."""
 
     def __init__(self, address: str, world: LiveWorld) -> None:
         self._address = address
@@ -73,7 +73,7 @@ class PrometheusApi:
         return self._world.clock.unix_ms() / 1000
 
     def at(self, query: str, at_s: float | None) -> Sequence[QuerySeries]:
-        """Return what a query says of a moment; None is now, by the server's clock. Raise NotRead, BadInput."""
+        """Return the series of a query at a moment, or now by the server's clock. Raise NotRead or BadInput."""
         when = {} if at_s is None else {"time": f"{at_s:.3f}"}
         head = _decode(self._get("/api/v1/query", {"query": query, **when}), _QueryResult)
         if head.resultType == "scalar":
@@ -86,7 +86,7 @@ class PrometheusApi:
         return [QuerySeries(row.metric, _number(row.value[1])) for row in rows if row.value is not None]
 
     def over(self, query: str, stretch: Stretch, step_s: float) -> Sequence[float]:
-        """Return the values of a query with one series at the steps of a stretch and at its end. Raise NotRead."""
+        """Return the values of a query with one series, at the steps of a stretch and at its end. Raise NotRead."""
         times = {
             "start": f"{stretch.begin_ms / 1000:.3f}",
             "end": f"{stretch.end_ms / 1000:.3f}",
@@ -98,7 +98,7 @@ class PrometheusApi:
         return [*found, *(one.value for one in self.at(query, stretch.end_ms / 1000))]
 
     def raw_times(self, selector: str, name: str | None, back_s: int) -> Sequence[float]:
-        """Return when the latest samples of one of the selected series were taken. Raise NotRead."""
+        """Return the times of the latest samples of one selected series. Raise NotRead."""
         found = self.at(f"topk(1, timestamp({selector}))", None)
         if not found:
             raise NotRead(
@@ -112,7 +112,7 @@ class PrometheusApi:
         return [at_s for at_s, _ in rows[0].values] if rows else []
 
     def is_counter(self, name: str) -> bool:
-        """Whether the server knows that this is a counter."""
+        """Return whether the server knows that this metric is a counter."""
         about = self._about(name)
         if about is not None:
             return about.type == "counter"
@@ -131,17 +131,17 @@ class PrometheusApi:
         except (NotRead, BadInput):
             if self.is_down:
                 raise
-            return None  # servers that only speak the language of queries have none
+            return None  # servers that support only the query language do not have this path
         return found[0] if found else None
 
     def _get(self, path: str, fields: Mapping[str, str]) -> msgspec.Raw:
-        """Return the data of an answer. Raise NotRead, and BadInput if the server refuses the query."""
+        """Return the data of an answer. Raise NotRead, or BadInput if the server refuses the query."""
         address = f"{self._address}{path}?{urllib.parse.urlencode(fields)}"
         begin_ms = self._world.clock.unix_ms()
         self.is_down = True
         answer = self._world.fetch(address, _LIMIT_S, "application/json")
         end_ms = self._world.clock.unix_ms()
-        if answer.status >= 500:  # it is starting or ending
+        if answer.status >= 500:  # the server is starting or shutting down
             raise NotRead(f"{self._address} answers with status {answer.status}")
         self.is_down = False
         if answer.date_ms is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a PromQL query that ktrial must know: its selectors, their ranges, and the functions around them."""
+"""Reads the parts of a PromQL query that ktrial needs: selectors, their ranges, and the functions around them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ktrial.kit.errors import BadInput
 
-#: Each alternative begins with another character, so that a query is read in one pass.
+#: Each alternative begins with a different character, so that a query is read in one pass.
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+|\#[^\n]*)
     |(?P<string>"[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*'|`[^`]*`)
@@ -19,10 +19,10 @@ _TOKEN = re.compile(
 )
 _NAMED = re.compile(r"__name__\s*=\s*\"([a-zA-Z_:][a-zA-Z0-9_:]*)\"")
 _OPERATORS = frozenset(("and", "or", "unless", "bool", "atan2", "inf", "nan"))
-#: Words before a list of labels in parentheses, which may also be missing behind some of them.
+#: Words that may precede a list of labels in parentheses.
 _BEFORE_LABELS = frozenset(("by", "without", "on", "ignoring", "group_left", "group_right"))
 _OF_AGGREGATIONS = frozenset(("by", "without"))
-#: Functions that read counters as such.
+#: Functions that read counters as counters.
 OF_COUNTERS = frozenset(
     (
         *("rate", "irate", "increase", "resets", "changes"),
@@ -35,7 +35,10 @@ _QUANTILE = "histogram_quantile"
 
 
 class Selector(NamedTuple):
-    """A selector of series in a query, without its range; `end` includes the range. `function` is around it."""
+    """A selector of series in a query, without its range; `end` includes the range.
+
+    `function` is the function around it.
+    """
 
     begin: int
     end: int
@@ -46,7 +49,7 @@ class Selector(NamedTuple):
 
 
 class QueryToken(NamedTuple):
-    """A word or sign of a query."""
+    """A word or a sign of a query."""
 
     kind: str
     text: str
@@ -55,7 +58,7 @@ class QueryToken(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A query, and its selectors in order. A quantile of a whole histogram has `quantile` and `buckets`."""
+    """A query and its selectors in order. `quantile` and `buckets` are set if it is a quantile of a whole histogram."""
 
     text: str
     selectors: tuple[Selector, ...]
@@ -63,11 +66,11 @@ class Query(NamedTuple):
     buckets: str | None = None
 
     def over(self, range_ms: int) -> str:
-        """Return the query over a range: the ranges in it become this one, and series without one their mean."""
+        """Return the query with all ranges replaced by `range_ms`, and series without a range by their mean over it."""
         return self._with(range_ms, means=True)
 
     def within(self, range_ms: int) -> str:
-        """Return the query of a moment, with this range for those in it."""
+        """Return the query with all ranges replaced by `range_ms`."""
         return self._with(range_ms, means=False)
 
     def _with(self, range_ms: int, *, means: bool) -> str:
@@ -82,7 +85,7 @@ class Query(NamedTuple):
 
 
 def read_query(text: str, option: str) -> Query:
-    """Return the parts of a query. Raise BadInput for what ktrial cannot read over a period."""
+    """Return the parts of a query. Raise BadInput for a query that ktrial cannot read over a period."""
     if not text.strip():
         raise BadInput(f"{option}: the query is empty", hint="for example  ?query=rate(requests_total[1m])")
     if len(text) > _MOST:
@@ -108,7 +111,7 @@ def _share(text: str) -> float | None:
 
 
 def _closes(words: list[str]) -> bool:
-    """Whether the parenthesis behind the first word ends with the last one."""
+    """Return whether the parenthesis after the first word closes with the last word."""
     depth = 0
     for place, word in enumerate(words):
         depth += (word == "(") - (word == ")")
@@ -135,7 +138,7 @@ def _tokens(text: str, option: str) -> list[QueryToken]:
 
 
 class _QueryReader:
-    """Walks the tokens of a query, with the names of the functions around the current place."""
+    """Walks through the tokens of a query, with the names of the functions around the current token."""
 
     def __init__(self, text: str, tokens: list[QueryToken], option: str) -> None:
         self._text = text
@@ -166,7 +169,7 @@ class _QueryReader:
         return found
 
     def _word(self, token: QueryToken, found: list[Selector]) -> str:
-        """Read on behind a word or brace. Return the name of a function that begins here."""
+        """Read a word or brace and continue after it. Return the name of a function that begins here."""
         following = self._tokens[self._at + 1].text if self._at + 1 < len(self._tokens) else ""
         word = token.text.lower()
         if word == "offset":
@@ -175,7 +178,7 @@ class _QueryReader:
             self._at += 1
             if following == "(":
                 self._skip_to(")")
-            # `sum by (le) (…)`: the aggregation is around what follows.
+            # `sum by (le) (…)`: the aggregation contains what follows.
             return self._last if word in _OF_AGGREGATIONS else ""
         if token.kind == "word" and (word in _OPERATORS or following == "(" or following.lower() in _OF_AGGREGATIONS):
             self._at += 1
@@ -206,7 +209,7 @@ class _QueryReader:
         return self._tokens[self._at].text if self._at < len(self._tokens) else ""
 
     def _skip_to(self, close: str) -> int:
-        """Go behind the next closing sign, and return where it ends. Raise BadInput if there is none."""
+        """Skip to after the next closing sign, and return where it ends. Raise BadInput if there is none."""
         while self._at < len(self._tokens):
             token = self._tokens[self._at]
             self._at += 1

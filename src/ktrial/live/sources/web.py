@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetch a small document over http or https."""
+"""Fetches a small document over http or https."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from ktrial.kit.errors import BadInput, KtrialError
 
 MOST_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 16
-#: Of a failure's document, which holds the reason.
+#: Bytes to read of an error document, which contains the reason.
 _REASON_BYTES = 1 << 16
 
 
 class NotRead(KtrialError):
-    """A source that gives no value at the moment, and why."""
+    """A source gives no value at the moment; the message contains the reason."""
 
 
 class IdleSource(NotRead):
-    """A source that can be read and has counted nothing."""
+    """A source can be read but has counted nothing."""
 
 
 class WebAnswer(NamedTuple):
-    """A document; `date_ms` is when the server sent it by its own clock, in whole seconds."""
+    """A document; `date_ms` is the time in the server's header, in whole seconds by the server's clock."""
 
     status: int
     data: bytes
@@ -42,7 +42,7 @@ Fetch = Callable[[str, float, str], WebAnswer]
 
 
 class _SameScheme(urllib.request.HTTPRedirectHandler):
-    """Follows redirections that stay with the scheme, or go from http to https."""
+    """Follows redirections with the same scheme, or from http to https."""
 
     def redirect_request(
         self,
@@ -59,7 +59,7 @@ class _SameScheme(urllib.request.HTTPRedirectHandler):
 
 
 def check_address(address: str, option: str) -> None:
-    """Raise BadInput unless it is an address over http or https, without a password."""
+    """Raise BadInput unless the address is an http or https address without a password."""
     try:
         parts = urllib.parse.urlsplit(address)
         port = parts.port
@@ -80,7 +80,7 @@ _EXAMPLE = "for example  http://localhost:9090"
 
 
 def fetch(address: str, limit_s: float, accept: str) -> WebAnswer:
-    """Fetch a document of at most MOST_BYTES, with the proxies of the environment. Raise NotRead."""
+    """Fetch a document of at most MOST_BYTES, with the proxies of the environment. Raise NotRead if that fails."""
     request = urllib.request.Request(address, headers={"User-Agent": f"ktrial/{__version__}", "Accept": accept})
     deadline = time.monotonic() + limit_s
     try:
@@ -95,7 +95,7 @@ def fetch(address: str, limit_s: float, accept: str) -> WebAnswer:
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """Return an opener without the handlers of files and ftp."""
+    """Return an opener without handlers for files and ftp."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sources of live metrics use: clocks, the machine, commands and the network; and how a metric is written."""
+"""What sources of live metrics use (clocks, the machine, commands, the network), and the syntax of metrics."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _KINDS: Mapping[str, OutcomeKind] = {"s": "time", "ratio": "score", "B/s": "rate
 
 
 class LiveWorld(msgspec.Struct, frozen=True, kw_only=True):
-    """What a source may use.
+    """Everything that a source may use.
 
-    `machine` returns a session of the user on the machine under test. `run` runs words there, as the user and without a
-    shell, for at most so many seconds. `period_s` is the length of a period, if it is known. `is_remote` says that the
-    machine is another one, whose files only an agent can read. `open_root` opens a session of root for a source alone;
-    None if there can be none.
+    `machine` returns a session of the user on the machine under test. `run` runs a command there, as the user and
+    without a shell, for at most the given seconds. `period_s` is the length of a period, if known. `is_remote` is true
+    if the files of the machine can only be read through an agent. `open_root` opens a root session for one source; None
+    if that is impossible.
     """
 
     clock: Clock
@@ -41,7 +41,7 @@ class LiveWorld(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def named_outcome(metric: LiveMetric) -> tuple[Outcome, float]:
-    """Return the outcome that the metric's name describes, and the factor from the unit in the name to its own."""
+    """Return the outcome that the metric's name describes, and the factor from the name's unit to the outcome's."""
     found, factor = Metric(metric.name, metric.direction, "").outcome()
     blind = f"Holds what {metric.source} says, and nothing that it does not count."
     sentences = {"better": f"{found.name} became better.", "worse": f"{found.name} became worse."}
@@ -49,7 +49,7 @@ def named_outcome(metric: LiveMetric) -> tuple[Outcome, float]:
 
 
 def measured_outcome(metric: LiveMetric, unit: Unit) -> Outcome:
-    """Return the outcome of a source that knows its unit. Raise BadInput if the metric's name says another one."""
+    """Return the outcome of a source that knows its unit. Raise BadInput if the metric's name states another unit."""
     found, _ = named_outcome(metric)
     if found.unit not in ("score", unit):
         raise BadInput(
@@ -60,9 +60,9 @@ def measured_outcome(metric: LiveMetric, unit: Unit) -> Outcome:
 
 
 def split_options(metric: LiveMetric, known: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Split the source behind its kind into what is before `?` and the options after it.
+    """Split the text after the kind into the part before `?` and the options after it.
 
-    An option ends at the `&` before the next known one, because values may contain `&`. Raise BadInput.
+    An option ends at the `&` before the next known option, because values may contain `&`. Raise BadInput.
     """
     place, mark, rest = metric.source.partition(":")[2].partition("?")
     if not mark:
@@ -84,13 +84,13 @@ def bad_metric(metric: LiveMetric, why: str, hint: str) -> BadInput:
 
 
 def check_label(metric: LiveMetric, label: str | None) -> None:
-    """Raise BadInput for the option `version` if it names no label."""
+    """Raise BadInput if the option `version` does not name a label."""
     if label is not None and not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", label):
         raise bad_metric(metric, f"version names no label: {label!r}", "for example  &version=version")
 
 
 def poll_option(metric: LiveMetric, options: Mapping[str, str], usual_s: float) -> float:
-    """Return the seconds of the option `poll`, or the usual ones. Raise BadInput."""
+    """Return the seconds of the option `poll`, or `usual_s` without it. Raise BadInput."""
     text = options.get("poll")
     if text is None:
         return usual_s
@@ -104,7 +104,7 @@ def poll_option(metric: LiveMetric, options: Mapping[str, str], usual_s: float) 
 
 
 def refuse_short_period(metric: LiveMetric, every_s: float, period_s: float | None) -> None:
-    """Raise BadInput if a period does not hold two readings."""
+    """Raise BadInput if a period is too short for two readings."""
     if period_s is not None and period_s < 2 * every_s:
         raise BadInput(
             f"--metric {metric.source!r}: it is read every {every_s:g} s, and a period has {period_s:g} s",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bisects by verdict: builds, boots and measures each commit until it is clearly good or bad."""
+"""Bisects kernel commits by verdict: builds, boots and measures each commit until it is clearly good or bad."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from ktrial.kit.commits import Commit, Search, Untellable
 from ktrial.kit.errors import Refused
 
 T = TypeVar("T")
-#: The judge's first look.
+#: Runs at the judge's first look.
 _FIRST_RUNS = 7
 _ALPHA = 0.05
-#: Answers besides those of the search: good against bad, and the commit against its parent; then some spare ones.
+#: Answers besides the search: good against bad, and the commit against its parent; and some answers in reserve.
 _BESIDE, _TO_SPARE = 2, 3
-#: A kernel closer than this share of the difference to its half is on neither side.
+#: A kernel whose distance from the middle is below this share of the difference is on neither side.
 _BETWEEN = 0.25
 _GOOD, _OTHER = "good", "other"
 
 
 class SideQuestion(NamedTuple):
-    """What is compared. `alpha` is the error rate of one answer."""
+    """What to compare. `alpha` is the error rate of one answer."""
 
     outcome: str
     alpha: float
@@ -60,7 +60,7 @@ def compare(
 
 
 def side(question: SideQuestion, difference: float, good: Sequence[float], other: Sequence[float]) -> Standing | None:
-    """Return the side of `other`; None if that takes more runs.
+    """Return the side of `other`; None if more runs are needed.
 
     `difference` is the log effect of bad against good. The scores of `other` are shifted by half of it, so that an
     effect in one direction means good, in the other bad.
@@ -90,7 +90,7 @@ def _log(protocol: Protocol, question: SideQuestion, values: dict[str, Sequence[
 
 
 class Measures(typing.Protocol):
-    """Builds a commit unless it is built already, boots it and measures the outcome."""
+    """Builds a commit if it is not built yet, boots it and measures the outcome."""
 
     def __call__(self, commit: str, run: int) -> float:
         """Boot the commit for the `run`-th time (from 1) and return the value. Raise Untellable if that fails."""
@@ -121,7 +121,7 @@ class _Bisect:
         self._good, self._bad = wanted.good, wanted.bad
         self._search = Search(wanted.commits)
         self._measure, self._say = measure, say
-        #: This many answers share the error.
+        #: The error rate is divided by this number of answers.
         self._answers = min(self._search.steps_left + _BESIDE + _TO_SPARE, MOST_COMPARISONS)
         self._asked = 0
         self._question = SideQuestion(wanted.outcome, _ALPHA / self._answers, wanted.most_runs, wanted.seed)
@@ -148,7 +148,10 @@ class _Bisect:
         return self._confirmed(self._search.suspects[0], ends)
 
     def _time_to_end(self) -> str:
-        """Return the time to the end: as long for each commit as for those so far, and one more comparison."""
+        """Return the estimated time to the end, from the mean time per commit so far.
+
+        It covers each remaining commit and one more comparison.
+        """
         each_s = (self._now_s() - self._began_s) / len(self._values)
         return duration(each_s * (self._search.steps_left + 1))
 
@@ -173,7 +176,7 @@ class _Bisect:
         )
 
     def _look_at(self, commit: Commit, difference: float) -> Standing | None:
-        """Boot a commit until its side is decided, and pass the side to the search."""
+        """Boot a commit until its side is clear, and report the side to the search."""
         self._say(f"{commit.id[:12]} {commit.subject}"[:100])
         try:
             standing: Standing | None = self._decided(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures commits: ktrial builds each once and boots it in exact guests that differ only in a dummy boot parameter.
+"""Measures commits in exact guests that differ only in a dummy boot parameter. Each commit is built once.
 
 The last line of the program's output is the value: a plain number, or a result in the agent's reply to a load.
 """
@@ -54,15 +54,15 @@ def read_number(output: bytes, outcome: str) -> float:
     return float(value)
 
 
-#: Returns the kernel of a commit. Raise Untellable.
+#: Returns the kernel of a commit, or raises Untellable.
 Image = Callable[[str], bytes]
-#: Boots a kernel with one more word on its command line. If the last argument is true it boots twice, and both runs
+#: Boots a kernel with one more word on its command line. If the last argument is true, it boots twice, and both runs
 #: must be identical.
 Boot = Callable[[bytes, str, bool], GuestRun]
 
 
 class BisectMeasure:
-    """Measures `outcome` of commits. It repeats a kernel's first boot to check that its guests are exact."""
+    """Measures `outcome` of commits. It repeats a kernel's first boot to check that the guest is exact."""
 
     def __init__(self, outcome: str, image: Image, boot: Boot, seed: int) -> None:
         self._outcome = outcome

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of a blame: screen the settings, confirm the suspects, test whether each acts alone, then check the rest.
+"""The steps of a blame: screen the settings, confirm the suspects, test each one alone, then check the rest.
 
 The next step depends only on the trials so far, so ktrial can resume a blame from the store alone.
 """
@@ -38,7 +38,8 @@ def recoveries_of(judgement: Judgement) -> tuple[Recovery, ...]:
 def fate_of(whole: OutcomeJudgement, rest: OutcomeJudgement, step: OutcomeJudgement) -> Fate:
     """Return what removing the culprits did to an outcome.
 
-    `whole` (with the culprits) and `rest` (without them) are against the control, `step` is the rest against the whole.
+    `whole` (with the culprits) and `rest` (without them) are compared with the control, and `step` compares the rest
+    with the whole.
     """
     if whole.verdict == "worse":
         if step.verdict == "better":
@@ -52,9 +53,9 @@ def fate_of(whole: OutcomeJudgement, rest: OutcomeJudgement, step: OutcomeJudgem
     return "unchanged" if whole.verdict == "equivalent" and rest.verdict == "equivalent" else "unclear"
 
 
-#: Rounds of screening, confirming, and checking the rest.
+#: Maximum number of rounds of screening, confirming and checking the rest.
 ROUNDS = 3
-#: Shares of the whole effect, and of the smallest named one, below which an effect does not matter.
+#: Shares of the whole effect, and of the smallest effect of a named setting, below which an effect does not matter.
 _NEGLIGIBLE, _REST = 0.5, 0.85
 ALL, WITHOUT = "all", "without"
 ONLY, LESS = "only-", "less-"
@@ -83,9 +84,9 @@ class _BlameCourse:
     def __init__(self, question: BlameQuestion) -> None:
         self._question = question
         self._known: KnownFacts | None = question.known
-        #: The effect of the whole set on the score, as far as it is known; 0 before the first trial.
+        #: The effect of the whole set on the score; 0 before the first trial.
         self._effect = 0.0
-        #: The smallest effect that the latest screening named.
+        #: The smallest effect of a setting that the latest screening named.
         self._least = 0.0
         self._pool = tuple(one.name for one in question.factors)
         self._culprits: list[Culprit] = []
@@ -113,7 +114,7 @@ class _BlameCourse:
     def _round(self, number: int, held: Names) -> Generator[TrialFile, BlamePart, tuple[str | None, Names]]:
         """Screen, confirm, and test each suspect alone.
 
-        Return why the search ends, if it does, and the settings that must stay on in the next screening.
+        Return why the search ends, or None, and the settings that must stay on in the next screening.
         """
         named = yield from self._suspected(number, held)
         if not named:
@@ -169,7 +170,7 @@ class _BlameCourse:
 
     @staticmethod
     def _alone_arms(named: Names, held: Names) -> dict[str, Names]:
-        """Return one arm for each named setting by itself, and one for the named and held settings together."""
+        """Return one arm for each named setting alone, and one arm for the named and held settings together."""
         arms = {f"{ONLY}{place}": (one,) for place, one in enumerate(named, start=1)}
         return arms | ({"together": (*held, *named)} if len(held) + len(named) > 1 else {})
 
@@ -200,7 +201,10 @@ class _BlameCourse:
     def _those_needed(
         self, number: int, group: Names, together: OutcomeJudgement
     ) -> Generator[TrialFile, BlamePart, tuple[Names, OutcomeJudgement]]:
-        """Shrink a group that acts only together to the settings that it needs: a screening may name one too many."""
+        """Reduce a group that acts only together to the settings that it needs.
+
+        A screening may name a setting too many.
+        """
         while len(group) > 2:
             arms = {f"{LESS}{place}": tuple(one for one in group if one != out) for place, out in enumerate(group, 1)}
             part = yield self._trial(f"needed-{number}-{len(group)}", arms)
@@ -227,7 +231,7 @@ class _BlameCourse:
         return self._answer("each suspect was tried alone, for effects in either direction")
 
     def _noted(self, part: BlamePart, arm: str, against: str) -> OutcomeJudgement:
-        """Return the judgement of these two arms, in either order, and record the trial once."""
+        """Return the judgement of these two arms, in either order, and record the trial only once."""
         if part not in self._parts:
             self._parts.append(part)
         judged = _of(part, arm, against)
@@ -236,7 +240,7 @@ class _BlameCourse:
         return judged
 
     def _confirming(self, number: int, without: Names) -> TrialFile:
-        """Return a trial of all settings, all without the named ones, and the control.
+        """Return a trial of three arms: all settings, all settings without the named ones, and the control.
 
         The rest matters if it is about as large as the smallest named effect, and a fair part of the whole.
         """
@@ -254,7 +258,7 @@ class _BlameCourse:
     ) -> TrialFile:
         """Return a trial of sets of factors against the control; an empty set is the control.
 
-        It is planned to detect an effect of `size`, by default that of the whole set; the margin is `negligible`.
+        It is planned to detect an effect of `size`, by default the effect of the whole set; the margin is `negligible`.
         """
         made = {name: self._question.arm(names) for name, names in arms.items() if names}
         given = self._question.trial
@@ -337,7 +341,7 @@ def _of(part: BlamePart, arm: str, against: str) -> OutcomeJudgement:
 
 
 def _is_little(judged: OutcomeJudgement, effect: float) -> bool:
-    """Return whether the effect of an arm is, or seems to be, clearly smaller than the effect of the whole set."""
+    """Return whether the effect of an arm is clearly smaller, or seems clearly smaller, than that of the whole set."""
     if judged.verdict == "equivalent":
         return True
     return judged.effect is not None and abs(judged.effect.estimate) < _NEGLIGIBLE * effect

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a blame will cost: the trials that it takes if one setting is responsible, and how long they last."""
+"""Estimates the cost of a blame: the number and duration of its trials if one setting is responsible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ktrial.tuning.knobs.knob import Knob
 
 
 class StepCost(NamedTuple):
-    """A step of a blame, and the fewest and most runs that it takes."""
+    """A step of a blame, and the minimum and maximum number of its runs."""
 
     step: str
     least: int
@@ -22,7 +22,7 @@ class StepCost(NamedTuple):
 
 
 def cost_of(question: BlameQuestion) -> tuple[StepCost, ...]:
-    """Return the steps of a blame in which one setting is responsible, each with its runs."""
+    """Return the steps of a blame in which one setting is responsible, with the runs of each step."""
     budget = question.budget
     alone = StepCost("try the suspect alone", 2 * _first_look(budget, 1), 2 * budget)
     steps = [StepCost("find the suspect", 2 * min(FIRST_LOOK, question.cap), 2 * question.cap)]
@@ -34,12 +34,13 @@ def cost_of(question: BlameQuestion) -> tuple[StepCost, ...]:
 
 
 def most_runs(question: BlameQuestion) -> int:
-    """Return the most runs that the trials of a blame can take together, without blocks that are repeated."""
+    """Return the maximum number of runs of all trials of a blame, without repeated blocks."""
     budget, search = question.budget, 2 * question.cap
     if question.known == "either":
         return search + (MOST_NAMED + 2) * budget
     shown = 2 * budget if question.known is None else 0
-    # In each round: the search, all with and without the suspects, the suspects alone, and which of them a group needs.
+    # Each round has a search, all settings with and without the suspects, the suspects alone, and a reduction of a
+    # group.
     confirm, group = 3 * budget, MOST_NAMED + 1
     alone = (group + 1) * budget
     needed = sum(size + 1 for size in range(3, group + 1)) * budget

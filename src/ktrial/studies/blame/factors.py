@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns what a person names into factors: settings that ktrial can switch on and off one by one on this machine."""
+"""Turns the user's words into factors: settings that ktrial can switch on and off one by one on this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ktrial.tuning.plans.model import Change, Plan, ZramStep
 
 _FEWEST = 2
 _MOST = 127
-#: Every combination of this many sets of symbols is built: 16 kernels.
+#: Maximum number of sets of symbols: every combination is built, which is 16 kernels.
 _MOST_SYMBOLS = 4
 _LONGEST = 60
 
@@ -65,7 +65,10 @@ def factors_of(
 
 
 def symbol_factors(symbols: Sequence[str]) -> list[Factor]:
-    """Return a factor for each `--set`, which may hold several symbols. Raise if they are too many or overlap."""
+    """Return a factor for each `--set`, which may contain several symbols.
+
+    Raise an error if there are too many or they overlap.
+    """
     if len(symbols) > _MOST_SYMBOLS:
         raise BadInput(
             f"{len(symbols)} --set options are too many (maximum {_MOST_SYMBOLS}): they need up to "
@@ -117,7 +120,7 @@ def _belong(one: Change, other: Change, knobs: Mapping[str, Knob]) -> bool:
 
 
 def left_out_of(plan: Plan) -> dict[str, str]:
-    """Return the settings that cannot be responsible, with the reason: in force already, or impossible here."""
+    """Return the settings that cannot be responsible, with the reason: already in force, or impossible here."""
     in_force = {change.address: "in force already" for change in plan.same}
     return in_force | {refusal.address: refusal.reason for refusal in plan.refusals}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The question which of several settings is responsible, and the answer, `ktrial.blame/1`."""
+"""The question of a blame (which of several settings is responsible) and its answer, `ktrial.blame/1`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ktrial.trial.protocol.file import ArmFile, TrialFile, Value
 KnownFacts = Literal["better", "worse", "either"]
 #: How a culprit acts; `by removal` means that only its removal was tested.
 Kind = Literal["alone", "together", "needs a partner", "by removal"]
-#: What removing the culprits did to an outcome.
+#: The effect on an outcome of removing the culprits.
 Fate = Literal["recovered", "recovered in part", "not recovered", "retained", "lost", "unchanged", "unclear"]
 
 
 class Factor(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is switched on and off as one: settings that belong together, or an environment variable.
+    """Something that is switched on and off as a whole: settings that belong together, or an environment variable.
 
-    It may also be kernel arguments (`boot`), and in guests symbols of its configuration.
+    It may also be kernel arguments (`boot`) and, in guests, symbols of the kernel's configuration.
     """
 
     name: str
@@ -37,8 +37,8 @@ class Factor(msgspec.Struct, frozen=True, kw_only=True):
 class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """The question which of the factors is responsible.
 
-    `trial` says what is measured; its arms are not used. If `known` is null, a first trial tests the whole set. `cap`
-    is the number of blocks of a screening, `budget` that of a confirming trial.
+    `trial` defines what is measured; its arms are not used. If `known` is null, a first trial tests the whole set.
+    `cap` is the number of blocks of a screening, `budget` that of a confirming trial.
     """
 
     name: str
@@ -66,10 +66,10 @@ class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BootQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """A blame whose trials boot this machine, stored to be continued after a boot, `ktrial.boot-question/1`.
+    """A blame whose trials boot this machine, stored to be resumed after a boot, `ktrial.boot-question/1`.
 
-    `security` are the kernel arguments that the user confirmed although they weaken the machine's protection.
-    `left_out` are settings that cannot be the cause, with the reason.
+    `security` lists the kernel arguments that weaken the machine's protection and that the user confirmed. `left_out`
+    lists settings that cannot be the cause, with the reason.
     """
 
     schema: Literal["ktrial.boot-question/1"] = "ktrial.boot-question/1"
@@ -79,12 +79,12 @@ class BootQuestion(msgspec.Struct, frozen=True, kw_only=True):
     left_out: Mapping[str, str] = {}
 
     def is_same(self, other: BlameQuestion) -> bool:
-        """Return whether the other question is this one under another name and with another seed."""
+        """Return whether the other question equals this one except for name and seed."""
         return msgspec.structs.replace(other, name=self.question.name, seed=self.question.seed) == self.question
 
 
 class BlamePart(msgspec.Struct, frozen=True, kw_only=True):
-    """One trial of a question that takes several, with its judgement so far; `directions` are by outcome."""
+    """One of the several trials of a question, with its judgement so far; `directions` are by outcome."""
 
     trial: str
     file: TrialFile
@@ -94,9 +94,9 @@ class BlamePart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):
-    """The responsible factors: one acting `alone`, several only `together`, or some that need an unknown partner.
+    """The responsible factors: one acts `alone`, several act only `together`, or some need an unknown partner.
 
-    `effect` is their effect without all the others.
+    `effect` is their effect without all other factors.
     """
 
     factors: tuple[str, ...]
@@ -106,9 +106,9 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
-    """What the confirming trial shows for one outcome.
+    """The result of the confirming trial for one outcome.
 
-    Against the control it compares the whole set, and the set without the culprits.
+    It compares the whole set, and the set without the culprits, with the control.
     """
 
     outcome: str
@@ -118,7 +118,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blame(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer. `suspects` were named by a screening but not confirmed; `reason` says why the search ended."""
+    """The answer. `suspects` were named by a screening but not confirmed; `reason` states why the search ended."""
 
     schema: Literal["ktrial.blame/1"] = "ktrial.blame/1"
     name: str

@@ -23,7 +23,7 @@ _KINDS: Mapping[str, str] = {
 
 
 def question_text(question: BlameQuestion, left_out: Mapping[str, str], *, is_dry_run: bool = False, width: int) -> str:
-    """Return the number of settings to test, those that count as one, and those that are skipped."""
+    """Return how many settings are tested, which of them count as one, and which are skipped."""
     saved = "nothing is measured" if is_dry_run else f"the answer is saved as {question.name}"
     lines = [f"{len(question.factors)} settings to test; {saved}"]
     joined = [one.name for one in question.factors if len({name.partition("@")[0] for name in one.set}) > 1]
@@ -35,9 +35,9 @@ def question_text(question: BlameQuestion, left_out: Mapping[str, str], *, is_dr
 
 
 def dry_run_text(question: BlameQuestion, visit_s: float | None, without_time: str, *, width: int) -> str:
-    """Return the suspects, and what a blame costs if one of them is responsible.
+    """Return the suspects, and the cost of a blame if one of them is responsible.
 
-    `visit_s` is the time of one run with its wait; without it, `without_time` says why.
+    `visit_s` is the time of one run with its wait; if that is unknown, `without_time` states the reason.
     """
     rows = [(one.name, _switched(one)) for one in question.factors]
     steps = cost_of(question)

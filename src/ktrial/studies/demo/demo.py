@@ -21,11 +21,11 @@ from ktrial.tuning.knobs.observe import observe
 from ktrial.tuning.plans.model import Plan
 from ktrial.tuning.plans.resolve import make_plan
 
-#: Share of false claims that the whole demo may make.
+#: Probability of any false claim in the whole demo.
 ALPHA = 0.01
-#: The smallest difference that matters; wide, because the demo must end soon on any machine.
+#: The smallest difference that matters. It is large because the demo must end soon on any machine.
 MARGIN = "5%"
-#: Maximum number of blocks; arms leave once they are decided.
+#: Maximum number of blocks; an arm takes part only until it is decided.
 CAP = 40
 _SETTLE = "0.1s"
 _READ_AHEAD = "queue:read_ahead_kb"
@@ -50,7 +50,7 @@ class DemoArm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Size(NamedTuple):
-    """The size of a demo: seconds per run, the most blocks and, if given, the seed."""
+    """The size of a demo: seconds per run, the maximum number of blocks and, if given, the seed."""
 
     run_s: float
     cap: int
@@ -58,7 +58,7 @@ class Size(NamedTuple):
 
 
 class Showpiece(msgspec.Struct, frozen=True, kw_only=True):
-    """A load, and settings that help it, hurt it, or cannot matter to it. `what` says what the load measures."""
+    """A load, and settings that help it, hurt it, or cannot matter to it. `what` describes what the load measures."""
 
     what: str
     suite: str
@@ -135,7 +135,7 @@ def _reading(device: str) -> Showpiece:
 
 
 def choose_demo(machine: Machine, catalog: Catalog, run_s: float, *, cap: int = CAP, seed: int | None = None) -> Demo:
-    """Return a demo of the first showpiece that works in this session, and why the ones before it don't."""
+    """Return a demo of the first showpiece that works in this session, and why the earlier ones do not work."""
 
     def plan(settings: Settings) -> Plan:
         return make_plan(machine, catalog, [f"{knob}={value}" for knob, value in settings.items()])[0]
@@ -179,7 +179,7 @@ def _why_not(one: Showpiece, machine: Machine, plan: Plans) -> str | None:
 
 
 def _copium(one: Showpiece, plan: Plans) -> DemoArm | None:
-    """Return the first copium that changes something here and cannot matter, by its own reason or the catalog's."""
+    """Return the first copium that changes something here and cannot matter, for its own reason or the catalog's."""
     for arm in one.copium:
         for settings in (arm.set, *arm.also):
             found = plan(settings)
@@ -226,7 +226,7 @@ def _demo(one: Showpiece, copium: DemoArm, plan: Plans, passed: tuple[str, ...],
 
 
 def found_in(log: Sequence[Event], judgement: Judgement) -> DemoFound:
-    """Return the results, and what single before/after measurements would have shown in the same runs."""
+    """Return the results, and the results of single before/after measurements taken from the same runs."""
     from ktrial.judge.collect_log import collect, pairs_of, visit_scores
 
     trial = collect(log)

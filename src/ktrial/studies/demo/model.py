@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo: a trial of four arms whose effects are known beforehand."""
+"""The demo: a trial of four arms whose effects are known in advance."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DemoArmFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SinglePairs(msgspec.Struct, frozen=True, kw_only=True):
-    """Pairs of single runs from the same block: one of the control, one of an arm that cannot differ.
+    """Pairs of single runs from the same block: one of the control, one of an arm without effect.
 
     `apart` counts the pairs that differ by more than the margin. `largest` is the log ratio of the worst pair.
     """
@@ -48,7 +48,7 @@ class SinglePairs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DemoFound(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of a demo. `refused` says why nothing can be compared, null if it can."""
+    """The results of a demo. `refused` states why nothing can be compared; it is null if the arms can be compared."""
 
     arms: tuple[DemoArmFound, ...]
     single: SinglePairs
@@ -61,8 +61,8 @@ class DemoFound(msgspec.Struct, frozen=True, kw_only=True):
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
     """The plan of a demo.
 
-    `why` gives reasons by arm, `paths` are the files to write, and `found` has the current values of what the control
-    sets. `passed` says which better demos are impossible here, and why.
+    `why` contains reasons by arm, `paths` are the files to write, and `found` has the current values of the control's
+    settings. `passed` lists better demos that are impossible here, with the reason.
     """
 
     file: TrialFile

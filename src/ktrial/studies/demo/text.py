@@ -54,7 +54,7 @@ def _interval(one: DemoArmFound) -> str:
 
 
 def story(demo: Demo, found: DemoFound) -> str:
-    """Return what was tried, what was found, and what single before/after measurements would have shown."""
+    """Return a text on what was tried, what was found, and what single before/after measurements would have shown."""
     by_arm = {one.arm: one for one in found.arms}
     rounds = f"We measured {demo.what}, in {found.blocks} rounds of random order."
     if found.refused is not None:
@@ -74,7 +74,7 @@ def _of_real(demo: Demo, one: DemoArmFound, wanted: str) -> str:
 
 
 def _of_nothing(demo: Demo, by_arm: Mapping[str, DemoArmFound], margin: float) -> list[str]:
-    """Return the results of the arms that cannot matter, in one sentence if all are equal."""
+    """Return the results of the arms that cannot matter, in one sentence if all are the same."""
     claims = {
         COPIUM: f"{changes_of(demo, COPIUM)} cannot matter ({demo.why[COPIUM]})",
         PLACEBO: "The placebo changes nothing",
@@ -123,7 +123,7 @@ def as_before(before: Mapping[str, str | None], after: Mapping[str, str | None],
 
 
 def without_root(demo: Demo, *, asked: bool, width: int) -> str:
-    """Return what root would add; empty if the demo tried kernel settings."""
+    """Return what the demo would try with root; empty if it tried kernel settings already."""
     if demo.paths or not demo.passed:
         return ""
     missed = "; ".join(demo.passed)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns a ladder into a trial.
 
-Each tier, stacked on those below, is an arm; tiers that this kernel cannot run are skipped.
-
-With boots of guests or of this machine, a tier may also have its own kernel and kernel arguments. Only
-guests can boot a kernel that ktrial builds.
+Each tier, stacked on the tiers below, is an arm; tiers that this kernel cannot run are skipped. With boots of guests or
+of this machine, a tier may also have its own kernel and kernel arguments. Only guests can boot a kernel that ktrial
+builds.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ class Ladder(NamedTuple):
     """A ladder on this machine: `control` is the lowest tier, or the unchanged machine or guest."""
 
     name: str
-    #: All tiers, run or not.
+    #: All tiers, whether they run or not.
     tiers: tuple[str, ...]
     control: str
     baseline: Literal["found", "stock", "distro"]
     arms: Mapping[str, ArmFile]
-    #: Why each other tier is not run: it needs a boot or a build, or changes nothing here.
+    #: Why each of the other tiers does not run: it needs a boot or a build, or changes nothing here.
     not_run: Mapping[str, str]
 
 
 class BuiltTiers(NamedTuple):
-    """How tiers with fragments of a kernel configuration are built: `patches` are the user's files by tier."""
+    """How to build tiers with fragments of a kernel configuration: `patches` contains the user's files by tier."""
 
     patches: Mapping[str, tuple[str, ...]]
     exact: bool
@@ -52,7 +51,7 @@ class BuiltTiers(NamedTuple):
 def ladder_of(
     name: str, catalog: Catalog, kernels: Mapping[str, str] | None = None, built: BuiltTiers | None = None
 ) -> Ladder:
-    """Return the tiers of a profile, each stacked on those before it. With boots, `kernels` has kernels by tier."""
+    """Return the tiers of a profile, each stacked on the tiers before it. With boots, `kernels` has kernels by tier."""
     if name not in catalog.profiles:
         ladders = [profile.name for profile in catalog.profiles.values() if profile.tier]
         raise UnknownName("ladder", name, ladders, hint=_HINT)
@@ -130,7 +129,7 @@ def with_own_kernels(ladder: Ladder, keys: Mapping[str, str]) -> Ladder:
 
 
 def surely_run(ladder: Ladder) -> Ladder:
-    """Return the ladder without tiers that may add nothing: those with the kernel and arguments of the tier below."""
+    """Return the ladder without tiers that may add nothing because kernel and arguments equal the tier below."""
     below = ladder.arms[ladder.control]
     arms = {ladder.control: below}
     for name, arm in ladder.arms.items():
@@ -152,7 +151,7 @@ def tier_plans(ladder: Ladder, machine: Machine, catalog: Catalog, *, allow_dang
 
 
 def possible(ladder: Ladder, plans: Mapping[str, Plan]) -> Ladder:
-    """Return the ladder without tiers that add nothing to the one before. Raise BadInput if none is left."""
+    """Return the ladder without tiers that add nothing to the tier before. Raise BadInput if none is left."""
     below = ladder.arms[ladder.control]
     arms = {ladder.control: below}
     not_run = dict(ladder.not_run)
@@ -172,7 +171,7 @@ def possible(ladder: Ladder, plans: Mapping[str, Plan]) -> Ladder:
 
 
 def left_out(ladder: Ladder, plans: Mapping[str, Plan]) -> dict[str, str]:
-    """Return what each running tier cannot set, except what a lower tier could not set either."""
+    """Return what each tier that runs cannot set, except what a lower tier could not set either."""
     skipped = {}
     before = {one.address for one in plans[ladder.control].refusals}
     for name in ladder.arms:
@@ -201,7 +200,7 @@ def _join_refusals(refusals: list[Refusal]) -> str:
 
 
 def ladder_trial(ladder: Ladder, template: TrialFile) -> TrialFile:
-    """Return the trial of all tiers, each against the one before and the control, in the same blocks."""
+    """Return the trial of all tiers in the same blocks, each compared with the tier before and with the control."""
     return msgspec.structs.replace(
         template, control=ladder.control, baseline=ladder.baseline, questions="ladder", arms=ladder.arms
     )

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger: what was tried on this machine, with which verdict, and whether it still holds."""
+"""The ledger: everything that was tried on this machine, its verdicts, and whether they still hold."""

@@ -31,7 +31,7 @@ def entries_of(
     state: MachineState | None,
     knobs: Mapping[str, Knob],
 ) -> tuple[LedgerEntry, ...]:
-    """Return an entry for each arm of a trial against the control; a screening and a race have none."""
+    """Return an entry for each arm of a trial against the control; none for a screening or a race."""
     from ktrial.judge.judge import judge
 
     protocol = protocol_in(log)
@@ -75,7 +75,8 @@ def entries_of(
 
 
 def _scope(trial: StoredTrial, protocol: Protocol, log: Sequence[Event]) -> str:
-    # Boots in an order that was not drawn replicate nothing, however many there are; nor do builds of the same bytes.
+    # Boots in an order that was not drawn are not replicates, however many there are. Nor are builds with the same
+    # bytes.
     if trial.file.guest is not None:
         return f"in {trial.file.guest.mode} guests"
     if protocol.replicate == "build" and repeated(builds_that_count(log)):
@@ -96,7 +97,7 @@ def workload_of(trial: StoredTrial) -> str:
 
 
 def held_values(changes: Iterable[str], state: MachineState | None, knobs: Mapping[str, Knob]) -> dict[str, str]:
-    """Return the values that the control had for knobs that interact with the changed ones."""
+    """Return the control's values of knobs that interact with the changed knobs."""
     if state is None:
         return {}
     near = interacting(changes, knobs)
@@ -133,7 +134,10 @@ def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> 
 
 
 def again(file: TrialFile) -> TrialFile:
-    """Return the protocol without its seed, for a new draw. Raise BadInput for a part of a blame or search."""
+    """Return the protocol without its seed, so that a new order is drawn.
+
+    Raise BadInput for a part of a blame or search.
+    """
     if file.screen is not None:
         raise BadInput(
             f"cannot repeat {file.name}: it is a part of a blame",

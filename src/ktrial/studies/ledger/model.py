@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger: everything that was tried on this machine, `ktrial.ledger/1`, and whether it still holds."""
+"""The ledger, `ktrial.ledger/1`: everything that was tried on this machine, and whether it still holds."""
 
 # No `from __future__ import annotations`: msgspec would evaluate every string annotation at each start.
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ import msgspec
 from ktrial.judge.model.verdict import Effect, Verdict
 
 SCHEMA: Literal["ktrial.ledger/1"] = "ktrial.ledger/1"
-#: `kept` is in force now; `refused` was not shown to be better; `not applied` was, but is not in force.
+#: `kept` is in force now. `refused` was not shown to be better. `not applied` was better, but is not in force.
 Standing = Literal["kept", "refused", "not applied", "untested", "unknown"]
 _SHOWN = 3
 _DECIDED = ("better", "worse", "equivalent")
@@ -19,9 +19,9 @@ _DECIDED = ("better", "worse", "equivalent")
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One arm of a trial, judged by the primary outcome.
 
-    `changes` are its settings that differ from the control. `workload` is what was measured. `held` are known values of
-    knobs that interact with the changed ones. `verdict` is null while the trial runs. `superseded_by` is a later trial
-    of the same change; `refuted` says that its verdict differs.
+    `changes` are its settings that differ from the control. `workload` identifies what was measured. `held` contains
+    known values of knobs that interact with the changed ones. `verdict` is null while the trial runs. `superseded_by`
+    is a later trial of the same change; `refuted` is true if the later verdict differs.
     """
 
     trial: str
@@ -49,7 +49,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def what(self) -> str:
-        """The first changes of the arm, as text: `vm.swappiness=10, …`; of an arm without settings its name."""
+        """The first changes of the arm as text, `vm.swappiness=10, …`; the arm's name if it has no settings."""
         parts = [] if self.manual is None else [self.manual]
         parts += [f"{name}={value}" for name, value in {**self.changes, **self.environment}.items()]
         if len(parts) > _SHOWN + 1:
@@ -74,7 +74,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Now(msgspec.Struct, frozen=True, kw_only=True):
-    """The current state of the machine. `values` has the text of each value by address."""
+    """The current state of the machine. `values` maps addresses to values as text."""
 
     machine: str
     kernel: str | None
@@ -118,7 +118,7 @@ def changed_since(entry: LedgerEntry, now: Now) -> tuple[str, ...]:
 
 
 def standing(entry: LedgerEntry, now: Now) -> Standing:
-    """Return whether the change is in force on this machine, and if not, why."""
+    """Return whether the change is in force on this machine, and the reason if it is not."""
     if entry.verdict is None:
         return "untested"
     if entry.manual is not None:

@@ -14,9 +14,9 @@ from ktrial.kit.units import show_bytes
 from ktrial.studies.ledger.model import LedgerEntry, link_entries
 
 SCHEMA: Literal["ktrial.elsewhere/1"] = "ktrial.elsewhere/1"
-#: Facts that tell how alike two machines are, beside their kernel and disks.
+#: Facts that show how similar two machines are, besides kernel and disks.
 HARDWARE_FACTS = ("cpu.model", "cpu.threads", "memory.total", "virtualisation.kind", "kernel.release")
-#: Kinds of disks by the beginning of the kernel's name for them. A machine has the first that fits.
+#: Kinds of disks by the prefix of the kernel's name. A machine has the first kind that fits.
 _DISKS = {"nvme": "NVMe", "sd": "SATA, SAS or USB", "vd": "virtio", "xvd": "Xen", "mmcblk": "MMC"}
 _VENDORS = ("AMD", "Intel", "ARM", "Apple", "Qualcomm", "Ampere", "Cortex", "Neoverse")
 _LONGEST_TEXT = 200
@@ -24,7 +24,7 @@ _LARGEST_COUNT = 1 << 60
 
 
 class Hardware(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What decides how alike two machines are; null if unknown."""
+    """The properties that decide how similar two machines are; null if unknown."""
 
     cpu: str | None = None
     threads: int | None = None
@@ -37,7 +37,7 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class OthersTrial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The verdicts of one trial of a bundle.
 
-    `sha256` is of the trial's record and log. `signer` is null if nobody checked the bundle's signature.
+    `sha256` is the digest of the trial's record and log. `signer` is null if nobody checked the bundle's signature.
     """
 
     sha256: str
@@ -57,7 +57,7 @@ class OthersLedger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Likeness(msgspec.Struct, frozen=True, kw_only=True):
-    """How alike another machine and this one are: `score` points, and the reasons in words."""
+    """How similar another machine is to this one: `score` counts points, and the reasons are words."""
 
     score: int
     same: tuple[str, ...]
@@ -66,7 +66,7 @@ class Likeness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OthersVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict of somebody else, with how alike that machine is."""
+    """A verdict of another person, with the similarity of that person's machine."""
 
     entry: LedgerEntry
     signer: str | None
@@ -76,7 +76,7 @@ class OthersVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MergedOthers(NamedTuple):
-    """A ledger of others after an import: new trials, those it had already, and those that are signed only now."""
+    """A ledger of others after an import: new trials, trials that it had before, and newly signed trials."""
 
     ledger: OthersLedger
     added: tuple[OthersTrial, ...]
@@ -85,7 +85,7 @@ class MergedOthers(NamedTuple):
 
 
 def hardware_from(fact: Callable[[str], Any], disks: Iterable[str], kernel: str | None = None) -> Hardware:
-    """Return the hardware that facts tell, of whatever type they are, and the kernel's names of disks."""
+    """Return the hardware in the facts, which may have any type, and the kernel's names of disks."""
     return Hardware(
         cpu=_text(fact("cpu.model")),
         threads=_count(fact("cpu.threads")),
@@ -111,10 +111,10 @@ def _disk(names: Iterable[str]) -> str | None:
 
 
 def compare_hardware(theirs: Hardware, here: Hardware) -> Likeness:
-    """Return how alike two machines are.
+    """Return how similar two machines are.
 
-    A point each: the same vendor of the CPU, and one more for the same model; threads and memory within a factor
-    of two; the same kernel series (6.12); the same kind of disk; the same virtualisation.
+    One point for each of: the same CPU vendor, the same CPU model, threads and memory within a factor of two, the same
+    kernel series (6.12), the same kind of disk, the same virtualisation.
     """
     points = 0
     same: list[str] = []
@@ -171,7 +171,7 @@ def _series(release: str | None) -> tuple[str, ...]:
 def verdicts_of(
     ledger: OthersLedger, here: Hardware, is_wanted: Callable[[LedgerEntry], bool] = lambda entry: True
 ) -> tuple[OthersVerdict, ...]:
-    """Return verdicts of others, those of machines most like this one first, then the newest."""
+    """Return verdicts of others, those of the most similar machines first, then the newest."""
     bundles: dict[str, list[OthersTrial]] = {}
     for trial in ledger.trials:
         bundles.setdefault(trial.bundle_sha256, []).append(trial)
@@ -195,7 +195,7 @@ def verdicts_of(
 
 
 def merge(ledger: OthersLedger, trials: Sequence[OthersTrial]) -> MergedOthers:
-    """Add trials, each once. One that is there unsigned takes the signer of a signed bundle."""
+    """Add trials, each one once. An unsigned trial in the ledger gets the signer of a signed bundle."""
     there = {one.sha256: one for one in ledger.trials}
     added, known, newly_signed = [], [], []
     for trial in trials:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows verdicts of others, always apart from those of this machine."""
+"""Shows verdicts of others, always apart from this machine's own."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def others_markdown(verdicts: Sequence[OthersVerdict]) -> str:
 
 
 def short_line(one: OthersVerdict) -> str:
-    """Return verdict, date, author and likeness in one line."""
+    """Return verdict, date, author and similarity in one line."""
     told = f"{verdict_words(one.entry)} on {date_of(one.entry)}: {one.entry.trial} ({by_whom(one)})"
     return f"{told}. {likeness_words(one.likeness)}"
 
@@ -61,7 +61,7 @@ def verdict_words(entry: LedgerEntry) -> str:
 
 
 def likeness_words(found: Likeness) -> str:
-    """Return what is the same on both machines, what differs, and what nobody knows."""
+    """Return what is the same on both machines, what differs, and what is unknown."""
     parts = [("same", found.same), ("differs", found.differs), ("unknown", found.unknown)]
     text = "; ".join(f"{name}: {', '.join(words)}" for name, words in parts if words)
     return text[:1].upper() + text[1:]

@@ -12,7 +12,7 @@ from ktrial.studies.ledger.model import LedgerEntry, Now, changed_since, standin
 
 _HEADERS = ("date", "tried", "outcome", "verdict", "change", "interval", "now", "trial")
 _SHOWN = 6
-#: The table needs at least this width to be readable.
+#: Minimum width at which the table is readable.
 _WIDE = 120
 _DATE, _VERDICT = 12, 18
 
@@ -102,7 +102,7 @@ def effect_words(entry: LedgerEntry) -> str:
 
 
 def verdict_sentence(entry: LedgerEntry) -> str:
-    """Return one line that says why to keep a setting: its verdict, effect, scope, kernel, trial and date."""
+    """Return one line with the reason to keep a setting: its verdict, effect, scope, kernel, trial and date."""
     others = len(entry.changes) + len(entry.environment) - 1
     change, interval = _change(entry)
     if entry.effect is not None and interval != "-":

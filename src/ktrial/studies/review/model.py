@@ -36,10 +36,10 @@ OPEN_STATES = frozenset({"would change", "next boot"})
 class ReviewedLine(msgspec.Struct, frozen=True, kw_only=True):
     """One setting of the list, or one line that could not be read.
 
-    `setting` is KNOB=VALUE; null for a line that was not understood. `now` is the value here, if it is known. `why`
+    `setting` is KNOB=VALUE, or null for a line that was not understood. `now` is the value here, if known. `why`
     explains the state; `until` is the last kernel that has the knob. `price` and `security` are what the setting costs.
-    `evidence` counts the claims of the catalog by status. `measured` are verdicts of trials on this machine. `next` is
-    the command that tries or explains the setting.
+    `evidence` counts the catalog's claims by status. `measured` lists verdicts of trials on this machine. `next` is the
+    command that tries or explains the setting.
     """
 
     line: int
@@ -60,10 +60,10 @@ class ReviewedLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
-    """A reviewed list. `ignored` are the numbers of lines without a setting.
+    """A reviewed list. `ignored` lists the numbers of lines without a setting.
 
-    `remaining` are the settings that would change something here and are not dangerous; `left_out` are the dangerous
-    ones among those that would change something.
+    `remaining` lists the settings that would change something here and are not dangerous; `left_out` lists the
+    dangerous settings that would change something.
     """
 
     source: str

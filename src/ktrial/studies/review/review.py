@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reviews a list of tweaks on one machine: what each line would do there. It reads values and writes none."""
+"""Reviews a list of tweaks: what each line would do on one machine. It reads values and writes none."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _SHOWN_VALUES = 3
 
 
 class _Finding(NamedTuple):
-    """What a setting would do here; `value` is what would be written if that is only known on the machine."""
+    """What a setting would do here; `value` is the value to write, if it depends on the machine."""
 
     state: LineState
     now: str | None = None
@@ -58,7 +58,7 @@ class _Finding(NamedTuple):
 
 
 class _Ground(NamedTuple):
-    """What all settings of the list are judged by; `together` are the knobs that it sets."""
+    """The knowledge by which all settings of the list are judged; `together` contains the knobs that the list sets."""
 
     catalog: Catalog
     context: Context
@@ -76,10 +76,10 @@ def review(
     user: Machine,
     program: str = "ktrial",
 ) -> Review:
-    """Review a list of tweaks. Raises BadInput if it has no readable setting.
+    """Review a list of tweaks. Raise BadInput if it has no readable setting.
 
-    `entries_of` returns what the ledger has on a knob. `user` is an unprivileged session, which reads the files that
-    the catalog lacks. `program` is how suggested commands begin.
+    `entries_of` returns the ledger's entries on a knob. `user` is an unprivileged session, which reads the files that
+    the catalog lacks. `program` is the start of suggested commands.
     """
     reading, sniffed = read_settings(data, file)
     pairs = [(item, found) for item in reading.assignments for found in settings_of(item, catalog)]
@@ -116,7 +116,7 @@ def review(
 
 
 def remaining_profile(found: Review, file: str, catalog: Catalog) -> str:
-    """Return the TOML of a profile of the settings that remain. Raises BadInput if none does."""
+    """Return the remaining settings as the TOML text of a profile. Raise BadInput if no setting remains."""
     if not found.remaining:
         left = f"; left out as dangerous: {', '.join(found.left_out)}" if found.left_out else ""
         raise BadInput(
@@ -133,7 +133,7 @@ def remaining_profile(found: Review, file: str, catalog: Catalog) -> str:
 
 
 def _not_understood(unread: Iterable[Unread]) -> list[ReviewedLine]:
-    """Return a line of the review for each line of the list, with all reasons."""
+    """Return one line of the review, with all reasons, for each line of the list."""
     reasons: dict[tuple[int, str], list[str]] = {}
     for one in unread:
         reasons.setdefault((one.line_number, one.text), []).append(one.reason)
@@ -146,7 +146,10 @@ def _not_understood(unread: Iterable[Unread]) -> list[ReviewedLine]:
 def _overridden(
     pairs: Sequence[tuple[Assignment, Setting | UnknownSetting]], knobs: Mapping[str, Knob]
 ) -> dict[int, str]:
-    """Return the settings, by place in the list, that a later line sets again or makes the kernel clear; and why."""
+    """Return the settings that a later line overrides, by position in the list, with the reason.
+
+    A later line may set the same knob, or make the kernel clear it.
+    """
     later: dict[str, int] = {}
     numbers: dict[str, int] = {}
     overridden: dict[int, str] = {}
@@ -272,7 +275,7 @@ def _is_default(knob: Knob, setting: Setting) -> bool:
 
 
 def _next(knob: Knob, setting: Setting, found: _Finding, place: _Ground) -> str | None:
-    """Return the command that tries a setting or, if nothing is to be tried, the one that says why."""
+    """Return the command that tries a setting or, if there is nothing to try, the command that explains it."""
     program = place.program
     if found.state == "gone" and (known := [name for name in knob.successor if name in place.catalog.knobs]):
         return f"{program} explain {known[0]}"
@@ -291,7 +294,7 @@ def _next(knob: Knob, setting: Setting, found: _Finding, place: _Ground) -> str 
 
 
 def _consent(knob: Knob, setting: Setting) -> str:
-    """Return the option without which a trial would refuse the setting."""
+    """Return the option that a trial of this setting needs; empty if it needs none."""
     if _is_default(knob, setting):
         return ""
     if knob.kind == "boot" and knob.security is not None:

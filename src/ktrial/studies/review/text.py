@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows a review as a table: line, setting, state here and evidence; below each, what it does and what to do next."""
+"""Shows a review as a table (line, setting, state here, evidence) with each line's effect and next step below it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEADERS = ("line", "setting", "here", "evidence")
 _LONGEST_SETTING = 34
 _LONGEST_STATE = 16
 _MOST_IGNORED = 12
-#: How the summary names the states, in its order.
+#: The names of the states in the summary, in its order.
 _SUMMARY: tuple[tuple[str, tuple[LineState, ...]], ...] = (
     ("would change", ("would change",)),
     ("for the next boot", ("next boot",)),
@@ -79,7 +79,7 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _block(line: ReviewedLine, cells: Sequence[str], widths: Sequence[int], width: int) -> Iterator[str]:
-    """Yield the row of a line, and below it what it does, what it costs and the command."""
+    """Yield the row of a line and, below it, its effect, its price and the command."""
     if len(cells[1]) <= widths[1]:
         yield _row(cells, widths)
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of a list that set what the catalog lacks: their values here, if they are sysctls or files of settings."""
+"""Reviews lines for settings that the catalog lacks: their values here, if they are sysctls or files of settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ktrial.tuning.plans.model import Context
 
 _FILE = re.compile(r"/(?:proc/)?sys(?:/(?!\.{1,2}(?:/|\Z))[^/*?\[\]{}\s]+)+")
-#: Files whose reading may wait or change something.
+#: The folder of files that are not read, because reading them may wait or change something.
 _DEBUGFS = "/sys/kernel/debug/"
 _LONGEST_VALUE = 60
 
@@ -29,7 +29,7 @@ _LONGEST_VALUE = 60
 def uncatalogued_lines(
     user: Machine, pairs: Sequence[tuple[Assignment, UnknownSetting]], context: Context, program: str
 ) -> Iterator[ReviewedLine]:
-    """Yield the lines of settings that have no knob, or that their knob rejects."""
+    """Yield the lines of settings that have no knob, or whose value the knob rejects."""
     paths = [path for item, found in pairs if found.no_such_knob and (path := _path(item)) is not None]
     readings = user.read(list(dict.fromkeys(paths))) if paths else {}
     for item, found in pairs:
@@ -46,7 +46,7 @@ def _as_written(item: Assignment) -> str:
 
 
 def _path(item: Assignment) -> str | None:
-    """Return the file of a setting; None if its name is not that of a file, or a pattern."""
+    """Return the file of a setting; None if its name is a pattern, or not a file name."""
     path = None
     if item.kind == "sysctl":
         path = "/proc/sys/" + item.name.translate(str.maketrans("./", "/."))

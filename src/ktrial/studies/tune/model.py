@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The question of a tuning, and the receipt of what was kept and why, `ktrial.receipt/1`."""
+"""The question of a tuning, and the receipt of what was kept and why (`ktrial.receipt/1`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TuneArm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TuneGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Candidates that share a workload. `trial` says what is measured; its arms are not used."""
+    """Candidates that share a workload. `trial` defines what is measured; its arms are not used."""
 
     trial: TrialFile
     arms: tuple[TuneArm, ...]
@@ -36,13 +36,13 @@ class TuneQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def most_visits(self) -> int:
-        """The most visits of all trials together: of each group, and of its better settings together."""
+        """Maximum number of visits of all trials: one trial of each group, and one of its better settings together."""
         arms = sum(group.trial.budget * (1 + len(group.arms)) for group in self.groups)
         return arms + sum(2 * group.trial.budget for group in self.groups if len(group.arms) > 1)
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one candidate; `reason` says why it is kept or not, `trial` is null if it was not tried."""
+    """The result of one candidate. `reason` states why it is kept or not; `trial` is null if it was not tried."""
 
     settings: Mapping[str, str]
     kept: bool
@@ -55,7 +55,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TuneReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What ktrial kept and refused, by which trials, and how to undo it.
+    """What ktrial kept and refused, based on which trials, and how to undo it.
 
     `transaction` is null if nothing was applied.
     """
@@ -73,5 +73,5 @@ class TuneReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def undo(self) -> str | None:
-        """The command that reverts these settings, and everything that was applied later."""
+        """The command that reverts these settings and everything that was applied later."""
         return None if self.transaction is None else f"ktrial revert --to {self.transaction - 1}"

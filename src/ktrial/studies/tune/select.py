@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selects the candidates to keep: those that a trial finds better, alone and together, and that break no guard.
+"""Selects the candidates to keep: those that are better in a trial, alone and together, and break no guard.
 
-The next step depends only on the trials so far, as in a blame, so ktrial can resume it from the store alone.
+The next step depends only on the trials so far, as in a blame, so ktrial can resume a tuning from the store alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from ktrial.studies.goals import Candidate
 from ktrial.studies.tune.model import Tried, TuneArm, TuneGroup, TuneQuestion, TuneReceipt
 from ktrial.trial.protocol.file import CONTROL, ArmFile, TrialFile
 
-#: More arms would make a block so long that the machine drifts within it, and leave each less of the error rate.
+#: Maximum number of arms. With more, the machine would drift within a block, and each arm would get less of the error
+#: rate.
 MOST_ARMS = 8
 TOGETHER = "together"
 _UNNAMED = re.compile(r"[^A-Za-z0-9._+-]+")
@@ -25,7 +26,7 @@ Course = Generator[TrialFile, BlamePart, TuneReceipt]
 
 
 def groups_of(candidates: Iterable[Candidate], template: TrialFile) -> tuple[TuneGroup, ...]:
-    """Group candidates by measure, at most as many in a group as one trial can hold."""
+    """Group candidates by measure, in groups that are small enough for one trial."""
     by_measure: dict[tuple[str, str], list[Candidate]] = {}
     for one in candidates:
         by_measure.setdefault((one.measure.suite, one.measure.primary), []).append(one)
@@ -95,7 +96,7 @@ def _trial(
 
 
 def _judge_arm(arm: TuneArm, part: BlamePart) -> Tried:
-    """Return the result of an arm, kept only if it is better by the primary outcome and breaks no guard."""
+    """Return the result of an arm. It is kept only if the primary outcome is better and no guard is broken."""
     of_arm = [one for one in part.judgement.judged if one.arm == arm.name and one.against == CONTROL]
     primary = next(one for one in of_arm if one.role == "primary")
     broken = [one.outcome for one in of_arm if one.guard == "broken"]
@@ -119,7 +120,7 @@ def _judge_arm(arm: TuneArm, part: BlamePart) -> Tried:
 
 
 def _one_value_each(arms: Sequence[TuneArm], found: Sequence[Tried]) -> list[Tried]:
-    """Keep only the value with the largest effect of each knob that has several better ones."""
+    """Keep, of each knob with several better values, only the value with the largest effect."""
     best: dict[str, Tried] = {}
     for arm, one in zip(arms, found, strict=True):
         if one.kept and _size(one) > _size(best.get(arm.knob)):
@@ -137,7 +138,7 @@ def _size(one: Tried | None) -> float:
 
 
 def _judge_together(found: Sequence[Tried], part: BlamePart) -> list[Tried]:
-    """Keep all these candidates if they are also better together; otherwise keep only the best one."""
+    """Keep all these candidates if they are also better together; otherwise keep only the best candidate."""
     together = _judge_arm(TuneArm(name=TOGETHER, knob="", settings={}), part)
     if together.kept:
         note = f"; better together too, in {part.trial}"

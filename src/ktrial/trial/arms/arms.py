@@ -17,7 +17,7 @@ from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.plans.model import Change, Plan
 from ktrial.tuning.plans.resolve import apply_plan
 
-#: Outcomes of the steps before and after the one that fails.
+#: Outcomes of the steps before and after a failed step.
 _FOR_OTHERS = frozenset(("rolled-back", "not-tried"))
 _LEASE: Mapping[str, Any] = {"kind": "while-session"}
 
@@ -34,7 +34,7 @@ class BuiltFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmDrift(msgspec.Struct, frozen=True, kw_only=True):
-    """A value that somebody else changed after the trial set or found it. `now` is null if the file is gone."""
+    """A value that somebody else changed after the trial set or read it. `now` is null if the file is gone."""
 
     address: str
     path: str
@@ -47,7 +47,7 @@ class ArmDrift(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.address} ({self.path}) {now} instead of {self.wanted!r}"
 
 
-#: Says who wrote a value, if that can be known.
+#: Returns who wrote a value, or None if that is unknown.
 NamesWriter = Callable[[ArmDrift, int | None], str | None]
 
 
@@ -58,8 +58,8 @@ def _nobody(_drift: ArmDrift, _own: int | None) -> str | None:
 class Arms:
     """Puts one arm after the other in force, each by its plan.
 
-    An arm without a plan changes nothing. `root` is None if no arm needs root. Any value that the present arm doesn't
-    set must stay as the plans found it.
+    An arm without a plan changes nothing. `root` is None if no arm needs root. Any value that the current arm does not
+    set must stay as it was when the plans were made.
     """
 
     def __init__(self, root: Machine | None, plans: Mapping[str, Plan], writer_of: NamesWriter = _nobody) -> None:
@@ -76,13 +76,13 @@ class Arms:
 
     @property
     def change(self) -> object:
-        """What ktrial has changed on the machine, equal only while nothing else changes; None if that is nothing."""
+        """Identifies ktrial's current change of the machine, for comparisons; None if there is no change."""
         return self._transaction
 
     def enter(self, arm: str) -> Sequence[ArmDrift]:
-        """Leave the present arm and put this one in force, unless it already is.
+        """Leave the current arm and put this one in force, unless it already is.
 
-        Return the values that are not as the plans found them; if there are any, no arm is in force.
+        Return the values that differ from those in the plans; if there are any, no arm is in force.
         """
         if arm == self._present:
             return ()
@@ -104,7 +104,7 @@ class Arms:
         return self._plans.get(arm)
 
     def _leave_for(self, arm: str) -> None:
-        """Leave the present arm, because this one follows."""
+        """Leave the current arm, because `arm` follows."""
         self.leave()
 
     def renew(self, arm: str, number: int) -> BuiltFile | None:
@@ -127,27 +127,27 @@ class Arms:
             raise ArmLost(said, hint="`ktrial recover` tries again")
 
     def drifted(self) -> tuple[ArmDrift, ...]:
-        """Return values that are not as expected: as set by the present arm or, if it doesn't set them, as found."""
+        """Return the values that are not as expected: neither as the current arm set them, nor as they were before."""
         return (*self._lost(), *self._changed_beside(self._present))
 
     def beside(self, arm: str | None) -> dict[str, str | None]:
-        """Return the files that this arm must leave as they were found, each with its text."""
+        """Return the files that this arm must leave unchanged, with their earlier texts."""
         plan = self._plans.get(arm) if arm is not None else None
         own = {path for change in (plan.changes if plan else ()) for path in (change.path, *change.couples)}
         found = self._found.items()
         return {path: Reading(data=change.old).text for path, change in found if path not in own}
 
     def failed(self) -> str | None:
-        """Return why the last run lost the present arm and thereby failed; None if it did not lose it."""
+        """Return why the last run lost the current arm and so failed; None if it did not lose the arm."""
         return None
 
     def told(self, drift: ArmDrift) -> str:
-        """Return the drift as a sentence; it names who wrote the value if ktrial can find out."""
+        """Return the drift as a sentence that names who wrote the value, if ktrial can find out."""
         writer = self._writer_of(drift, self._transaction)
         return f"{drift.sentence}; {writer}" if writer else drift.sentence
 
     def _lost(self) -> Iterator[ArmDrift]:
-        """Yield values of the present arm that others have overwritten."""
+        """Yield values of the current arm that others have overwritten."""
         if self._transaction is None or self._root is None:
             return
         (found,) = verify(self._root, self._transaction)
@@ -162,7 +162,7 @@ class Arms:
                 )
 
     def _changed_beside(self, arm: str | None) -> Iterator[ArmDrift]:
-        """Yield values that differ from those found, although neither this arm nor its side effects change them."""
+        """Yield values that have changed although neither this arm nor its side effects change them."""
         watched = self.beside(arm)
         if self._root is None or not watched:
             return
@@ -189,7 +189,7 @@ def refusal_of(applied: Applied) -> str | None:
     """Return why an applied plan is not in force; None if it is."""
     failed = [step for step in applied.steps if step.outcome not in IN_FORCE]
     if failed:
-        # Swap that is set up differently is accepted, and the reason why the other steps were rolled back.
+        # An accepted difference of a swap device is not a failure: it explains why the other steps were rolled back.
         own = [step for step in (*failed, *applied.steps) if step.outcome not in _FOR_OTHERS | {"accepted"}]
         one = own[0] if own else failed[0]
         return f"{one.path}: {one.message}"
@@ -227,7 +227,7 @@ def rehearse(root: Machine | None, plans: Mapping[str, Plan], knobs: Mapping[str
 
 
 def _instead(error: ArmLost, plan: Plan, knobs: Mapping[str, Knob]) -> str:
-    """Return a hint for the setting that was refused."""
+    """Return a hint for the setting that the kernel refused."""
     refused = next((change for change in plan.changes if change.path in error.message), None)
     if refused is None:
         return "nothing was measured or changed"

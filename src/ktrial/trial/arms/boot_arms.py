@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arms that are boots of this machine: with other kernel arguments, or with another installed kernel.
 
-ktrial prepares a boot loader entry for each of them, and recognises each by the entry's name.
+ktrial prepares a boot loader entry for each arm, and recognises the arm by the name of its entry.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ktrial.trial.protocol.file import ArmFile, TrialFile
 from ktrial.tuning.boots.command_line import MARK, WordChange, parse_changes
 from ktrial.tuning.boots.entry import REHEARSAL, TRIAL
 
-#: The benchmark that every trial over boots also makes, and its outcome.
+#: The benchmark that is part of every trial over boots, and its outcome.
 BOOT_TIME = "boot-time"
 _TOTAL = f"{BOOT_TIME}.total"
 _LINE = "kernel.command_line"
-#: Fields that say what another boot changes.
+#: Fields with the changes that need another boot.
 _PARTS: Mapping[str, Any] = {"manual": None, "expect": {}, "boot": (), "kernel": None, "set": {}, "profile": ()}
 
 
 def boots_this_machine(trial: TrialFile) -> bool:
     """Return whether ktrial boots this machine for the trial's arms.
 
-    A trial that is part of a question over boots does so even if its own arms have only settings.
+    A trial that is part of a question over boots boots the machine even if its own arms have only settings.
     """
     return trial.guest is None and any(
         arm.boot or arm.kernel is not None or _has_entry(name, arm) for name, arm in trial.arms.items()
@@ -69,7 +69,7 @@ def check_boot_arms(trial: TrialFile) -> None:
             )
         if entry_of(name) in {REHEARSAL, TRIAL}:
             raise BadInput(f"arm {name}: ktrial uses this name for a boot entry of its own", hint="rename the arm")
-        # A file system of the firmware does not tell upper and lower case apart.
+        # The firmware's file system does not distinguish upper and lower case.
         other = entries.setdefault(entry_of(name).lower(), name)
         if other != name:
             raise BadInput(f"the boot entries of {other} and {name} would have the same name", hint="rename one arm")
@@ -78,7 +78,7 @@ def check_boot_arms(trial: TrialFile) -> None:
 def with_boot_signs(trial: TrialFile, releases: Mapping[str, str | None]) -> TrialFile:
     """Return the trial with a boot for each visit, and the facts that identify each boot.
 
-    `releases` are the kernels of arms that name one. A placebo boots the control's entry.
+    `releases` are the kernels of the arms that name a kernel. A placebo boots the control's entry.
     """
     arms = {
         name: arm if arm.placebo else _recognised(name, arm, releases.get(name)) for name, arm in trial.arms.items()
@@ -103,7 +103,7 @@ def _recognised(name: str, arm: ArmFile, release: str | None) -> ArmFile:
 
 
 def _signs(change: WordChange) -> tuple[str, ...]:
-    """Return what the command line contains after a change; a word without a value is removed with any value."""
+    """Return the words that the command line contains after a change. A word to remove is removed with any value."""
     text = change.word.text
     if not change.removes:
         return (text,)

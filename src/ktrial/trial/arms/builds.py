@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each arm of a trial with builds is built, and which build each visit measured."""
+"""Defines how each arm of a trial with builds is built, and finds which build each visit measured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ktrial.judge.model.log import Event
     from ktrial.trial.protocol.file import TrialFile
 
-#: Environment variable that gives the build command a number drawn for the visit.
+#: The environment variable with the number that is drawn for the visit, for the build command.
 NUMBER_VARIABLE = "KTRIAL_BUILD"
 #: Facts that distinguish one kernel build from another.
 KERNEL_BUILD = ("kernel.build_id", "kernel.version")
@@ -23,7 +23,7 @@ Visit = tuple[int, str]
 
 
 def check_builds(trial: TrialFile) -> None:
-    """Raise BadInput if an arm of a trial with builds doesn't say how to build, or an arm of another trial does."""
+    """Raise BadInput for an arm without a build in a trial with builds, or for an arm with a build in another trial."""
     arms = {name: arm for name, arm in trial.arms.items() if not arm.placebo}
     built = [name for name, arm in arms.items() if arm.build is not None]
     for name in built:
@@ -59,7 +59,7 @@ def build_number(seed: int, block: int | None, arm: str) -> int:
 
 
 def builds_of(log: Iterable[Event]) -> dict[Visit, str]:
-    """Return the build of each visit, also in void blocks, if the log names it."""
+    """Return the build of each visit, void blocks included, if the log names it."""
     from ktrial.judge.model.log import ArmBuilt, ArmFound
 
     found: dict[Visit, str] = {}
@@ -77,7 +77,7 @@ def kernel_build(facts: Mapping[str, str]) -> str | None:
 
 
 def repeated(builds: Mapping[Visit, str]) -> dict[str, tuple[int, int]]:
-    """Return arms that measured a build in several visits, each with its number of builds and of visits."""
+    """Return the arms that measured a build in several visits, with the number of builds and of visits."""
     arms = dict.fromkeys(arm for _, arm in builds)
     counts = {name: Counter(build for (_, arm), build in builds.items() if arm == name) for name in arms}
     return {name: (len(count), count.total()) for name, count in counts.items() if len(count) < count.total()}

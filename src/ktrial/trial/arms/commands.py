@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arms that also run commands of the user, or build what they measure.
+"""Arms that also run commands of the user, or build the program that they measure.
 
 ktrial journals each command before it runs it, and undoes it when it leaves the arm.
 """
@@ -34,9 +34,9 @@ class CheckFailed(ArmDrift, frozen=True, kw_only=True):
 
 
 class Beside(NamedTuple):
-    """What an arm may have besides its plan (commands, a scheduler, a build), and what carries it out.
+    """The parts of an arm besides its plan (commands, a scheduler, a build), and what carries them out.
 
-    `seat` serves arms with a scheduler, `site` arms that are built for each visit.
+    `seat` serves arms with a scheduler, `site` serves arms that are built for each visit.
     """
 
     trial: str
@@ -48,7 +48,7 @@ class Beside(NamedTuple):
 
 
 class CommandedArms(Arms):
-    """Arms with commands. These run after the arm's settings are in force, and are undone before the settings."""
+    """Arms with commands. Commands run after the arm's settings are in force, and are undone before the settings."""
 
     def __init__(self, root: Machine | None, plans: Mapping[str, Plan], writer_of: NamesWriter, beside: Beside) -> None:
         super().__init__(root, plans, writer_of)
@@ -82,14 +82,14 @@ class CommandedArms(Arms):
         return drifts
 
     def _stays(self, arm: str) -> bool:
-        """Return whether the commands of the present arm stay in force, because this arm has the same."""
+        """Return whether the commands of the current arm stay in force, because `arm` has the same commands."""
         if self._commanded is None or arm == self._commanded or self.in_force is not None or self.plan_of(arm):
             return False
         now, then = (self._beside.extras.get(one, ArmExtras()) for one in (self._commanded, arm))
         return now.commands == then.commands and now.scheduler is None and then.scheduler is None
 
     def renew(self, arm: str, number: int) -> BuiltFile | None:
-        """Leave the present arm, then build what the next visit of this arm will measure."""
+        """Leave the current arm, then build what the next visit of this arm will measure."""
         build = self._beside.extras.get(arm, ArmExtras()).build
         if build is None or self._site is None:
             return None
@@ -116,7 +116,7 @@ class CommandedArms(Arms):
         return (*super().drifted(), *failed, *schedulers, *(self._site.drifted() if self._site is not None else ()))
 
     def failed(self) -> str | None:
-        """Return why the present arm was lost: its scheduler was ejected or has ended."""
+        """Return why the current arm was lost: its scheduler was ejected or has ended."""
         return None if self._seat is None else self._seat.failed()
 
     def _run(self, arm: str, command: ArmCommand) -> None:
@@ -149,7 +149,10 @@ class CommandedArms(Arms):
 
 
 def undo_left(journal: CommandJournal, executor: Executor, tell: Callable[[str], None]) -> int:
-    """Undo the commands that a killed trial left behind, and return their number. Raise if one cannot be undone."""
+    """Undo the commands that a killed trial left in force, and return their number.
+
+    Raise an error if one cannot be undone.
+    """
     failed: list[KtrialError] = []
     left = journal.left()
     for one in left:
@@ -164,7 +167,7 @@ def undo_left(journal: CommandJournal, executor: Executor, tell: Callable[[str],
 
 
 def refuse_what_holds_already(extras: Mapping[str, ArmExtras], executor: Executor) -> None:
-    """Raise Refused if a check passes before its command has run: either the command or the check does nothing."""
+    """Raise Refused if a check passes before its command has run: either the command or the check has no effect."""
     for arm, one in extras.items():
         for check in one.checks if one.commands else ():
             if check.passes and _failed(executor, check) is None:
@@ -213,7 +216,7 @@ BUILD_LIMIT_S = 3600.0
 
 
 class BuildSite:
-    """Builds the arms of a trial. `look` returns a file as the user sees it, None if it cannot be read."""
+    """Builds the arms of a trial. `look` returns a file as the user sees it, or None if it cannot be read."""
 
     def __init__(self, executor: Executor, look: Callable[[str], SeenFile | None]) -> None:
         self._executor = executor
@@ -221,7 +224,7 @@ class BuildSite:
         self._present: tuple[ArmBuild, SeenFile] | None = None
 
     def make(self, arm: str, build: ArmBuild, number: int) -> BuiltFile:
-        """Build the file. Raise ArmLost if that fails or leaves the file as it was."""
+        """Build the file. Raise ArmLost if the build fails or does not change the file."""
         self._present = None
         before = self._look(build.artefact)
         raw = self._executor.run(
@@ -251,7 +254,7 @@ class BuildSite:
         return BuiltFile(artefact=build.artefact, sha256=seen.sha256)
 
     def drifted(self) -> tuple[ArmDrift, ...]:
-        """Return the built file of this visit as a drift if it has changed."""
+        """Return a drift if the file that was built for this visit has changed."""
         if self._present is None:
             return ()
         build, made = self._present

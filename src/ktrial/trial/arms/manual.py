@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arms that a person sets up, and the facts by which ktrial recognises them.
 
-An expectation is the value of a fact. If the fact is a list of words, the expectation is words that it contains. `!`
-before a value or word negates it, and `*` stands for any text. An empty text means that the fact doesn't exist.
+An expectation is the value of a fact. If the fact is a list of words, the expectation lists words that the fact
+contains. `!` before a value or word negates it, and `*` stands for any text. An empty text means that the fact does not
+exist.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Expected = bool | int | float | str
 Signs = Mapping[str, Expected]
 
 _SCALARS = frozenset(("text", "int", "bool"))
-#: A text that is a list of words.
+#: A fact whose text is a list of words.
 _COMMAND_LINE = "kernel.command_line"
 _MOVES = frozenset(("boot.id",))
 _NOT = "!"
@@ -35,16 +36,17 @@ _WHOLE_KERNEL = (
     "kernel.config_hash",
     "kernel.config_source",
 )
-#: Where the kernel shows its own release; its version has the fact's name.
+#: Where the kernel shows its own release; the version's knob has the same name as the fact.
 _SHOWN_TOO = ("kernel.osrelease",)
 
 
 class Due(msgspec.Struct, frozen=True, kw_only=True):
     """The visit that is due.
 
-    `place` names the arm as which to set up the machine, `instruction` says how, and `expect` has the facts that the
-    machine shows then. `confirm` means that these facts don't distinguish all arms. `new_boot` means that the machine
-    must boot first, whatever is in force. `new_build` means that the visit needs a new build of the kernel.
+    `place` names the arm for which to set up the machine, `instruction` describes how, and `expect` contains the facts
+    that the machine then shows. `confirm` means that these facts do not distinguish all arms. `new_boot` means that the
+    machine must boot first, even if the arm is in force. `new_build` means that the visit needs a new build of the
+    kernel.
     """
 
     trial: str
@@ -78,7 +80,7 @@ def is_by_hand(trial: TrialFile) -> bool:
 
 
 def check_manual(trial: TrialFile) -> None:
-    """Raise BadInput for a manual arm that cannot work on any machine."""
+    """Raise BadInput for a manual arm that could not work on any machine."""
     for name, arm in trial.arms.items():
         if arm.expect and arm.manual is None:
             raise BadInput(
@@ -136,7 +138,7 @@ def _is_words(kind: FactKind) -> bool:
 
 
 class Look(NamedTuple):
-    """Whether a machine shows all signs of an arm; `told` lists the missing ones, `found` is what the machine shows."""
+    """Whether a machine shows all signs of an arm. `told` lists the missing signs, `found` what the machine shows."""
 
     truth: Truth
     told: tuple[str, ...]
@@ -166,7 +168,7 @@ def look(signs: Signs, facts: FactBook, kinds: Mapping[str, FactKind]) -> Look:
 
 
 def _holds(wanted: str, values: Iterable[str]) -> bool:
-    """Return whether one of the values matches; with `!`, whether none does."""
+    """Return whether one of the values matches; with `!`, whether none matches."""
     bare = wanted.removeprefix(_NOT)
     pattern = re.compile(".*".join(map(re.escape, bare.split("*"))), re.DOTALL)
     return any(pattern.fullmatch(value) for value in values) is not wanted.startswith(_NOT)
@@ -201,7 +203,7 @@ def _expectation_text(value: Expected) -> str:
 def signs_as_found(trial: TrialFile, facts: FactBook, kinds: Mapping[str, FactKind]) -> dict[str, Expected]:
     """Return the facts that identify a control which nobody sets up.
 
-    These are the current values of the other arms' facts. Raise BadInput for a fact that is unknown now.
+    They are the current values of the other arms' facts. Raise BadInput for a fact that is unknown now.
     """
     found: dict[str, Expected] = {}
     for name, wanted in _expected(trial):
@@ -226,14 +228,14 @@ def _expected(trial: TrialFile) -> Iterator[tuple[str, Expected]]:
 
 
 def place_of(trial: TrialFile, arm: str) -> str:
-    """Return the arm that the machine must be set up as: this arm if a person sets it up, otherwise the control."""
+    """Return the arm for which the machine must be set up: this arm if a person sets it up, otherwise the control."""
     return arm if trial.arms[arm].manual is not None else trial.control
 
 
 def implied(signs: Signs) -> tuple[str, ...]:
-    """Return all facts that may change along with these.
+    """Return all facts that may change together with these.
 
-    These are other facts of the kernel, and each word of the command line.
+    Other facts of the kernel may change, and each word of the command line.
     """
     found: list[str] = []
     for name, wanted in signs.items():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans of a trial's arms on this machine, with their services.
 
-The functions raise for settings that cannot be tried here. The root agent's systemctl starts and stops services; the
-user's reads their state.
+The functions raise an error for settings that cannot be tried here. The root agent's systemctl starts and stops
+services; the user's systemctl reads their state.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from ktrial.tuning.plans.wire import wire_plan
 
 #: Seconds to wait after commands and services that put an arm in force, unless a setting needs more.
 SETTLE_S = 1.0
-#: Name of a scheduler among the changes of an arm.
+#: Name of the scheduler among the changes of an arm.
 SCHED_EXT = "sched_ext"
-#: Name of a build among the changes of an arm.
+#: Name of the build among the changes of an arm.
 BUILD = "build"
 
 
@@ -46,7 +46,10 @@ def arm_plans(
     allow_dangerous: bool = False,
     only: Collection[str] | None = None,
 ) -> dict[str, Plan]:
-    """Return the plan of each arm (or each in `only`). Raise for an impossible setting before anything is written."""
+    """Return the plan of each arm, or of each arm in `only`.
+
+    Raise an error for an impossible setting before anything is written.
+    """
     prefix = () if trial.baseline == "found" else (trial.baseline,)
     arms, plans = trial.full_arms, {}
     for name in arms if only is None else only:
@@ -62,7 +65,7 @@ def arm_plans(
 
 
 def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> None:
-    """Raise if a setting that the arm names is impossible, or if nothing of its profile is possible."""
+    """Raise an error if a setting that the arm names is impossible, or if no setting of its profile is possible."""
     dangerous = [one for one in plan.refusals if one.kind is Why.DANGEROUS]
     if dangerous and not allow_dangerous:
         names = ", ".join(one.address for one in dangerous)
@@ -86,7 +89,7 @@ def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> Non
 def _refuse_pairs(name: str, arm: ArmFile, knobs: Mapping[str, Knob]) -> None:
     """Raise BadInput if one setting of an arm clears another setting.
 
-    Between profiles the later one wins.
+    Between profiles the later profile wins.
     """
     named = [
         (f"{address}={value}", knobs[parse_address(address).knob])
@@ -143,7 +146,7 @@ def _service(step: ServiceStep) -> str:
 
 
 def found_values(plans: Mapping[str, Plan]) -> dict[str, str]:
-    """Return the present values of all settings that some arm changes; the control has these."""
+    """Return the current values of all settings that some arm changes. The control has these values."""
     found = {
         change.address: change.old_text
         for plan in plans.values()
@@ -173,12 +176,15 @@ def _what_differs(arm: ArmSettings) -> tuple[Mapping[str, Any], ...]:
 
 
 def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> float:
-    """Return the longest wait that any arm's settings need: every visit waits equally long."""
+    """Return the longest wait that the settings of any arm need. Every visit waits equally long."""
     return _longest_wait(trial, [change.knob for plan in plans.values() for change in plan.changes], knobs)
 
 
 def settle_before(trial: TrialFile, catalog: Catalog) -> float:
-    """Return that wait as far as it is known without the machine's plans; some plans change nothing there."""
+    """Return the longest wait that the settings may need, without the plans of the machine.
+
+    A plan may turn out to change nothing there.
+    """
     names = [address.partition("@")[0] for arm in trial.full_arms.values() for address in arm.set]
     for arm in trial.full_arms.values():
         profiles = (arm.profile,) if isinstance(arm.profile, str) else arm.profile
@@ -207,7 +213,7 @@ _STATES: Mapping[str, ServiceState] = {
 
 
 def service_states(trial: TrialFile, executor: Executor) -> dict[str, ServiceState]:
-    """Return the present state of every service that an arm names. Raise BadInput if one is unknown."""
+    """Return the current state of every service that an arm names. Raise BadInput if a service is unknown."""
     names = {arm.service.name for arm in trial.arms.values() if arm.service is not None}
     return {name: _state(executor, name) for name in sorted(names)}
 
@@ -260,7 +266,7 @@ def refuse_others(machine: Machine, plans: Mapping[str, Plan]) -> None:
 def with_service_checks(
     trial: TrialFile, extras: Mapping[str, ArmExtras], found: Mapping[str, ServiceState]
 ) -> dict[str, ArmExtras]:
-    """Return extras that check each service: its own arm wants the new state, all other arms the old one."""
+    """Return extras that check each service: in its own arm for the new state, in all other arms for the old state."""
     checked = {}
     for name, arm in trial.full_arms.items():
         service = arm.service

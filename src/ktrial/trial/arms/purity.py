@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks whether an arm's machine differs from the control's only in what the arm declares."""
+"""Checks that an arm's machine differs from the control's only in the changes that the arm declares."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ktrial.tuning.state.diff import Declaration, ValueDifference
 from ktrial.tuning.state.snapshot import compare_states, coupled_with
 from ktrial.tuning.state.state import parse_state
 
-#: How many differences a sentence names.
+#: Number of differences that a sentence names.
 _NAMED = 3
 _OF_SCHED_EXT = ("kernel.scheduler", "kernel.sched_ext_state", "kernel.sched_ext_name")
 
@@ -23,9 +23,9 @@ _OF_SCHED_EXT = ("kernel.scheduler", "kernel.sched_ext_state", "kernel.sched_ext
 def purity(
     trial: StoredTrial, states: Mapping[str, bytes], catalog: Catalog
 ) -> tuple[tuple[StateChange, ...], tuple[Finding, ...]]:
-    """Return how each arm's machine differs from the control's, undeclared changes first, and findings on those.
+    """Return the differences of each arm's machine from the control's, undeclared ones first, and findings on them.
 
-    `states` has the machine's state at each arm's first visit.
+    `states` contains the machine's state at each arm's first visit.
     """
     control = trial.file.control
     if control not in states:

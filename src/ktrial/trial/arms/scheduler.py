@@ -15,21 +15,21 @@ from ktrial.trial.arms.arms import ArmDrift, ArmLost
 
 STATE = "/sys/kernel/sched_ext/state"
 OPS = "/sys/kernel/sched_ext/root/ops"
-#: How often a scheduler was enabled since boot.
+#: The kernel's count of schedulers that were enabled since boot.
 SEQUENCE = "/sys/kernel/sched_ext/enable_seq"
-#: Seconds until one must be in force or gone, between two looks, and that it may run.
+#: Seconds until a scheduler must be in force or gone, seconds between two looks, and seconds that it may run.
 START_S, _PAUSE_S, _LIMIT_S = 60.0, 0.05, 7 * 86400.0
-#: What its state is while no scheduler is in force, starts or ends.
+#: States of sched_ext in which no scheduler is in force, starting or ending.
 _IDLE = frozenset((None, "disabled"))
-#: What the kernel logs when it ejects a scheduler, and why it did.
+#: The kernel's log lines about the ejection of a scheduler, with the reason.
 _LOGGED = re.compile(r"sched_ext: (?!.* enabled$).*")
-#: At most this many lines of it are quoted.
+#: Maximum number of these lines that a message quotes.
 _QUOTED = 2
 _END_IT = "`scxctl stop` or `systemctl stop scx` ends it; afterwards `scxctl restore` or `systemctl start scx`"
 
 
 class SchedulerSeat:
-    """Starts and stops schedulers, and checks that the right one stays in force."""
+    """Starts and stops schedulers, and checks that the right scheduler stays in force."""
 
     def __init__(self, machine: Machine, executor: Executor, clock: Clock) -> None:
         self._machine = machine
@@ -44,15 +44,15 @@ class SchedulerSeat:
         self._lost: str | None = None
 
     def look(self) -> None:
-        """Note what sched_ext and the kernel's log show before a scheduler starts."""
+        """Store what sched_ext and the kernel's log show before a scheduler starts."""
         self._before = self._texts()[SEQUENCE]
         self._newest = look(self._machine).newest
 
     def start(self, arm: str, scheduler: ArmScheduler) -> None:
         """Start the scheduler after `look`, unless a command of its arm has started it.
 
-        Raise ArmLost if the kernel never shows it. If the kernel ejects it meanwhile, or it worked in an earlier
-        visit, `failed` says why it is not in force.
+        Raise ArmLost if the kernel never shows the scheduler. If the kernel ejects it meanwhile, or it worked in an
+        earlier visit, `failed` returns why it is not in force.
         """
         if scheduler.argv:
             invocation = Invocation(
@@ -99,7 +99,7 @@ class SchedulerSeat:
         return f"{EJECTED}: {why}{self._logged()}"
 
     def drifted(self) -> tuple[ArmDrift, ...]:
-        """Return a foreign scheduler that is in force although the present arm has none."""
+        """Return, as a drift, a foreign scheduler that is in force although the current arm has none."""
         if self._wanted is not None:
             return ()
         texts = self._texts()
@@ -109,13 +109,13 @@ class SchedulerSeat:
         return (ArmDrift(address="sched_ext", path=STATE, wanted="disabled", now=now),)
 
     def stop(self) -> ArmScheduler | None:
-        """End the scheduler's program, and return the scheduler that was wanted."""
+        """End the scheduler's program, and return the scheduler that was to be in force."""
         wanted = self._wanted
         self._stopped()
         return wanted
 
     def wait_until_gone(self, scheduler: ArmScheduler) -> None:
-        """Wait for the end of a scheduler that was stopped. Raise ArmLost if sched_ext still shows one."""
+        """Wait for the end of a stopped scheduler. Raise ArmLost if sched_ext still shows a scheduler."""
         end_ns = self._clock.monotonic_ns() + int(START_S * 1e9)
         while self._texts()[STATE] not in _IDLE:
             if self._clock.monotonic_ns() > end_ns:
@@ -146,11 +146,11 @@ class SchedulerSeat:
         now = self._texts()[SEQUENCE]
         if self._before is not None and now == self._before:
             return False
-        # One that is counted and gone again was ejected at once.
+        # A scheduler that was counted and is gone again was ejected at once.
         return self._is_in_force() or (self._before is not None and self._texts()[STATE] == "disabled")
 
     def _logged(self) -> str:
-        """Return what the kernel logged about the end of the scheduler, as the end of a sentence."""
+        """Return the kernel's log lines about the end of the scheduler, as the end of a sentence."""
         log = look(self._machine, 0 if self._newest is None else self._newest + 1)
         lines = [found[0] for record in log.records if (found := _LOGGED.search(record.text)) is not None]
         return f"; the kernel says: {'; '.join(lines[:_QUOTED])}" if lines else ""

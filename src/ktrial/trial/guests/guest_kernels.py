@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the kernels that the arms of a guest trial name. All are checked before the first one is built."""
+"""Builds the kernels that the arms of a guest trial name, after checking all of them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
 from ktrial.trial.protocol.file import TrialFile
 from ktrial.tuning.plans.model import Change, Plan, Refusal
 
-#: Prefix of Kconfig symbols among the knobs, and their values in a configuration.
+#: Prefix of Kconfig symbols among the knobs.
 _SYMBOL = "kconfig:"
-#: What to do about kernels whose difference an exact guest cannot measure.
+#: Hint for kernels whose difference an exact guest cannot measure.
 UNLIKE_HINT = (
     'add --mode kvm (in a protocol: mode = "kvm"), because an exact guest counts instructions, not what they cost'
 )
@@ -26,8 +26,8 @@ _STANDS = {"on": "y", "off": "n"}
 class KernelPlan(NamedTuple):
     """A kernel that ktrial can build.
 
-    `key` changes with everything that it is built from. `image` is set once it is built. `compiled` has the properties
-    of its compilation that an exact guest cannot measure.
+    `key` changes if anything changes from which the kernel is built. `image` is set after the build. `compiled`
+    contains the properties of the compilation that an exact guest cannot measure.
     """
 
     recipe: KernelRecipe
@@ -38,13 +38,13 @@ class KernelPlan(NamedTuple):
 
 
 class KernelBuilder(Protocol):
-    """Builds kernels, each once."""
+    """Builds kernels, each one once."""
 
     def plan(self, recipe: KernelRecipe) -> KernelPlan:
-        """Open, patch and configure the sources. Raise if a step fails."""
+        """Open, patch and configure the sources. Raise an error if a step fails."""
 
     def check_room(self, plans: Sequence[KernelPlan]) -> None:
-        """Raise Refused if there is too little disk space or memory to build these."""
+        """Raise Refused if there is too little disk space or memory to build these kernels."""
 
     def build(self, plan: KernelPlan) -> str: ...
 
@@ -54,7 +54,7 @@ KernelWords = Callable[[TrialFile], Mapping[str, str]]
 
 
 def kernel_words(file: TrialFile, workshop: KernelBuilder, say: Callable[[str], None]) -> dict[str, str]:
-    """Build the kernels that are missing. Return the word that names each arm's kernel."""
+    """Build the missing kernels. Return, by arm, the word that names its kernel."""
     plans = planned_kernels(file, workshop)
     refuse_same(file, plans)
     images = built_images(plans, workshop, say)
@@ -66,7 +66,7 @@ def kernel_words(file: TrialFile, workshop: KernelBuilder, say: Callable[[str], 
 
 
 def planned_kernels(file: TrialFile, workshop: KernelBuilder) -> dict[str, KernelPlan]:
-    """Return a plan for each arm whose kernel ktrial builds. The error for an impossible one names its arm."""
+    """Return a plan for each arm whose kernel ktrial builds. An error names the arm of the impossible kernel."""
     found: dict[str, KernelPlan] = {}
     for name, arm in file.full_arms.items():
         kernel = kernel_of(file, arm)
@@ -82,7 +82,7 @@ def planned_kernels(file: TrialFile, workshop: KernelBuilder) -> dict[str, Kerne
 
 
 def refuse_same(file: TrialFile, plans: Mapping[str, KernelPlan]) -> None:
-    """Raise Contradiction if arms ask for different kernels but get the same one."""
+    """Raise Contradiction if arms request different kernels but get the same kernel."""
     by_key: dict[str, str] = {}
     for name, plan in plans.items():
         other = by_key.setdefault(plan.key, name)
@@ -112,7 +112,7 @@ def built_images(
 
 
 def _refuse_compiled(plans: Mapping[str, KernelPlan]) -> None:
-    """Raise Refused if two kernels will differ in a property that an exact guest cannot measure."""
+    """Raise Refused if two kernels would differ in a property that an exact guest cannot measure."""
     first = next(iter(plans), None)
     for name, plan in plans.items():
         for what, value in plan.compiled.items():
@@ -125,9 +125,9 @@ def _refuse_compiled(plans: Mapping[str, KernelPlan]) -> None:
 
 
 def as_built(plan: Plan, symbols: Mapping[str, str] | None) -> Plan:
-    """Return the plan after the kernel was built.
+    """Return the plan as it is after the kernel was built.
 
-    Wanted Kconfig symbols that this kernel already has count as in force instead of refused.
+    Requested Kconfig symbols that this kernel has already count as in force instead of refused.
     """
     if symbols is None:
         return plan

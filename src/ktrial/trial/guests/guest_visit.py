@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One visit of a guest trial: the job that its boot gets, and the results that come back."""
+"""One visit of a guest trial: the job for its boot, and the results of the boot."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ktrial.trial.guests.programs import folders_of, needs_root, output_of, requ
 from ktrial.tuning.plans.model import Plan
 from ktrial.tuning.plans.wire import wire_plan
 
-#: Request numbers; those of loads follow.
+#: Request numbers; the requests of loads have the numbers after these.
 _FACTS, _APPLY, _FIRST_LOAD = 1, 2, 3
 _ROOT_FILE, _USER_FILE, _BESIDE_FILE = "/ktrial/settings", "/ktrial/loads", "/ktrial/beside"
 _USER = 1000
-#: Where loads make files: on the disk, if the guest has one.
+#: The folder for the files of loads: on the disk, if the guest has one.
 DISK_PLACE = "/var/tmp"
 _SHOWN_BYTES = 200
 SEED = "seed"
@@ -39,7 +39,7 @@ class GuestTask(NamedTuple):
 
 
 class Came(NamedTuple):
-    """The result of a visit: the output of each requested run, the guest's kernel and its boot."""
+    """The result of a visit: the output of each requested run, the guest's kernel, and its boot."""
 
     outputs: tuple[RawOutput, ...]
     kernel_release: str | None
@@ -47,7 +47,7 @@ class Came(NamedTuple):
 
 
 def asked_of(tasks: Sequence[Task], workloads: int, invocation_of: Any) -> tuple[GuestTask, ...]:
-    """Return a request for every benchmark and seed; `invocation_of` says how to run a task."""
+    """Return a request for every benchmark and seed; `invocation_of` returns how to run a task."""
     found = []
     for seed in range(1, workloads + 1):
         for task in tasks:
@@ -110,7 +110,7 @@ def _load(number: int, invocation: Invocation) -> dict[str, Any]:
 
 
 def load_of(invocation: Invocation) -> AgentLoad:
-    """Return the agent's own load; call it only for a benchmark that is one."""
+    """Return the agent's own load. Call this only for a benchmark that is a load of the agent."""
     assert invocation.load is not None, "whatever is not a load is a program"
     return invocation.load
 
@@ -142,7 +142,7 @@ def _fact(reply: Reply | None, name: str) -> str | None:
 
 
 def _refused(reply: Reply | None) -> str | None:
-    """Return why the settings are not in force; None if they are, or if there are none."""
+    """Return why the settings are not in force; None if they are, or if there are no settings."""
     if reply is None:
         return None
     if reply.error is not None:
@@ -152,7 +152,7 @@ def _refused(reply: Reply | None) -> str | None:
 
 
 def _failed(run: GuestRun) -> str | None:
-    """Return why the guest or the run in it failed; None if neither did."""
+    """Return why the guest or its run failed; None if neither failed."""
     if run.failure is not None:
         return f"the guest failed: {run.failure}"
     ended = run.ended
@@ -164,7 +164,7 @@ def _failed(run: GuestRun) -> str | None:
 
 
 def _output(replies: Mapping[int, Reply], number: int, invocation: Invocation, refused: str | None) -> RawOutput:
-    """Convert the output of a guest's run to what an executor on a machine returns."""
+    """Return the output of a guest's run in the form of an executor on a machine."""
     reply = replies.get(number)
     if refused is not None:
         return RawOutput(failed=refused)

@@ -50,7 +50,7 @@ def check_kernel(where: str, kernel: KernelRecipe | KernelChange) -> None:
 
 
 LEAST_MEMORY_BYTES, MOST_CPUS = 64 << 20, 64
-#: Most seeds of one boot; more would be one long run.
+#: Maximum number of seeds in one boot. More would be one long run.
 MOST_WORKLOADS = 100
 _PERTURBATION = "ktrial.visit"
 #: Fields that only arms of trials on a machine can have.
@@ -58,7 +58,7 @@ _ELSEWHERE = ("environment", "commands", "service", "sched_ext", "build", "manua
 
 
 def check_guest_trial(trial: TrialFile) -> None:
-    """Raise BadInput if a trial mixes what only guests can do with what only machines can do."""
+    """Raise BadInput if a trial mixes features of guests with features of machines."""
     guest = trial.guest
     if guest is None:
         return
@@ -108,7 +108,7 @@ def _check_words(where: str, words: tuple[str, ...]) -> None:
 
 
 def shape_of(guest: GuestFile) -> Shape:
-    """Return the virtual machine that all arms get. Raise BadInput for an impossible one."""
+    """Return the virtual machine of all arms. Raise BadInput for an impossible one."""
     try:
         memory_bytes = int(parse_quantity(guest.memory, "bytes"))
     except ValueError as error:
@@ -133,7 +133,7 @@ def shape_of(guest: GuestFile) -> Shape:
 def place_of(
     trial: TrialFile, arm: ArmFile, kernel: str, *, disk: bool, limit_s: float, tools: tuple[str, ...] = ()
 ) -> GuestPlace:
-    """Return where an arm's visits run; `kernel` is the word for its kernel."""
+    """Return the place at which an arm's visits run; `kernel` is the word for its kernel."""
     guest = trial.guest
     assert guest is not None, "only trials in guests have places"
     return GuestPlace(
@@ -149,8 +149,8 @@ def place_of(
 def perturbation(seed: int, block: int, arm: str) -> str:
     """Return a meaningless kernel argument: different for every visit, always of the same length.
 
-    In an exact guest only this argument makes two boots of an arm differ. A difference between arms that is no larger
-    than that is noise.
+    In an exact guest only this argument makes two boots of an arm differ. A difference between arms that is not larger
+    than this difference is noise.
     """
     digest = hashlib.sha256(f"{seed} {block} {arm}".encode()).hexdigest()
     return f"{_PERTURBATION}={digest[:12]}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prepares a guest trial: its kernels, its arms on each of them, and errors for what cannot be tried."""
+"""Prepares a guest trial: its kernels and its arms on each kernel, with errors for what cannot be tried."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ from ktrial.tuning.catalog.model import Catalog
 from ktrial.tuning.knobs.profile import flatten
 from ktrial.tuning.plans.model import Plan
 
-#: Kernels don't report words with a dot, which are for modules.
+#: The kernel's message about unknown words. Kernels do not report words with a dot, which are for modules.
 _UNKNOWN = re.compile(r'Unknown kernel command line parameters "(.*)", will be passed')
-#: Differences between kernels that change the cost of instructions, to which an exact guest is blind.
+#: Properties of kernels that change the cost of instructions, which an exact guest cannot measure.
 _COMPILED = {"compiler": "compilers", "lto": "LTO", "optimised": "CPUs that they are optimised for"}
 
 
 class GuestLab(Protocol):
-    """Boots guests at a given place, each with a job."""
+    """Boots the guests of places, each with a job."""
 
     @property
     def workers(self) -> int:
-        """How many exact guests may run at once."""
+        """Number of exact guests that may run at the same time."""
 
     def why_no_kvm(self, kernel: str) -> str | None:
-        """Return why this kernel cannot be run with KVM; None if it can."""
+        """Return why this kernel cannot run with KVM; None if it can."""
 
     def find(self, kernel: str) -> None:
         """Raise BadInput if guests cannot boot this kernel, for example because it does not exist."""
@@ -64,7 +64,7 @@ class GuestLab(Protocol):
     def identify(self, kernel: str) -> KernelFound: ...
 
     def swap_programs(self, kernel: str) -> tuple[str, ...]:
-        """Return the paths of the programs that an agent in guests with this kernel needs to set up swap."""
+        """Return the paths of the programs that an agent needs to set up swap in guests with this kernel."""
 
     def prepare(self, place: GuestPlace) -> None: ...
 
@@ -78,7 +78,7 @@ Scout = Callable[[GuestPlace], AbstractContextManager[Machine]]
 
 
 class GuestMeans(NamedTuple):
-    """What guest trials need: a lab that boots guests, a scout that talks to one, and each arm's kernel."""
+    """Everything that guest trials need: a lab that boots guests, a scout that opens one, and each arm's kernel."""
 
     lab: GuestLab
     scout: Scout
@@ -86,7 +86,7 @@ class GuestMeans(NamedTuple):
 
 
 class GuestReady(NamedTuple):
-    """A guest trial that is ready to begin. `tools` maps programs that guests need to their paths here."""
+    """A guest trial that is ready to begin. `tools` maps programs that guests need to their paths on this machine."""
 
     ready: Prepared
     places: Mapping[str, GuestPlace]
@@ -102,7 +102,10 @@ def prepare_in_guests(
     *,
     allow_dangerous: bool,
 ) -> GuestReady:
-    """Find everything that the protocol names. Raise for what is missing, before anything is measured."""
+    """Find everything that the protocol names.
+
+    Raise an error for a missing part before anything is measured.
+    """
     lab = means.lab
     guest = file.guest
     assert guest is not None, "only trials in guests come here"
@@ -151,16 +154,16 @@ def prepare_in_guests(
 
 
 def refuse_before_building(file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> None:
-    """Raise for a protocol that asks no question, before ktrial builds kernels for it."""
+    """Raise an error for a protocol that compares nothing, before ktrial builds kernels for it."""
     suite = needed_suite(file, suite, benchmarks)
     _refuse_no_question(file, suite, tasks_of(suite, benchmarks, FactBook({}), None))
 
 
 def _refuse_no_question(file: TrialFile, suite: Suite, tasks: Sequence[Task]) -> None:
-    """Raise for a protocol that asks no question.
+    """Raise an error for a protocol that compares nothing.
 
     An arm with the control's kernel and command line may turn out to be a placebo, and counts as one. If all arms are
-    like that, the first one doesn't count as one: the trial must compare something.
+    like that, the first one does not count as a placebo: the trial must compare something.
     """
     workloads = file.guest.workloads if file.guest is not None else 1
     control = file.arms[file.control]
@@ -179,7 +182,7 @@ def _boots_alike(one: ArmFile, other: ArmFile) -> bool:
 
 
 def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, tasks: Sequence[Task]) -> None:
-    """Raise for a benchmark that guests cannot run, or that an exact guest's clock cannot judge."""
+    """Raise an error for a benchmark that guests cannot run, or that an exact guest's clock cannot judge."""
     if suite.load is not None and suite.load.use != "spin":
         raise BadInput(
             f"cannot run {suite.name} in guests: its background load is a program of this machine",
@@ -204,7 +207,7 @@ def _is_own(task: Task) -> bool:
 
 
 def find_named_kernels(file: TrialFile, lab: GuestLab) -> dict[str, str]:
-    """Return the word of each arm that names a kernel, by arm. The error for a kernel that is missing names its arm."""
+    """Return, by arm, the word for its kernel if it names one. The error for a missing kernel names the arm."""
     found = {}
     for name, arm in file.full_arms.items():
         kernel = kernel_of(file, arm)
@@ -219,7 +222,7 @@ def find_named_kernels(file: TrialFile, lab: GuestLab) -> dict[str, str]:
 
 
 def refuse_unlike(guest: GuestFile, kernels: Sequence[KernelFound]) -> None:
-    """Raise for kernels of two architectures, and for a difference that an exact guest cannot measure."""
+    """Raise an error for kernels of two architectures, and for a difference that an exact guest cannot measure."""
     for one in kernels[1:]:
         first = kernels[0]
         if one.identity.architecture != first.identity.architecture:
@@ -245,7 +248,7 @@ def _refuse_compilers(found: Sequence[KernelFound]) -> None:
 
 
 def _plain(kernel: KernelFound, field: str) -> object:
-    """Return a property of a kernel; the name of a compiler without its target."""
+    """Return a property of a kernel; for a compiler its name without the target."""
     value = getattr(kernel.identity, field)
     return without_target(value) if isinstance(value, str) else value
 
@@ -258,7 +261,7 @@ def _scouted(
     *,
     allow_dangerous: bool,
 ) -> tuple[dict[str, Plan], FactBook]:
-    """Boot an emulated guest for each kernel. Return what each arm changes there, and the control's facts."""
+    """Boot an emulated guest for each kernel. Return each arm's changes there, and the control's facts."""
     plans: dict[str, Plan] = {}
     arms = file.full_arms
     facts: FactBook | None = None
@@ -283,7 +286,7 @@ def _scouted(
 
 
 def _sets_swap_up(file: TrialFile, catalog: Catalog) -> bool:
-    """Return whether an arm sets up swap. If one does, all guests get the programs that the agent needs for it."""
+    """Return whether an arm sets up swap. In that case, all guests get the programs that the agent needs for swap."""
     for word in (word for arm in file.full_arms.values() for word in arm.words):
         settings = flatten(word, catalog.profiles) if word in catalog.profiles else ()
         if any(name.startswith("zram:") for name in (word, *(setting.knob for setting in settings))):
@@ -300,7 +303,7 @@ def plans_in_guests(
 ) -> dict[str, Plan]:
     """Return each arm's plan, made in a guest with its kernel (from `words`) and command line.
 
-    `tools` are programs that arms may need there.
+    `tools` are programs that arms may need in the guest.
     """
     limit_s = seconds((file.guest or GuestFile()).limit, "limit")
     places = {
@@ -316,7 +319,7 @@ def plans_in_guests(
 
 
 def _refuse_unknown_words(root: Machine, place: GuestPlace) -> None:
-    """Raise BadInput for a word that the kernel reports as unknown; its arm would be a placebo."""
+    """Raise BadInput for a word that the kernel reports as unknown, because its arm would be a placebo."""
     said = (_UNKNOWN.search(record.text) for record in look(root, 0).records) if place.shape.append else ()
     unknown = {word for match in said if match is not None for word in match[1].split()}
     found = [word for word in place.shape.append if word in unknown]
@@ -330,8 +333,8 @@ def _refuse_unknown_words(root: Machine, place: GuestPlace) -> None:
 def _by_place(file: TrialFile, places: Mapping[str, GuestPlace]) -> Iterator[tuple[GuestPlace, Collection[str]]]:
     """Yield each place once, as an emulated guest, with its arms.
 
-    A screening has an arm for every set of kernel arguments that it draws. Plans don't depend on them, so such arms
-    share a place.
+    A screening has an arm for every set of kernel arguments that it draws. Plans do not depend on these arguments, so
+    such arms share a place.
     """
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for name, place in places.items():
@@ -369,5 +372,5 @@ def _kernel_identity(kernel: KernelFound) -> str:
 def found_in_guests(
     ready: Prepared, places: Mapping[str, GuestPlace], kernels: Callable[[str], KernelFound]
 ) -> dict[str, str]:
-    """Return the control's values of what the arms change, and the kernel that the word `running` means today."""
+    """Return the control's values of everything that the arms change, and the kernel that `running` means now."""
     return {**found_values(ready.plans), "kernel": _kernel_identity(kernels(places[ready.file.control].kernel))}

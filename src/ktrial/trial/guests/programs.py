@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that benchmarks need in a trial's guests, and the requests to the guest's agent."""
+"""Finds programs that benchmarks need in a trial's guests, and builds the requests to the guest's agent."""
 
 from __future__ import annotations
 
@@ -21,18 +21,21 @@ from ktrial.machine.facts import FactBook
 if TYPE_CHECKING:
     from ktrial.bench.run.ports import Executor
 
-#: Program that hands over the files that others leave.
+#: Program that prints the files which other programs leave.
 _CAT = "cat"
-#: Numbers of requests for files; they follow those of all runs.
+#: Numbers of requests for files, which follow the requests of all runs.
 _FIRST_FILE, _MOST_FILES = 1_000_000, 100
-#: Contains a folder for each run of a boot.
+#: The folder that contains a folder for each run of a boot.
 RUNS = "/ktrial/runs"
 _CAPTURE_BYTES = 1 << 20
 _FILE_LIMIT_S = 60.0
 
 
 def tools_of(tasks: Sequence[Task], executor: Executor) -> dict[str, str]:
-    """Return where this machine has the programs that benchmarks need in guests. Raise BadInput if one is missing."""
+    """Return this machine's paths of the programs that benchmarks need in guests.
+
+    Raise BadInput if a program is missing.
+    """
     wanted = {name: task.benchmark for task in tasks if is_program(task.benchmark) for name in task.benchmark.needs}
     if not wanted:
         return {}
@@ -48,7 +51,7 @@ def tools_of(tasks: Sequence[Task], executor: Executor) -> dict[str, str]:
 
 
 def looked_for(benchmarks: Iterable[Benchmark], load: SuiteLoad | None = None) -> tuple[str, ...]:
-    """Return the programs to look for on this machine: those that guests need, and their installers."""
+    """Return the programs to find on this machine: those that guests need, and their installers."""
     wanted = {name: None for one in benchmarks if is_program(one) for name in one.needs if "/" not in name}
     if load is not None and load.use == "stress-ng":
         wanted["stress-ng"] = None
@@ -67,12 +70,12 @@ def needs_root(invocation: Invocation) -> bool:
 
 
 def environment_of(invocation: Invocation) -> dict[str, str]:
-    """Return the whole environment of a program, with the placeholder for its directory."""
+    """Return the whole environment of a program, with the placeholder for its folder."""
     return {**PINNED, "HOME": DIRECTORY, "TMPDIR": DIRECTORY, **invocation.environment} if invocation.argv else {}
 
 
 def folders_of(number: int) -> dict[str, bytes]:
-    """Return the private directory of a run, as a member of the guest's file system."""
+    """Return the private folder of a run, as a member of the guest's file system."""
     return {f"{RUNS}/{number}/": b""}
 
 

@@ -16,10 +16,10 @@ Level = Literal[2, 3]
 
 
 class KernelChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How an arm's kernel differs from the kernel of `[guest]`.
+    """The changes of an arm's kernel relative to the kernel of `[guest]`.
 
-    `fragments` and `patches` are added to those of `[guest]`. `set` overrides symbols. All other fields replace those
-    of `[guest]`.
+    `fragments` and `patches` are added to those of `[guest]`. `set` overrides symbols. All other fields replace the
+    same fields of `[guest]`.
     """
 
     tree: str | None = None
@@ -33,7 +33,7 @@ class KernelChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def told(self) -> dict[str, str]:
-        """The changes as text, for the display of an arm."""
+        """The changes as text, to describe an arm."""
         words = {f"kconfig:{symbol}": str(value) for symbol, value in self.set.items()}
         lists = {"fragments": self.fragments, "patches": tuple(map(_file_name, self.patches))}
         rest = {name: getattr(self, name) for name in ("tree", "config", "cc", "target", "optimise")}
@@ -42,7 +42,7 @@ class KernelChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class KernelRecipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What ktrial builds a kernel from, in the terms of `ktrial kernel build`."""
+    """The sources and options of a kernel, in the terms of `ktrial kernel build`."""
 
     tree: str
     config: str = CONFIG

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The visits of a guest trial: each is a boot.
+"""The visits of a guest trial: each visit is a boot.
 
-Exact guests of a block run at the same time, one on each CPU, because none can see the others. Other guests run one
+Exact guests of a block run at the same time, one on each CPU, because none can observe the others. Other guests run one
 after the other, in the order that was drawn.
 """
 
@@ -45,7 +45,7 @@ _LOOK_S = 0.2
 
 
 class BootedGuest(NamedTuple):
-    """A visit's boot. `odd` says how one of three boots differed, `differs` why no two were equal."""
+    """A visit's boot. `odd` describes how one of three boots differed, `differs` why no two boots were equal."""
 
     run: GuestRun
     odd: str | None = None
@@ -53,7 +53,7 @@ class BootedGuest(NamedTuple):
 
 
 class _GuestFacts:
-    """Stands in for the executor of `RunMaker`: returns the results that a guest has already given."""
+    """Replaces the executor of `RunMaker`: returns the results that a guest has already delivered."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -77,7 +77,10 @@ class GuestVisits:
         listen: TrialListener,
         versions: Mapping[str, str | None],
     ) -> None:
-        """`check` raises KeyboardInterrupt if somebody interrupts; `versions` are those of the benchmarks."""
+        """Prepare the visits.
+
+        `check` raises KeyboardInterrupt after Ctrl-C; `versions` are the benchmarks' versions.
+        """
         self._standing = standing
         self._protocol = standing.protocol
         self._guests = guests
@@ -136,7 +139,7 @@ class GuestVisits:
                 self._check()
 
     def _boot(self, visit: Visit) -> BootedGuest:
-        """Boot once; an arm's first visit in an exact guest boots until two boots agree, at most three times."""
+        """Boot once. An arm's first visit in an exact guest boots until two boots agree, at most three times."""
         place, asked = self._place(visit), self._tasks_of(visit.arm)
         ready = self._guests.ready
         job, files = job_of(ready.plans[visit.arm], asked, ready.suite.load, place.shape, self._guests.tools)
@@ -153,9 +156,9 @@ class GuestVisits:
             return BootedGuest(run, differs=error.message)
 
     def _proof(self, arm: str) -> str:
-        """Return what two equal boots prove to be exact.
+        """Return the name of what two equal boots prove to be exact.
 
-        That is the arm or, in a screening, the kernel, because all visits of a screening differ.
+        It is the arm or, in a screening, the kernel, because all visits of a screening differ.
         """
         return arm if self._guests.ready.file.screen is None else self._guests.places[arm].kernel
 
@@ -191,7 +194,7 @@ class GuestVisits:
             block=visit.block,
             arm=visit.arm,
             kernel_release=came.kernel_release,
-            # All boots of exact guests have the same boot id, as their randomness is fixed; the word differs.
+            # All boots of exact guests have the same boot id, because their randomness is fixed. The word differs.
             boot_id=word if self._is_exact else came.boot_id,
         )
         each = len(asked) // self._protocol.runs_per_visit
@@ -233,7 +236,10 @@ class GuestVisits:
         return record
 
     def _refuse_never(self, arm: str, events: Sequence[RunEnded]) -> None:
-        """Raise BadRun for an arm without any measurement: its kernel doesn't boot, or its settings don't hold."""
+        """Raise BadRun for an arm without any measurement.
+
+        Its kernel does not boot, or its settings are not in force.
+        """
         if any(event.measurements for event in events) or self._standing.has_measured(arm):
             return
         told = f"{arm} gave no measurement: {events[0].failure}"

@@ -21,7 +21,7 @@ _LABEL = 10
 
 
 def commands_of(found: Comparison) -> dict[str, str]:
-    """Return how to call each arm that measures a command."""
+    """Return the displayed name of each arm that measures a command."""
     arms: Mapping[str, Mapping[str, Sequence[str]]] = (found.protocol or {})["arms"]
     control = arms[found.control]
     lines = {name: command_line(arm.get("command") or control["command"]) for name, arm in arms.items()}
@@ -29,7 +29,7 @@ def commands_of(found: Comparison) -> dict[str, str]:
 
 
 def commands_text(found: Comparison, *, width: int) -> str:
-    """Return the times of each command, the summary, and what casts doubt on it."""
+    """Return the times of each command, the summary, and the doubts about the result."""
     called = commands_of(found)
     primary = next((one for one in found.outcomes if one.role == "primary"), None)
     parts = [_times_of(found, primary, values, called, width) for values in (primary.arms if primary else ())]
@@ -107,7 +107,7 @@ def _doubts(found: Comparison) -> Iterator[Finding]:
 
 
 def doubts_of(found: Comparison) -> list[str]:
-    """Return what casts doubt on the result."""
+    """Return the doubts about the result."""
     return [one.sentence for one in _doubts(found)]
 
 

@@ -112,7 +112,7 @@ def _looks(protocol: Protocol, log: Sequence[Event]) -> Iterator[ToldLook]:
         deciding = deciding_blocks(protocol, judgement.cap)
         for one in judgement.judged:
             pair = (one.arm, one.against)
-            # Blocks without a run, and all after the verdict, add nothing.
+            # A block without a run adds nothing, and neither do blocks after the verdict.
             if one.role != "primary" or one.effect is None or one.blocks <= shown.get(pair, 0):
                 continue
             shown[pair] = one.blocks
@@ -130,7 +130,7 @@ def _looks(protocol: Protocol, log: Sequence[Event]) -> Iterator[ToldLook]:
             )
 
 
-#: Reasons of verdicts; {role} is replaced. `equivalent` has its own words where they differ.
+#: Reasons of verdicts; {role} is replaced. `equivalent` has a text of its own if the reason differs.
 _WHYS: Mapping[str, str] = {
     "fast path": "the first four blocks left no doubt",
     "boundary": "the interval excludes zero",
@@ -154,7 +154,7 @@ _GUARDS: Mapping[str, str] = {
 
 
 def why(judged: OutcomeJudgement, protocol: Protocol, judgement: Judgement, ended: str | None) -> str:
-    """Return what led to the verdict, or what is missing for one."""
+    """Return the reason of the verdict, or what is missing for a verdict."""
     if judged.role == "exploratory":
         if judged.p is None or judged.p_adjusted is None:
             return "exploratory: it gets no verdict"
@@ -235,7 +235,7 @@ class TrialFacts(msgspec.Struct, frozen=True, kw_only=True):
 def outcomes_of(records: Iterable[RunRecord], benchmarks: Mapping[str, Benchmark]) -> dict[str, Outcome]:
     """Return the outcomes by `benchmark.outcome`.
 
-    The benchmark declares them; for a command they are those of its run records.
+    The benchmark declares them; a command has the outcomes in its run records.
     """
     found: dict[str, Outcome] = {}
     for record in records:
@@ -248,7 +248,7 @@ def outcomes_of(records: Iterable[RunRecord], benchmarks: Mapping[str, Benchmark
 
 
 def _recorded(kept: KeptMeasurement) -> Outcome:
-    """Return an outcome that no benchmark declares: one measured around the run, or the one described in its record."""
+    """Return an outcome that no benchmark declares: measured around the run, or described in the run's record."""
     if (around := outcome_around(kept.outcome)) is not None:
         return around
     return Outcome(
@@ -311,7 +311,7 @@ def comparison_of(trial: StoredTrial, log: Sequence[Event], judgement: Judgement
 
 
 def _idle_gates(log: Sequence[Event]) -> tuple[Finding, ...]:
-    """Return a finding on gates that have no effect because this machine lacks what they read."""
+    """Return a finding on gates without effect, because this machine lacks the values that they read."""
     protocol = protocol_in(log)
     names = idle_gates(protocol.gates, [event.readings for event in log if isinstance(event, ReadingsTaken)])
     if not names:
@@ -344,7 +344,7 @@ def _valid(log: Iterable[Event]) -> list[RunEnded]:
 
 
 class _Ran(NamedTuple):
-    """A trial with the runs that count and the records of each."""
+    """A trial with its valid runs and their records."""
 
     protocol: Protocol
     judgement: Judgement

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The live view of a running trial: a few lines, redrawn in place, 60 to 80 columns wide.
 
-The view doesn't reveal which arm runs now: it shows the arms as of the last complete block.
+The view does not reveal which arm is running: it shows the arms as of the last complete block.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ktrial.judge.model.verdict import Effect
 from ktrial.judge.model.words import percent_text, range_text, value_log_ratio
 from ktrial.kit.tables import clean, labelled, shorten
 
-#: Wider lines are hard to follow.
+#: Maximum width in columns; longer lines are hard to read.
 WIDEST = 80
 _NAME, _FIGURES, _GAP = 16, 21, 2
 _VERDICT = 14
 _LEAST_PICTURE = 13
-#: Margins that the picture spans to either side; more if an estimate lies farther out.
+#: Number of margins from the middle of the picture to either end; more if an estimate is farther out.
 _MARGINS = 3.0
 _ROOM = 1.25
 _STEPS = (0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0, 4.0, 8.0)
@@ -33,9 +33,9 @@ _STEPS = (0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0, 4.0,
 class ShownMoment(msgspec.Struct, frozen=True, kw_only=True):
     """A trial at one moment between two runs.
 
-    `judgement` is null before the first block ends. Of the present block, `done` of `runs` runs are over. `left_s` is
+    `judgement` is null before the first block ends. In the current block, `done` of `runs` runs are over. `left_s` is
     the time to the cap in seconds. `stop` is the block that will probably decide, and `stop_s` the time to it. A
-    `blind` trial shows nothing of its arms.
+    `blind` trial shows nothing about its arms.
     """
 
     protocol: Protocol
@@ -125,7 +125,7 @@ def _primaries(judgement: Judgement | None) -> list[OutcomeJudgement]:
 
 
 def reach_of(margin: float, effects: Iterable[Effect | None]) -> float:
-    """Return how far the pictures reach to either side. The steps are round, so that the scale seldom changes."""
+    """Return the distance from the middle to the ends of the pictures, rounded so that the scale seldom changes."""
     far = [abs(one.estimate) for one in effects if one is not None and one.scale == "log"]
     wanted = max([_MARGINS * margin, *(_ROOM * one for one in far if math.isfinite(one))])
     return next((step for step in _STEPS if step >= wanted), _STEPS[-1])

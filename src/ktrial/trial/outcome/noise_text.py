@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts of noise profiles: what a measured one allows, and a list of those stored."""
+"""Texts of noise profiles: what trials can detect with a profile, and a list of the stored profiles."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ktrial.trial.protocol.forecast import forecast_of
 
 
 class ProfileState(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored noise profile. `stale` says why trials no longer use it; empty if they do.
+    """A stored noise profile. `stale` states why trials no longer use it; it is empty if they do.
 
-    A tool that has changed since then shows only when a trial asks it for its version.
+    A tool's new version is noticed only when a trial asks the tool for its version.
     """
 
     workload: str

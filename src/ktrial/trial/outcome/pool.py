@@ -18,7 +18,7 @@ _ALIKE = ("suite", "command", "metrics", "parameters", "primary", "control", "ba
 
 
 class PooledQuestion(NamedTuple):
-    """What all trials fixed before their first runs.
+    """Everything that all trials fixed before their first runs.
 
     `declared` lists conditions that are meant to differ between arms.
     """
@@ -30,7 +30,7 @@ class PooledQuestion(NamedTuple):
 
 
 def pooled_question(trials: Sequence[KeptTrial]) -> PooledQuestion:
-    """Return the common question. Raise BadInput if a trial asks a different one or is not over."""
+    """Return the common question. Raise BadInput if a trial asks a different question or is not over."""
     first, *others = trials
     for kept in trials:
         _check_over(kept)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a trial's verdict holds, and which arms only a person confirmed."""
+"""Computes how far a trial's verdict holds, and which arms only a person has confirmed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def in_guest(session: Session) -> bool:
 
 
 def refuse_elsewhere(trial: str, began: Session, facts: FactBook) -> None:
-    """Raise Refused if a trial began in a guest and would continue outside of guests, or the reverse."""
+    """Raise Refused if a trial began in a guest and would continue outside of guests, or the other way round."""
     if in_guest(began) != bool(facts.value("virtualisation.ktrial")):
         there, next_ = ("in a guest", "--host guest:…") if in_guest(began) else ("on a machine", "no --host")
         raise Refused(f"cannot resume {trial} here: it began {there}", hint=f"resume it there: {next_}")
@@ -81,13 +81,13 @@ def title_of(trial: StoredTrial, name: str) -> str:
 
 
 def guest_findings(guest: GuestFile) -> tuple[Finding, ...]:
-    """Return a finding that says what these guests' clock measures; every result shows it."""
+    """Return a finding on what these guests' clock measures; every result shows it."""
     sentence = {"exact": EXACT_CLOCK, "emulated": EMULATED_CLOCK}.get(guest.mode)
     return () if sentence is None else (Finding(kind="guest-clock", level="note", sentence=sentence),)
 
 
 def output_findings(trial: StoredTrial, records: Iterable[RunRecord]) -> tuple[Finding, ...]:
-    """Return a finding if commands that are compared print different output: they may do different work.
+    """Return a finding if compared commands print different output, because they may do different work.
 
     Output that differs from run to run says nothing, unless the other command always prints the same.
     """
@@ -113,7 +113,7 @@ def output_findings(trial: StoredTrial, records: Iterable[RunRecord]) -> tuple[F
 
 
 def unvouched(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
-    """Yield the runs of a manual trial for which nothing shows that their arm was in force."""
+    """Yield the runs of a manual trial without evidence that their arm was in force."""
     found = {(event.block, event.arm) for event in log if isinstance(event, ArmFound)}
     for event in log:
         if isinstance(event, RunEnded) and event.block is not None and (event.block, event.arm) not in found:
@@ -121,7 +121,7 @@ def unvouched(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
 
 
 def claimed(log: Sequence[Event]) -> tuple[Finding, ...]:
-    """Return a finding on arms that only a person confirmed."""
+    """Return a finding on arms that only a person has confirmed."""
     visits = {(event.block, event.arm) for event in log if isinstance(event, ArmFound) and event.by == "person"}
     counts = Counter(arm for _, arm in visits)
     if not counts:

@@ -28,14 +28,14 @@ def failures_in(log: Sequence[Event]) -> dict[str, list[str]]:
 
 
 def audited(log: Sequence[Event]) -> tuple[Finding, ...]:
-    """Return findings on orders that the seed does not give, and on verdicts that the runs do not give."""
+    """Return findings on orders that do not follow from the seed, and on verdicts that do not follow from the runs."""
     from ktrial.judge.audit import audit
 
     return audit(log)
 
 
 def extendable(name: str, log: Sequence[Event], blocks: int) -> None:
-    """Raise if this trial cannot be extended to this many blocks."""
+    """Raise an error if this trial cannot be extended to this many blocks."""
     protocol, judgement = protocol_in(log), judgement_of(log)
     if judgement.next.action != "stop":
         raise BadInput(f"cannot extend {name}: it is not over", hint=f"`ktrial trial resume {name}` continues it")

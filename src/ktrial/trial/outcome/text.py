@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts of a running trial: what it will do, its progress, and the next visit if a person sets up its arms."""
+"""Texts of a running trial: its plan, its progress, and the next visit if a person sets up its arms."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ktrial.trial.protocol.live import LiveFile
 from ktrial.trial.record import ArmSettings, TrialSummary
 from ktrial.trial.run.events import NoiseBegan, PeriodPhase, PilotBegan, PilotEnded
 
-#: What makes a block of a live trial void.
+#: Reasons that make a block of a live trial void.
 LIVE_EXCLUDED = (
     "a block in which the primary metric is missing, another version runs, the clock steps, the machine sleeps or a "
     "setting does not read back; never because of a value; it is repeated"
 )
-#: What makes a block void: never a measurement.
+#: Reasons that make a block void. A measured value is never one of them.
 EXCLUDED = (
     "a block in which a setting does not read back, the machine slept, or a gate refuses; never because of a "
     "measurement; it is repeated"
@@ -45,9 +45,9 @@ def announcement(  # noqa: PLR0913 (each is a line of it)
     live: LiveFile | None = None,
     width: int,
 ) -> str:
-    """Return what the trial will do; with `rules` also its cost, what it can detect, and what voids a block.
+    """Return what the trial will do; with `rules` also its cost, what it can detect, and what makes a block void.
 
-    `unread` has gates that find nothing to read here. `cap_s` is how long the trial takes at most, if known.
+    `unread` lists gates whose values this machine does not have. `cap_s` is the maximum time of the trial, if known.
     """
     rule = protocol.outcomes[protocol.primary]
     if protocol.screen is not None:
@@ -81,7 +81,7 @@ def announcement(  # noqa: PLR0913 (each is a line of it)
 
 
 def noise_text(event: NoiseBegan, *, width: int) -> str:
-    """Return what the measurement of a noise profile is, how long it takes and whom it serves."""
+    """Return a text on the measurement of a noise profile: its purpose, its duration and the trials that use it."""
     blocks = f"{event.blocks} blocks in which nothing changes"
     stored = f" ({event.done} are stored)" if event.done else ""
     time_ = "" if event.expected_s is None else f", about {duration(event.expected_s)}"
@@ -133,7 +133,7 @@ def _live_rules(live: LiveFile, cap_s: float | None) -> Iterator[tuple[str, str]
 
 
 def pilot_text(event: PilotBegan | PilotEnded, *, width: int) -> str:
-    """Return what the pilot of a live trial is and how long it takes, or what it planned."""
+    """Return a text on the pilot of a live trial: its purpose and duration, or the plan that resulted."""
     if isinstance(event, PilotBegan):
         does, aim = "changes nothing", "to learn what is usual"
         if event.switches:
@@ -144,7 +144,7 @@ def pilot_text(event: PilotBegan | PilotEnded, *, width: int) -> str:
 
 
 def phase_text(event: PeriodPhase) -> str:
-    """Return what happens in a period now."""
+    """Return what happens now in a period."""
     if event.phase == "rate":
         return "how was it? press 1 (bad) to 5 (good)"
     until_s = None if event.until_unix_ms is None else event.until_unix_ms / 1000
@@ -182,7 +182,7 @@ def _share(value: float) -> str:
 
 
 def more_text(forecast: TrialForecast) -> str:
-    """Return what would make the wanted effect detectable."""
+    """Return how to make the requested effect detectable."""
     wanted = _share(forecast.wanted)
     if forecast.affordable is None:
         more = f"detecting {wanted} would take {forecast.needed} blocks, more than a trial may have"

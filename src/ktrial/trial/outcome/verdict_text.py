@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows the result of a trial on a terminal: the verdict of each arm first, then why, then the rest."""
+"""Shows the result of a trial on a terminal: the verdict of each arm, then the reasons, then everything else."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ktrial.trial.outcome.live_view import interval_picture, reach_of
 
 _WORTH = {"yes": "; the change matters", "likely": "; the change is likely to matter", "unclear": ""}
 _PICTURE = 23
-#: Columns that the text beside a picture needs.
+#: Minimum width in columns of the text beside a picture.
 _BESIDE = 64
 _LABEL = 10
-#: How many settings of an arm are named.
+#: Maximum number of settings of an arm that are named.
 _SHOWN = 6
 
 
@@ -133,7 +133,7 @@ def _explored(others: Sequence[OutcomeComparison], width: int) -> str:
 
 
 def _rest(found: Comparison, trial: ToldTrial, width: int) -> str:
-    """Return what ktrial skipped in each arm, the findings, the scope, and the next commands."""
+    """Return the skipped settings of each arm, the findings, the scope, and the next commands."""
     lines = [
         labelled(one.arm, told, width=width, label_columns=max(_LABEL, len(one.arm) + 2))
         for one in trial.arms
@@ -171,7 +171,7 @@ def _void_reasons(found: Comparison, trial: ToldTrial) -> str:
 
 
 def _next_commands(found: Comparison, trial: ToldTrial) -> Iterator[tuple[str, str]]:
-    """Yield what a person may do with the result, by a label."""
+    """Yield commands for what a person may do with the result, each with a label."""
     yield "page", f"ktrial trial report {trial.trial}"
     yield "check", f"ktrial trial recheck {trial.trial}"
     if trial.ended is None:
@@ -187,7 +187,7 @@ def _next_commands(found: Comparison, trial: ToldTrial) -> Iterator[tuple[str, s
 
 
 def arm_words(arm: ToldArm) -> str:
-    """Return what an arm did not change: settings that were in force already, and refused ones."""
+    """Return the settings that an arm did not change: those that were already in force, and refused ones."""
     refused = [f"{name}: {reason}" for name, reason in arm.refused.items()]
     parts = {"in force already": _first_of(arm.same, ", "), "left out": _first_of(refused, "; ")}
     return "; ".join(f"{what}: {told}" for what, told in parts.items() if told)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Campaigns: many decisions to keep or revert, one after the other, that share one error.
+"""Campaigns: many decisions to keep or revert, one after the other, that share one error rate.
 
-Each decision is a trial of two arms. A campaign of N decisions judges each at an error of 0.05/N. All false keeps
-together are therefore as rare as those of a single trial, although each decision depends on those before it.
+Each decision is a trial of two arms. A campaign of N decisions judges each at an error rate of 0.05/N. All false keeps
+together are therefore as rare as in a single trial, although each decision depends on earlier ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ALPHA = DesignFile().alpha
 
 
 class CampaignDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision: `number` is its place among the `of` decisions of the campaign."""
+    """A decision: the `number`-th of the `of` decisions of a campaign."""
 
     campaign: str
     number: int
@@ -34,12 +34,12 @@ class CampaignDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def alpha_of(campaign: CampaignFile) -> float:
-    """Return the error of each decision of a campaign."""
+    """Return the error rate of each decision of a campaign."""
     return _ALPHA / campaign.of
 
 
 def fewest_blocks(campaign: CampaignFile) -> int:
-    """Return the smallest number of blocks that can decide at the error of this campaign."""
+    """Return the smallest number of blocks that can decide at the error rate of this campaign."""
     return next(cap for cap in LOOKS if _looks_of(cap, campaign))
 
 
@@ -54,7 +54,7 @@ def _looks_of(cap: int, campaign: CampaignFile) -> list[int]:
 
 
 def check_campaign(trial: TrialFile) -> None:
-    """Raise BadInput for an impossible campaign, or a trial that cannot be part of it."""
+    """Raise BadInput for an impossible campaign, or for a trial that cannot be part of a campaign."""
     campaign = trial.campaign
     if not campaign:
         return
@@ -89,13 +89,16 @@ def check_campaign(trial: TrialFile) -> None:
 
 
 def decisions_of(campaign: CampaignFile, trials: Iterable[StoredTrial]) -> tuple[StoredTrial, ...]:
-    """Return the trials of a campaign, oldest first. `trials` has all trials, newest first."""
+    """Return the trials of a campaign, the oldest first, from all `trials`, which come newest first."""
     found = [one for one in trials if one.file.campaign and one.file.campaign.name == campaign.name]
     return tuple(reversed(found))
 
 
 def refuse_beyond(campaign: CampaignFile, trials: Iterable[StoredTrial]) -> int:
-    """Return the number of the next decision. Raise Refused if there is none left, BadInput for another `of`."""
+    """Return the number of the next decision.
+
+    Raise Refused if no decision is left, BadInput if earlier trials have another `of`.
+    """
     earlier = decisions_of(campaign, trials)
     before = next((one.file.campaign.of for one in earlier if one.file.campaign), campaign.of)
     if before != campaign.of:
@@ -112,7 +115,7 @@ def refuse_beyond(campaign: CampaignFile, trials: Iterable[StoredTrial]) -> int:
 
 
 def decision_of(trial: StoredTrial, found: Comparison, trials: Iterable[StoredTrial]) -> CampaignDecision | None:
-    """Return what the campaign decides by this trial; None if it belongs to none."""
+    """Return the campaign's decision on this trial; None if the trial belongs to no campaign."""
     campaign = trial.file.campaign
     if not campaign:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A protocol as people write it (`trial.toml`): what is compared, by which measure, and when the trial ends."""
+"""The protocol file that people write (`trial.toml`): what to compare, how to measure, and when to end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ktrial.kit.units import parse_quantity
 from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
 from ktrial.trial.protocol.live import LiveFile
 
-#: Most blocks of a trial by the name of its budget.
+#: Maximum number of blocks of a trial, by the name of its budget.
 BUDGETS = {"quick": 9, "default": 20, "thorough": 40}
 CONTROL = "control"
 #: The name of the measured benchmark if arms have commands of their own.
@@ -28,7 +28,7 @@ COMPARED = "command"
 
 Value = bool | int | float | str
 ServiceState = Literal["started", "stopped"]
-#: A mode of scx_loader; its number there is its place.
+#: The modes of scx_loader; its number for a mode is the position in this list.
 LoaderMode = Literal["auto", "gaming", "powersave", "lowlatency", "server"]
 LOADER_MODES: tuple[LoaderMode, ...] = get_args(LoaderMode)
 
@@ -36,7 +36,7 @@ _UNIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.\\@-]*\.(service|socket|timer|path)
 
 
 class CommandFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`run` makes a change and ends, `undo` reverts it, `check` has status 0 while the change is in force."""
+    """`run` makes a change and ends, `undo` reverts the change, and `check` has status 0 while it is in force."""
 
     run: tuple[str, ...]
     undo: tuple[str, ...]
@@ -51,9 +51,10 @@ class ServiceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class SchedExtFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A sched_ext scheduler: its program, and the beginning of the name that the kernel shows for it.
+    """A sched_ext scheduler: its program, and the prefix of the name that the kernel shows.
 
-    Without `ops` that name is the program's name without `scx_`. With `mode`, scx_loader starts it in this mode.
+    Without `ops`, the prefix is the program's name without `scx_`. With `mode`, scx_loader starts the scheduler in this
+    mode.
     """
 
     run: tuple[str, ...]
@@ -63,12 +64,12 @@ class SchedExtFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def name(self) -> str:
-        """The name that the kernel shows, or its beginning."""
+        """The name that the kernel shows, or its prefix."""
         return self.ops or self.run[0].rpartition("/")[2].removeprefix("scx_")
 
     @property
     def text(self) -> str:
-        """How it is started."""
+        """A text on how the scheduler is started."""
         return f"{shlex.join(self.run)}, mode {self.mode} of scx_loader" if self.mode else shlex.join(self.run)
 
 
@@ -103,13 +104,14 @@ def check_arm_changes(
 class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One configuration of a trial.
 
-    `set` has settings, `profile` one profile or several. `environment` and `parameters` add to those of the benchmark.
-    `command` and `prepare` replace those of the trial.
-    `commands` run when ktrial puts the arm in force, and their undo when it leaves the arm. `service` is the state of a
-    systemd unit, `sched_ext` a scheduler that runs meanwhile, `build` builds the measured program for every visit. A
-    placebo changes nothing. `manual` tells a person how to set up the arm; `expect` has the facts that identify it
-    then. `kernel` names the arm's kernel, or in guests its changes, and `boot` has its kernel arguments; without
-    guests, ktrial boots this machine for them.
+    `set` contains settings, `profile` one profile or several. `environment` and `parameters` add to those of the
+    benchmark. `command` and `prepare` replace those of the trial.
+
+    `commands` run when ktrial puts the arm in force, and their undo commands when it leaves the arm. `service` is the
+    state of a systemd unit, `sched_ext` a scheduler that runs meanwhile, and `build` builds the measured program for
+    every visit. A placebo changes nothing. `manual` tells a person how to set up the arm; `expect` contains the facts
+    that then identify it. `kernel` names the arm's kernel, or in guests the changes of its kernel, and `boot` contains
+    its kernel arguments; without guests, ktrial boots this machine for them.
     """
 
     set: Mapping[str, Value] = {}
@@ -146,10 +148,10 @@ class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """How the trial proceeds and when it ends.
 
     `cap` is the number of blocks. Without `cap`, ktrial plans it, up to `budget` (blocks, or quick, default, thorough).
-    `time` ends the trial if no further block would fit into it. `settle` is the wait before every visit. Without
-    `runs_per_visit` the noise profile decides. `anyway` starts the trial even if the noise hides what `detect` wants.
-    With `pool` the trial makes at least seven blocks, to be pooled with trials of other machines. With `fixed` it makes
-    all its blocks, whatever its verdicts are before.
+    `time` ends the trial if no further block would fit into that time. `settle` is the wait before every visit. Without
+    `runs_per_visit` the noise profile decides the number of runs. `anyway` starts the trial even if the noise hides an
+    effect of the size `detect`. With `pool` the trial makes at least seven blocks, to be pooled with trials of other
+    machines. With `fixed` it makes all its blocks, even after a verdict.
     """
 
     cap: int | None = None
@@ -169,7 +171,7 @@ class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class CampaignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A campaign: `of` trials of this `name` decide one after the other, and share one error."""
+    """A campaign: `of` trials of this `name` decide one after the other, and share one error rate."""
 
     name: str
     of: int
@@ -178,9 +180,9 @@ class CampaignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class GuestFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The guests of a trial whose visits are boots.
 
-    `kernel` is for arms that name none, or the recipe for all arms. `boot` has kernel arguments for every boot. The
-    guest loads `modules` first. In each boot every benchmark runs once for each of the `workloads`, which are seeds if
-    it takes one. A boot that takes longer than `limit` has failed.
+    `kernel` is the kernel of arms that name none, or the recipe for all arms. `boot` contains kernel arguments for
+    every boot. The guest loads `modules` first. In each boot every benchmark runs once for each of the `workloads`,
+    which are seeds if the benchmark takes one. A boot that takes longer than `limit` has failed.
     """
 
     mode: Mode = "exact"
@@ -196,15 +198,15 @@ class GuestFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A trial as a person writes it.
 
-    It measures a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`. ktrial kills a run of
-    the command that takes longer than `limit`; that run has failed. With `clean_environment` the command gets only
-    basic variables of the shell. The commands of `prepare` run before each run of it; before the first block there
-    are `warm_ups` runs of it in each arm. With `ignore_failure` its exit status does not matter. All arms have the
-    variables of `environment`; an arm's own override them. `primary`, `secondary` and the keys of `guards` are
-    `benchmark.outcome`, or the outcome alone if that is unique. Margins are relative. `baseline` says what the
-    control is: the machine as found, or a generated profile. A trial of a `campaign` shares its error with the
-    others. `ktrial blame` writes `part`, the question to which this trial belongs. It also writes `screen`, which
-    makes the trial look for the responsible setting. `ktrial search` writes `race`, which makes it choose from many
+    It measures a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`. ktrial kills a run of the
+    command that takes longer than `limit`; that run has failed. With `clean_environment` the command gets only basic
+    variables of the shell. The commands of `prepare` run before each run of the command; before the first block, each
+    arm has `warm_ups` runs. With `ignore_failure` the exit status of the command does not matter. All arms have the
+    variables of `environment`; an arm's own variables override them. `primary`, `secondary` and the keys of `guards`
+    are `benchmark.outcome`, or the outcome alone if that is unique. Margins are relative. `baseline` describes the
+    control: the unchanged machine, or a generated profile. A trial of a `campaign` shares its error rate with the
+    others. `ktrial blame` writes `part`, the question to which this trial belongs. It also writes `screen`, which makes
+    the trial look for the responsible setting. `ktrial search` writes `race`, which makes the trial choose from many
     arms. With `guest` the visits are boots of guests, and the arms may be kernels. The machine `load_from` sends the
     load to the server of each benchmark, at `load_address`. With `live` the runs are periods of live work, and the
     trial measures no suite and no command.
@@ -249,7 +251,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def full_arms(self) -> dict[str, ArmFile]:
         """The arms with the trial's environment; a placebo gets the settings of the control.
 
-        If some arm measures a command of its own, each has one.
+        If one arm measures a command of its own, each arm has a command.
         """
         common = self.environment or {}
         full = {name: self.arms[self.control] if arm.placebo else arm for name, arm in self.arms.items()}
@@ -272,7 +274,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def is_blind(self) -> bool:
-        """Whether nobody may learn what the arms do before the trial is over."""
+        """Whether the effects of the arms must stay hidden until the trial is over."""
         return bool(self.live and self.live.blind)
 
     @property
@@ -287,7 +289,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def detect_share(self) -> float:
-        """The smallest effect that is worth finding, relative."""
+        """The smallest effect that is worth finding, as a share."""
         return share(self.detect, "detect")
 
     @property
@@ -296,7 +298,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def settle_s(self) -> float | None:
-        """Seconds to wait before every visit; None: as long as the arms' settings need."""
+        """Seconds to wait before every visit; None for the time that the arms' settings need."""
         return None if self.design.settle is None else seconds(self.design.settle, "settle")
 
     @property
@@ -314,7 +316,7 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
 
 
-#: Limit -> its dimension, and an example.
+#: The dimension of each limit, with an example.
 _LIMITS = {"temperature": ("celsius", "95C"), "memory_pressure": ("percent", "40%")}
 
 
@@ -332,7 +334,7 @@ class SafetyLimits(msgspec.Struct, frozen=True, kw_only=True):
         return self.temperature_c is None and self.memory_pressure_share is None
 
     def passed(self, temperature_c: float | None, pressure_share: float | None) -> str | None:
-        """Return the limit that is exceeded and the value that exceeds it; None if none is, or values are unknown."""
+        """Return the exceeded limit and the value that exceeds it; None if there is none, or values are unknown."""
         if _is_above(temperature_c, self.temperature_c):
             return f"the temperature is {temperature_c:.1f} °C (limit {self.temperature_c:g} °C)"
         if _is_above(pressure_share, self.memory_pressure_share):

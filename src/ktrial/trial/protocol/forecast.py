@@ -17,11 +17,10 @@ from ktrial.machine.facts import FactBook
 class TrialForecast(msgspec.Struct, frozen=True, kw_only=True):
     """Cost and power of a trial.
 
-    Effects are relative: 0.05 is 5 %.
-
-    `cap` blocks detect `smallest_effect` with 90 % power. To detect `wanted` takes `needed` blocks. `affordable` is the
-    smallest budget that allows for them, null if none does. If `wanted` is the true effect, the trial ends at about
-    block `expected`. Seconds are null if the time of a run is unknown.
+    Effects are relative: 0.05 is 5 %. `cap` blocks detect `smallest_effect` with 90 % power. To detect `wanted`, the
+    trial needs `needed` blocks. `affordable` is the smallest budget with that many blocks, or null if there is none. If
+    `wanted` is the true effect, the trial ends at about block `expected`. Seconds are null if the time of a run is
+    unknown.
     """
 
     wanted: float
@@ -44,7 +43,7 @@ _WARM_UPS = 2
 
 
 def planned_runs(profile: NoiseProfile, primary: str, settle_s: float) -> int:
-    """Return how many runs a visit should make: several if the wait before a visit is long compared with a run."""
+    """Return the number of runs per visit: more than one if the wait before a visit is long compared with a run."""
     from ktrial.judge.planning import runs_per_visit
 
     if profile.run_s is None or not profile.run_s > 0:
@@ -88,7 +87,7 @@ def forecast_of(protocol: Protocol, profile: NoiseProfile, settle_s: float) -> T
 
 
 def trial_seconds(protocol: Protocol, run_s: float | None, settle_s: float, blocks: int | None = None) -> float | None:
-    """Return how long this many blocks take with the warm-up, by default all to the cap; None if unknown."""
+    """Return how long this many blocks (by default all) take with the warm-up; None if unknown."""
     blocks = protocol.cap if blocks is None else blocks
     if run_s is None or blocks is None:
         return None
@@ -99,7 +98,7 @@ def trial_seconds(protocol: Protocol, run_s: float | None, settle_s: float, bloc
 def expected_run_seconds(
     documents: Sequence[Mapping[str, Any]], tasks: Sequence[Task], command: Sequence[str], facts: FactBook
 ) -> float | None:
-    """Return how long a run of these tasks takes: as the newest run of each did, otherwise as its benchmark expects."""
+    """Return how long a run of these tasks takes: as in the newest run of each, or else as its benchmark declares."""
     total_s = 0.0
     for task in tasks:
         took_s = last_run_seconds(documents, (task,), command)
@@ -114,9 +113,9 @@ def expected_run_seconds(
 def last_run_seconds(
     documents: Sequence[Mapping[str, Any]], tasks: Sequence[Task], command: Sequence[str]
 ) -> float | None:
-    """Return how long the newest runs of these tasks took together; None if one has no run with its parameters.
+    """Return how long the newest runs of these tasks took in total; None if a task has no run with its parameters.
 
-    `documents` are records of good runs, the newest first. `command` is the user's own, or empty.
+    `documents` are records of good runs, the newest first. `command` is the user's own command, or empty.
     """
     total_s = 0.0
     for task in tasks:
@@ -124,7 +123,7 @@ def last_run_seconds(
             one["resources"]["wall_ns"]
             for one in documents
             if (one["benchmark"], one["parameters"]) == (task.label, task.parameters)
-            and (not command or list(one["argv"])[1:] == list(command)[1:])  # the path of the program is resolved
+            and (not command or list(one["argv"])[1:] == list(command)[1:])  # the record has the resolved path
         ]
         if not took or took[0] is None:
             return None

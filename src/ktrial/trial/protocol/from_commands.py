@@ -14,19 +14,19 @@ import msgspec
 from ktrial.kit.errors import BadInput
 from ktrial.trial.protocol.file import ArmFile, CommandFile
 
-#: In place of a setup or cleanup that was not given.
+#: Replaces a setup or cleanup that was not given.
 _NOTHING = ("true",)
 _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.")
-#: Outside of quotes; in double quotes only the second.
+#: Characters that need a shell: outside of quotes, and in double quotes only those of the second pattern.
 _NEEDS_SHELL = re.compile(r"[|&;<>()$`*?]+|(?<!\S)~|^\s*[A-Za-z_]\w*=")
 _EXPANDS = re.compile(r"(?<!\\)[$`]")
 _LONGEST_NAME = 40
 
 
 class CommandLines(NamedTuple):
-    """Command lines to compare, and what runs around them: each of these for all commands, or one for each.
+    """Command lines to compare, and the steps around them: each step is one for all commands, or one for each.
 
-    `shell` runs the lines, as `("bash",)`; without one, ktrial splits each line into words.
+    `shell` runs the lines, for example `("bash",)`; without it, ktrial splits each line into words.
     """
 
     lines: Sequence[str]
@@ -45,7 +45,7 @@ class ComparedCommand(NamedTuple):
 
 
 def arms_of_commands(given: CommandLines, parameters: Mapping[str, Sequence[str]]) -> dict[str, ComparedCommand]:
-    """Return an arm for each command line and combination of parameters. Raise BadInput for fewer than two."""
+    """Return an arm for each command line and combination of parameters. Raise BadInput for fewer than two arms."""
     around = {"--setup": given.setup, "--prepare": given.prepare, "--cleanup": given.cleanup}
     for option, texts in around.items():
         if len(texts) not in {0, 1, len(given.lines)}:
@@ -91,7 +91,7 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 
 def words_of(line: str, what: str, shell: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command line as words: those of `shell` that runs it, or its own without a shell."""
+    """Return the words that run a command line: those of `shell`, or the line's own words without a shell."""
     if not line.strip():
         raise BadInput(f"{what}: the command line is empty", hint="for example  ktrial ab 'sort -n data' 'sort data'")
     if shell:
@@ -119,7 +119,7 @@ def _free(name: str, taken: Mapping[str, object]) -> str:
 
 
 def _marked(found: Mapping[str, ComparedCommand]) -> dict[str, ComparedCommand]:
-    """Return the arms; one that equals the control is a placebo, which shows what chance does."""
+    """Return the arms. An arm that equals the control is a placebo, which shows differences by chance."""
     control, *_ = found.values()
     return {
         name: one if one is control or one.arm != control.arm else one._replace(arm=ArmFile(placebo=True))
@@ -128,7 +128,7 @@ def _marked(found: Mapping[str, ComparedCommand]) -> dict[str, ComparedCommand]:
 
 
 def command_line(words: Sequence[str]) -> str:
-    """Return the words as one line; of a shell's words only the line that it runs."""
+    """Return the words as one line; for a shell, only the line that the shell runs."""
     return words[-1] if len(words) > 2 and words[-2] == "-c" else shlex.join(words)
 
 
@@ -138,12 +138,12 @@ def derived_name(line: str) -> str:
 
 
 def shown_name(arm: str, line: str) -> str:
-    """Return how to call an arm: by its command line, unless a person named it."""
+    """Return the displayed name of an arm: its command line, unless a person named it."""
     return line if re.fullmatch(re.escape(derived_name(line)) + r"(-[0-9]+)?", arm) else arm
 
 
 def parameter_lists(given: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    r"""Parse `-L NAME a,b`; `\,` is a comma in a value. Raise BadInput."""
+    r"""Parse `-L NAME a,b`; `\,` is a comma in a value. Raise BadInput for other text."""
     found: dict[str, tuple[str, ...]] = {}
     for name, text in given:
         if name in found:

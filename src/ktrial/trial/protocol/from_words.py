@@ -40,9 +40,9 @@ SUITES: Mapping[str, str] = {
 def arms_of(
     words: Sequence[str], catalog: Catalog, environment: Mapping[str, str], *, placebo: bool
 ) -> dict[str, ArmFile]:
-    """Return the control and the arms: one of all words, or one for each combination of listed values.
+    """Return the control and the arms: one arm of all words, or one for each combination of listed values.
 
-    zram algorithms are compared with the first of them. Compared with no zram they would all show the same effect.
+    zram algorithms are compared with the first algorithm. Compared with no zram they would all show the same effect.
     """
     profiles = tuple(_profile(word, catalog) for word in words if not is_assignment(word))
     values: dict[str, tuple[str, ...]] = {}
@@ -71,7 +71,7 @@ def arms_of(
 
 
 def name_of(arms: Mapping[str, ArmFile]) -> str:
-    """Return a name for a trial of these arms: what they try or, if they are many, the knobs that differ."""
+    """Return a name for a trial of these arms: the settings or, if there are many arms, the knobs that differ."""
     tried = {
         name: {**arm.set, **dict.fromkeys(arm.boot)}
         for name, arm in arms.items()
@@ -111,7 +111,7 @@ def _profile(word: str, catalog: Catalog) -> str:
 
 
 def _values(word: str, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
-    """Return a setting's knob and the values to try. A text is one value if values of this knob contain commas."""
+    """Return a setting's knob and the values to try. A text is one value if values of this knob may contain commas."""
     address, value = parse_assignment(word)
     knob = find_knob(address.knob, catalog.knobs)
     several = knob.value.type not in _LISTS
@@ -119,7 +119,7 @@ def _values(word: str, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
 
 
 def _boot_word(address: str, value: str) -> str:
-    """Return a kernel argument as a word: a flag is `on`, and `off` removes it if it is there."""
+    """Return a kernel argument as a word. `on` sets a flag, and `off` removes a flag that is set."""
     name = address.removeprefix(_BOOT)
     return {"on": name, "": name, "off": f"-{name}"}.get(value, f"{name}={value}")
 
@@ -132,7 +132,10 @@ def _name(settings: Mapping[str, str], profiles: Sequence[str], environment: Map
 
 
 def _short(address: str) -> str:
-    """Return the last part of a knob's name with its instance; of a path as instance, only the last component."""
+    """Return the last part of a knob's name with its instance.
+
+    If the instance is a path, keep only the last component.
+    """
     knob, at, selector = address.partition("@")
     name = re.split(r"[.:]", knob)[-1]
     instance = selector if selector.count("/") < 2 else selector.rpartition("/")[2]

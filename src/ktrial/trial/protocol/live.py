@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table `[live]` of a protocol: a trial whose runs are periods of live work that ktrial watches."""
+"""The table `[live]` of a protocol, for a trial whose runs are periods of live work that ktrial watches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from ktrial.kit.errors import BadInput
 from ktrial.kit.units import parse_quantity
 
-#: The name of what a live trial measures, where other trials have a benchmark.
+#: The name of what a live trial measures, in place of the benchmark of other trials.
 LIVE = "live"
 #: The outcome of a person's ratings.
 RATING = "rating"
@@ -22,12 +22,12 @@ _SPEC = 'for example  metrics = ["latency_ms:lower=log:/var/log/app.log?match=to
 _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 _DAYS = re.compile(r"\s*([0-9]{1,4}(?:\.[0-9]{1,3})?)\s*(d|w)\s*")
 _LONGEST_S = 60 * DAY_S
-#: More is no useful error of guards.
+#: A larger error rate of guards would not be useful.
 MOST_GUARD_ERROR = 0.2
 
 
 class QuietHours(msgspec.Struct, frozen=True):
-    """A part of each day, in minutes since midnight; it may go over midnight."""
+    """A part of each day, in minutes since midnight; it may cross midnight."""
 
     begin: int
     end: int
@@ -49,16 +49,16 @@ class QuietHours(msgspec.Struct, frozen=True):
 class LiveFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a trial watches live work.
 
-    `metrics` are read from sources; the first is primary unless `primary` names another. `covariates` are read too and
-    explain noise; with `adjust`, the verdict is at equal covariates. A metric of `guards` must not get worse by more
-    than its share at any moment, and one of `limits` must not pass a number in its own unit: both end the trial. After
-    a switch ktrial drops the stretch `washout` and then watches for `period`; without them, a pilot plans both. It
-    reads the sources every `poll`, unless they have a pace of their own. `for` is the time of the whole trial, over
-    which the blocks are spread. Within the hours `quiet` nothing is switched, and never more than `switches` times in
-    24 hours. With `rate` a person rates each period; `blind` hides the arms until the verdict. With `disturbing` the
-    arms may have settings whose switch itself disturbs. `guard_error` is the chance that the guards stop a harmless
-    trial. With `stay` all arms are the control, which stays in force: a machine of a fleet, whose guards compare with
-    what was before.
+    `metrics` are read from sources; the first metric is primary unless `primary` names another. `covariates` are read
+    too and explain noise; with `adjust`, the verdict is at equal covariates. A metric of `guards` must not get worse by
+    more than its share at any moment, and a metric of `limits` must not pass a number in its own unit: both end the
+    trial. After a switch ktrial ignores the time `washout` and then watches for `period`; without them, a pilot plans
+    both. ktrial reads the sources every `poll`, unless they have their own interval. `for` is the time of the whole
+    trial, over which the blocks are spread. Within the hours `quiet` nothing is switched, and never more than
+    `switches` times in 24 hours. With `rate` a person rates each period; `blind` hides the arms until the verdict. With
+    `disturbing` the arms may have settings whose switch itself disturbs the work. `guard_error` is the chance that the
+    guards stop a harmless trial. With `stay` all arms are the control, which stays in force: this is for a machine of a
+    fleet, whose guards compare with the time before.
     """
 
     metrics: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class LiveFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def covariate_names(self) -> tuple[str, ...]:
-        """The name of each covariate, with which its text begins."""
+        """The names of the covariates, each of which is the start of the covariate's text."""
         return tuple(text.partition(":")[0] for text in self.covariates)
 
     @property
@@ -98,7 +98,7 @@ class LiveFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def for_s(self) -> float | None:
-        """Seconds from the start of the trial to its end at the latest."""
+        """Maximum number of seconds from the start of the trial to its end."""
         return None if self.for_ is None else long_seconds(self.for_, "for")
 
     @property
@@ -131,7 +131,7 @@ def parse_quiet(text: str) -> QuietHours:
 
 
 def live_faults(live: LiveFile) -> Iterator[tuple[str, BadInput]]:
-    """Yield each fault of the table with the key that has it."""
+    """Yield each error in the table with its key."""
     if not live.metrics and not live.rate:
         yield "metrics", BadInput("[live] names no metric", hint=_SPEC)
     yield from _faults_of_specs(live)

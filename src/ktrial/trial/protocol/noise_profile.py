@@ -30,17 +30,17 @@ from ktrial.trial.run.records import untold
 #: Blocks of a profile, with two visits each.
 BLOCKS = 10
 VISITS = 2 * BLOCKS
-#: ktrial measures a profile for a trial only if that costs at most this share of the trial's visits to its cap.
+#: ktrial measures a profile for a trial only if this costs at most this share of the trial's visits to its cap.
 _WORTH_SHARE = 0.25
 _FIRST, _SECOND = "first", "second"
-#: Cap and error rate of a pilot: its first look is after its last block, so that no verdict ends it early.
+#: Cap and error rate of a pilot. Its first look is after its last block, so that no verdict ends the pilot early.
 _CAP, _ALPHA = 12, 0.0025
 
 
 def profile_key(
     suite: str, machine: str, versions: Mapping[str, str | None], facts: FactBook, visits: str = "run"
 ) -> ProfileKey:
-    """Return the conditions for which a profile measured now will be valid."""
+    """Return the conditions under which a profile measured now will be valid."""
     return ProfileKey(
         machine=machine,
         suite=suite,
@@ -57,7 +57,7 @@ def usable(profiles: Sequence[NoiseProfile], key: ProfileKey, now_unix_ms: int) 
 
 
 def is_worth(trial: Protocol) -> bool:
-    """Return whether a trial that has no noise profile should begin with one; otherwise beginning without is cheaper.
+    """Return whether a trial without a noise profile should begin by measuring one.
 
     A profile can lower the cap and lets a huge effect end the trial after four blocks, but costs twenty runs. A fixed
     trial makes all its blocks anyway.
@@ -69,14 +69,14 @@ def is_worth(trial: Protocol) -> bool:
 
 
 def plan_of(key: ProfileKey, primary: str, boot: str | None) -> str:
-    """Return a hash of what a profile measures; only an interrupted one with the same hash can be continued."""
+    """Return a hash of what a profile measures. Only an interrupted measurement with the same hash can be resumed."""
     return hashlib.sha256(msgspec.json.encode(("noise", key, primary, boot), order="sorted")).hexdigest()
 
 
 def earlier_log(pilot: Protocol, records: Sequence[RunRecord], benchmarks: Sequence[str]) -> list[Event]:
-    """Return the log of an interrupted pilot from its records. The protocol's seed gives the order of each block.
+    """Return the log of an interrupted pilot, made from its records. The protocol's seed gives the order of each block.
 
-    A block that was left incomplete before another one began is void.
+    A block is void if it was incomplete when the next block began.
     """
     log: list[Event] = [pilot]
     arms = [arm.name for arm in pilot.arms]
@@ -118,7 +118,7 @@ def profile_of(
 ) -> NoiseProfile:
     """Return the profile from a pilot's log.
 
-    It has, for each outcome, the second visit's score minus the first's in each block.
+    For each outcome, the profile contains the second visit's score minus the first visit's in each block.
     """
     from ktrial.judge.collect_log import collect, visit_scores
 

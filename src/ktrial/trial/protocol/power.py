@@ -23,7 +23,7 @@ from ktrial.kit.errors import BadInput
 from ktrial.kit.percentile import MARGIN
 from ktrial.kit.tables import paragraph, table
 
-#: Pairs of equal runs from which to estimate the spread; with fewer it is a guess.
+#: Number of pairs of equal runs from which to estimate the spread; an estimate from fewer pairs is a guess.
 PROFILE_BLOCKS = 10
 
 
@@ -33,7 +33,7 @@ def power_of(arms: Sequence[Arm], asked: PowerAsked) -> tuple[Power, ...]:
 
 
 def power_of_spread(run_sd: float, asked: PowerAsked) -> Power:
-    """Return a plan from the relative spread of runs alone. It treats the difference of two runs as a block."""
+    """Return a plan from the relative spread of runs alone, with the difference of two runs as a block."""
     spread = math.sqrt(2) * math.log1p(run_sd)
     margin = MARGIN if asked.margin is None else asked.margin
     return _planned(Power(arm="", outcome="any", pairs=0, margin=margin), spread, asked)
@@ -86,7 +86,7 @@ def _planned(power: Power, spread: float, asked: PowerAsked) -> Power:
 
 
 def _differences(runs: Sequence[tuple[ComparedRun, float]]) -> Iterator[float]:
-    """Yield the differences of successive runs, as blocks of two equal arms would show them. Each run counts once."""
+    """Yield the differences of successive runs, which stand for blocks of two equal arms. Each run counts once."""
     for (_, one), (_, other) in zip(runs[::2], runs[1::2], strict=False):
         yield math.log(other / one)
 

@@ -61,9 +61,8 @@ def protocol_of(
 ) -> Protocol:
     """Return the judge's protocol.
 
-    Raise BadInput for a missing outcome or an unanswerable question.
-
-    `around` has outcomes that ktrial measures around every run, whatever it runs.
+    Raise BadInput for a missing outcome or an unanswerable question. `around` contains outcomes that ktrial measures
+    around every run, whatever the run measures.
     """
     from ktrial.judge.judge import refuse_unanswerable
     from ktrial.judge.screening import CAP as SCREENING_CAP
@@ -113,7 +112,7 @@ def protocol_of(
 
 
 def _adjusts(trial: TrialFile) -> tuple[str, ...] | msgspec.UnsetType:
-    """Return the names of the covariates at whose equal values a live trial is judged."""
+    """Return the names of the covariates at whose equal values ktrial judges a live trial."""
     if not trial.live or not trial.live.adjust:
         return msgspec.UNSET
     return trial.live.covariate_names
@@ -137,7 +136,7 @@ def refuse_few_events(protocol: Protocol, events: int | None) -> None:
 
 
 def _with_cap(protocol: Protocol) -> Protocol:
-    """Return the protocol with a cap: planned from the noise profile, otherwise the whole budget."""
+    """Return the protocol with a cap: planned from the noise profile, or else the whole budget."""
     if protocol.cap is not None:
         return protocol
     if protocol.outcomes[protocol.primary].scale == "count":
@@ -186,7 +185,7 @@ def _primary(trial: TrialFile, found: Sequence[OutcomeCandidate]) -> str:
     if trial.primary is not None:
         return _find(trial.primary, found)
     if times_boots(trial):
-        # The boot itself is measured besides what the trial is about.
+        # The boot time is measured in addition to the outcomes that the trial is about.
         found = [one for one in found if not one.name.startswith(f"{BOOT_TIME}.")] or found
     headlines = [one.name for one in found if one.outcome.headline] or [one.name for one in found]
     if len(headlines) == 1:
@@ -199,7 +198,10 @@ def _primary(trial: TrialFile, found: Sequence[OutcomeCandidate]) -> str:
 
 
 def _refuse_single(primary: str, found: Sequence[OutcomeCandidate]) -> str:
-    """Return the primary outcome. Raise BadInput for a run's largest event: it grows with the number of events."""
+    """Return the primary outcome.
+
+    Raise BadInput for the largest event of a run, because it grows with the number of events.
+    """
     outcome = next(one.outcome for one in found if one.name == primary)
     if outcome.kind == "latency-quantile" and outcome.name.rpartition("-")[2] == "max":
         raise BadInput(
@@ -247,7 +249,7 @@ def _quantile(outcome: Outcome) -> float | None:
 
 
 def _varies(trial: TrialFile) -> tuple[str, ...]:
-    """Return the identities that the arms are meant to change."""
+    """Return the identities, such as the kernel, that the arms are meant to change."""
     varies = []
     sets = {knob.partition("@")[0] for arm in trial.arms.values() for knob in arm.set}
     expected = {fact for arm in trial.arms.values() for fact in arm.expect}

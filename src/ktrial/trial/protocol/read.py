@@ -120,7 +120,7 @@ def _check_arms(trial: TrialFile) -> None:
                 raise BadInput(f"arm {name}: {variable!r} is not a variable name", hint="for example MALLOC_ARENA_MAX")
         check_arm_changes(name, arm.commands, arm.service, arm.sched_ext)
         _check_own_command(trial, name, arm)
-        # ktrial itself has written `manual` into each arm of a trial that booted this machine.
+        # ktrial itself has written `manual` into each arm of a trial that boots this machine.
         changed = msgspec.structs.replace(arm, manual=None) if boots else arm
         if arm.placebo and not changed.changes_nothing:
             raise Contradiction(f"arm {name}: a placebo cannot change anything", hint="remove `placebo` or the changes")
@@ -158,7 +158,7 @@ def _check_load(trial: TrialFile) -> None:
 
 
 def _check_live(trial: TrialFile) -> None:
-    """Raise BadInput for a live trial that also is another kind of trial."""
+    """Raise BadInput for a live trial that is also another kind of trial."""
     for _, fault in live_faults(trial.live) if trial.live else ():
         raise fault
     design = trial.design

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs trials: blocks, visits and everything that guards them."""
+"""Runs trials: blocks, visits, and the guards around them."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks for each visit of a trial in which boot it ran, if the trial needs a separate boot for each visit."""
+"""Checks in which boot each visit ran, for trials that need a separate boot for each visit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Visit = tuple[int, str]
 
 
 def visit_in(records: Sequence[RunRecord], boot_id: str) -> Visit | None:
-    """Return the newest visit that was begun in this boot. Warm-ups don't count."""
+    """Return the newest visit that began in this boot. Warm-ups do not count."""
     for record in reversed(records):
         place = record.trial
         if place is not None and place.block is not None and place.boot_id == boot_id:
@@ -23,7 +23,7 @@ def visit_in(records: Sequence[RunRecord], boot_id: str) -> Visit | None:
 
 
 def refuse_used_boot(due: Due, records: Sequence[RunRecord], boot_id: str | None) -> None:
-    """Raise Refused if this boot already had another visit than the one that is due."""
+    """Raise Refused if this boot already had a visit other than the one that is due."""
     if not due.new_boot:
         return
     if boot_id is None:
@@ -37,9 +37,9 @@ def refuse_used_boot(due: Due, records: Sequence[RunRecord], boot_id: str | None
 
 
 def cut_off(log: Sequence[Event], records: Sequence[RunRecord], boot_id: str | None) -> BlockVoided | None:
-    """Return the event that voids a block with an unfinished visit; None if there is none.
+    """Return the event that makes a block with an unfinished visit void; None if there is none.
 
-    The boot of that visit is over, so it cannot get its missing runs any more. Without a boot id any unfinished visit
+    The boot of that visit is over, so the missing runs can no longer be made. Without a boot id any unfinished visit
     counts: its program would have to be built again.
     """
     protocol = protocol_in(log)

@@ -39,8 +39,8 @@ from ktrial.tuning.plans.wait_for_lock import PatientMachine
 class CarriedOut(NamedTuple):
     """The judgement at which a trial stopped, and whether somebody interrupted the trial.
 
-    If the trial pauses while the machine makes blocks by itself, `sent_s` is how long they take. If it pauses because
-    the machine is in use, `in_use` says by what.
+    If the trial pauses while the machine makes blocks by itself, `sent_s` is how long these blocks take. If it pauses
+    because the machine is in use, `in_use` states the use.
     """
 
     judgement: Judgement
@@ -50,7 +50,10 @@ class CarriedOut(NamedTuple):
 
 
 def changed_arm(stored: StoredTrial, ready: Prepared) -> str | None:
-    """Return the first arm that has changed since the trial began. Raise Refused if a value of arms differs now."""
+    """Return the first arm that has changed since the trial began.
+
+    Raise Refused if a value of the arms is different now.
+    """
     if changed := changed_arms(stored.arms, ready.arms):
         return changed[0]
     refuse_changed(stored, found_values(ready.plans))
@@ -60,7 +63,7 @@ def changed_arm(stored: StoredTrial, ready: Prepared) -> str | None:
 class Planned(NamedTuple):
     """The protocol for the judge, and how long the trial takes to its cap; null if unknown.
 
-    With a noise profile, also what the trial can detect.
+    With a noise profile, it also contains what the trial can detect.
     """
 
     protocol: Protocol
@@ -79,7 +82,7 @@ def planned(
 ) -> Planned:
     """Fix the protocol. With `profile`, plan it from this machine's noise, which is measured first if that is cheaper.
 
-    Otherwise the cap is the budget. `run_s` is about how long a run takes, if known.
+    Otherwise the cap is the budget. `run_s` is the approximate time of a run, if known.
     """
     gates = order_of(ready).gates
     fixed = ready.file.design.runs_per_visit
@@ -99,7 +102,7 @@ def planned(
 
 
 def profile_key_of(ready: Prepared, rig: Rig, protocol: Protocol) -> ProfileKey:
-    """Return the conditions for which a noise profile of this trial's benchmark is valid now."""
+    """Return the conditions under which a noise profile of this trial's benchmark is valid now."""
     versions = rig.benchmarked.versions
     return noise.profile_key(workload_of(ready), machine_of(ready.facts), versions, ready.facts, protocol.replicate)
 
@@ -156,12 +159,12 @@ def measure_noise(  # noqa: PLR0913 (what it needs of the world)
 
 
 def _noise_standing(world: TrialWorld, ready: Prepared, pilot: Protocol, plan: str, *, fresh: bool) -> Standing:
-    """Return the state of an interrupted measurement of the noise, or that of a new one."""
+    """Return the state of an interrupted measurement of the noise, or the state of a new measurement."""
     earlier = None if fresh else world.run_store.earlier(plan)
     if earlier is not None:
         pilot = msgspec.structs.replace(pilot, seed=earlier.session.seed)
         log = noise.earlier_log(pilot, earlier.records, [task.label for task in control_tasks(ready)])
-        # The runs of a complete one made a profile that is not valid any more.
+        # A complete measurement has led to a profile that is no longer valid.
         if sum(isinstance(event, Looked) for event in log) < noise.BLOCKS:
             return _standing(pilot.name, earlier, log)
     begun = Earlier(session=session_for(world, ready), records=(), next_run=1)
@@ -184,7 +187,7 @@ def _standing(pilot: str, earlier: Earlier, log: list[Event]) -> Standing:
 def arms_for(
     world: TrialWorld, ready: Prepared, trial: str, listen: TrialListener, names: Mapping[str, str]
 ) -> CommandedArms:
-    """Return the arms of one loop; `names` maps each to an arm of the protocol."""
+    """Return the arms of one loop; `names` maps each one to an arm of the protocol."""
     has_build = any(one.build is not None for one in ready.extras.values())
     has_scheduler = any(one.scheduler is not None for one in ready.extras.values())
     return CommandedArms(
@@ -207,7 +210,7 @@ def begin(
 ) -> StoredTrial:
     """Store the protocol, which is fixed from now on.
 
-    `found` has the control's values of what the arms change; by default the values that the plans found.
+    `found` has the control's values of all changed addresses; by default these are the values in the plans.
     """
     file = msgspec.structs.replace(ready.file, design=msgspec.structs.replace(ready.file.design, seed=ready.seed))
     digest = protocol_sha256(file, protocol, ready.arms)
@@ -238,8 +241,8 @@ def take_up(
 ) -> Standing:
     """Return the state of a trial, after logging what a killed ktrial had not logged yet.
 
-    `check` refuses a session that cannot continue here. With `boots_end`, an unfinished visit voids its block if its
-    boot or build is over.
+    `check` refuses a session that cannot continue here. With `boots_end`, an unfinished visit makes its block void if
+    its boot or build is over.
     """
     earlier = world.run_store.of_session(stored.session)
     if earlier is None:
@@ -273,9 +276,9 @@ def carry_on(
     turn: VisitTurn | None = None,
     unattended: Unattended | None = None,
 ) -> CarriedOut:
-    """Run the trial from its present state until it ends or somebody interrupts it.
+    """Run the trial from its current state until it ends or somebody interrupts it.
 
-    A `turn` limits it to its visits. With `unattended`, the machine makes them by itself.
+    With a `turn` it makes only the visits of the turn. With `unattended`, the machine makes the visits by itself.
     """
 
     def visits_of(standing: Standing) -> VisitMaker:
@@ -327,7 +330,7 @@ def _visits(  # noqa: PLR0913, PLR0917 (what it needs of the world)
     turn: VisitTurn | None,
     unattended: Unattended | None,
 ) -> VisitMaker:
-    """Return what makes the visits: this process, or with `unattended` the machine by itself."""
+    """Return the maker of visits: this process, or with `unattended` the machine by itself."""
     environments = {name: arm.environment for name, arm in ready.arms.items()}
     keeps_states = ready.file.screen is None
     arms = arms_for(world, ready, stored.trial, listen, {name: name for name in ready.plans})

@@ -17,10 +17,10 @@ from ktrial.trial.record import ArmSettings
 
 
 class NoiseBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="noise-began"):
-    """The noise profile begins: blocks of two equal arms follow.
+    """The measurement of a noise profile begins: blocks of two equal arms.
 
-    `done` of them are over already. `expected_s` estimates the time of the others; null if there is no estimate yet.
-    A trial of at most `trial_visits` visits comes afterwards.
+    `done` blocks are over already. `expected_s` estimates the time of the others; null if there is no estimate yet. A
+    trial of at most `trial_visits` visits comes afterwards.
     """
 
     blocks: int
@@ -37,7 +37,7 @@ class PilotBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 
 
 class PilotEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="pilot"):
-    """What the pilot of a live trial planned, and why. `smallest_effect` is what the trial finds in 9 of 10 cases."""
+    """The plan from the pilot of a live trial, with reasons. The trial finds `smallest_effect` in 9 of 10 cases."""
 
     period_s: float
     washout_s: float
@@ -49,7 +49,7 @@ class PilotEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 class TrialAnnounced(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="trial-announced"):
     """What the trial will do, and its rules. `forecast` is null without a noise profile.
 
-    `cap_s` is how long the trial takes at most; null if there is no estimate yet.
+    `cap_s` is the maximum time of the trial; null if there is no estimate yet.
     """
 
     protocol: Protocol
@@ -65,7 +65,7 @@ class VisitBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
     """A visit begins.
 
     Its arm stays hidden until the visit is over, so that nobody can act on it. `left_s` estimates the time to the cap,
-    `visit_s` that of a visit; null if there is no estimate yet.
+    `visit_s` the time of a visit; null if there is no estimate yet.
     """
 
     block: int | None
@@ -76,20 +76,20 @@ class VisitBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 
 
 class ArmInForce(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="arm-in-force"):
-    """An arm has come into force for a visit. Nothing that a person sees during a visit may show it."""
+    """An arm has come into force for a visit. It must not be shown to a person during the visit."""
 
     block: int | None
     arm: str
 
 
 class VisitWaits(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="visit-waits"):
-    """The visit waits for the machine; `waiting` says what for."""
+    """The visit waits for the machine; `waiting` states the reason."""
 
     waiting: str
 
 
 class VisitEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="visit"):
-    """A visit is over. `failure` is why it gave no measurement, `void` why its block does not count."""
+    """A visit is over. `failure` is why it gave no measurement, `void` is why its block does not count."""
 
     block: int | None
     record: RunRecord
@@ -118,7 +118,7 @@ class BlockEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 
 
 class TrialEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="trial-ended"):
-    """The trial stops here. An interrupted one can be resumed."""
+    """The trial stops here. An interrupted trial can be resumed."""
 
     trial: str
     judgement: Judgement

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guards a trial: recovers from a killed one, watches limits, and finds out who changed a knob."""
+"""Guards a trial: recovers from a killed trial, watches limits, and finds out who changed a knob."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from ktrial.tuning.origin.why import origins
 #: Sources of samples that the limits need.
 SOURCES = ("temperature", "pressure")
 
-#: How long all tasks have waited for memory since boot.
+#: The counter of the time in which all tasks waited for memory since boot.
 _STALLED = "pressure.memory.full"
 
-#: Over a shorter time a share of it is meaningless.
+#: Minimum time over which a share of the time is computed.
 _SHORTEST_S = 0.5
 
 
 class SafetyWatch:
-    """Compares the machine with the limits at each `check`. It needs a sampling of its own."""
+    """Compares the machine with the limits at each `check`. It needs a separate sampling."""
 
     def __init__(self, limits: SafetyLimits, sampling: Sampling) -> None:
         self._limits = limits
@@ -38,7 +38,7 @@ class SafetyWatch:
         self._before: tuple[int, float] | None = None
 
     def begin(self) -> None:
-        """Take the first sample. Raise Refused for a limit on something that cannot be read here."""
+        """Take the first sample. Raise Refused if a limit is on something that this machine does not report."""
         samples = self._sampling.once()
         if self._limits.temperature_c is not None and _temperature(samples) is None:
             raise Refused(f"cannot watch limits.temperature: {_why(samples, 'temperature')}", hint="remove the limit")
@@ -84,7 +84,7 @@ def _why(samples: Samples, source: str) -> str:
 
 
 def writer_of(machine: Machine, catalog: Catalog, drift: ArmDrift, own: int | None) -> str | None:
-    """Return who set the present value: another transaction of ktrial, or a file or daemon that mentions the knob."""
+    """Return who set the current value: another transaction of ktrial, or a file or daemon that mentions the knob."""
     return _transaction(machine, drift, own) or _source(machine, catalog, drift)
 
 
@@ -110,7 +110,7 @@ def _source(machine: Machine, catalog: Catalog, drift: ArmDrift) -> str | None:
 
 
 def recover(world: TrialWorld, session: Machine) -> None:
-    """Finish what a killed ktrial left behind, if this session may, so that the trial finds the original values."""
+    """Undo what a killed ktrial left in force, if this session may, so that the trial finds the original values."""
     if not session.is_root:
         return
     if not any(one.state == UNFINISHED for one in status(session).transactions):
@@ -146,7 +146,7 @@ def writers(world: TrialWorld, root: Machine | None) -> NamesWriter:
 
 
 def refuse_changed(stored: StoredTrial, found: Mapping[str, str]) -> None:
-    """Raise Refused if a value that the arms change differs from that at the start of the trial."""
+    """Raise Refused if a value that the arms change differs from the value at the start of the trial."""
     for address, before in stored.found.items():
         now = found.get(address)
         if now is not None and now != before:

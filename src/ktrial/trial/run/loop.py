@@ -4,8 +4,8 @@
 Every event is in the log on disk before the next step begins. The log alone is therefore enough to resume a trial,
 whatever stopped it.
 
-A `VisitMaker` makes the visits. One works on this machine, with or without a person who sets up its arms
-(`trial.run.visits`), the other in guests (`trial.guests.visits`).
+A `VisitMaker` makes the visits: on this machine, with or without a person who sets up the arms (`trial.run.visits`), or
+in guests (`trial.guests.visits`).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Standing(msgspec.Struct, kw_only=True):
 
 
 class Visit(NamedTuple):
-    """A visit that is due: block and arm, its position among the `visits` of the block, and the runs that it lacks."""
+    """A visit that is due: its block and arm, its position among the `visits` of the block, and its missing runs."""
 
     block: int
     arm: str
@@ -89,7 +89,7 @@ class Visit(NamedTuple):
 
 
 class VisitMaker(Port):
-    """Makes visits and logs what happens in them."""
+    """Makes visits, and logs what happens during them."""
 
     def begin(self, blocks_left: int | None) -> None: ...
 
@@ -106,7 +106,7 @@ class VisitMaker(Port):
 
 
 class TrialLoop:
-    """Runs a trial from its present state to its end."""
+    """Runs a trial from its current state to its end."""
 
     def __init__(
         self, standing: Standing, visits: VisitMaker, listen: TrialListener, most_blocks: int | None = None
@@ -195,7 +195,10 @@ class TrialLoop:
         self._listen(BlockEnded(block=block.block, judgement=judgement))
 
     def _judgement(self) -> Judgement:
-        """Return the present judgement. It is computed once for each state of the log, which looks don't change."""
+        """Return the current judgement.
+
+        It is computed once for each state of the log; logged looks do not change the judgement.
+        """
         from ktrial.judge.judge import judge
 
         events = sum(not isinstance(event, Looked) for event in self._standing.log)

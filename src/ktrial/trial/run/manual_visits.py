@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Visits of trials whose arms a person sets up: which one is due, whether its arm is in force, and one turn."""
+"""Visits of trials whose arms a person sets up: finds the visit that is due, recognises its arm, and makes its turn."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ktrial.trial.record import ArmSettings, StoredTrial
 
 #: Facts that every turn needs besides those that identify the arms.
 ALWAYS = ("boot.id", "kernel.release", *KERNEL_BUILD)
-#: Roughly how long a boot takes, to plan how many runs it is worth.
+#: Rough time of a boot, from which ktrial plans the number of runs per boot.
 BOOT_S = 120.0
-#: Runs in a boot if the length of a run is unknown.
+#: Number of runs in a boot if the time of a run is unknown.
 _RUNS_PER_BOOT = 2
 _AS_FOUND = "bring the machine back to what it was when the trial began"
 
@@ -55,7 +55,7 @@ def due_of(stored: StoredTrial, log: Sequence[Event]) -> Due | None:
 
 
 def closing(log: Sequence[Event]) -> list[Event]:
-    """Return the final events that the log lacks if ktrial was killed after the judge said stop."""
+    """Return the final events that the log lacks if ktrial was killed after the judge's decision to stop."""
     from ktrial.judge.collect_log import collect
 
     judgement = judgement_of(log)
@@ -75,7 +75,7 @@ def facts_needed(arms: Mapping[str, ArmSettings]) -> tuple[str, ...]:
 
 
 def _places(stored: StoredTrial) -> tuple[str, ...]:
-    """Return the arms that a person may set the machine up as."""
+    """Return the arms for which a person may set up the machine."""
     return tuple(dict.fromkeys(place_of(stored.file, arm) for arm in stored.file.arms))
 
 
@@ -84,7 +84,7 @@ def with_signs_of_control(
 ) -> dict[str, ArmSettings]:
     """Return the arms with the facts that identify the control, read before the first run.
 
-    Raise Refused if the machine is set up as another arm: ktrial would take that arm for the control.
+    Raise Refused if the machine is set up as another arm, because ktrial would regard that arm as the control.
     """
     control = file.control
     settings = dict(arms)
@@ -115,10 +115,10 @@ def _refuse_manual(
 def recognise(
     stored: StoredTrial, due: Due, facts: FactBook, kinds: Mapping[str, FactKind], done: str | None
 ) -> ArmFound:
-    """Return what shows that the due arm is in force.
+    """Return the evidence that the due arm is in force.
 
-    Raise Refused if the machine shows another arm or none. `done` is the arm that a person says is in force; it doesn't
-    override what the machine shows.
+    Raise Refused if the machine shows another arm or none. `done` is the arm that a person states is in force; it does
+    not override what the machine shows.
     """
     if done is not None and done not in stored.arms:
         raise UnknownName("arm", done, stored.arms, hint=f"use one of: {', '.join(stored.arms)}")
@@ -148,7 +148,7 @@ def recognise(
 
 
 def refuse_other_kernel(stored: StoredTrial, due: Due, records: Sequence[RunRecord], facts: FactBook) -> None:
-    """Raise Refused if earlier visits of the arm ran on another kernel: it would not be the same arm.
+    """Raise Refused if earlier visits of the arm ran on another kernel, because it would not be the same arm.
 
     Builds of one kernel may differ in their release; then the expected facts identify the arm.
     """
@@ -177,7 +177,7 @@ def file_of_visit(file: TrialFile, due: Due) -> TrialFile:
 
 
 def changed_arm(stored: StoredTrial, due: Due, now: Mapping[str, ArmSettings]) -> str | None:
-    """Return the first arm whose settings differ from those at the start of the trial; None if none does."""
+    """Return the first arm whose settings differ from those at the start of the trial; None if there is none."""
     for name, arm in now.items():
         kept = stored.arms[name]
         again = msgspec.structs.replace(arm, expect=kept.expect)
@@ -187,7 +187,7 @@ def changed_arm(stored: StoredTrial, due: Due, now: Mapping[str, ArmSettings]) -
 
 
 class VisitTurn:
-    """The visits that one `ktrial trial next` makes: all that follow each other without a person's help."""
+    """The visits that one `ktrial trial next` makes: all successive visits that need no person."""
 
     def __init__(self, stored: StoredTrial, due: Due, found: ArmFound) -> None:
         self._file = stored.file
@@ -196,7 +196,7 @@ class VisitTurn:
 
     @property
     def arm(self) -> str:
-        """The arm whose turn it is; it also makes the warm-up runs."""
+        """The arm of this turn; it also makes the warm-up runs."""
         return self._due.arm
 
     def has(self, block: int, arm: str) -> bool:
@@ -209,7 +209,7 @@ class VisitTurn:
 
 
 def runs_per_visit(file: TrialFile, tasks: Sequence[Task], facts: FactBook) -> int:
-    """Return the runs per visit: the protocol's number, or as many as justify a boot (1 if visits share a boot)."""
+    """Return the runs per visit: the protocol's number, or as many as are worth a boot (1 if visits share a boot)."""
     from ktrial.judge.planning import runs_per_visit as planned
 
     if file.design.runs_per_visit is not None or file.design.replicate == "run":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interfaces of what a trial needs from outside; each part is created on first use."""
+"""Interfaces through which a trial uses the rest of ktrial; each part is created on first use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TrialRuns(RunStore, Protocol):
     """A run store that can also reopen a session."""
 
     def of_session(self, name: str) -> Earlier | None:
-        """Return a session's content, to continue it; None while another ktrial measures it."""
+        """Return a session's content, to continue it; None while another process of ktrial measures it."""
 
 
 class Trials(TrialStore, Protocol):
@@ -44,14 +44,14 @@ class Trials(TrialStore, Protocol):
 
 
 class Stopping(Protocol):
-    """Interruptions such as Ctrl-C. `watch` registers what to call about once a second during waits."""
+    """Interruptions such as Ctrl-C. `watch` registers a function to call about once a second during waits."""
 
     number: int
     watch: Callable[[], None] | None
 
 
 class TrialWorld(RunWorld, Protocol):
-    """What a trial needs in order to run."""
+    """Everything that a trial needs in order to run."""
 
     @property
     def run_store(self) -> TrialRuns: ...
@@ -70,7 +70,7 @@ class TrialWorld(RunWorld, Protocol):
         """Return a root session if one is available without a prompt, otherwise the user's session."""
 
     def sampling_of(self, sources: Sequence[str]) -> Sampling:
-        """Return a separate sampling of only these sources."""
+        """Return a separate sampling of these sources only."""
 
     def look_at_file(self, path: str) -> SeenFile | None:
         """Return a file as the user sees it; None if it doesn't exist or cannot be read."""

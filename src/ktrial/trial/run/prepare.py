@@ -61,7 +61,7 @@ class Prepared(NamedTuple):
     facts: FactBook
     plans: Mapping[str, Plan]
     arms: Mapping[str, ArmSettings]
-    #: Arms that name settings but change nothing here: what they name is in force already.
+    #: Arms that name settings but change nothing here, because all their settings are already in force.
     idle: tuple[str, ...]
     root: Machine | None
     settle_s: float
@@ -79,7 +79,7 @@ def prepare(
     *,
     allow_dangerous: bool,
 ) -> Prepared:
-    """Find everything that the protocol names on this machine. Raise if something is missing."""
+    """Find everything that the protocol names on this machine. Raise an error if something is missing."""
     suite = needed_suite(file, suite, benchmarks)
     session = world.best_session("planning the arms")
     recover(world, PatientMachine(session, world.clock, world.say))
@@ -131,7 +131,7 @@ def look_over(
 def check_measured(
     world: TrialWorld, file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]
 ) -> tuple[Task, ...]:
-    """Return the tasks to measure. Raise for outcomes, guards or parameters that the tasks lack."""
+    """Return the tasks to measure. Raise an error for outcomes, guards or parameters that the tasks lack."""
     suite = needed_suite(file, suite, benchmarks)
     tasks = tasks_of(suite, benchmarks, world.executor.facts(), file.cpus)
     around = outcomes_around(suite, Around(world.looking_session, world.clock).counters)
@@ -145,7 +145,7 @@ def needed_suite(trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchm
     named = [name for name in (trial.primary, *trial.secondary, *trial.guards) if name is not None]
     wanted = tuple(entry for entry in suite.benchmark if any(name.startswith(f"{entry.label}.") for name in named))
     if times_boots(trial) and all(entry.use == BOOT_TIME for entry in wanted):
-        # What the trial is about has no name; the boot is timed besides.
+        # The protocol names only the time of the boot, which no benchmark measures.
         return suite
     return msgspec.structs.replace(suite, benchmark=wanted or suite.benchmark)
 
@@ -179,7 +179,7 @@ def _word(value: object) -> str:
 
 
 class Rig(NamedTuple):
-    """What a trial needs to make its runs."""
+    """Everything that a trial needs to make its runs."""
 
     benchmarked: Benchmarked
     maker: RunMaker
@@ -187,7 +187,10 @@ class Rig(NamedTuple):
 
 
 def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
-    """Return what runs need. Raise for what cannot run here. Ask for root if a benchmark needs it."""
+    """Return the equipment for runs. Ask for root if a benchmark needs it.
+
+    Raise an error if something cannot run here.
+    """
     executor = world.executor
     _refuse_absent(ready.tasks, executor)
     needy = [f"{one.label} ({one.benchmark.root_reason})" for one in ready.tasks if one.benchmark.root_reason]
@@ -210,7 +213,7 @@ def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
 
 
 def version_of(benchmark: Benchmark, executor: TrialExecutor) -> str | None:
-    """Return the version that a tool reports; None if it reports none."""
+    """Return the version that a tool reports; None if it does not report one."""
     asked = benchmark.version_invocation()
     return benchmark.parse_version(executor.run(asked).raw) if asked else None
 
@@ -240,7 +243,7 @@ def order_of(ready: Prepared, label: str | None = None) -> Order:
 
 
 def workload_of(ready: Prepared) -> str:
-    """Return a name that trials share if they measure the same thing."""
+    """Return a name for the workload; trials that measure the same thing have the same name."""
     said = [(task.label, task.benchmark.name, task.parameters, task.cpus) for task in control_tasks(ready)]
     words: tuple[object, ...] = (said, ready.file.command, ready.file.metrics, ready.suite.load, ready.suite.between)
     control = ready.arms[ready.file.control]

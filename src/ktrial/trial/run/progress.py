@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Progress of a trial: a picture on a terminal, redrawn in place; elsewhere a line per block.
 
-It estimates the time to the cap, and to the block that will probably decide the trial. It draws only on events. Events
-come between runs, so nothing is drawn during a run.
+It estimates the time to the cap, and to the block that will probably decide the trial. It draws only on events, which
+come between runs, so that nothing is drawn during a run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
-    """Blocks and seconds to the cap, and to the block that will probably be the last (`stop`). Null if unknown."""
+    """Blocks and seconds to the cap, and to the block that will probably be the last one (`stop`). Null if unknown."""
 
     cap: int | None
     stop: int | None
@@ -42,10 +42,10 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outlook(protocol: Protocol, judgement: Judgement | None, run_s: float | None, done: int) -> Outlook:
-    """Estimate what is left, from the judgement and the time of a run. Of the present block, `done` runs are over."""
+    """Estimate what is left, from the judgement and the time of a run. `done` runs of the current block are over."""
     each = protocol.runs_per_visit
     if protocol.replicate != "run" or "kernel" in protocol.varies:
-        # A person or a compiler determines the time between visits.
+        # The time between visits depends on a person or a compiler.
         run_s = None
     if judgement is None:
         first = protocol.cap
@@ -71,7 +71,7 @@ def _left_s(last: int | None, blocks: int, runs: int, run_s: float | None, done:
     return max(0, (last - blocks) * runs - done) * run_s
 
 
-#: Least time between two pictures, so that drawing doesn't slow down trials with very short runs.
+#: Minimum seconds between two pictures, so that drawing does not slow down trials with very short runs.
 _DRAWN_EVERY_S = 0.2
 
 
@@ -86,14 +86,14 @@ class TrialProgress:
         self._protocol: Protocol | None = None
         self._profile_blocks = 0
         self._left_s: float | None = None
-        #: Whether the user knows how long it takes.
+        #: Whether the user knows how long the trial takes.
         self._has_told_time = False
         self._judgement: Judgement | None = None
         self._pace = _Pace(clock)
         self._temperature_c: float | None = None
         self._waiting: str | None = None
         self._drawn_s: float | None = None
-        #: Whether nothing of the arms is shown before the trial ends.
+        #: Whether the arms stay hidden until the trial ends.
         self._is_blind = False
 
     def __enter__(self) -> Self:
@@ -113,7 +113,7 @@ class TrialProgress:
         unread: Sequence[str] = (),
         rules: bool = False,
     ) -> None:
-        """Say what the trial will do, what it costs and what it can detect; a resumed trial has a `judgement`."""
+        """Print what the trial will do, its cost, and what it can detect. A resumed trial has a `judgement`."""
         from ktrial.kit.tables import columns
         from ktrial.trial.outcome.text import announcement
         from ktrial.trial.run.events import TrialAnnounced
@@ -148,15 +148,15 @@ class TrialProgress:
         self._has_told_time = rules and cap_s is not None
 
     def scroll_on(self) -> None:
-        """Leave what is drawn where it is, and draw below it from now on: somebody else writes to the terminal."""
+        """Leave the picture in place and draw below it from now on: another program writes to the terminal."""
         self._live, self._drawn_s = _lines_of_stderr(), None
 
     def take_up(self, protocol: Protocol, judgement: Judgement | None) -> None:
-        """Show this trial from now on, without announcing it."""
+        """Show this trial from now on, without an announcement."""
         self._protocol, self._judgement, self._pace = protocol, judgement, _Pace(self._clock)
         self._has_told_time = False
         self.scroll_on()
-        # A screening has about a hundred arms: a line for each block says more than a picture.
+        # A screening has about a hundred arms, so a line for each block is clearer than a picture.
         self._is_live = self._is_live and protocol.screen is None
 
     def __call__(self, event: TrialEvent) -> None:
@@ -192,7 +192,7 @@ class TrialProgress:
         self._write(event)
 
     def _write(self, event: TrialEvent) -> None:
-        """Write an event to stdout with `as_json`, unless nobody who watches the trial may know it."""
+        """Write an event to stdout with `as_json`, unless people who watch the trial must not see it."""
         from ktrial.trial.run.events import ArmInForce
 
         if not self._as_json or isinstance(event, ArmInForce) or (self._is_blind and _tells_arms(event)):
@@ -200,7 +200,7 @@ class TrialProgress:
         tell(sys.stdout, plain_json.line(event))
 
     def _tell_time(self, event: VisitBegan) -> None:
-        """Say how long it takes as soon as the first run shows it; the picture on a terminal has it anyway."""
+        """Print how long the trial takes as soon as the first run shows it; the picture shows the time anyway."""
         self._left_s = event.left_s
         if event.left_s is None or self._has_told_time:
             return
@@ -218,7 +218,7 @@ class TrialProgress:
         if self._is_live and waiting != self._waiting:
             self._waiting = waiting
             self._draw()
-        # In a log, one line a period is enough.
+        # In a log, one line per period is enough.
         elif not self._is_live and (isinstance(event, VisitWaits) or event.phase != "washout"):
             self._say(f"{waiting}\n")
 
@@ -251,7 +251,7 @@ class TrialProgress:
         return self._left_s if run_s is None else (self._profile_blocks - blocks) * 2 * run_s
 
     def _draw(self) -> None:
-        """Draw between runs only: that costs the trial time, but never a run."""
+        """Draw only between runs: this delays the trial, but never a run."""
         if not self._is_live:
             return
         self._drawn_s = self._now_s()
@@ -296,7 +296,7 @@ class TrialProgress:
 
 
 def _tells_arms(event: TrialEvent) -> bool:
-    """Return whether an event tells which arm is in force or what it did, before the trial is over."""
+    """Return whether an event reveals, before the trial is over, which arm is in force or what it did."""
     from ktrial.trial.run import events
 
     is_over = isinstance(event, events.TrialEnded) and not event.interrupted
@@ -304,7 +304,7 @@ def _tells_arms(event: TrialEvent) -> bool:
 
 
 class _Pace:
-    """Tracks the progress of the present block, and how long a run takes with the waits around it."""
+    """Tracks the progress of the current block, and how long a run takes with the waits around it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -337,7 +337,7 @@ class _Pace:
 
     @property
     def warm_ups(self) -> int:
-        """Number of the present warm-up run; 0 in blocks."""
+        """Number of the current warm-up run; 0 in blocks."""
         return self._begun if self._block is None else 0
 
     @property

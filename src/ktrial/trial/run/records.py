@@ -15,7 +15,7 @@ from ktrial.kit.percentile import events_of
 from ktrial.trial.protocol.live import LIVE
 
 Cause = Literal["reading", "knob", "suspend", "period", "pause"]
-#: Why a run is void that somebody disturbed although it should wait for an idle machine.
+#: Reason of a void run that was to wait for an idle machine but was disturbed by somebody.
 INPUT = "input during the run"
 
 
@@ -42,7 +42,7 @@ def run_event(block: int | None, arm: str, records: Sequence[RunRecord], failure
 
 
 def covariates_of(records: Iterable[RunRecord]) -> dict[str, float]:
-    """Return the covariates that periods of live work have a value of."""
+    """Return the covariates for which these periods of live work have a value."""
     found = [record.details.get("covariates", {}) for record in records if record.tool == LIVE]
     return {name: value for one in found for name, value in one.items() if value is not None}
 
@@ -52,21 +52,21 @@ def measurements_of(records: Sequence[RunRecord]) -> dict[str, float]:
 
 
 def _events(records: Sequence[RunRecord]) -> dict[str, int]:
-    """Return the numbers of events on which the run's percentiles rest, if its record has them."""
+    """Return the numbers of events behind the run's percentiles, if its record has them."""
     return {
         f"{record.benchmark}.{outcome}": count for record in records for outcome, count in _event_counts(record).items()
     }
 
 
 def _event_counts(record: RunRecord) -> Mapping[str, int]:
-    """Return the numbers of events by outcome; a period of live work has counted them itself."""
+    """Return the numbers of events by outcome; a period of live work has them in its record."""
     if record.tool == LIVE:
         return dict(record.details.get("events", {}))
     return events_of(record.details, [kept.outcome for kept in record.measurements])
 
 
 def _identity(records: Sequence[RunRecord]) -> dict[str, str]:
-    """Return what must be equal in all runs of a trial."""
+    """Return the properties that must be equal in all runs of a trial."""
     place = records[0].trial
     told = {"kernel": (place.kernel_release if place is not None else None) or ""}
     for record in records:
@@ -82,7 +82,7 @@ def _identity(records: Sequence[RunRecord]) -> dict[str, str]:
 
 
 def cause_of(record: RunRecord) -> Cause:
-    """Return which rule voided a run; no rule looks at a measurement."""
+    """Return the rule that made a run void. No rule depends on a measurement."""
     if any(one.level == "refuse" for one in record.findings) or any(why.startswith(INPUT) for why in record.void):
         return "reading"
     if any("slept" in why for why in record.void):
@@ -93,7 +93,7 @@ def cause_of(record: RunRecord) -> Cause:
 def untold(log: Sequence[Event], records: Iterable[RunRecord], benchmarks: Sequence[str]) -> list[Event]:
     """Return events that the log lacks because ktrial was killed after it had stored their records.
 
-    A visit counts if every benchmark has a record; ktrial repeats an interrupted one.
+    A visit counts if every benchmark has a record; ktrial repeats an interrupted visit.
     """
     last = max((event.run for event in log if isinstance(event, RunEnded)), default=0)
     drawn = {event.block for event in log if isinstance(event, BlockDrawn)}
@@ -133,7 +133,7 @@ def _event(visit: Sequence[RunRecord], benchmarks: Sequence[str]) -> Event | Non
 
 
 def visits_of(log: Sequence[Event], records: Sequence[RunRecord]) -> dict[int, Mapping[str, RunRecord]]:
-    """Return the records of each run of the log by benchmark. The log numbers a run by its last record."""
+    """Return, by benchmark, the records of each run of the log. The log numbers a run by its last record."""
     found: dict[int, Mapping[str, RunRecord]] = {}
     ordered = sorted(records, key=lambda one: one.run)
     last = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks which build each visit of a trial measured, if the trial needs a separate build for each visit."""
+"""Checks which build each visit measured, for trials that need a separate build for each visit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def build_facts(facts: FactBook) -> dict[str, str]:
 
 
 def refuse_used_build(due: Due, log: Sequence[Event], facts: FactBook) -> None:
-    """Raise Refused if another visit than the one that is due already used this kernel build."""
+    """Raise Refused if a visit other than the one that is due has already used this kernel build."""
     if not due.new_build:
         return
     now = kernel_build(build_facts(facts))
@@ -89,7 +89,7 @@ def same_builds(builds: Mapping[Visit, str]) -> tuple[Finding, ...]:
 
 
 def across(builds: Mapping[Visit, str]) -> str:
-    """Return the scope; it is across builds only if every visit had its own."""
+    """Return the scope. It is across builds only if every visit had its own."""
     number = len(set(builds.values()))
     if not repeated(builds):
         return f"across {number} builds"

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The visits of a trial on this machine: put the arm in force, let the machine settle, run every benchmark."""
+"""The visits of a trial on this machine.
+
+Each puts its arm in force, lets the machine settle, and runs every benchmark.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from ktrial.trial.run.loop import Standing, Visit
 from ktrial.trial.run.manual_visits import VisitTurn
 from ktrial.trial.run.records import INPUT, Cause, cause_of, measurements_of, readings_event, run_event
 
-#: What a trial says while it waits until nobody uses the machine; what is in use follows.
+#: Text while a trial waits until nobody uses the machine; the current use follows it.
 WAITS_FOR_IDLE = "waiting for an idle machine; in use"
 _OUT_OF_TIME = "no time is left for another block"
 
@@ -63,7 +66,7 @@ class TrialPace:
 
     @property
     def run_s(self) -> float | None:
-        """Estimate how long a run of all benchmarks takes, without the wait to settle; None before the first."""
+        """Estimate how long a run of all benchmarks takes, without the wait to settle; None before the first run."""
         return statistics.median(self._took_s) if self._took_s else None
 
     def visits_s(self, visits: float) -> float | None:
@@ -72,7 +75,7 @@ class TrialPace:
         )
 
     def left_s(self, blocks: int, arms: int, done: int) -> float | None:
-        """Estimate how long this many blocks take if `done` runs of the first one are over."""
+        """Estimate how long this many blocks take if `done` runs of the first block are over."""
         return self.visits_s(max(0.0, blocks * arms - done / self._runs))
 
 
@@ -99,7 +102,7 @@ class MachineVisits:
     ) -> None:
         """Prepare visits; `time_s` limits the whole trial, including earlier sessions.
 
-        `keeps_states` stores the machine's state at each arm's first visit. A `turn` limits which visits are made.
+        `keeps_states` stores the machine's state at each arm's first visit. A `turn` limits the visits.
         """
         self._standing = standing
         self._protocol = standing.protocol
@@ -135,7 +138,7 @@ class MachineVisits:
         return self._turn is None or self._turn.has(visit.block, visit.arm)
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
-        """Make the visits in order, until one voids the block. Return False if one cannot be made now."""
+        """Make the visits in order, until one of them makes the block void. Return False if one cannot be made now."""
         self._blocks_left = blocks_left
         for visit in visits:
             if not self.can_make(visit):
@@ -171,7 +174,7 @@ class MachineVisits:
             self._around.end()
 
     def tasks_of(self, arm: str) -> tuple[Task, ...]:
-        """Return what each run of an arm measures."""
+        """Return the tasks that each run of an arm measures."""
         return self._benchmarked.own.get(arm, self._benchmarked.tasks)
 
     def invocation_of(self, task: Task, arm: str) -> Invocation:
@@ -216,7 +219,7 @@ class MachineVisits:
             )
 
     def _warm_up_commands(self) -> None:
-        """Make the further warm-up runs that commands of arms ask for."""
+        """Make the additional warm-up runs that commands of arms require."""
         from ktrial.judge.planning import WARM_WITHOUT_PROFILE
 
         for arm in self._benchmarked.own if self._turn is None else ():
@@ -256,7 +259,7 @@ class MachineVisits:
             )
 
     def _run_of_visit(self, visit: Visit, *, is_first: bool) -> bool:
-        """Run every benchmark once with the arm in force. Return False if that voided the block."""
+        """Run every benchmark once with the arm in force. Return False if that made the block void."""
         block, arm = visit.block, visit.arm
         if is_first:
             self._renew(block, arm)
@@ -282,7 +285,7 @@ class MachineVisits:
         return True
 
     def _refuse_own_failure(self, arm: str, records: Sequence[RunRecord], failure: str) -> None:
-        """Raise BadRun if the arm never ran because of its own parameters, which says nothing about the machine."""
+        """Raise BadRun if the arm never ran because of its own parameters, which is no result about the machine."""
         is_unstarted = records[-1].exit.failed is not None
         if self._protocol.race or (not is_unstarted and arm not in self._benchmarked.own):
             return
@@ -304,7 +307,7 @@ class MachineVisits:
     def _keep_state(self, arm: str) -> None:
         """Store the whole tunable state with the arm in force.
 
-        Apart from what the arm declares, it must equal the control's.
+        It must equal the control's, apart from the changes that the arm declares.
         """
         self._seen.add(arm)
         state = self._around.state()
@@ -314,14 +317,14 @@ class MachineVisits:
     def _void(self, block: int, arm: str, cause: Cause, reason: str) -> bool:
         self._standing.append(BlockVoided(block=block, arm=arm, cause=cause, reason=reason))
         if cause == "knob":
-            # The next visit puts its arm in force again, even if it is the same arm.
+            # This makes the next visit put its arm in force again, even if it is the same arm.
             self._arms.leave()
         return False
 
     def _settle(self) -> None:
         """Wait equally long before every visit, whether or not the arm changed, so that arms differ in nothing else.
 
-        Further runs of a visit don't wait: to save those waits, a visit makes several runs.
+        The further runs of a visit do not wait; that is why a visit makes several runs.
         """
         if self._settle_s:
             self._around.rest(self._settle_s)
@@ -389,7 +392,7 @@ class MachineVisits:
         return record, name
 
     def _input_since(self, began_ns: int, record: RunRecord) -> tuple[str | None, bool]:
-        """Return what was used during a run that should have the machine for itself, and whether Ctrl-C came since."""
+        """Return who used the machine during a run that needs an idle machine, and whether Ctrl-C was pressed since."""
         if record.exit.interrupted:
             return None, False
         try:

@@ -17,19 +17,19 @@ from ktrial.machine.transactions import decode_reply
 from ktrial.trial.unattended.log import Line, lines_of
 from ktrial.trial.unattended.plan import UnattendedPlan
 
-#: Seconds between two looks at a log; each of them wakes the machine that measures.
+#: Seconds between two looks at a log; each look wakes the machine during the measurement.
 LOOK_EACH_S = 2.0
-#: The same for a plan on another machine that takes longer than expected.
+#: Seconds between two looks at a plan on another machine that takes longer than expected.
 _FAR_LOOK_EACH_S = 15.0
 _SOONEST_S = 0.1
-#: How many plans a coordinator may give a machine.
+#: Number of plans that a coordinator may give a machine.
 _TOKENS = 1 << 16
-#: How the line of a visit that is over begins.
+#: Start of the line about a visit that is over.
 _VISIT_OVER = b'{"event":"visit-ended",'
 
 
 class PlanState(msgspec.Struct, frozen=True, kw_only=True):
-    """Progress of a plan; `cut-off` means that its process was killed, or the machine rebooted."""
+    """Progress of a plan. `cut-off` means that the process was killed or the machine rebooted."""
 
     id: str
     trial: str
@@ -42,7 +42,7 @@ class PlanState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanStates(msgspec.Struct, frozen=True, kw_only=True):
-    """The plans that a machine has, the oldest first, and the token of the newest that it ever had."""
+    """The plans on a machine, the oldest first, and the token of the newest plan that it ever had."""
 
     token: int
     running: str | None
@@ -60,10 +60,10 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Turn(NamedTuple):
-    """One step of an unattended trial: it pauses as soon as the machine has its next blocks.
+    """One step of an unattended trial, which pauses as soon as the machine has its next blocks.
 
-    The tokens of its plans lie above `fence`, which tells coordinators apart. A live trial has no plans: it runs as
-    long as a coordinator has its `fleet` with this fence.
+    The tokens of its plans are above `fence`, which distinguishes coordinators. A live trial has no plans: it runs as
+    long as a coordinator holds the lease of its `fleet` with this fence.
     """
 
     fence: int | None = None
@@ -97,7 +97,8 @@ def refuse_running(root: Machine, trial: str | None = None) -> None:
 class Carrier:
     """The plans of one trial on a machine. `root` is a root session there.
 
-    On another machine nothing is asked while a plan should be under way; `asleep` keeps the connection meanwhile.
+    On another machine, ktrial sends nothing while a plan is expected to run; `asleep` keeps the connection open
+    meanwhile.
     """
 
     def __init__(
@@ -128,14 +129,14 @@ class Carrier:
         return max(last + 1, lowest)
 
     def start(self, plan: UnattendedPlan) -> None:
-        """Start a plan. Raises AgentError for what the agent refuses."""
+        """Start a plan. Raise AgentError if the agent refuses it."""
         text = msgspec.json.encode(plan)
         self._root.request("unattended-start", plan=text.decode(), sha256=hashlib.sha256(text).hexdigest())
 
     def follow(self, plan: UnattendedPlan, expected_s: float, tell: Callable[[int], None]) -> Fetched:
-        """Wait until a plan that was started is over; `tell` gets the number of visits that are.
+        """Wait until a plan that was started is over; `tell` gets the number of finished visits.
 
-        If this is interrupted, stop the plan: the machine is restored then.
+        After an interruption, stop the plan, which restores the machine.
         """
         try:
             if self._asleep is not None:
@@ -143,13 +144,13 @@ class Carrier:
                     self._clock.sleep(expected_s)
             return self.fetch(plan.id, tell)
         except AgentError:
-            raise  # a head that lost its session cannot stop the plan, which goes on
+            raise  # without a session the head cannot stop the plan, which continues
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> str | None:
-        """Stop the plan that the machine carries out; return its name."""
+        """Stop the plan that the machine is carrying out; return its name."""
         stopped: str | None = self._root.request("unattended-stop")["stopped"]
         return stopped
 
@@ -162,7 +163,7 @@ class Carrier:
         return frozenset(one.id for one in plan_states(self._root).plans)
 
     def fetch(self, name: str, tell: Callable[[int], None] = lambda _: None) -> Fetched:
-        """Wait until a plan is over, and return it with its log; `tell` gets the number of visits that are over."""
+        """Wait until a plan is over, and return it with its log; `tell` gets the number of finished visits."""
         data, start, nap_s = b"", 0, _SOONEST_S
         part = self._part(name, start, text=True)
         text = read_bytes(part.text or "")

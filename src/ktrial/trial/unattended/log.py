@@ -16,7 +16,7 @@ EndReason = Literal["done", "stopped", "deadline", "limit", "failed", "knob", "r
 
 
 class LogMoment(msgspec.Struct, frozen=True, kw_only=True):
-    """When a line was written; `slept_ms` is how long the machine had been suspended since its boot."""
+    """The time of a line; `slept_ms` is how long the machine was suspended since its boot."""
 
     at_ns: int
     at_unix_ms: int
@@ -43,7 +43,7 @@ class VisitMade(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="vi
 
 
 class CommandRun(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="run"):
-    """One command begins; readings, the command itself and further readings follow."""
+    """One command begins. Readings, the command itself and further readings follow."""
 
     visit: int
     run: int
@@ -51,7 +51,7 @@ class CommandRun(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="r
 
 
 class PlanAnswer(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="answer", rename={"by": "as"}):
-    """An answer to a request; `fields` are the answers to questions that only read."""
+    """An answer to a request; `fields` contains the answers to requests that only read."""
 
     by: Literal["root", "user", "sampler"]
     do: str
@@ -88,7 +88,7 @@ _LINE: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
 
 class MadeVisit(NamedTuple):
-    """A visit that is over: where it was made, the answers before its first run and those of each run."""
+    """A visit that is over: its line in the log, the answers before its first run, and the answers of each run."""
 
     begun: PlanBegun
     visit: VisitMade
@@ -99,7 +99,7 @@ class MadeVisit(NamedTuple):
 
 
 def lines_of(data: bytes) -> list[Line]:
-    """Return the lines of a log, without a last one that lacks its end because the agent was killed."""
+    """Return the lines of a log, without an incomplete last line, which a killed agent leaves."""
     lines: list[Line] = []
     for number, line in enumerate(data.split(b"\n")[:-1], start=1):
         try:
@@ -114,7 +114,7 @@ def lines_of(data: bytes) -> list[Line]:
 
 
 def made_visits(lines: Sequence[Line]) -> Iterator[MadeVisit]:
-    """Yield the visits that are over, in order. One that was cut off is made again."""
+    """Yield the visits that are over, in order. A visit that was cut off is made again."""
     begun = next((line for line in lines if isinstance(line, PlanBegun)), None)
     part: list[Line] = []
     for line in lines:

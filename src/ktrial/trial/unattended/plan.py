@@ -15,23 +15,23 @@ from ktrial.machine.gate_readings import FACTS, Thermometers
 from ktrial.machine.gates import DEFAULTS, GATES, OF_PHONES, OF_THE_RUN, GateLimits, Readings
 from ktrial.trial.protocol.file import SafetyLimits
 
-#: Suspension that voids a run, in seconds; shorter ones cannot be told from the clocks' steps.
+#: Suspension that makes a run void, in seconds. A shorter one cannot be distinguished from the clocks' steps.
 VOID_SUSPENDED_S = 0.1
-#: The sources of samples that readings before a run come from (`machine.gate_readings`).
+#: The sources of samples for the readings before a run (`machine.gate_readings`).
 LOOK_SOURCES = ("cpu", "memory", "fragmentation", "load", "uptime", "temperature", "zram")
-#: The source of each reading that a plan can compare: a fact, or the highest of some columns.
+#: The sources of readings that a plan can compare: a fact, or the highest of some columns.
 _FACTS = {"power_source": "power.source", "battery_percent": "battery.level", "governor": "cpufreq.governor"}
 
 
 class Rest(msgspec.Struct, frozen=True, kw_only=True):
-    """How long to observe other programs before a run, and for how long that stays valid."""
+    """How long to observe other programs before a run, and how long that observation stays valid."""
 
     seconds: float
     holds_s: float
 
 
 class Columns(msgspec.Struct, frozen=True, kw_only=True):
-    """Columns of a source of samples; without `needed` there is no reading."""
+    """Columns of a source of samples. Without the `needed` columns there is no reading."""
 
     source: str
     columns: tuple[str, ...]
@@ -39,7 +39,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedGate(msgspec.Struct, frozen=True, kw_only=True):
-    """A gate that voids a run before its command."""
+    """A gate that can make a run void before its command."""
 
     gate: str
     reading: Mapping[str, str | Columns]
@@ -50,7 +50,7 @@ class PlannedGate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedArm(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan of an arm, and the files that it must leave as they are."""
+    """The plan of an arm, and the files that the arm must not change."""
 
     plan: Mapping[str, Any] | None = None
     beside: Mapping[str, str] = {}
@@ -75,7 +75,7 @@ class PlannedVisit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnattendedPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The next visits of a trial, as the agent reads them."""
+    """The next visits of a trial in the form that the agent reads."""
 
     schema: Literal["ktrial.unattended/1"] = "ktrial.unattended/1"
     id: str
@@ -101,7 +101,7 @@ class UnattendedPlan(msgspec.Struct, frozen=True, kw_only=True):
 def planned_gates(
     limits: Mapping[str, GateLimits], reference: Readings | None, thermometers: Thermometers
 ) -> tuple[PlannedGate, ...]:
-    """Return the gates that can void a run, with the readings of the trial's first run. Raises Refused."""
+    """Return the gates that can make a run void, with the readings of the trial's first run. Raise Refused."""
     found = []
     for name, gate in GATES.items():
         limit = limits.get(name, GateLimits() if name in OF_PHONES else DEFAULTS[name])
@@ -154,7 +154,10 @@ def _beyond(what: str, step: str) -> Refused:
 
 
 def refuse_shape(names: Sequence[tuple[str, bool]]) -> None:
-    """Raise Refused for the first part that the trial has; `names` pairs each part with whether the trial has it."""
+    """Raise Refused for the first part of the trial that a plan cannot carry.
+
+    `names` pairs each such part with whether the trial has it.
+    """
     for what, has_it in names:
         if has_it:
             raise _beyond(what, "remove it from the trial")

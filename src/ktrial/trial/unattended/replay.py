@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine that answers from the log of a plan: the same requests that a trial makes of the machine itself."""
+"""A machine that answers from the log of a plan, to the same requests that a trial sends to the machine itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ktrial.kit.errors import KtrialError
 from ktrial.trial.unattended.log import LogMoment, MadeVisit, PlanAnswer
 from ktrial.trial.unattended.plan import PlannedCommand
 
-#: Questions that may be asked once more often than the plan did: the newest answer counts again.
+#: Requests that may come once more than in the plan; the newest answer is repeated.
 _AGAIN = frozenset(("sample", "facts"))
 
 
@@ -31,7 +31,7 @@ class Unanswered(KtrialError):
 
 
 class Answers:
-    """The answers of one visit, and the clock of the machine at each of them."""
+    """The answers of one visit, and the machine's clock at each answer."""
 
     def __init__(self) -> None:
         self.now = LogMoment(at_ns=0, at_unix_ms=0, slept_ms=0)
@@ -54,7 +54,7 @@ class Answers:
         self.now = made.visit
 
     def take(self, by: str, do: str, fields: Mapping[str, Any]) -> PlanAnswer:
-        """Return the next answer to a request. Raises Unanswered."""
+        """Return the next answer to a request. Raise Unanswered if there is none."""
         key = _key(by, do, fields)
         left = self._left.get(key)
         if left:
@@ -67,7 +67,7 @@ class Answers:
         return found
 
     def content(self, by: str, do: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a reply without its id: `ok` or `error`."""
+        """Return the content of a reply without its id: `ok` or `error`."""
         if do == "list":
             return {"ok": {"matches": {one: self._lists.get(one, []) for one in fields["patterns"]}}}
         if do == "read":
@@ -76,7 +76,7 @@ class Answers:
         return {"ok": found.ok} if found.error is None else {"error": found.error}
 
     def _read(self, by: str, paths: Sequence[str]) -> list[Any]:
-        """Return values as they were read together or, if the plan read other paths with them, the newest ones."""
+        """Return values as they were read together or, if the plan read other paths together, the newest values."""
         try:
             found = _content(self.take(by, "read", {"paths": paths}))["values"]
         except Unanswered:
@@ -98,7 +98,7 @@ def _content(answer: PlanAnswer) -> dict[str, Any]:
 
 
 def _key(by: str, do: str, fields: Mapping[str, Any]) -> Hashable:
-    """Return what an answer is found by: reads by their paths, whatever their order."""
+    """Return the key of an answer: for reads, the paths in any order."""
     if do == "read":
         return by, do, frozenset(fields.get("paths", ()))
     if do == "facts":
@@ -131,7 +131,7 @@ class AnswerTransport:
             self._reply(number, self._answers.content(self._by, do, fields))
 
     def hang_up(self) -> None:
-        """End a sampling, whose samples are then the next answer."""
+        """End a sampling; its samples are then the next answer."""
         if self._sampling is not None:
             number, self._sampling = self._sampling, None
             self._reply(number, self._answers.content(self._by, "samples", {}))
@@ -160,7 +160,7 @@ class AnswerTransport:
 
 
 class LogClock:
-    """The clock of the machine at the present answer; a sleep takes no time, but advances this clock."""
+    """The machine's clock at the current answer. A sleep takes no time, but advances this clock."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
@@ -185,7 +185,7 @@ class LogClock:
 
 
 class LogExecutor:
-    """Runs nothing: returns what each command of a plan gave. Implements `bench.run.make_run.Carries`."""
+    """Runs nothing: returns the output of each command of a plan. Implements `bench.run.make_run.Carries`."""
 
     def __init__(self, answers: Answers, executor: AgentExecutor, folders: PlanFolders) -> None:
         self._folders = folders

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The visits of a trial that the machine makes by itself, from plans of one or more blocks.
 
-The head writes a plan, fetches its log and turns it into records with the code of an ordinary trial, on a machine that
-answers from the log. Warm-ups are made by conversation: they end when two runs are alike.
+The head writes a plan, fetches its log, and turns it into records with the code of an ordinary trial, on a machine that
+answers from the log. The head makes the warm-ups itself, because they end when two runs are alike.
 """
 
 from __future__ import annotations
@@ -63,27 +63,27 @@ _LONGEST_S = 6 * 86_400.0
 
 
 class Unattended(NamedTuple):
-    """What a trial needs so that the machine carries out its plans: a root session, and the agent of the user."""
+    """Everything that a trial needs for plans: a root session, the agent of the user, and the folders of runs."""
 
     root: Machine
     executor: AgentExecutor
     #: Makes the private folders of runs.
     folders: PlanFolders
-    #: How far the machine's clock is ahead of this one's.
+    #: How many milliseconds the machine's clock is ahead of this machine's clock.
     ahead_ms: int = 0
-    #: Keeps the connection to another machine while nothing is sent; None if the machine is this one.
+    #: Keeps the connection to another machine open while nothing is sent; None if the machine is this one.
     asleep: Callable[[float], AbstractContextManager[None]] | None = None
-    #: Set if the trial pauses when the machine has a plan, and does not wait for it.
+    #: Set if the trial pauses when the machine has a plan, instead of waiting for the end of the plan.
     turn: Turn | None = None
 
 
 class _KeptVisit(NamedTuple):
-    """A visit that the machine has made, and its part of the plan. `used` is what somebody used meanwhile."""
+    """A visit that the machine has made, and its part of the plan. `used` describes what somebody used meanwhile."""
 
     made: MadeVisit
     planned: PlannedVisit
     plan: str
-    #: The arms of the block in the order in which the plan has them.
+    #: The arms of the block in the order of the plan.
     order: tuple[str, ...]
     used: str | None = None
 
@@ -139,9 +139,9 @@ class UnattendedVisits:
         self._has_looked = False
         self._listen = listen
         self._told_over: int | None = None
-        #: How long the plan takes that the machine got last, if the trial pauses for it.
+        #: Expected time of the machine's newest plan, if the trial pauses for it.
         self.sent_s: float | None = None
-        #: What uses the machine, if the trial pauses for that.
+        #: The current use of the machine, if the trial pauses because of it.
         self.in_use: str | None = None
         if needs.turn is not None:
             self._around.refuse_use()
@@ -157,7 +157,7 @@ class UnattendedVisits:
         return True
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
-        """Make the visits in order, until one voids the block. Return False if the machine makes them later."""
+        """Make the visits in order, until one makes the block void. Return False if the machine makes them later."""
         for at, visit in enumerate(visits):
             if self._find(visit) is None:
                 self._look_for_left()
@@ -180,7 +180,7 @@ class UnattendedVisits:
         return self._live.ends_for_time(step)
 
     def end(self) -> None:
-        """Clean up after the last visit. Folders of visits that are still to be turned into records stay."""
+        """Clean up after the last visit. Keep the folders of visits that are not yet turned into records."""
         try:
             self._live.end()
         finally:
@@ -189,7 +189,7 @@ class UnattendedVisits:
                 self._needs.folders.remove(folder)
 
     def _find(self, visit: Visit) -> _KeptVisit | None:
-        """Return a visit that was made in the order that was drawn for its block."""
+        """Return a visit that was made in the order that was drawn for its block; None if there is none."""
         held = self._held.get((visit.block, visit.arm))
         drawn = self._standing.drawn[visit.block].order
         if held is None or held.order != tuple(arm for arm in drawn if arm in held.order):
@@ -197,7 +197,7 @@ class UnattendedVisits:
         return held
 
     def _look_for_left(self) -> None:
-        """Fetch what the machine made while no head was there, once."""
+        """Fetch, once, the visits that the machine made while no head was there."""
         if self._has_looked:
             return
         self._has_looked = True
@@ -205,7 +205,10 @@ class UnattendedVisits:
             self._keep(self._carrier.fetch(name), is_left=True)
 
     def _carry_out(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
-        """Let the machine make these visits, and further ones. Return False without waiting for them if so wanted."""
+        """Let the machine make these visits and later ones.
+
+        Return False without waiting for them if the trial pauses.
+        """
         if not self._is_idle():
             return False
         plan = self._plan([*visits, *self._ahead(visits[0].block, blocks_left)])
@@ -215,7 +218,7 @@ class UnattendedVisits:
             self.sent_s = expected_s
             return False
         interrupts, self._told_over = self._world.interrupts, None
-        # The agent watches the limits; looking twice would only disturb the machine.
+        # The agent watches the limits; a second watch here would only disturb the machine.
         watch, interrupts.watch = interrupts.watch, None
         try:
             self._start(plan)
@@ -243,14 +246,14 @@ class UnattendedVisits:
             raise
 
     def _tell(self, visits: int, over: int) -> None:
-        """Tell how far a plan is, whenever that changes."""
+        """Report the progress of a plan whenever it changes."""
         if self._told_over != over:
             self._told_over = over
             told = f"this machine makes {visits} visits by itself; {over} are over"
             self._listen(VisitWaits(waiting=told))
 
     def _keep(self, fetched: Fetched, *, is_left: bool = False) -> None:
-        """Keep the visits that were made, and why no more were."""
+        """Store the visits that were made, and the reason why there are no more."""
         plan, lines = fetched
         used = self._used_since(lines)
         for made in made_visits(lines):
@@ -270,7 +273,7 @@ class UnattendedVisits:
             self._failure = KtrialError(f"the plan has ended early: {ended.message or ended.reason}", hint=hint)
 
     def _used_since(self, lines: Sequence[Line]) -> str | None:
-        """Return what somebody used since a plan began, if the user asked for an idle machine."""
+        """Return what somebody has used since a plan began, if the user requires an idle machine."""
         begun = next((line for line in lines if isinstance(line, PlanBegun)), None)
         if begun is None or not self._around.waits_for_idle:
             return None
@@ -282,7 +285,7 @@ class UnattendedVisits:
             raise self._failure
 
     def _replay(self, visit: Visit, held: _KeptVisit) -> bool:
-        """Turn a visit of a log into records and events. Return False if it voided the block."""
+        """Turn a visit of a log into records and events. Return False if it made the block void."""
         if held.plan not in self._visits:
             self._visits[held.plan] = self._make_visits(self._replayed, self._facts_of(held.made))
         visits = self._visits[held.plan]
@@ -325,7 +328,7 @@ class UnattendedVisits:
         more = enough - done - 1
         if protocol.screen is not None or self._ready.file.time_s is not None or block != max(standing.drawn):
             more = 0
-        if self._around.waits_for_idle:  # before each block
+        if self._around.waits_for_idle:  # one block per plan, because the machine must be idle before each block
             more = 0
         if blocks_left is not None:
             more = min(more, blocks_left - 1)
@@ -349,7 +352,7 @@ class UnattendedVisits:
             raise
 
     def _plan_in(self, folder: Path, name: str, token: int, visits: Sequence[Visit]) -> UnattendedPlan:
-        """Return the plan whose runs have their folders in `folder`. Raises Refused."""
+        """Return the plan whose runs have their folders in `folder`. Raise Refused if a plan cannot carry a run."""
         world, standing = self._world, self._standing
         gates = self._around.gates
         assert gates is not None, "trials have gates"
@@ -404,7 +407,7 @@ class UnattendedVisits:
 
 
 class Replayed:
-    """The machine, the arms and the tools of an ordinary trial, which answer from the log of a plan."""
+    """The machine, the arms and the tools of an ordinary trial, with answers from the log of a plan."""
 
     def __init__(self, world: TrialWorld, ready: Prepared, rig: Rig, needs: Unattended, standing: Standing) -> None:
         answers, live = Answers(), rig.around.gates
@@ -441,7 +444,7 @@ class Replayed:
 
 
 def _folder_of(plan: UnattendedPlan) -> Path:
-    """Return the private folder of a plan, which has one of each command."""
+    """Return the private folder of a plan, which contains a folder for each command."""
     return Path(plan.visits[0].runs[0][0].folder).parent
 
 
@@ -453,7 +456,7 @@ def _state_questions(root: Machine, world: TrialWorld) -> list[Mapping[str, Any]
 
 
 class _AskedMachine:
-    """A machine that remembers what was read; implements `machine.ports.Machine`."""
+    """A machine that records what was read; implements `machine.ports.Machine`."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

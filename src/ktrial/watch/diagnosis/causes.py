@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When each cause was active in a recording: by its events, or by series that pass their limits."""
+"""Finds when each cause was active in a recording: by its events, or by series that exceed their limits."""
 
 from __future__ import annotations
 
@@ -76,7 +76,10 @@ def _events(symptom: Symptom, recording: Recording) -> Iterable[Event]:
 
 
 def _is_crowded(one: Happening, events: Sequence[Event], recording: Recording) -> bool:
-    """Return whether events hit some thread nearly always. Then only those of the frame thread are evidence."""
+    """Return whether events hit some thread nearly always.
+
+    In that case only events of the frame thread are evidence.
+    """
     if one.victims_above is None or not events:
         return False
     begins = np.array([event.begin_s for event in events])

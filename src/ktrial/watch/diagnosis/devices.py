@@ -49,7 +49,7 @@ def _time(seconds: float | None) -> str:
 
 #: Requests above this latency count as slow.
 SLOW_S = 0.005
-#: A cluster stems from a drive that wakes up if its share of requests after idle periods is this many times larger.
+#: Requests after idle periods must be this many times more frequent in a cluster to explain it by a waking drive.
 _MORE = 3.0
 
 
@@ -93,7 +93,7 @@ def _state(mode: Mode, one: Latencies) -> PowerState | None:
 
 
 def _near(at_s: float, histogram: tuple[tuple[float, int], ...]) -> float:
-    """Return the share of requests whose latency is within about a quarter of this one."""
+    """Return the share of requests whose latency is within about a quarter of `at_s`."""
     total = sum(count for _, count in histogram)
     near = sum(count for end_s, count in histogram if 0.75 * at_s <= end_s <= 1.34 * at_s)
     return near / total if total else 0.0

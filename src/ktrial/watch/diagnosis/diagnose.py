@@ -38,17 +38,18 @@ from ktrial.watch.diagnosis.symptoms import Symptom
 
 #: Stutters with at most this pause between them form one episode.
 EPISODE_GAP_S = 30.0
-#: An aggressor is judged by its growth in this time before a stutter.
+#: The growth of an aggressor is measured over this time before a stutter.
 _BEFORE_S = 10.0
-#: Number of moments at which the usual growth is sampled.
+#: Number of moments at which the usual growth is measured.
 _TIMES = 500
-#: Most stutters, and most distinguishable moments, that a diagnosis lists.
+#: Maximum number of stutters, and of distinguishable moments, in a diagnosis.
 _SHOWN = 4000
-#: Most steps of a pressure line.
+#: Maximum number of steps of a pressure line.
 _STEPS = 2000
-#: With fewer stutters than this no cause can be named.
+#: With fewer stutters no cause can be named.
 FEWEST_STUTTERS = 5
-#: With more late frames than this, or a larger share of all frames, lateness is the rule and has no single causes.
+#: If late frames are more frequent than these limits (a number, and a share of all frames), lateness is the rule and
+#: has no single causes.
 _MOST_STUTTERS, _MOST_SHARE = 10_000, 0.2
 
 
@@ -316,7 +317,7 @@ def _mean_in(times_s: Array, values: Array, begin_s: float, end_s: float) -> Int
 
 
 def _lanes(working: Sequence[AtWork], recording: Recording) -> tuple[Lane, ...]:
-    """Return the stretches of each active cause, merged as far as a picture cannot separate them."""
+    """Return the stretches of each active cause, merged if a picture could not separate them."""
     apart_s = recording.length_s / _SHOWN
     found = []
     for one in working:
@@ -329,7 +330,7 @@ def _lanes(working: Sequence[AtWork], recording: Recording) -> tuple[Lane, ...]:
 
 
 def _pressures(recording: Recording) -> tuple[PressureLine, ...]:
-    """Return the pressure on CPU, memory and I/O, in steps no finer than the samples."""
+    """Return the pressure on CPU, memory and I/O, in steps that are not finer than the samples."""
     found = []
     for name in ("cpu", "memory", "io"):
         series = recording.series.get(f"pressure.{name}.some")
@@ -337,7 +338,7 @@ def _pressures(recording: Recording) -> tuple[PressureLine, ...]:
             continue
         times_s, values = rate_of(series)
         steps = max(1, min(_STEPS, len(values) // 2))
-        # Counters hold seconds, so their growth per second is the share. Other tools already record a share.
+        # Counters contain seconds, so their growth per second is the share. Other tools already record a share.
         known = np.isfinite(values) & (times_s >= recording.begin_s)
         places = np.clip((times_s - recording.begin_s) / recording.length_s * steps, 0, steps - 1).astype(int)
         highest = np.full(steps, -np.inf)
@@ -407,7 +408,7 @@ _NOTHING = Stutters(
 )
 
 
-#: Most threads that are named.
+#: Maximum number of threads that are named.
 _THREADS = 3
 
 

@@ -22,7 +22,7 @@ BENCHMARK = "watch"
 
 
 class RunLimits(msgspec.Struct, frozen=True):
-    """The limit for late frames and the frame rate below which frames are slow; None for the defaults."""
+    """The limit for late frames, and the frame rate below which frames are slow; None for the defaults."""
 
     late_s: float | None = None
     below_fps: float | None = None
@@ -31,7 +31,10 @@ class RunLimits(msgspec.Struct, frozen=True):
 def write_runs(
     file: Path, recordings: Sequence[Recording], label: str, limits: RunLimits, say: Callable[[str], None]
 ) -> None:
-    """Write the table to a file. Raise BadInput without figures, KtrialError if the file cannot be written."""
+    """Write the table to a file.
+
+    Raise BadInput if there are no figures, KtrialError if the file cannot be written.
+    """
     table, left_out = runs_table(recordings, label, limits)
     write_file(file, table)
     for why in left_out:

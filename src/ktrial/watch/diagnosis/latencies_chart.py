@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A histogram of a block device's request latencies, marked with the exit latencies of its power states."""
+"""Draws a histogram of a block device's request latencies, with the exit latencies of its power states."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ktrial.reports.charts.drawing import Chart, Spec, Style, Table, frame, labe
 from ktrial.watch.diagnosis.model import DeviceFound
 
 _HEIGHT = 150
-#: Bars per doubling of the latency.
+#: Number of bars per doubling of the latency.
 _BARS = 4
 #: Share of the axis that the name of a line needs.
 _NAMES = 0.16

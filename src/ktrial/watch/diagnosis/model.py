@@ -10,8 +10,8 @@ import msgspec
 
 from ktrial.judge.model.interval import Interval
 
-#: named: beyond chance, alone or on stutters that no other cause explains. with-another: coincides with a named one.
-#: chance: no more than chance. idle: observable, but never active. unseen: the recording could not show it.
+#: named: beyond chance, alone or on stutters that no other cause explains. with-another: coincides with a named cause.
+#: chance: not beyond chance. idle: observable, but never active. unseen: the recording could not show the cause.
 Standing = Literal["named", "with-another", "chance", "idle", "unseen"]
 
 
@@ -39,7 +39,7 @@ class Worst(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def around_s(self) -> float:
-        """The time before and after the stutter that is shown with it."""
+        """The time before and after the stutter that the picture shows."""
         return max(2.0, 3 * self.duration_s)
 
 
@@ -98,7 +98,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModeFound(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster of request latencies. `state` is the power state whose exit latency `exit_s` matches it."""
+    """A cluster of request latencies. `state` is the power state whose exit latency `exit_s` matches the cluster."""
 
     at_s: float
     share: float
@@ -109,8 +109,8 @@ class ModeFound(msgspec.Struct, frozen=True, kw_only=True):
 class DeviceFound(msgspec.Struct, frozen=True, kw_only=True):
     """A block device and its request latencies. `above_share` is the share of requests slower than `limit_s`.
 
-    `histogram` holds the upper end and the count of each non-empty bar; `exits` the power states that the drive may
-    enter on its own and the exit latency that it states for each.
+    `histogram` contains the upper end and the count of each non-empty bar. `exits` lists the power states that the
+    drive may enter on its own, with the exit latency that it states for each.
     """
 
     name: str
@@ -127,7 +127,7 @@ class DeviceFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventsFound(msgspec.Struct, frozen=True, kw_only=True):
-    """All events of one kind; times are None if no end was recorded, `threads` are those hit most often.
+    """All events of one kind. Times are None if no end was recorded; `threads` are those that were hit most often.
 
     `lost` counts the lost events of the same source.
     """
@@ -174,7 +174,7 @@ class PressureLine(msgspec.Struct, frozen=True, kw_only=True):
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The whole diagnosis. `named` is empty if no observable cause stands out.
 
-    `late` holds begin and length of the longest stutters, in order of time.
+    `late` contains begin and length of the longest stutters, in order of time.
     """
 
     name: str

@@ -48,7 +48,7 @@ _WIDE = 900
 
 
 def diagnosis_page(found: Sequence[tuple[Diagnosis, Sequence[str]]]) -> str:
-    """Return the page: a section for each recording, and the figures of several side by side."""
+    """Return the page: a section for each recording, and a comparison of the figures if there are several."""
     style = f"{STYLE}\n{TIMELINE_STYLE}"
     policy = (
         f"default-src 'none'; style-src '{policy_hash(style)}'; script-src '{policy_hash(TIMELINE_SCRIPT)}'; "
@@ -151,7 +151,7 @@ def _example(prefix: str, found: Diagnosis, cause: Cause, worst: Worst) -> Marku
 
 
 def _figure(prefix: str, chart: Chart, title: str, **attributes: str) -> Markup:
-    """Return a chart under its title, which is also its text alternative, and the table of what it shows."""
+    """Return a chart with its title, which is also its text alternative, and the table of its values."""
     return tag(
         "figure",
         tag("p", title, class_="chart", id=f"{prefix}-title"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The script of the HTML page: it zooms and moves a time line with wheel, mouse, keys and buttons.
 
-Without it the picture is static. It creates only text nodes and SVG elements, never markup.
+Without the script the picture is static. The script creates only text nodes and SVG elements, never markup.
 """
 
 from __future__ import annotations

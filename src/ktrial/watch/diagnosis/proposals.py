@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proposes settings against named causes on this machine, with their values, price, evidence and a trial."""
+"""Proposes settings against named causes on this machine, with values, price, evidence, and a trial that tests them."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _CLAIMS = 2
 _ZRAM = "zram:disksize"
 _GROUPS = "/sys/fs/cgroup"
 
-#: Maps the setting to try to the words of `ktrial try` that measure it.
+#: Returns the words of `ktrial try` that measure the setting to try.
 Measure = Callable[[str], tuple[str, ...]]
 
 
 def with_proposals(
     diagnosis: Diagnosis, symptoms: Mapping[str, Symptom], recording: Recording, machine: Machine, catalog: Catalog
 ) -> tuple[Diagnosis, tuple[str, ...]]:
-    """Return the diagnosis with proposals that would change something here, and why it proposes no other remedy."""
+    """Return the diagnosis with proposals that would change something here, and why other remedies are left out."""
     found: list[Proposal] = []
     left_out: list[str] = []
     for cause in diagnosis.named:
@@ -105,7 +105,10 @@ def _proposal_of(
 def _measure(
     word: str, *, symptom: Symptom, recording: Recording, computed: Computed | None, catalog: Catalog
 ) -> tuple[str, ...]:
-    """Return the command to measure the effect: the watched program if a figure counts the cause, otherwise a suite."""
+    """Return the command that measures the effect.
+
+    It runs the watched program if a figure counts the cause, otherwise a suite.
+    """
     command = _command(recording)
     if symptom.figure is not None and command is not None:
         return ("--suite", "watch", "--primary", symptom.figure, "-p", f"program={shlex.join(command)}")
@@ -116,9 +119,9 @@ def _measure(
 
 
 def _command(recording: Recording) -> tuple[str, ...] | None:
-    """Return the watched command, or None if it is unknown or cannot be printed.
+    """Return the watched command, or None if it is unknown or unprintable.
 
-    A program can set its own name. Nobody should paste text that cannot be shown.
+    A program can set its own name, and nobody should paste text that cannot be shown.
     """
     shown = recording.command and all(word.isprintable() for word in recording.command)
     return recording.command if shown else None
@@ -135,7 +138,7 @@ def _command_line(command: tuple[str, ...], computed: Computed | None) -> tuple[
 def _word(
     remedy: Remedy, recording: Recording, machine: Machine, catalog: Catalog, diagnosis: Diagnosis
 ) -> tuple[str, Computed | None]:
-    """Return the setting to try, and how its value was computed if the recording determines it."""
+    """Return the setting to try, and how its value was computed if the recording determines the value."""
     knob = find_knob(remedy.knob, catalog.knobs)
     computed = _computed(remedy, knob, recording, machine, diagnosis)
     if computed is not None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The possible causes of stutters and their signs in a recording, from the table `catalog/symptoms.toml`.
 
-Loading it checks that its knobs exist and accept their values.
+`load_symptoms` checks that the knobs in the table exist and accept their values.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def load_symptoms(catalog: Catalog, path: Path = BUILT_IN / "symptoms.toml") -> 
     return found
 
 
-#: The methods to compute a value for the machine and the recording.
+#: Methods that compute a value for the machine and the recording.
 Compute = Literal["watermark-lead", "group-memory", "group-cpu", "irq-away", "zram-half", "double", "half", "zero"]
 
 
 class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A series that shows an active cause while it is beyond its one limit.
+    """A series that shows an active cause while the series is beyond its one limit.
 
     `series` are patterns; each match is evaluated separately. `above` and `below` are values in the series' unit (for
     counters, of the growth per second). `times_usual` and `share_of_usual` are multiples of the series' median. `over`
@@ -97,11 +97,10 @@ class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A possible cause of stutters.
 
-    A stutter may begin up to `lag_s` after it.
-
-    `consequence`: the cause can also be an effect of a stutter, so it is named only for stutters that nothing else
-    explains. `makes`: the causes that it brings about; these are named only for stutters that it does not explain.
-    `figure`: the figure of a watched session that counts it, for trials of a remedy.
+    A stutter may begin up to `lag_s` after the cause. `consequence`: the cause can also be an effect of a stutter, so
+    it is named only for stutters that nothing else explains. `makes`: other causes that this cause brings about; they
+    are named only for stutters that this cause does not explain. `figure`: the figure of a watched session that counts
+    this cause, for trials of a remedy.
     """
 
     id: str

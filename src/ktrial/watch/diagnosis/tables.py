@@ -13,7 +13,7 @@ from ktrial.watch.diagnosis.model import Diagnosis
 CAUSES = ("cause", "stutters", "late time", "by chance", "p", "active", "named")
 EPISODES = ("begins at", "lasts", "after a pause of", "stutters")
 EVENTS = ("event", "seen", "longest", "at", "together", "most often in")
-#: With more phases than this, tables have no columns for them.
+#: Maximum number of phases that have columns in tables.
 _MOST_PHASES = 6
 
 
@@ -42,7 +42,7 @@ def cause_rows(found: Diagnosis) -> list[list[str]]:
 
 
 def _standing(standing: str, with_cause: str | None, p: float | None, found: Diagnosis) -> str:
-    """Return `yes` for a named cause, `no` with the named cause that it goes with for others, `-` without a test."""
+    """Return whether a cause is named: `yes`; `no`, with the named cause that it goes with; or `-` without a test."""
     if standing == "named":
         return "yes"
     if standing == "with-another":
@@ -80,7 +80,7 @@ def episode_rows(found: Diagnosis, most: int) -> list[list[str]]:
 
 
 def phase_names(found: Diagnosis) -> list[str]:
-    """Return the names of the phases. Phases of the same name are told apart by their beginning."""
+    """Return the names of the phases. Phases with the same name are distinguished by their start times."""
     names = [phase.name for phase in found.phases]
     return [
         phase.name if names.count(phase.name) == 1 else f"{phase.name} from {phase.begin_s:.0f} s"

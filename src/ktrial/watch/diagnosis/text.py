@@ -26,9 +26,9 @@ from ktrial.watch.diagnosis.tables import (
 
 #: Columns of a text time line.
 _STRIP = 60
-#: Most episodes that are listed.
+#: Maximum number of episodes in the list.
 SHOWN_EPISODES = 10
-#: What one screen holds at most.
+#: Maximum numbers of causes, proposals and active causes on one screen.
 _SCREEN_CAUSES, _SCREEN_PROPOSALS, _SCREEN_ACTIVE = 3, 3, 6
 #: Headers of the table of a recording without frames.
 _ACTIVE = (CAUSES[0], CAUSES[5])
@@ -43,7 +43,7 @@ CAUTION = (
 
 
 def screen_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int) -> str:
-    """Return what matters first, on one screen: what, how sure, the worst example, what to try, what is missing."""
+    """Return the diagnosis on one screen: causes, their certainty, the worst example, what to try, what is missing."""
     lines = [paragraph(f"{found.name}: {_length(found.length_s)}, {_frames(found)}", width=width), ""]
     sentences = verdict_sentences(found)
     lines += [paragraph(line, width=width) for line in sentences[: 1 + _SCREEN_CAUSES]]
@@ -99,7 +99,7 @@ def diagnosis_text(found: Diagnosis, left_out: Sequence[str] = (), *, width: int
 
 
 def diagnoses_text(found: Sequence[tuple[Diagnosis, Sequence[str]]], *, width: int, everything: bool = True) -> str:
-    """Return all recordings, each whole or as one screen; several are also put side by side."""
+    """Return all recordings, each in full or on one screen; several are also shown side by side."""
     show = diagnosis_text if everything else screen_text
     texts = [show(one, left_out, width=width) for one, left_out in found]
     if len(found) > 1:

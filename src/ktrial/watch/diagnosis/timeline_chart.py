@@ -12,7 +12,7 @@ from ktrial.reports.charts.drawing import Chart, Spec, Style, Table, frame, labe
 from ktrial.watch.diagnosis.model import Diagnosis, Lane, PressureLine
 
 _STEP, _NAMES, _HEIGHT, _PRESSURE = 22, 190, 130, 70
-#: Most stutters and most distinguishable moments in a picture.
+#: Maximum number of stutters, and of distinguishable moments, in a picture.
 _SHOWN = 800
 
 
@@ -63,7 +63,7 @@ def _rows(found: Diagnosis, names: dict[str, str], named: set[str]) -> Iterator[
 
 
 def part_of(found: Diagnosis, begin_s: float, end_s: float, name: str) -> Diagnosis:
-    """Return a stretch of a diagnosis, named `name`. It begins where the pressures have a step."""
+    """Return a stretch of a diagnosis, named `name`. The stretch begins at a step of the pressures."""
     start_s = min((phase.begin_s for phase in found.phases), default=0.0)
     step_s = min((line.step_s for line in found.pressures), default=0.0)
     begin_s = max(begin_s, start_s)

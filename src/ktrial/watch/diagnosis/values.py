@@ -19,7 +19,7 @@ from ktrial.tuning.knobs.knob import Knob
 from ktrial.tuning.knobs.observe import observe
 from ktrial.watch.diagnosis.model import Diagnosis
 
-#: A group that reached its limit gets its peak use times this factor.
+#: Factor on the peak use of a group that reached its limit.
 _ROOM = 1.25
 #: Quotas are rounded up to whole milliseconds.
 _STEP_US = 1000
@@ -93,7 +93,7 @@ def _address(knob: Knob, group: GroupLimits) -> str:
 
 
 def _own_group(knob: Knob, limited: GroupLimits, recording: Recording, machine: Machine) -> str:
-    """Return the program's own group, or the limited group above it if the own one is gone; the limit covers both."""
+    """Return the program's own group, or the limited group above it if the own group is gone. The limit covers both."""
     own = recording.groups[0]
     try:
         _in_force(knob, own, machine)
@@ -151,7 +151,7 @@ def _grown(series: Series, at: Any) -> float:
 def irq_away(knob: Knob, recording: Recording, machine: Machine, diagnosis: Diagnosis) -> Computed:
     """Return an affinity that moves the busiest interrupt during stutters off the CPUs of the frame thread.
 
-    Raise BadInput if it cannot be moved, if that would not help, or if the recording lacks the data.
+    Raise BadInput if the interrupt cannot be moved, if that would not help, or if the recording lacks the data.
     """
     line, label = _busiest(recording, diagnosis.late)
     called = f"interrupt {line} ({label})" if label else f"interrupt {line}"
@@ -229,7 +229,7 @@ def _busiest(recording: Recording, late: Sequence[tuple[float, float]]) -> tuple
 
 
 def _more_often(series: Series, spans: Sequence[tuple[float, float]]) -> float:
-    """Return by how much the rate per second was higher during stutters than at other times."""
+    """Return how much higher the rate per second was during stutters than at other times."""
     times_s, rates = rate_of(series)
     known = np.isfinite(rates)
     inside = _overlapping(times_s, spans) & known

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record a machine through an agent, and append the agent's blocks to a file as they arrive.
+"""Records a machine through an agent, and appends the agent's blocks to a file as they arrive.
 
 The head reads the source `nvidia` itself, in a thread, on the monotonic clock that the agent uses.
 """
@@ -32,7 +32,7 @@ _END_S = 2.0
 
 
 class NvidiaSource:
-    """Reads NVIDIA cards until `stop`; `blocks` returns what arrived since its last call."""
+    """Reads NVIDIA cards until `stop`; `blocks` returns the data since its last call."""
 
     def __init__(self, hertz: float = USUAL_HZ, library: str = LIBRARY) -> None:
         self._period_ns = round(1e9 / hertz)
@@ -48,7 +48,7 @@ class NvidiaSource:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin, or note why there is nothing to read."""
+        """Begin to read, or store the reason why there is nothing to read."""
         try:
             self._nvml = Nvml(self._library)
         except (NvmlAbsent, NvmlFailed) as error:
@@ -117,7 +117,7 @@ _FASTEST_HZ = 100.0
 
 
 class AgentWatching:
-    """Implements `bench.run.ports.Watching`: records a machine into `file`, including what `beside` reads."""
+    """Implements `bench.run.ports.Watching`: records a machine into `file`, including the data that `beside` reads."""
 
     def __init__(
         self, session: AgentSession, interrupts: Interrupts, file: Path, beside: NvidiaSource | None = None
@@ -132,7 +132,7 @@ class AgentWatching:
     ) -> Iterator[MachineView | HandedBlocks | WatchEnded]:
         """Start the agent, call `begun` and yield the agent's reports.
 
-        Ctrl-C ends it cleanly. Raise AgentError, BadInput.
+        Ctrl-C ends the watch cleanly. Raise AgentError or BadInput.
         """
         with _new_file(self._file) as descriptor:
             try:
@@ -174,7 +174,10 @@ class AgentWatching:
 
 
 def nvidia(hertz: float | None) -> NvidiaSource | None:
-    """Return a source that samples NVIDIA cards at this rate; None if the rate is 0. Raise BadInput."""
+    """Return a source that samples NVIDIA cards at this rate; None if the rate is 0.
+
+    Raise BadInput for an invalid rate.
+    """
     if hertz == 0:
         return None
     if hertz is not None and not 1 <= hertz <= _FASTEST_HZ:

@@ -21,7 +21,7 @@ FRAMES = "frames.csv"
 
 
 class Looks(Protocol):
-    """A display that shows a watch until it ends."""
+    """A display of a watch, until the watch ends."""
 
     def seen(self, seen: MachineView) -> None: ...
 
@@ -31,7 +31,7 @@ class Looks(Protocol):
 
 
 class TellsFrames(Looks, Protocol):
-    """A display that shows a watch and its frames."""
+    """A display of a watch and its frames."""
 
     def frames(self, frames: Sequence[tuple[int, float]]) -> None:
         """Show frames, each with its end on the monotonic clock and its duration in seconds."""
@@ -85,7 +85,7 @@ class KeptFrames:
 
     @property
     def error_s(self) -> float:
-        """How far the ends of frames may be off, in seconds."""
+        """Uncertainty of the ends of frames, in seconds."""
         return 0.0 if self.stream.pattern.tells_end else LOOK_S
 
     def _take(self) -> None:

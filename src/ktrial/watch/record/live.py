@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of a watch for a live view: pressures, the phase, and stutters with their likely cause.
 
-A likely cause was active during the stutter. Only a diagnosis can tell whether it was active more often than by chance.
+A likely cause was active during the stutter. Only a diagnosis can show whether it was active more often than by chance.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ktrial.recordings.watching import MachineView, TracedEvent
 from ktrial.watch.diagnosis.symptoms import Symptom
 from ktrial.watch.record.watch_moment import LateFrames, LateOne, Track, WatchMoment
 
-#: Counters whose growth distinguishes the phases, as far as the kernel has them.
+#: Counters whose growth distinguishes the phases, if the kernel has them.
 TELLING = (
     *("vmstat.pgscan_kswapd", "vmstat.pgscan_direct", "vmstat.pgsteal_kswapd", "vmstat.pgsteal_direct"),
     *("vmstat.pgalloc_dma32", "vmstat.pgalloc_normal", "vmstat.pgfault", "vmstat.pgmajfault"),
@@ -30,12 +30,12 @@ _SCANNED = ("vmstat.pgscan_kswapd", "vmstat.pgscan_direct")
 _KEPT_S = 60
 _STUTTERS = 5
 _EVENTS = 5000
-#: Interval between searches for the phase, and the time before the first one.
+#: Seconds between two searches for the phase, and before the first search.
 _PHASE_EVERY_S = 60.0
 _PHASE_FROM_S = 60.0
-#: With more moments than this every second one is dropped; the counters stay exact.
+#: With more moments, every second one is dropped; the counters stay exact.
 _MOMENTS = 7200
-#: Pressure above this share is reported as the cause if no event is.
+#: Pressure above this share is reported as the cause if there is no event.
 _PRESSED = 0.3
 _UNTRACED = "events are not traced"
 _NOT_YET = "pending"
@@ -213,7 +213,7 @@ class LiveWatch:
         return ("unknown", _UNTRACED) if untraced else ("nothing that is traced", "")
 
     def _find_phase(self, now_s: float) -> tuple[str, float] | None:
-        """Return the current phase, as far as the data up to now shows it."""
+        """Return the current phase, if the data so far shows it."""
         import numpy as np
 
         from ktrial.judge.stats.phases import find_phases

@@ -10,12 +10,12 @@ from ktrial.kit.tables import clean, shorten
 from ktrial.kit.units import show_bytes, show_seconds
 from ktrial.watch.record.watch_moment import LateOne, Track, WatchMoment
 
-#: Wider lines are hard to read.
+#: Maximum width in columns; longer lines are hard to read.
 WIDEST = 80
 _NAME, _FIGURE, _GAP = 15, 11, 2
 _FEWEST_CELLS = 12
 _BARS = "▁▂▃▄▅▆▇█"
-#: Smallest top of a sparkline by unit, so that it does not magnify small values.
+#: Smallest value at the top of a sparkline by unit, so that the sparkline does not magnify small values.
 _LEAST_TOP = {"share": 0.1, "pages": 1000.0, "requests": 4.0, "delay": 0.01}
 _STUTTERS = 5
 

@@ -13,9 +13,9 @@ from ktrial.kit.units import show_bytes
 from ktrial.recordings.watching import COMPACTION_SCAN, MachineView, TracedEvent, WatchEnded
 
 HEADER = f"{'time':>9}  {'cpu':>6} {'memory':>7} {'io':>6}  {'available':>10}  {'events':>7}  {'lost':>5}  {'cost':>6}"
-#: Only this many of the longest events are listed per stretch.
+#: Maximum number of the longest events in the line of a stretch.
 _MOST_EVENTS = 3
-#: Shorter events are not listed during a watch.
+#: Minimum duration of an event that is listed during a watch.
 _NAMED_NS = 5_000_000
 _US_PER_S = 1e6
 _PRESSURES = ("pressure.cpu.some", "pressure.memory.some", "pressure.io.some")

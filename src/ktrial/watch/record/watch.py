@@ -25,7 +25,7 @@ LONGEST_S = 604_800.0
 
 
 class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to watch, and rates and limits that differ from the defaults."""
+    """What to watch, with rates and limits that differ from the defaults."""
 
     limit_s: float = LONGEST_S
     process: int | None = None

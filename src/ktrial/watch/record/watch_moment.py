@@ -13,7 +13,7 @@ from ktrial.recordings.frames.statistics import is_stutter
 
 
 class Track(msgspec.Struct, frozen=True, kw_only=True):
-    """A quantity for each second, newest last; None if unknown. `why_not` is set if all of it is unknown."""
+    """A quantity for each second, the newest last; None if unknown. `why_not` is set if all seconds are unknown."""
 
     name: str
     unit: Literal["share", "pages", "requests", "delay"]
