@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each kind of plug-in keeps its contract, and each recipe of CONTRIBUTING works: one more file, and it is there."""
+"""Each kind of plug-in fulfils its contract, and each recipe of CONTRIBUTING works: one more file is enough."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def modules() -> Iterator[tuple[str, Contract]]:
     for package, contract in FOLDERS.items():
         for found in pkgutil.iter_modules(importlib.import_module(package).__path__):
             name = f"{package}.{found.name}"
-            # A benchmark is a folder; beside charts lies what they share.
+            # A benchmark is a folder. The folder of charts also has modules that charts share.
             if contract is BENCHMARK and found.ispkg:
                 yield f"{name}.adapter", contract
             elif contract is CHART and not hasattr(importlib.import_module(name), "PLACE"):
@@ -130,12 +130,12 @@ def command(app):
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """The sources alone."""
+    """Return a copy of the sources."""
     return Path(shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "cases")))
 
 
 def python(code: str, *words: str, path: Path | str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """A program with these sources."""
+    """Run a program with these sources."""
     environment = {**os.environ, "PYTHONPATH": str(path)}
     if folder is not None:
         environment["XDG_STATE_HOME"] = str(folder / "state")
@@ -201,7 +201,10 @@ proof = "none: no kernel has it"
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """Another package, installed beside ktrial: a reader that works, one that lacks something, one that breaks."""
+    """Return a package installed beside ktrial, with three readers.
+
+    One works, one is incomplete, and one raises an error.
+    """
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "other_reader.py").write_text(READER)

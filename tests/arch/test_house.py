@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import rules of the tree, held by walking the sources."""
+"""Checks the import rules of the tree in all sources."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("house")  # the trees of all sources are read once
+pytestmark = pytest.mark.xdist_group("house")  # each worker parses all sources only once
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "ktrial"
 WORLD = {"os", "subprocess", "time", "sqlite3", "socket", "pathlib", "random", "shutil", "threading", "datetime", "io"}
-#: A package imports itself and those before it.
+#: A package imports itself and the packages before it.
 ORDER = (
     *("kit", "machine", "agent", "judge", "tuning", "recordings", "bench", "results", "compare", "reports"),
     *("kernels", "guests", "trial", "watch", "live", "studies", "evidence", "fleet", "cli"),
 )
-#: Ansible loads these plugins under another name, and names their classes.
+#: Ansible loads these plugins under another name, and prescribes the names of their classes.
 COLLECTION = SOURCE / "fleet" / "ansible_collections"
-#: Modules that compute and touch nothing: readers, writers of text, models, and all that is judged.
+#: Modules that only compute and touch nothing: readers, text writers, models, and the judge.
 PURE = re.compile(
     r"judge/|reports/|(?:kit|tuning/origin)/formats/|recordings/(?!atop_program)|results/(?:importers|exporters)/|tuning/exporters/"
     r"|bench/adapters/|.*(?:^|/|_)(?:text|(?<!catalog/)model|output)\.py$"
@@ -68,7 +68,7 @@ def test_no_modules_of_the_agent_use_each_other_in_a_circle() -> None:
 
 
 def _used_by(path: Path) -> set[str]:
-    """Each module that is named by its whole path, outside tests."""
+    """Return each module that is named by its full path, outside tests."""
     text = path.read_text(encoding="utf-8").partition("#[cfg(test)]\nmod tests")[0]
     found: set[str] = set()
     for used in re.findall(r"\bcrate((?:::[a-z_]+)+)", text):
@@ -91,7 +91,7 @@ def test_packages_import_earlier_ones_only() -> None:
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
-    """Imports inside functions and those for types count too."""
+    """Imports inside functions, and imports for types only, count too."""
     modules = {
         ".".join(("ktrial", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__"): path
         for path in SOURCE.rglob("*.py")
@@ -118,7 +118,7 @@ def test_pure_modules_touch_nothing() -> None:
     for path in SOURCE.rglob("*.py"):
         name = str(path.relative_to(SOURCE))
         touched = {one.split(".")[0] for one in imports(path)} & WORLD
-        if PURE.match(name) and touched - ({"time"} if name.endswith("text.py") else set()):  # it shows moments
+        if PURE.match(name) and touched - ({"time"} if name.endswith("text.py") else set()):  # texts show times of day
             found[name] = touched
     assert found == {}
 
@@ -132,13 +132,13 @@ def test_only_the_command_line_builds_adapters() -> None:
 
 
 def test_the_clock_that_may_step_is_for_people_only() -> None:
-    """Durations and orders come from monotonic clocks; who looks at the other one is listed here."""
+    """Durations and orders come from monotonic clocks. Modules that read the other clock are listed here."""
     wall = re.compile(
         r"\btime\.(?:time|time_ns)\(|\b(?:from|import) datetime\b|\bSystemTime::|CLOCK_REALTIME|ClockId::Realtime"
     )
     sources = [*SOURCE.rglob("*.py"), *(ROOT / "agent" / "src").rglob("*.rs")]
     found = {str(path.relative_to(ROOT)) for path in sources if wall.search(path.read_text(encoding="utf-8"))}
-    # The stamp of a run record, the moments that the journal names, steps in a recording.
+    # They read the time of a run record, the times in the journal, and clock steps in a recording.
     readers = {"agent/src/transact/context.rs", "agent/src/load/clock.rs"}
     assert found == {"src/ktrial/agent/clock.py", *readers}
 
@@ -154,9 +154,9 @@ def test_a_class_has_its_name_alone() -> None:
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
-#: So many lines at most has a module or file of the agent, without its tests; a verb; and a function.
+#: Maximum lines of a module or a file of the agent (without its tests), of a verb, and of a function.
 MOST, MOST_OF_A_VERB, MOST_OF_A_FUNCTION = 500, 170, 60
-#: A module that is one thing may have so many, if it stands here with the reason.
+#: Maximum lines of a module that cannot be split, which LONGER lists with the reason.
 MOST_OF_ONE_THING = 600
 LONGER: dict[str, str] = {
     "agent/src/transact/undo.rs": "one type with the kinds of old values that it restores",
@@ -164,7 +164,7 @@ LONGER: dict[str, str] = {
 
 
 def lines_by_place() -> dict[str, tuple[int, int]]:
-    """What is too long if it is longer than the second number: files by their paths, functions by path and name."""
+    """Return the lines and the maximum for each file by path, and each function by path and name."""
     found = {}
     for path in SOURCE.rglob("*.py"):
         place = str(path.relative_to(ROOT))
@@ -221,7 +221,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
 
 
 def test_explaining_a_knob_loads_neither_plans_nor_trials() -> None:
-    """What `ktrial explain` loads, with trials of the knob in the ledger: perf/startup times it."""
+    """Check what `ktrial explain` loads if the ledger has trials of the knob; perf/startup measures its time."""
     code = (
         "import sys, importlib\n"
         "from ktrial.kit.startup import load_msgspec\n"
@@ -250,7 +250,7 @@ def test_explaining_a_knob_loads_neither_plans_nor_trials() -> None:
 
 
 def test_the_model_of_a_diagnosis_loads_no_numpy() -> None:
-    """Only its computation needs it."""
+    """Only the computation of a diagnosis needs numpy."""
     code = (
         "import sys\nfrom ktrial.cli.verbs import diagnose\n"
         "from ktrial.watch.diagnosis import model, symptoms, tables\nprint(*sys.modules)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of tests that are left to the long check."""
+"""The list of tests that only the long check runs."""
 
 from __future__ import annotations
 

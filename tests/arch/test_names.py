@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names say what a thing is or does: a participle alone (`told`, `kept`, `found`) says neither."""
+"""Names describe a thing or an action; a participle alone (`told`, `kept`, `found`) describes neither."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ written placed joined chosen drawn built booted bisected verified hashed linked 
 ended handed passed carried moved changed meant sent heard typed stripped escaped cleaned paired cut sorted printed
 answered measured spelled listed added tagged encoded decoded
 """
-#: What a listener hears (`seen`), a state (`known`, `ended`), or the members of a set (`judged`).
+#: Events of a listener (`seen`), states (`known`, `ended`), and members of a set (`judged`).
 EXCEPTIONS = """
 AnswerTransport.answered Arms.told Build.asked Bundle.shown CaptureFolder.found Captures.found CommandJournal.left
 CommandJournalFile.left Configured.asked Detached.answered Diagnosis.named EventCheck.shown EventCheck.told Fact.known

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`perf/parse` times every reader that a benchmark uses; what a measurement takes on its command line."""
+"""`perf/parse` must time every reader that a benchmark uses; measurements must check their arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PERF = Path(perf.__file__).parent
 
 
 def readers() -> set[tuple[str, str]]:
-    """(module, name) of every `read_…` of a tool's output that an adapter imports."""
+    """Return (module, name) of every `read_…` of a tool's output that an adapter imports."""
     found = set()
     for path in BENCHMARKS.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

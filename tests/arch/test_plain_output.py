@@ -9,9 +9,9 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "ktrial"
 ENCODERS = {"encode", "encode_lines", "encode_into", "Encoder", "dumps", "dump", "JSONEncoder", "format"}
-#: Elsewhere these write for people.
+#: Modules outside of cli and reports that write text for people.
 WORDS = sorted({*SOURCE.rglob("*text.py")})
-#: What of it is no output: a request to an agent in a guest, and words within a chart's own language.
+#: JSON that is not output: a request to an agent in a guest, and text inside a chart's own language.
 OTHERWISE = {
     ("cli/shared/bisect.py", "dumps"),
     ("reports/charts/differences.py", "dumps"),
@@ -20,7 +20,7 @@ OTHERWISE = {
 
 
 def _encoders(path: Path) -> list[tuple[str, ast.Call, ast.AST]]:
-    """Calls of what encodes JSON, and what the call is an argument of."""
+    """Return the calls that encode JSON, each with the node around it."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     found = []
@@ -33,7 +33,7 @@ def _encoders(path: Path) -> list[tuple[str, ast.Call, ast.AST]]:
 
 
 def _is_key(call: ast.Call, outer: ast.AST) -> bool:
-    """Whether it makes the key or the hash of something, in an order that does not change."""
+    """Return whether the call makes a key or a hash, in an order that does not change."""
     hashed = isinstance(outer, ast.Call) and ast.unparse(outer.func).startswith("hashlib.")
     return hashed or any(word.arg == "order" for word in call.keywords)
 
@@ -53,7 +53,7 @@ def test_who_writes_for_people_encodes_no_json() -> None:
 
 
 def test_only_drawings_go_past_the_plain_stream() -> None:
-    """`bare` is the stream as it was; `__stdout__` would be it too."""
+    """`bare` is the unfiltered stream; `__stdout__` would be one too."""
     users = set()
     for path in SOURCE.rglob("*.py"):
         text = path.read_text(encoding="utf-8")

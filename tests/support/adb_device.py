@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device end of adb: what adbd does on a phone, for the real adb client.
+"""The device end of adb: does what adbd does on a phone, for the real adb client.
 
 It speaks the transport (CNXN, AUTH, OPEN, OKAY, WRTE, CLSE), checks RSA signatures, and serves shells (`shell,v2`, with
 separate standard error and exit status) and files (`sync:`) in the folder that stands for the phone's `/`.
@@ -24,7 +24,7 @@ from typing import Any
 VERSION, MOST_BYTES = 0x01000001, 1 << 20
 TOKEN, SIGNATURE, PUBLIC_KEY = 1, 2, 3
 STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN = range(5)
-#: What PKCS#1 puts before a SHA-1 digest.
+#: The bytes that PKCS#1 puts before a SHA-1 digest.
 _SHA1_PREFIX = bytes.fromhex("3021300906052b0e03021a05000414")
 _HEADER = struct.Struct("<4sIIIII")
 _KEY_BYTES = 256
@@ -45,7 +45,7 @@ class Closed(Exception):
 
 
 class Device:
-    """What all connections share. Its options are read from a file for every connection."""
+    """The state that all connections share. Its options are read from a file for every connection."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.root = folder, folder / "root"
@@ -65,7 +65,7 @@ class Device:
 
 
 class Connection:
-    """One transport: a host that is connected."""
+    """One transport to a host."""
 
     def __init__(self, device: Device, connected: socket.socket) -> None:
         self.device = device
@@ -131,7 +131,7 @@ class Connection:
         self.send(b"CNXN", VERSION, MOST_BYTES, f"device::{told}features={features}".encode())
 
     def _authorise(self, kind: str) -> None:
-        """Ask for signatures until one is of a known key; a new key is what the person at the phone accepts or not."""
+        """Ask for signatures until one is from a known key; for a new key, ask the person at the phone."""
         while True:
             token = os.urandom(20)
             self.send(b"AUTH", TOKEN, 0, token)
@@ -167,7 +167,7 @@ class Connection:
 
 
 class Stream:
-    """One service on a connection; each side sends one piece and waits for its receipt."""
+    """One service on a connection. Each side sends one piece and waits for its receipt."""
 
     def __init__(self, connection: Connection, number: int, remote: int) -> None:
         self.connection, self.number, self.remote = connection, number, remote
@@ -212,7 +212,7 @@ class Stream:
 
 
 class Shell:
-    """`shell,v2,raw:`: input, output, errors and the exit status in packets of their own."""
+    """`shell,v2,raw:`: input, output, errors and the exit status in separate packets."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -232,7 +232,7 @@ class Shell:
         self._stream.write(packet(EXIT, bytes([status if status >= 0 else 128 - status])))
 
     def _feed(self, process: subprocess.Popen[bytes]) -> None:
-        """Pass the host's input on. When the stream ends, so does the input: the process is not killed."""
+        """Pass the host's input on. When the stream ends, close the input; the process is not killed."""
         assert process.stdin is not None
         with process.stdin, contextlib.suppress(Closed, OSError):
             while True:
@@ -255,7 +255,7 @@ def packet(kind: int, data: bytes) -> bytes:
 
 
 def plain_shell(stream: Stream, command: str) -> None:
-    """The old protocol: one stream for output and errors, and no exit status."""
+    """Serve the old shell protocol: one stream for output and errors, and no exit status."""
     process = start(stream.connection.device, command, subprocess.STDOUT)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -266,7 +266,7 @@ def plain_shell(stream: Stream, command: str) -> None:
 
 
 def sync(stream: Stream) -> None:
-    """Files: what `adb push` and `adb pull` send."""
+    """Serve the files of `adb push` and `adb pull`."""
     root = stream.connection.device.root
     while True:
         what, length = struct.unpack("<4sI", stream.read(8))
@@ -305,7 +305,7 @@ def _status(path: Path) -> bytes:
 
 
 def _receive_file(stream: Stream, path: Path, mode: int) -> None:
-    """Write a file as the shell's user would; what comes after an error is read and dropped."""
+    """Write a file as the shell's user. Data after an error is read and dropped."""
     failed: OSError | None = None
     try:
         if path.is_dir() or path.parent.stat().st_uid != SHELL_UID:
@@ -327,7 +327,7 @@ def _receive_file(stream: Stream, path: Path, mode: int) -> None:
 
 
 def start(device: Device, command: str, errors: int) -> subprocess.Popen[bytes]:
-    """Start a shell in the phone's root as its user."""
+    """Start a shell in the phone's root as the phone's user."""
     uid = int(device.option("uid"))
 
     def enter() -> None:
@@ -349,7 +349,7 @@ def start(device: Device, command: str, errors: int) -> subprocess.Popen[bytes]:
 
 
 def is_signed(key: str, token: bytes, signature: bytes) -> bool:
-    """Whether the signature of the token was made with this key of the `adb_keys` file."""
+    """Return whether the token was signed with this key of the `adb_keys` file."""
     words, _, modulus, _, exponent = struct.unpack("<II256s256sI", base64.b64decode(key.split(maxsplit=1)[0]))
     assert words * 4 == _KEY_BYTES == len(signature)
     number = pow(int.from_bytes(signature, "big"), exponent, int.from_bytes(modulus, "little"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine for one test at a time, whatever the number of workers and checkouts."""
+"""Gives the machine to one test at a time, across all workers and checkouts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def the_machine() -> Iterator[None]:
-    """Wait until no other test has the machine.
+    """Wait until no other test uses the machine.
 
-    The lock is on a folder that a Debian of its own (tests/alone) has from this machine; its /proc is another one.
+    The lock is on a folder that a separate Debian (tests/alone) shares with this machine, because its /proc is another
+    one.
     """
     descriptor = os.open("/sys/kernel", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Debian for arm64 in a folder, booted by QEMU with Debian's own kernel: one script runs in it, then it ends."""
+"""A Debian for arm64 in a folder, booted by QEMU with Debian's own kernel to run one script."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.guests.system import initramfs
 from tests.guests.system.kernels import ARM_KERNELS, fetch, module_files, release
 
 KERNEL = replace(ARM_KERNELS[-1], modules=("virtio_blk", "ext4"))
-#: What the essential packages are for a script: nothing of Debian's own set-up runs.
+#: Packages that a script needs. Debian's own set-up does not run.
 _PACKAGES = (
     *("base-files", "bash", "coreutils", "dash", "findutils", "grep", "hostname", "kmod", "libc-bin", "mount"),
     *("procps", "python3", "libstdc++6", "libgcc-s1", "sed", "tar", "util-linux"),
@@ -50,7 +50,7 @@ sleep 60
 
 
 def unpack_debian(folder: Path, suite: str) -> None:
-    """Unpack Python and what a shell script needs; a minute."""
+    """Unpack Python and the packages that a shell script needs; this takes a minute."""
     command = ["mmdebstrap", "--quiet", "--variant=extract", "--architectures=arm64"]
     subprocess.run([*command, "--include=" + ",".join(_PACKAGES), suite, folder], check=True)
     (folder / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n", encoding="utf-8")
@@ -60,7 +60,7 @@ def unpack_debian(folder: Path, suite: str) -> None:
 
 
 def run_there(folder: Path, work: Path, body: str, *, limit_s: int) -> str:
-    """Boot the folder's copy and run a script as its root; return what the console showed."""
+    """Boot the folder's copy and run a script as root; return the console output."""
     fetch(KERNEL)
     (folder / "script").write_text(_SCRIPT.format(now=int(time.time()), body=body), encoding="utf-8")
     (folder / "script").chmod(0o755)
@@ -79,7 +79,7 @@ def run_there(folder: Path, work: Path, body: str, *, limit_s: int) -> str:
 
 
 def _start_file(folder: Path) -> bytes:
-    """Return the initial RAM file system that mounts the disk: busybox for arm64 and the kernel's modules."""
+    """Return the initial RAM file system that mounts the disk, with busybox for arm64 and the kernel's modules."""
     command = ["mmdebstrap", "--quiet", "--variant=extract", "--architectures=arm64", "--include=busybox-static"]
     subprocess.run([*command, "bookworm", folder], check=True)
     archive = Archive()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 _parser = re._parser  # type: ignore[attr-defined]
 _OPS = re._constants  # type: ignore[attr-defined]
-#: Which of these a pattern is asked for; the others find it anywhere.
+#: Ways to use a pattern at a fixed place; the other ways find it anywhere.
 _FIXED = {"match", "fullmatch", "prefixmatch"}
 _WAYS = ("match", "fullmatch", "search", "finditer", "sub", "split", "findall", "subn")
 _MANY = 50
@@ -22,7 +22,7 @@ _ENDINGS = ("", "\x01", "!", " !", "\n")
 
 
 class Used(NamedTuple):
-    """A pattern, where it stands, and how it is asked for."""
+    """A pattern, its place in the source, and the way in which it is used."""
 
     place: str
     pattern: re.Pattern[Any]
@@ -30,11 +30,11 @@ class Used(NamedTuple):
 
     @property
     def question(self) -> tuple[re.Pattern[Any], str]:
-        """What `ask` does: the same for each way that finds the pattern anywhere."""
+        """Identifies what `ask` does, which is the same for all ways that find the pattern anywhere."""
         return self.pattern, self.way if self.way in _FIXED else ""
 
     def ask(self, text: str) -> None:
-        """Ask as the source does."""
+        """Use the pattern on a text as the source does."""
         data = text if isinstance(self.pattern.pattern, str) else text.encode("latin-1", "replace")
         if self.way in _FIXED:
             getattr(self.pattern, self.way)(data)
@@ -44,10 +44,10 @@ class Used(NamedTuple):
 
 
 def patterns(package: ModuleType) -> Iterator[Used]:
-    """Those that are compiled once, and those that stand where they are used."""
+    """Yield the compiled patterns of a package, and the patterns in calls of `re` functions."""
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         if ".migrations." in found.name or found.name.endswith("__main__"):
-            continue  # they run when they are loaded
+            continue  # these modules run when they are imported
         module = importlib.import_module(found.name)
         source = inspect.getsource(module)
         for name, value in vars(module).items():
@@ -71,7 +71,7 @@ def _inline(name: str, source: str) -> Iterator[Used]:
 
 
 def attacks(pattern: re.Pattern[Any]) -> Iterator[tuple[str, str, str]]:
-    """What stands before, what is repeated, what stands behind: one for each part that repeats."""
+    """Yield the text before, the repeated text and the text after, for each part of a pattern that repeats."""
     source = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
     tree = _parser.parse(source, pattern.flags & ~re.DEBUG)
     seen = set()
@@ -111,7 +111,7 @@ def _example(tree: Any) -> str:
 
 
 def _examples(tree: Any) -> list[str]:
-    """Some texts that it fits."""
+    """Return some texts that a pattern matches."""
     found = [""]
     for op, value in tree:
         found = [left + right for left in found for right in _of(op, value)][:12]

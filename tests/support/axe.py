@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""axe-core in the tests' browser. npm fetches it for the tests only (licence: MPL-2.0); ktrial ships none of it."""
+"""Runs axe-core in the tests' browser. ktrial does not ship it: npm fetches it for the tests (licence: MPL-2.0)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.support.chromium import Chromium
 
 _PACKAGE = "axe-core@4.12.1"
 _SHA512 = "s7iGf5GaVMxEG0ENN9x+xTr7GFZCb1ZP/1uATUpCEK2X78nDB3RwbtFCo9pGAf9ru+VwoQ464DkaLEeRM08wJA=="
-#: WCAG 2.2 at levels A and AA, with the rules of the versions before it.
+#: Rules of WCAG 2.2 at levels A and AA, with the rules of earlier versions.
 WCAG = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
-#: Also what axe-core itself recommends.
+#: These rules and axe-core's own recommendations.
 RECOMMENDED = (*WCAG, "best-practice")
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="npm, which fetches axe-core, is not installed")
 
@@ -43,7 +43,7 @@ def fetch_axe(folder: Path) -> str:
 
 
 def violations(browser: Chromium, axe: str, tags: tuple[str, ...]) -> list[str]:
-    """Return what axe-core finds in the open page: a line for each element, with its rule."""
+    """Return what axe-core finds in the open page: a line for each element, with the rule."""
     browser.value(f"{axe}; typeof axe.run")
     found = browser.value(
         f"axe.run(document, {{ runOnly: {list(tags)}, resultTypes: ['violations'] }})"

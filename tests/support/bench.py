@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks, an executor and a store made of memory, for tests of measuring."""
+"""Benchmarks, an executor and a store in memory, for tests of measuring."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ktrial.machine.facts import FactBook
 from ktrial.machine.sensors import Samples, Sensor
 from tests.support.samples import document
 
-#: Parameters without which a benchmark cannot be invoked: what only the user knows.
+#: Parameters that a benchmark requires and only the user knows.
 REQUIRED: dict[str, dict[str, Any]] = {
     "gfxinfo": {"package": "com.android.settings"},
     "mangohud": {"program": "vkcube --c 3000"},
@@ -42,7 +42,7 @@ metrics:
 ...
 """
 
-#: 200 rounds per second in the first second of two, 100 in the other.
+#: A reply with 200 rounds per second in the first second, and 100 in the other.
 SPIN_REPLY = msgspec.json.encode(
     {
         "load": "spin",
@@ -58,7 +58,7 @@ SPIN_REPLY = msgspec.json.encode(
 
 
 def outcome(name: str = "time", **fields: Any) -> Outcome:
-    """An outcome with sensible values for all that a test does not care about."""
+    """Return an outcome with sensible values for everything that a test does not set."""
     values: dict[str, Any] = {
         "unit": "s",
         "direction": "lower",
@@ -121,7 +121,7 @@ class FakeBenchmark:
 
 
 def answer(stdout: bytes = b"time 1.5", **fields: Any) -> RawOutput:
-    """The output of a run; it ended well unless said otherwise."""
+    """Return the output of a run, by default of a successful one."""
     ended = {} if {"signal", "failed"} & set(fields) else {"exit_status": 0}
     return RawOutput(stdout=stdout, wall_ns=1_000_000, **{**ended, **fields})
 
@@ -147,7 +147,7 @@ class FakeLoad:
 
 
 class FakeExecutor:
-    """Answers each run with `reply(argv)`; keeps what was asked in `log`. Implements `Executor`."""
+    """Answers each run with `reply(argv)` and records the requests in `log`. Implements `Executor`."""
 
     agent_version = "0.1.0"
     container: Container | None = None
@@ -206,9 +206,9 @@ class FakeExecutor:
 
 
 class FakeSampling:
-    """Each look takes the next row of `rows` (column -> whole number), and the last one again and again.
+    """Each look takes the next row of `rows` (column -> whole number); the last row is repeated.
 
-    A run takes two. `lost` makes the agent go during a run. Implements `machine.ports.Sampling`.
+    A run takes two looks. `lost` makes the agent disappear during a run. Implements `machine.ports.Sampling`.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, int | None]], units: Mapping[str, Sensor], **more: Any) -> None:
@@ -241,7 +241,7 @@ class FakeSampling:
 
 
 class FakeSleep:
-    """How long the machine slept, look by look; implements `machine.ports.SleepClock`."""
+    """How long the machine slept, for each look; implements `machine.ports.SleepClock`."""
 
     def __init__(self, *seconds: float) -> None:
         self._seconds = list(seconds or (0.0,))
@@ -251,7 +251,7 @@ class FakeSleep:
 
 
 class FakeStore:
-    """Keeps records in a list; `room` is how many fit. `started` are the runs that were begun."""
+    """Stores records in a list, at most `room` of them. `started` lists the runs that were begun."""
 
     def __init__(self, room: int = 1000) -> None:
         self.records: list[RunRecord] = []
@@ -295,7 +295,7 @@ class FakeStore:
 
 
 class FakeClock:
-    """Each look at the clock moves it by a second."""
+    """A clock that moves by a second at each look."""
 
     def __init__(self, start_s: int = 0) -> None:
         self.now_ns = start_s * 1_000_000_000

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of a blame on a machine that exists as a formula: what a set of settings does to the score, and noise."""
+"""Trials of a blame on a simulated machine: a formula gives the effect of a set of settings, and noise is added."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Effects = Mapping[str, Callable[[frozenset[str]], float]]
 
 
 def question(settings: int, seed: int = 1, **changes: object) -> BlameQuestion:
-    """So many settings s1, s2, …, judged by a time; the other outcome is secondary."""
+    """Return the question for settings s1, s2, …, judged by a time; the other outcome is secondary."""
     trial = TrialFile(
         name="test", suite="tool", primary="time", secondary=("other",), arms={}, design=DesignFile(settle="0s")
     )
@@ -32,7 +32,7 @@ def question(settings: int, seed: int = 1, **changes: object) -> BlameQuestion:
 
 
 def carried_out(file: TrialFile, effects: Effects, rng: np.random.Generator, sd: float) -> BlamePart:
-    """One trial to its end; `sd` is that of one run."""
+    """Run one trial to its end; `sd` is the standard deviation of one run."""
     assert file.design.seed is not None
     protocol = protocol_of(file, TASKS, {}, file.design.seed, None, 1)
     on = {name: frozenset(key.lower() for key in arm.environment) for name, arm in file.arms.items()}
@@ -57,7 +57,7 @@ def carried_out(file: TrialFile, effects: Effects, rng: np.random.Generator, sd:
 def blamed(
     asked: BlameQuestion, effects: Effects, seed: int = 1, sd: float = 0.03
 ) -> tuple[Blame, Sequence[BlamePart]]:
-    """A whole blame."""
+    """Run a whole blame; return the answer and the trials."""
     rng = np.random.default_rng(seed)
     parts: list[BlamePart] = []
     while isinstance(wanted := follow(asked, parts), TrialFile):

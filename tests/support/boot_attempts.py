@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest that boots the same trial entry many times, plants a fault in each of these boots, and needs nobody for it.
+"""A guest that boots the same trial entry many times by itself, with a planted fault in each of these boots.
 
-Loader, kernel, initramfs, root file system and agent are the real ones. While attempts are left, a shell script takes
-systemd's place, so that a boot takes seconds: `init=` is on the command line of the default entry, and in the trial's.
+Loader, kernel, initramfs, root file system and agent are the real ones. While attempts are left, a shell script
+replaces systemd, so that a boot takes only seconds: `init=` is on the command line of the default entry and of the
+trial's entry.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from tests.support.boot_guest import BootGuest, BootImages
 from tests.support.debian_guest import CLONE
 
 KTRIAL = f"{CLONE}/ktrial"
-#: What an attempt must leave as it was.
+#: Command that lists the files which an attempt must leave unchanged.
 FILES = "find /boot /etc/systemd /etc/default -type f -printf '%p %m %u %g %s ' -exec sha256sum {} ';' | sort"
 
 _WORD = "transparent_hugepage=never"
 _INIT, _WORK, _RECORD = "/usr/local/sbin/attempts", "/var/lib/attempts", "/var/lib/ktrial/boots.jsonl"
-#: The crash kernel's memory is where the hang is loaded.
+#: The hang is loaded into the memory of the crash kernel.
 _WORDS = f"init={_INIT} crashkernel=32M"
 _SCRIPT = rf"""#!/bin/sh
 [ -e {_WORK}/left ] || exec /lib/systemd/systemd "$@"
@@ -62,7 +63,7 @@ sync
 mount -o remount,ro /
 reboot --force --force --no-wtmp
 """
-# Loads four bytes of code as crash kernel, and panics: the other CPU is stopped, this one runs `cli; hlt` for ever.
+# Loads four bytes of code as crash kernel, and panics: the other CPU is stopped, and this one runs `cli; hlt` for ever.
 _HANG = r"""
 import ctypes, re
 class Segment(ctypes.Structure):
@@ -76,28 +77,28 @@ if libc.syscall(246, ctypes.c_ulong(at), ctypes.c_ulong(1), ctypes.byref(segment
     raise OSError(ctypes.get_errno(), "kexec_load")
 open("/proc/sysrq-trigger", "w").write("c")
 """
-#: What fails in a trial boot. Of the hang's 60 s that ktrial gives the watchdog, 20 s are left.
+#: The faults of a trial boot. For the hang, the watchdog's time is 20 s instead of ktrial's 60 s.
 FAULTS = {
     "panic": "watchdog_s=60\nfail() { echo c > /proc/sysrq-trigger; }",
     "hang": "watchdog_s=20\nfail() { python3 -S /usr/local/sbin/hang; }",
 }
-#: Seconds without a word on the console after which the guest stands still: the longest silence is the watchdog's.
+#: Seconds without console output after which the guest counts as stuck. The longest normal silence is the watchdog's.
 _SILENCE_S = 240
 _LOOK_S = 15
 
 
 class Attempts(NamedTuple):
-    """Trial boots with a fault: how many there were, how many led back by themselves, and what each took."""
+    """Trial boots with a fault: how many there were, how many returned by themselves, and the time of each."""
 
     begun: int
     back: int
     took_s: tuple[int, ...]
-    #: What the CPUs did where the machine had to be reset, and events that are none of an attempt's.
+    #: The state of the CPUs when the machine had to be reset, and events that belong to no attempt.
     trouble: tuple[str, ...] = ()
 
 
 class AttemptsGuest(BootGuest):
-    """The guest, with QEMU's monitor for the case that it stands still."""
+    """The guest, with QEMU's monitor for the case that the guest is stuck."""
 
     def __init__(self, images: BootImages, folder: Path) -> None:
         super().__init__(images, folder)
@@ -107,7 +108,7 @@ class AttemptsGuest(BootGuest):
         return [*super()._loader(), "-monitor", f"unix:{self._monitor},server,nowait"]
 
     def registers(self) -> str:
-        """Return the state of all CPUs, twice."""
+        """Return the state of all CPUs, read twice."""
         with socket.socket(socket.AF_UNIX) as monitor:
             monitor.connect(str(self._monitor))
             monitor.settimeout(3)
@@ -136,7 +137,7 @@ class AttemptsGuest(BootGuest):
         assert _WORDS.split(maxsplit=1)[0] in self.command_line()
 
     def arm_first(self) -> None:
-        """Arm the rehearsal, after which the attempts begin."""
+        """Arm the rehearsal; the attempts begin after it."""
         self.succeed(f"{KTRIAL} boot try {_WORD} --yes --no-reboot")
 
     def record(self) -> list[dict[str, Any]]:
@@ -145,7 +146,7 @@ class AttemptsGuest(BootGuest):
         return [json.loads(line) for line in lines if line]
 
     def attempt(self, fault: str, count: int) -> Attempts:
-        """Let the guest make so many attempts, and wait until its default entry has systemd again."""
+        """Let the guest make this many attempts, and wait until its default entry runs systemd again."""
         known, stuck = len(self.record()), []
         self.succeed(f"echo {count} > {_WORK}/left; cat > {_WORK}/fault << 'END'\n{FAULTS[fault]}\nEND")
         self.send("systemctl --no-block reboot")
@@ -157,7 +158,7 @@ class AttemptsGuest(BootGuest):
         return read_attempts(self.record()[known:], stuck)
 
     def _has_booted(self) -> bool:
-        """Wait for systemd in the default entry; False if the machine stands still before."""
+        """Wait for systemd in the default entry; return False if the machine gets stuck first."""
         shown, since = "", time.monotonic()
         while time.monotonic() - since < _SILENCE_S:
             with contextlib.suppress(AssertionError):
@@ -169,7 +170,10 @@ class AttemptsGuest(BootGuest):
 
 
 def read_attempts(events: list[dict[str, Any]], stuck: list[str]) -> Attempts:
-    """Count attempts that armed the entry, started it, and ended before it was healthy; stuck ones never led back."""
+    """Count attempts that armed the entry, started it, and ended before it was healthy.
+
+    Stuck attempts never returned.
+    """
     took, strange = [], []
     armed = [place for place, one in enumerate(events) if (one["event"], one["entry"]) == ("armed", "ktrial-trial")]
     for place in armed:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many trial boots with a fault led back to the default entry: a record per run of the lab, and their table.
+"""How many trial boots with a fault returned to the default entry: a record of each run of the lab, and a table.
 
-The lab adds to the record only with `KTRIAL_RECORD=1`, and then each run, whatever came of it.
+The lab adds to the record only with `KTRIAL_RECORD=1`, and then every run, whatever its result.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tests.support.boot_guest import BootGuest
 from tests.support.debian_guest import CHECKOUT, CLONE
 
 COUNTS = CHECKOUT / "docs" / "data" / "boot-counts.toml"
-#: Around the table in `docs/boots.md`.
+#: Marks around the table in `docs/boots.md`.
 BEGIN, END = "<!-- boot counts -->\n", "<!-- end of boot counts -->\n"
-#: Of so many attempts without a failure, up to this number divided by them may fail, with 95 % confidence.
+#: After N attempts without a failure, the failure rate is at most this number divided by N, with 95 % confidence.
 _RULE_OF_THREE = 3
 
 
@@ -38,7 +38,7 @@ class BootCount(msgspec.Struct, frozen=True, kw_only=True):
     fault: str
     attempts: int
     back: int
-    #: What those took that ended in the default entry, from arming the entry to recording its end.
+    #: Seconds of the attempts that returned to the default entry, from arming the entry to recording its end.
     seconds: tuple[int, ...]
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class _Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_counts(text: str) -> list[BootCount]:
-    """Read the record. Raises ValidationError."""
+    """Parse the record. Raise ValidationError if it is invalid."""
     return msgspec.toml.decode(text, type=_Counts).run
 
 
@@ -60,7 +60,7 @@ def is_recording() -> bool:
 
 
 def current_commit() -> str:
-    """Return the newest commit of what the guest gets; with a `+` if files differ from it."""
+    """Return the newest commit of the files in the guest, with a `+` if files differ from the commit."""
     of_guest = ("src", "agent", "setup", "ktrial")
     changed = _git("status", "--porcelain", "--", *of_guest)
     return _git("log", "-1", "--format=%h", "--abbrev=10", "--", *of_guest) + ("+" if changed else "")
@@ -72,7 +72,7 @@ def _git(*words: str) -> str:
 
 
 def record_count(guest: BootGuest, userland: Literal["script", "systemd"], fault: str, made: Attempts) -> None:
-    """Add a run in this guest to the record if this is asked for. The guest must be in a boot that answers."""
+    """Add a run in this guest to the record if requested. The guest must be in a boot that answers."""
     if not is_recording():
         return
     status = json.loads(guest.run(f"{CLONE}/ktrial boot status --json").out)
@@ -102,7 +102,7 @@ def _toml(value: object) -> str:
 
 
 def table(counts: Iterable[BootCount]) -> str:
-    """Return the table of attempts per loader and fault, and per loader the bound of failures."""
+    """Return the table of attempts per loader and fault, with the bound of failures per loader."""
     counts = tuple(counts)
     lines = ["| Loader | Fault | Userspace | Attempts | Led back |", "|---|---|---|---|---|"]
     groups: dict[tuple[str, str, str], list[BootCount]] = {}
@@ -126,7 +126,7 @@ def _sums(counts: Iterable[BootCount]) -> tuple[int, int]:
 
 
 def bound_text(attempts: int, back: int) -> str:
-    """Return the share of attempts that may fail, with 95 % confidence: by the rule of three, or exactly."""
+    """Return the upper bound of the share of attempts that fail, at 95 % confidence: by the rule of three, or exact."""
     if back == attempts:
         return f"{min(1.0, _RULE_OF_THREE / attempts):.0%}".replace("%", " %")
     from scipy.stats import beta

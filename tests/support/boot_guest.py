@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Debian 12 that boots from its own disk through a loader: GRUB under BIOS or UEFI, or systemd-boot.
 
-Its kernel, its initrd and its loader are Debian's, put there by Debian's own tools within the guest.
+Kernel, initrd and loader are Debian's, installed by Debian's own tools inside the guest.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tests.support.qemu_guest import QemuGuest
 
 Loader = Literal["grub-bios", "grub-efi", "systemd-boot"]
 LOADERS: tuple[Loader, ...] = ("grub-bios", "grub-efi", "systemd-boot")
-#: Where the firmware's partition is mounted.
+#: Mount point of the firmware's partition.
 ESP = "/boot/efi"
 
 _FIRMWARE = Path("/usr/share/OVMF")
 _MIB = 1 << 20
-#: Of the root file system, and of the firmware's.
+#: Identifiers of the root file system, and of the firmware's file system.
 _UUID, _SERIAL = "6b7472f1-616c-4c21-8b00-7464697363a1", "4B54-5249"
 _FIRMWARE_AT, _FIRMWARE_BYTES = 2 * _MIB, 128 * _MIB
 _ROOT_AT, _ROOT_BYTES = _FIRMWARE_AT + _FIRMWARE_BYTES, 3 << 30
@@ -58,7 +58,7 @@ _FILES = {
     "etc/initramfs-tools/conf.d/small": "MODULES=list\nCOMPRESS=lz4\n",
     "etc/modules-load.d/watchdog.conf": "i6300esb\n",
 }
-# The journal of the boot before is there, and what the firmware kept of a panic.
+# The journal of the previous boot must be there, and the firmware's record of a panic.
 _SETTLE = f"""{SETTLE}
 systemctl unmask systemd-journal-flush.service modprobe@efi_pstore.service
 mkdir -p {ESP} /var/log/journal
@@ -74,7 +74,7 @@ _INSTALL = {
 
 @dataclass(frozen=True)
 class BootImages:
-    """The disks that every guest of one loader begins with, and its firmware's variables."""
+    """The disks with which every guest of a loader begins, and its firmware's variables."""
 
     loader: Loader
     root: Path
@@ -83,7 +83,10 @@ class BootImages:
 
     @classmethod
     def make(cls, loader: Loader, folder: Path) -> BootImages:
-        """Make what is not in the cache: a system for all loaders, each loader in a layer; the checkout's disk anew."""
+        """Make the images that the cache lacks: one system, a layer for each loader, and the checkout's disk.
+
+        The checkout's disk is always new.
+        """
         clone = folder / "clone.img"
         make_clone(folder / "clone", clone)
         sources = [inspect.getsource(one) for one in (_make_system, _install, _Installer)]
@@ -110,7 +113,7 @@ def _make_system(folder: Path, work: Path) -> None:
 
 
 def _install(loader: Loader, system: Path, clone: Path, folder: Path, work: Path) -> None:
-    """Let the system in a guest put the loader onto its own disk."""
+    """Let the system in a guest install the loader on its own disk."""
     images = BootImages(loader, system, clone, folder / "variables")
     shutil.copy(_FIRMWARE / "OVMF_VARS_4M.fd", images.variables)
     with _Installer(images, folder / "root.qcow2", images.variables) as guest:
@@ -127,7 +130,7 @@ class _BootingGuest(QemuGuest):
         self.loader, self._images, self._variables = images.loader, images, variables
 
     def _loader(self) -> list[str]:
-        # A watchdog that nobody feeds any more resets the machine.
+        # A watchdog that is no longer fed resets the machine.
         watchdog = ["-device", "i6300esb", "-action", "watchdog=reset"]
         if self.loader == "grub-bios":
             return watchdog
@@ -136,7 +139,7 @@ class _BootingGuest(QemuGuest):
 
 
 class _Installer(_BootingGuest):
-    """Started by QEMU, as there is no loader yet."""
+    """Started by QEMU directly, because there is no loader yet."""
 
     def _loader(self) -> list[str]:
         images = self._images.root.parent
@@ -145,7 +148,7 @@ class _Installer(_BootingGuest):
 
 
 class BootGuest(_BootingGuest):
-    """One guest, whose reboots go through its loader."""
+    """A guest whose reboots go through its loader."""
 
     def __init__(self, images: BootImages, folder: Path, *, memory_mib: int = 2048) -> None:
         variables = folder / "variables"
@@ -153,7 +156,7 @@ class BootGuest(_BootingGuest):
         super().__init__(images, folder / "disk.qcow2", variables, memory_mib=memory_mib)
 
     def reboot(self) -> None:
-        """Reboot it from within: QEMU goes on, and the loader begins anew."""
+        """Reboot the guest from inside: QEMU keeps running, and the loader starts again."""
         self.send("systemctl --no-block reboot")
         self.wait_boot()
         self.assert_running()

@@ -34,7 +34,7 @@ fi
 
 
 def boot_with_grub(root: FakeRoot) -> FakeRoot:
-    """Let the machine boot Debian with GRUB, from a file system that GRUB can write."""
+    """Let the machine boot Debian with GRUB, from a file system that GRUB can write to."""
     grounds = debian()
     for path in grounds.files:
         root.write(path, "text")
@@ -53,10 +53,10 @@ def boot_with_grub(root: FakeRoot) -> FakeRoot:
 
 
 class BootedMachine:
-    """A machine with GRUB that boots: it does what the loader and systemd do, and runs what goes on after each boot.
+    """A machine with GRUB that boots: it acts as the loader and systemd do, and runs the unit after each boot.
 
-    `boots` are the entries that were booted, "" for the default one. Unless it `is_healthy`, each boot of an entry
-    fails its health check, and the default entry is booted.
+    `boots` lists the entries that were booted, "" for the default one. Unless `is_healthy` is set, each boot of an
+    entry fails its health check, and the default entry is booted.
     """
 
     def __init__(self, root: FakeRoot, home: Path, patch: pytest.MonkeyPatch) -> None:
@@ -67,17 +67,17 @@ class BootedMachine:
         self._default = root.read("/proc/cmdline")
         self._reboots = False
         (root.folder / ".ktrial-test-machine").touch()
-        # Makes the agent's state folder, in which it looks for a rehearsal.
+        # This creates the agent's state folder, in which the agent looks for a rehearsal.
         root.run("boot", "try", "threadirqs", "--yes", "--no-reboot")
         root.run("boot", "undo")
         self._record(_REHEARSED)
         self.add_program("/usr/bin/systemd-analyze", _ANALYZE)
-        # The folders of runs, below the folder that stands for the machine.
+        # The folders of runs, inside the folder that stands for the machine.
         below = self.root.folder / str(home).lstrip("/")
         below.mkdir(parents=True)
         (below / ".local").symlink_to(home / ".local")
         patch.setattr(AgentSession, "request", self._request_of(AgentSession.request))
-        # What else runs on the machine of the tests does not matter here.
+        # Other load on the test machine does not matter here.
         patch.setattr(around_run, "OTHERS_S", 0.0)
 
     def _request_of(self, request: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
@@ -85,7 +85,7 @@ class BootedMachine:
             try:
                 return request(session, do, **fields)
             except AgentError as error:
-                # What the agent would refuse on a machine too has another message.
+                # A request that the agent would refuse on a real machine has another message.
                 if do != "reboot" or "cannot run systemctl" not in error.message:
                     raise
                 self._reboots = True
@@ -99,7 +99,7 @@ class BootedMachine:
         (self.root.folder / place.lstrip("/")).chmod(0o755)
 
     def files(self) -> dict[str, str]:
-        """Return what is in the files that boots must leave as they were: not in the agent's own, nor in /proc."""
+        """Return the contents of the files that boots must not change: without the agent's own files and /proc."""
         places = {path: str(path.relative_to(self.root.folder)) for path in self.root.folder.rglob("*")}
         return {
             name: path.read_text()
@@ -108,14 +108,14 @@ class BootedMachine:
         }
 
     def run(self, *argv: str) -> Ran:
-        """Run a command, and boot if it reboots the machine."""
+        """Run a command; if it reboots the machine, boot."""
         done = self.root.run(*argv)
         if self._reboots:
             self.boot()
         return done
 
     def boot(self) -> None:
-        """Boot what is armed, else the default entry."""
+        """Boot the armed entry, or else the default entry."""
         self._reboots = False
         entry = self._take_armed()
         self.boots.append(entry)
@@ -129,7 +129,7 @@ class BootedMachine:
                 self.boot()
 
     def _check(self, entry: str, boot_id: str) -> None:
-        """Record what the agent's health check would."""
+        """Record the result of the agent's health check."""
         lines = self._records.read_text().splitlines()
         armed = next(one for one in map(json.loads, reversed([*filter(None, lines)])) if one["event"] == "armed")
         for event in ("started", "healthy" if self.is_healthy else "failed"):
@@ -144,7 +144,7 @@ class BootedMachine:
             file.write(json.dumps(event) + "\n")
 
     def go_on(self, most: int = 1000) -> int:
-        """Run the unit after each boot until nothing boots the machine any more; return how often it ran."""
+        """Run the unit after each boot until nothing boots the machine any more; return the number of runs."""
         for number in range(most):
             trial = self._trial_to_continue()
             if trial is None:

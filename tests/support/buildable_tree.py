@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tree whose make does in a second what a kernel's does in ten minutes: the same words, files and folders."""
+"""A tree whose make takes a second instead of a kernel's ten minutes, with the same words, files and folders."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FAILURE = "tools/objtool/elf.h:10:10: fatal error: gelf.h: No such file or direc
 
 
 def write_buildable(folder: Path) -> Path:
-    """The tree in a folder."""
+    """Write the tree into a folder."""
     write(SHAPES["6.14.0"], folder)
     made = image()
     for name, content in {

@@ -18,9 +18,9 @@ CASES = sorted(path for path in FOLDER.glob("*/cases/*") if path.is_dir())
 
 
 class Expected(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """`error` is a part of the message; without it the measurements must be exactly these, and so the notes.
+    """The expected result. `error` is a part of the message; without it, measurements and notes must be exactly these.
 
-    `used` are the resources of the run where the measurements come from them.
+    `used` are the resources of the run, for cases whose measurements come from them.
     """
 
     benchmark: str
@@ -61,9 +61,9 @@ def name(case: Path) -> str:
 
 @cache
 def adapters() -> dict[str, tuple[Benchmark, ...]]:
-    """The benchmarks of each folder whose tool is a program of somebody else's.
+    """Return the benchmarks of each folder whose tool is a program of another project.
 
-    Those that read counters of the kernel are not among them: no machine that we record on has such counters.
+    Benchmarks that read the kernel's counters are excluded: no machine used for recordings has such counters.
     """
     found = {}
     for tool in (tool for tool in ktrial.bench.adapters.tools() if not tool.startswith("agent_")):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A headless Chromium that is told what to do through its debugging pipe: no port, no driver, no further package."""
+"""A headless Chromium, controlled through its debugging pipe: without a port, a driver or another package."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _FLAGS = (
 
 
 def _high(descriptor: int) -> int:
-    """The same pipe under a number that the browser's own do not meet."""
+    """Return the same pipe under a number that does not collide with the browser's own descriptors."""
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 20)
     os.close(descriptor)
     return moved
 
 
 class Chromium:
-    """One browser with one page. What the page logs and asks the network for is collected."""
+    """One browser with one page. It collects the page's log messages and network requests."""
 
     def __init__(self, folder: Path) -> None:
         # The browser reads commands from descriptor 3 and answers on 4; a shell puts them there.
@@ -87,7 +87,7 @@ class Chromium:
         os.close(self._read)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """One command and its answer; events that come meanwhile are kept."""
+        """Send a command and return its answer; events that arrive meanwhile are stored."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session is not None:
@@ -114,7 +114,7 @@ class Chromium:
         return found
 
     def open(self, page: Path, *, width: int, dark: bool = False, script: bool = True) -> None:
-        """Load a file, and wait until it is there."""
+        """Load a file, and wait until it is loaded."""
         self.events.clear()
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", features=features)
@@ -128,7 +128,7 @@ class Chromium:
             self.events.append(self._next(until))
 
     def value(self, expression: str) -> Any:
-        """What an expression gives in the page."""
+        """Return the value of an expression in the page."""
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
@@ -140,13 +140,13 @@ class Chromium:
             self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code, **text)
 
     def screenshot(self, path: Path, *, whole: bool = True) -> None:
-        """A picture of the page, of all of it or of what is seen."""
+        """Save a picture of the whole page, or of its visible part."""
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(shot["data"]))
 
     @property
     def complaints(self) -> list[str]:
-        """Errors and warnings of the console, and exceptions."""
+        """Return errors and warnings of the console, and exceptions."""
         found = []
         for event in self.events:
             if event.get("method") == "Runtime.exceptionThrown":
@@ -159,6 +159,6 @@ class Chromium:
 
     @property
     def requests(self) -> list[str]:
-        """Addresses that the page asked for, itself among them."""
+        """Return the addresses that the page requested, including its own."""
         sent = (event for event in self.events if event.get("method") == "Network.requestWillBeSent")
         return [event["params"]["request"]["url"] for event in sent]

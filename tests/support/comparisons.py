@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparisons as `ktrial compare` makes them: small ones, large ones, and one whose every text is hostile."""
+"""Comparisons as `ktrial compare` makes them: small ones, large ones, and one with hostile texts everywhere."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ktrial.judge.model.verdict import Effect, Verdict, WorthIt
 from ktrial.kit.finding import Finding
 from ktrial.kit.outcome import Direction, Unit
 
-#: Ends markup, scripts, attributes, tables, shells and terminals, if anybody lets it.
+#: Text that would end markup, scripts, attributes, tables, shell words and terminal sequences if it were not escaped.
 HOSTILE = (
     "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;]]>-->"
     "\x1b[31m\x07\x00\x9b2J\u202e|\n`$(id)`\\[x](javascript:1)"
@@ -59,7 +59,7 @@ def arm_values(arm: str, points: Sequence[Point]) -> ArmValues:
 def contrast(
     arm: str, control: str, estimate: float, half: float, *, margin: float, n: int, blocks: int | None, **more: Any
 ) -> Contrast:
-    """The verdict follows from the interval as statistics.md section 5 has it."""
+    """Return a contrast whose verdict follows from the interval, as in statistics.md section 5."""
     low, high, room = estimate - half, estimate + half, math.log1p(margin)
     verdict: Verdict = "inconclusive"
     worth: WorthIt | None = None
@@ -98,7 +98,7 @@ def contrast(
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """An outcome to be made up: `typical` of the control, and by arm how much better each is (logarithm)."""
+    """An outcome to make up: `typical` of the control, and by arm the improvement (logarithm)."""
 
     outcome: str
     unit: Unit = "s"
@@ -111,7 +111,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outcome(wanted: Wanted, arms: Sequence[str], blocks: int, seed: int) -> OutcomeComparison:
-    """Blocked runs with drift and a warmer machine towards the end."""
+    """Return blocked runs with drift and with a warmer machine towards the end."""
     draw = random.Random(f"{seed} {wanted.outcome}")
     points: dict[str, list[Point]] = {arm: [] for arm in arms}
     place = 0
@@ -202,7 +202,7 @@ TRADE = (
 
 
 def two_arms(blocks: int = 20) -> Comparison:
-    """A trade-off: the median better, the tail worse, throughput equivalent, energy open."""
+    """Return a trade-off: the median is better, the tail worse, throughput equivalent, energy open."""
     arms = ("stock", "wsf500")
     whole = Comparison(
         title="vm.watermark_scale_factor 500 against stock",
@@ -251,7 +251,7 @@ def two_arms(blocks: int = 20) -> Comparison:
 
 
 def four_arms(blocks: int = 12) -> Comparison:
-    """Stock and three arms, with all pairs and an analysis of variance."""
+    """Return stock and three arms, with all pairs and an analysis of variance."""
     arms = ("stock", "swappiness10", "mglru", "micro-stutter")
     gains = {"swappiness10": 0.004, "mglru": 0.075, "micro-stutter": 0.11}
     made = []
@@ -307,7 +307,7 @@ def _anova() -> Anova:
 
 
 def large(blocks: int, outcomes: int, arms: Sequence[str] = ("stock", "tuned")) -> Comparison:
-    """`blocks` runs of each arm, each with that many outcomes."""
+    """Return `blocks` runs of each arm, each with `outcomes` outcomes."""
     roles: tuple[Role, ...] = ("primary", "secondary", "secondary", "guard")
     wanted = [
         Wanted(
@@ -331,7 +331,7 @@ def large(blocks: int, outcomes: int, arms: Sequence[str] = ("stock", "tuned")) 
 
 
 def hostile() -> Comparison:
-    """A whole comparison with HOSTILE in every text that a file can bring."""
+    """Return a whole comparison with HOSTILE in every text that can come from a file."""
     document = msgspec.to_builtins(two_arms(4))
     document["outcomes"] = [*document["outcomes"], *msgspec.to_builtins(four_arms(3))["outcomes"]]
     for one in document["outcomes"]:
@@ -342,9 +342,9 @@ def hostile() -> Comparison:
     return made
 
 
-#: Fields that hold one word of a fixed list.
+#: Fields that contain one word of a fixed list.
 _FIXED = {"schema", "verdict", "worth", "level", "role", "unit", "direction", "scale"}
-#: Names that must stay what others refer to: every one gets the poison at its end.
+#: Names that other fields refer to. Each of them gets the hostile text at its end.
 _NAMES = {"arm", "control", "first", "second"}
 
 
@@ -364,7 +364,7 @@ def _poisoned(value: Any, key: str) -> Any:
 
 
 def measured(runs: int, outcomes: int) -> Comparison:
-    """The n-th run of either arm waited for the CPU for n per mille of its time, and was throttled."""
+    """Return runs in which the n-th run of either arm waited n per mille of its time for the CPU, and was throttled."""
 
     def known(point: Point, at: int) -> Point:
         conditions = {"pressure_cpu_share": at / 1000, "throttled_share": 0.25, "frequency_hz": 3e9}

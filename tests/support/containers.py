@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image of busybox alone, and benchmarks of a user's own that run in it."""
+"""An image that contains only busybox, and the user's own benchmarks, which run in it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ match = "speed: ([0-9]+)"
 
 
 def give(user: User, files: Mapping[str, str]) -> None:
-    """The image as `image.tar`, the benchmarks, and further files of ~/.config."""
+    """Give the user the image as `image.tar`, the benchmarks, and further files of ~/.config."""
     own = {
         f"ktrial/benchmarks/{name}.toml": f'name = "{name}"\nwhat = "A test."\n{text}'
         for name, text in BENCHMARKS.items()
@@ -43,7 +43,7 @@ def give(user: User, files: Mapping[str, str]) -> None:
 
 
 def _image(path: Path) -> None:
-    """A root file system of busybox."""
+    """Write an image with a root file system of busybox."""
     with tarfile.open(path, "w") as tar:
         for name in ("bin", "tmp", "etc", "proc", "sys", "dev", "run"):
             folder = tarfile.TarInfo(name)
@@ -66,7 +66,10 @@ def ktrial(user: User, *words: str, environment: Mapping[str, str] | None = None
 def started(
     user: User, *words: str, said: Path = Path(os.devnull), environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """The same in the background, once what it measures runs in the container; what it says goes to a file."""
+    """Start ktrial in the background, and return when the benchmark runs in the container.
+
+    The output goes to a file.
+    """
     variables = [f"{name}={value}" for name, value in (environment or {}).items()]
     with said.open("wb") as stderr:
         process = subprocess.Popen(
@@ -93,6 +96,6 @@ def processes(user: User) -> list[int]:
 
 
 def sleepers(user: User) -> int:
-    """Processes of the endless benchmark that still run."""
+    """Return the number of running processes of the endless benchmark."""
     listed = subprocess.run(["pgrep", "-u", str(user.uid), "-fx", "sleep 7[12]"], capture_output=True, check=False)
     return listed.stdout.count(b"\n")

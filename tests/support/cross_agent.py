@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent for another architecture: as the checkout builds it, or in a Debian of its own if its Rust cannot."""
+"""The agent for another architecture, built by the checkout or, if its Rust cannot, in a separate Debian."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGES = ("ca-certificates", "cargo-web", "rustc-web")
 
 
 class _Target(NamedTuple):
-    """What Debian and Rust call an architecture."""
+    """The names of an architecture in Debian and Rust."""
 
     debian: str
     rust: str
@@ -32,7 +32,7 @@ TARGETS = {
 
 
 def cross_agent(folder: Path, architecture: str = "aarch64") -> Path:
-    """Where ktrial itself finds it; `folder` is for the system that it may be built in."""
+    """Put the agent where ktrial finds it; `folder` is for the system in which it may be built."""
     try:
         return agent_for(architecture)
     except KtrialError:
@@ -41,7 +41,7 @@ def cross_agent(folder: Path, architecture: str = "aarch64") -> Path:
 
 
 def _build(folder: Path, architecture: str) -> None:
-    """The compiler is Debian's: it takes the standard library of another architecture from a package."""
+    """Build the agent with Debian's compiler, which has packages of the standard library for other architectures."""
     assert os.geteuid() == 0, "this test makes and enters a system of its own: run ./check --full as root"
     debian, rust, tools = TARGETS[architecture]
     cross = (f"gcc-{tools}", f"libc6-dev-{debian}-cross", f"libstd-rust-web-dev:{debian}")

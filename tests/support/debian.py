@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Debian of its own in a folder: the essential packages only, entered as the root of a mount namespace.
+"""A minimal Debian in a folder with the essential packages, entered as the root of a mount namespace.
 
-Not through chroot: the kernel gives nobody in one a user namespace.
+This does not use chroot, because the kernel allows no user namespaces inside a chroot.
 """
 
 import os
@@ -26,7 +26,7 @@ mount -t tmpfs tmpfs "$0/run"
 cd "$0"
 exec "$@"
 """
-# In one process, which needs no program of the new root: that one may have no umount.
+# This is one process, which needs no program of the new root: the new root may have no umount.
 _ENTER = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -37,7 +37,7 @@ os.chdir("/")
 os.execv("/usr/bin/env", ["env", "-i", *sys.argv[1:]])
 """
 
-# How this machine reaches its package registries; copied into the root, never kept.
+# Files with which this machine reaches its package registries. They are copied into the root, and not kept there.
 _NETWORK_FILES = ("/etc/resolv.conf", "/etc/pip.conf")
 _NETWORK_VARIABLES = (
     "http_proxy",
@@ -52,13 +52,13 @@ _AUTHORITIES = "usr/local/share/ca-certificates"
 
 @dataclass(frozen=True)
 class DebianRoot:
-    """The folder that holds the system."""
+    """The folder that contains the system."""
 
     folder: Path
 
     @classmethod
     def make(cls, folder: Path, *packages: str, architectures: str = "amd64", suite: str = SUITE) -> "DebianRoot":
-        """Unpack a minimal Debian and these packages; takes a quarter of a minute and 250 MB for none."""
+        """Unpack a minimal Debian and these packages. Without packages this takes a quarter of a minute and 250 MB."""
         include = ("--include=" + ",".join(packages),) if packages else ()
         sources = _package_sources(suite)
         subprocess.run(
@@ -90,7 +90,7 @@ class DebianRoot:
             shutil.copytree(authorities, self.folder / _AUTHORITIES, dirs_exist_ok=True)
         if (self.folder / "usr/sbin/update-ca-certificates").exists():
             self.run("update-ca-certificates")
-        # sudo complains where the machine's own name cannot be resolved.
+        # sudo complains if the machine's own name cannot be resolved.
         hosts = self.folder / "etc/hosts"
         hosts.write_text(f"127.0.0.1 localhost {socket.gethostname()}\n", encoding="utf-8")
         cargo = Path.home() / ".cargo/config.toml"
@@ -99,7 +99,7 @@ class DebianRoot:
             shutil.copy(cargo, self.folder / "root/.cargo")
 
     def run(self, *command: str, directory: str = "/", time_limit_s: int = 600) -> subprocess.CompletedProcess[str]:
-        """Run a command there as root, with an environment of its own and no input; stderr is part of the output."""
+        """Run a command there as root, with its own environment and no input; the output includes stderr."""
         variables = {
             "HOME": "/root",
             "LANG": "C.UTF-8",
@@ -125,7 +125,7 @@ class DebianRoot:
 
 
 def _package_sources(suite: str) -> str | None:
-    """This machine's own sources where it is the same Debian, else none: mmdebstrap knows Debian's mirror."""
+    """Return this machine's sources if it runs the same Debian, or else None: mmdebstrap knows Debian's mirror."""
     if f"VERSION_CODENAME={suite}" not in Path("/etc/os-release").read_text():
         return None
     files = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("debian.*"))]

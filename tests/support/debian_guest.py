@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Debian 12 with systemd in QEMU that survives reboots: a cached image of it, a layer per guest, commands from here.
+"""A Debian 12 with systemd in QEMU that survives reboots: a cached image, a layer per guest, and commands from here.
 
-ktrial lies in a checkout of its own on a second disk, which is read-only there.
+A checkout of ktrial is on a second disk, which is read-only in the guest.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tests.support.debian import DebianRoot
 from tests.support.qemu_guest import RUNNER, QemuGuest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-#: Debian 12's own.
+#: Debian 12's own kernel.
 KERNEL = KERNELS[0]
 PACKAGES = (
     *("systemd-sysv", "dbus", "udev", "kmod", "procps", "python3", "systemd-zram-generator", "tuned"),
-    "libstdc++6",  # of wheels
-    *("openssh-server", "sudo", "iproute2"),  # only guests that are reached over ssh start it
+    "libstdc++6",  # needed by wheels
+    *("openssh-server", "sudo", "iproute2"),  # only guests that are reached over ssh start sshd
 )
 IMAGE_BYTES = 3 << 30
 CLONE = "/opt/ktrial"
@@ -36,7 +36,7 @@ CLONE_MOUNT = f"/dev/vdb {CLONE} ext4 ro 0 0\n"
 
 TOOLS = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 _CACHE = CHECKOUT / ".setup" / "debian"
-#: What the root file system needs before udev runs; NVMe is left to udev.
+#: Modules that the root file system needs before udev runs; udev loads the module for NVMe.
 _FIRST_MODULES = ("virtio_pci", "virtio_blk", "ext4")
 _INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
@@ -50,7 +50,7 @@ mount -t ext4 /dev/vda /new || poweroff -f
 for place in proc sys dev; do mount --move /$place /new/$place; done
 exec switch_root /new /lib/systemd/systemd
 """
-#: What spares an emulated boot time.
+#: Arguments that make an emulated boot faster.
 COMMAND_LINE = "console=ttyS0 nokaslr cryptomgr.notests no_timer_check mitigations=off audit=0 8250.nr_uarts=1"
 FILES = {
     "etc/machine-id": "3f1c6a52b0e14d6c9a3f5f6d6f0b7a11\n",
@@ -61,7 +61,7 @@ FILES = {
     "Environment=HOME=/root LANG=C.UTF-8 COLUMNS=200\nExecStart=/usr/bin/python3 /usr/local/lib/runner.py\n",
 }
 _FSTAB = f"/dev/vda / ext4 defaults 0 1\n{CLONE_MOUNT}"
-# TuneD is a scenario's own affair, and so is a swap device; the rest takes time, or would work beside the tests.
+# Tests of TuneD and of a swap device set them up themselves; other services take time or would disturb the tests.
 SETTLE = """
 systemctl disable tuned.service ssh.service
 systemctl mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer getty.target
@@ -72,7 +72,7 @@ ln -s ../runner.service /etc/systemd/system/multi-user.target.wants/runner.servi
 sed -i '/^\\[zram0\\]/d' /etc/systemd/zram-generator.conf
 systemctl set-default multi-user.target
 """
-#: What the head imports, with what that needs.
+#: The packages that the head imports, with their dependencies.
 _WHEELS = (
     *("alembic", "click", "duckdb*", "_duckdb*", "adbc_driver_duckdb", "jeepney", "msgspec", "numpy", "numpy.libs"),
     *("scipy", "scipy.libs", "sqlalchemy", "zstandard", "mako", "markupsafe", "typing_extensions.py", "greenlet"),
@@ -81,7 +81,7 @@ _WHEELS = (
 
 @dataclass(frozen=True)
 class GuestImages:
-    """The disks that every guest begins with, its kernel, and what mounts the first of them."""
+    """The disks with which every guest begins, its kernel, and the initramfs that mounts the first disk."""
 
     root: Path
     clone: Path
@@ -90,7 +90,10 @@ class GuestImages:
 
     @classmethod
     def make(cls, folder: Path) -> GuestImages:
-        """Make what is not in the cache: the checkout's disk and the start are made anew in `folder`."""
+        """Make the images that are not in the cache.
+
+        The checkout's disk and the initramfs are always new, in `folder`.
+        """
         fetch(KERNEL)
         clone, start = folder / "clone.img", folder / "start"
         make_clone(folder / "clone", clone)
@@ -100,13 +103,13 @@ class GuestImages:
 
 
 def _root_image() -> Path:
-    """Return the image of the system, which takes two minutes to make where the cache lacks it."""
+    """Return the image of the system, which takes two minutes to make if the cache lacks it."""
     words = (*PACKAGES, *FILES, *FILES.values(), _FSTAB, SETTLE, release(KERNEL.tree), inspect.getsource(_make_root))
     return cached(words, _make_root) / "root.img"
 
 
 def cached(words: Sequence[str], make: Callable[[Path, Path], None]) -> Path:
-    """Return the folder that `make` fills where none was made of these words; it gets another one to work in."""
+    """Return the cached folder for these words. If there is none, `make` fills one, in a temporary folder."""
     folder = _CACHE / hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
     _CACHE.mkdir(parents=True, exist_ok=True)
     with (_CACHE / "lock").open("w") as lock:
@@ -129,7 +132,7 @@ def _make_root(folder: Path, work: Path) -> None:
 
 
 def debian(folder: Path, packages: Sequence[str], files: Mapping[str, str], settle: str) -> DebianRoot:
-    """Unpack a Debian with these files, in which a script was run."""
+    """Unpack a Debian with these files, and run a script in it."""
     root = DebianRoot.make(folder, *packages)
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -147,7 +150,7 @@ def _image_of(folder: Path, image: Path, size: int) -> None:
 
 
 def make_clone(folder: Path, image: Path) -> None:
-    """Make a disk with this checkout's own files and its set-up, as root's."""
+    """Make a disk with this checkout's own files and its set-up, owned by root."""
     for name in ("src", "setup", "agent/src", "agent/.cargo"):
         shutil.copytree(CHECKOUT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("ktrial", "agent/Cargo.toml", "agent/Cargo.lock", ".setup/bin/ktrial-agent"):
@@ -169,7 +172,7 @@ def make_clone(folder: Path, image: Path) -> None:
 
 
 class DebianGuest(QemuGuest):
-    """Without a loader: QEMU itself starts the kernel in every boot."""
+    """A guest without a loader: QEMU itself starts the kernel in every boot."""
 
     def __init__(self, images: GuestImages, folder: Path, *, memory_mib: int = 2048) -> None:
         super().__init__(images.root, images.clone, folder / "disk.qcow2", memory_mib=memory_mib)

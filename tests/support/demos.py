@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo as it is on this machine, and what its table says."""
+"""Runs the demo on this machine, and reads its table."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pathlib import Path
 from tests.support.user import CHECKOUT
 
 ARMS = ["placebo", "copium", "help", "hurt"]
-#: Short runs. As many blocks as in any demo: the tests beside these are what makes noise here.
+#: Short runs. The number of blocks is the demo's, because tests that run at the same time make noise.
 SHORT = ("--run-s", "0.1")
-#: What a help and a hurt come to at least, in percent.
+#: Smallest effects of a help and a hurt, in percent.
 EXPECTED = {"help": 100.0, "hurt": -40.0}
 NOISY_PERCENT = 40
 
 
 def demo(tmp_path: Path, *options: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """As root, with folders of its own."""
+    """Run the demo in folders of its own."""
     own = {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_DATA_HOME": str(tmp_path / "data"), "COLUMNS": "80"}
-    # Measurements of other tests would be void while a transaction of the machine's own is made and undone.
+    # With the machine's own state, transactions here would make measurements of other tests void.
     state = ("--machine-state", str(tmp_path / "machine"))
     command = [*before, ".venv/bin/python", "-m", "ktrial", *state, "demo", *options]
     return subprocess.run(
@@ -31,7 +31,7 @@ def demo(tmp_path: Path, *options: str, before: tuple[str, ...] = ()) -> subproc
 
 
 def verdicts(output: str) -> dict[str, str]:
-    """Arm -> the last word of its row in the table."""
+    """Return the last word of each arm's row in the table."""
     return {
         row[1]: row[2]
         for row in re.finditer(r"^(placebo|copium|help|hurt) .* (\w+)$", output, re.MULTILINE)
@@ -40,23 +40,26 @@ def verdicts(output: str) -> dict[str, str]:
 
 
 def interval_percent(output: str, arm: str) -> tuple[float, float]:
-    """From where to where an arm's effect may lie."""
+    """Return the interval of an arm's effect."""
     found = re.search(rf"^{arm} .* ([+-][\d.]+) % to ([+-][\d.]+) % ", output, re.MULTILINE)
     return (float(found[1]), float(found[2])) if found is not None else (-math.inf, math.inf)
 
 
 def may_be_open(output: str, arm: str) -> bool:
-    """Whether noise hides it: what changes nothing varies by half, or the arm's own interval holds what is expected."""
+    """Return whether noise hides the arm's effect.
+
+    Either the placebo's interval is wide, or the arm's own interval contains the expected effect.
+    """
     low, high = interval_percent(output, "placebo")
     own_low, own_high = interval_percent(output, arm)
     return high - low > NOISY_PERCENT or own_low <= EXPECTED[arm] <= own_high
 
 
 def check_found(output: str) -> None:
-    """A help that helps and a hurt that hurts. (Of the others a claim is possible, at most once in a hundred demos.)
+    """Check that the help helps and the hurt hurts. (The other two may get a verdict once in a hundred demos.)
 
-    The tests beside this one can take so much of the machine, its memory in whole pieces too, that it cannot be told;
-    then it may be left open, and never the wrong way round. tests/alone asks the machine that has nothing else to do.
+    Tests that run at the same time can take so much of the machine that the effects stay undecided. That is allowed,
+    but a reversed verdict is not. tests/alone runs the demo on an otherwise idle machine.
     """
     found = verdicts(output)
     assert list(found) == ARMS, output

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that the documentation and the verbs' help name outside of blocks that are run as they stand."""
+"""Collects commands in the documentation and the verbs' help that are outside of the executed blocks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ROOT = Path(__file__).resolve().parents[2]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(?:sudo )?(?:\./)?ktrial ([^`\n]+)`")
 _LINE = re.compile(r"^\s*(?:\$ )?(?:sudo )?(?:\./)?ktrial ([a-z-].*)$")
-#: A word that stands for others: SESSION, KERNEL, DIR, SESSION/3, T0=…, [TRIAL], ….
+#: A placeholder in a command: SESSION, KERNEL, DIR, SESSION/3, T0=…, [TRIAL], ….
 _PLACEHOLDER = re.compile(r"…|^\W*[A-Z][A-Z_]+\b|=[A-Z]{3,}\b|%command%")
 
 
 class Documented(NamedTuple):
-    """A command and where it stands; one that is only mentioned in a sentence may lack words."""
+    """A command and its place. A command that is only mentioned in a sentence may lack words."""
 
     place: str
     words: tuple[str, ...]
@@ -30,12 +30,12 @@ class Documented(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether it can be typed as it stands."""
+        """Return whether the command is complete."""
         return not any(_PLACEHOLDER.search(word) for word in self.words)
 
 
 def documented() -> list[Documented]:
-    """All of them, each once."""
+    """Return all commands, each one once."""
     files = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/tutorials").glob("*.md"))]
     found = [one for file in files for one in _in_text(str(file.relative_to(ROOT)), file.read_text(encoding="utf-8"))]
     found += _in_help(cli, click.Context(cli, info_name="ktrial", **cli.context_settings))
@@ -68,14 +68,14 @@ def _in_lines(place: str, text: str) -> Iterator[Documented]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """The words of one command, without what the shell does with them."""
+    """Return the words of one command, without parts that the shell interprets."""
     words = shlex.split(text, comments=True)
     ends = [index for index, word in enumerate(words) if word in {";", "|", ">"}]
     return tuple(words[: ends[0]] if ends else words)
 
 
 def context_of(words: tuple[str, ...]) -> click.Context:
-    """The command's context with its parameters read. Raises what the command line would be refused for."""
+    """Return the command's context with parsed parameters. Raise the error that the command line would print."""
     context = cli.make_context("ktrial", list(words))
     while isinstance(context.command, click.Group) and (rest := [*context._protected_args, *context.args]):
         name, command, rest = context.command.resolve_command(context, rest)

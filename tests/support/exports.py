@@ -17,7 +17,7 @@ KNOBS = load_catalog().knobs
 REASON = (
     "better in time (wakeups): -12 % (95 % interval -15 % to -9 %), n = 12 blocks [2026-11-21, swappiness-3fa9c1/10]"
 )
-#: At least one of each form, and of devices one of each subsystem.
+#: At least one setting of each form, and one of each subsystem of devices.
 SAMPLES = (
     *("vm.swappiness=10", "net.ipv4.tcp_rmem=4096 131072 6291456", "thp:enabled=madvise", "irq:smp_affinity@irq7=3"),
     *("queue:scheduler@nvme*=none", "queue:wbt_lat_usec@sda=0", "nvme:pm_qos_latency_tolerance_us@*=0"),
@@ -39,7 +39,7 @@ SAMPLES = (
 
 
 def lasting(word: str, **fields: object) -> LastingSetting:
-    """KNOB=VALUE as a lasting setting."""
+    """Return KNOB=VALUE as a lasting setting."""
     address, value = parse_assignment(word)
     knob = KNOBS[address.knob]
     place = knob.files[0] if knob.files else None
@@ -58,7 +58,7 @@ def profile(settings: Iterable[LastingSetting], name: str = "sample") -> Lasting
 
 
 def own_knob(name: str, place: str, kind: str = "sysfs") -> Knob:
-    """A knob of a user's own catalog, which takes any text."""
+    """Return a knob of the user's own catalog, which accepts any text."""
     fields = {"takes_effect": "now", "risk": "safe", "what": "-", "price": "-"}
     return Knob(id=name, kind=kind, value=ValueSpec(type="text"), places=(place,), **fields)  # type: ignore[arg-type]
 
@@ -67,7 +67,7 @@ PLACES = (
     *("/proc/sys/net/ipv4/conf/{interface}/tag", "/sys/block/{block}/queue/scheduler"),
     *("/sys/kernel/mm/transparent_hugepage/enabled", "/sys/module/nvme_core/parameters/io_timeout"),
 )
-#: What a shell, a unit, a rule, an INI file or a template would read in its own way.
+#: Texts that a shell, a unit, a rule, an INI file or a template could interpret.
 NASTY = (
     *("$(touch /tmp/owned)", "`id`", "%n", "%%", "$HOME", "${HOME}", "a'b", 'a"b', "a\\", "\\n", "a\\\nb", "a\nb"),
     *("*", "?", "[a]", "~", "#x", "a #b", "; b", "a;b", "-", "--", "=", "a=b", ">1", "<1", "''", '""', "{{ x }}", "|"),
@@ -88,7 +88,7 @@ names = st.one_of(
 
 @st.composite
 def hostile_settings(draw: st.DrawFn) -> LastingSetting:
-    """A setting whose name, value and reasons are hostile."""
+    """Draw a setting whose name, value and reasons are hostile."""
     place = draw(st.sampled_from(PLACES))
     kind = "sysctl" if place.startswith("/proc") else "module" if place.startswith("/sys/module") else "sysfs"
     knob = own_knob("own", place, kind)

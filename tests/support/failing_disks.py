@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Disks that fail while an agent works: writes and flushes end with EIO, once or from some moment on, or the file
-system is made read-only. What the agent says then is compared with what there is, at once, after the disk was mended
-and mounted again, after a recovery, and after doing what the agent said.
+"""Disks that fail while an agent works: writes and flushes end with EIO, or the file system becomes read-only.
+
+Writes fail once, or from some moment on. The tests compare the agent's messages with the real state: at once, after the
+disk was repaired and mounted again, after a recovery, and after following the agent's advice.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ while [ $number -lt @COUNT@ ]; do
 done
 """
 )
-#: What fails, and how it is mended. What was made read-only is made writable again, or loses what is not on the disk.
+#: How the disk fails, and how it is repaired. A read-only file system is made writable again, or loses its unwritten
+#: data.
 _EIO = ("command fail; agent reply $words", "command mend")
 _READ_ONLY = (
     "stopped $((1 + number * points / @COUNT@)) reply $words",
@@ -118,14 +120,14 @@ class Case:
 
     @property
     def said(self) -> str:
-        """All that the agent said before the disk was mended."""
+        """All messages of the agent before the disk was repaired."""
         assert self.told is not None
         names = [f"{name}.{kind}" for name in ("reply", "again") for kind in ("json", "err")]
         return " ".join(self.told.text(name) for name in names if self.told.has(name))
 
 
 class _Session:
-    """What happens in a guest: cases one after the other, each on a fresh disk."""
+    """The cases in a guest, one after the other, each on a fresh disk."""
 
     def __init__(self, system: FileSystem, count: int) -> None:
         self.disk = Exchanged(system.size)
@@ -138,7 +140,7 @@ class _Session:
         self._chance = random.Random(count)
 
     def handle(self, words: str, content: bytes) -> None:
-        """A command of the guest."""
+        """Handle a command of the guest."""
         word, _, rest = words.partition(" ")
         if word == "prepared":
             self.prepared = Recorded(Image(self.disk.size, self.disk.image.blocks))
@@ -158,17 +160,17 @@ class _Session:
             case.wrong = _faults(case, self.tree)
 
     def _failing(self, operation: str) -> range:
-        """The first time none, which counts them; then one of them, or all from that one on, or some."""
+        """Return which writes fail: at first none, to count them; later one, several, or all from one on."""
         if operation not in self._passed:
             return range(0)
         last = self._passed[operation]
-        # Many of them near the end, where it is decided what stands.
+        # Many of them are near the end, where the result is decided.
         first = self._chance.choice((self._chance.randint(1, last), last - self._chance.randrange(5)))
         return range(first, first + self._chance.choice((1, 1, 2, 5, 1 << 30, 1 << 30)))
 
 
 def failed_disks(kernel: Kernel, system: FileSystem, agent: Path, count: int, *, read_only: bool = False) -> list[Case]:
-    """Lets so many disks fail for each operation, or makes them read-only in the middle of it: what is wrong then."""
+    """Let this many disks fail for each operation, or make them read-only during it; return the cases."""
     session = _Session(system, count)
     fail, mend = _READ_ONLY if read_only else _EIO
     script = _SCRIPT.replace("@FAIL@", fail).replace("@MEND@", mend).replace("@COUNT@", str(count))
@@ -177,7 +179,7 @@ def failed_disks(kernel: Kernel, system: FileSystem, agent: Path, count: int, *,
 
 
 def _faults(case: Case, start: Tree) -> list[str]:
-    """What is not as it must be."""
+    """Return everything that is wrong in a case."""
     told = case.told
     assert told is not None
     wrong = [f"{name} ended with {status}" for name in _TOLD if (status := _status(told, name)) not in {0, 1, 3}]
@@ -196,7 +198,7 @@ def _status(told: Told, name: str) -> int:
 
 
 def _state(told: Told, name: str) -> str | None:
-    """Where the transaction stands by this reply; None where there was an error, or nothing of it."""
+    """Return the state of the transaction in this reply; None after an error, or if the reply does not contain it."""
     text = told.text(f"{name}.json")
     reply = json.loads(text) if text.strip() else {}
     found = (each["state"] for each in reply.get("transactions", ()) if each["transaction"] == 1)
@@ -208,7 +210,7 @@ def _said(told: Told, name: str) -> str:
 
 
 def _of_the_reply(case: Case, told: Told) -> list[str]:
-    """Values in memory do not need the disk: they are as the reply says."""
+    """Return errors in the values in memory, which need no disk and must match the reply."""
     wrong = []
     state = _state(told, "reply")
     is_untouched = re.search("nothing (was|is) changed", _said(told, "reply")) is not None
@@ -227,7 +229,7 @@ def _of_the_reply(case: Case, told: Told) -> list[str]:
 
 
 def _of_the_mended(case: Case, told: Told, start: Tree) -> list[str]:
-    """What was told to be over is over on the disk, and what is there is what was told."""
+    """Return errors on the repaired disk: finished steps must be there, and must match the reply."""
     name = "again" if told.has("again.json") and _state(told, "again") else "reply"
     state = _state(told, name)
     is_put_back = re.search("everything was restored(?!, but the journal)", _said(told, name)) is not None
@@ -244,7 +246,10 @@ def _of_the_mended(case: Case, told: Told, start: Tree) -> list[str]:
 
 
 def _of_the_end(case: Case, told: Told, start: Tree) -> list[str]:
-    """Once the disk can be written, one recovery and what was said before put all in order."""
+    """Return errors after one recovery and the advised commands.
+
+    On a writable disk, these must put everything in order.
+    """
     wrong = [f"{name}: {_said(told, name)}" for name in ("recover", "status", "end") if _status(told, name)]
     if json.loads(told.text("found.json"))["damaged"]:
         wrong.append("called damaged")
@@ -303,7 +308,7 @@ detach
 
 
 def ended_lease(kernel: Kernel, system: FileSystem, agent: Path) -> Told:
-    """A lease whose disk becomes read-only, as a guest tells it: while it is held, once it is over, and after that."""
+    """Return a guest's report on a lease whose disk becomes read-only: while it is held, at its end, and afterwards."""
     disk = Exchanged(system.size)
     disk.image = system.made()
     tellings: list[Told] = []

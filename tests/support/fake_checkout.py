@@ -37,7 +37,7 @@ case "$*" in
 esac
 """
 
-# It hands out itself as the agent, which for root becomes what comes after `--`.
+# It outputs itself as the agent, which for root becomes the command after `--`.
 _CARGO = """#!/bin/sh
 if [ "$1" = launch ]; then
     while [ "$1" != -- ]; do shift; done
@@ -61,7 +61,7 @@ esac
 
 @dataclass
 class FakeCheckout:
-    """The copy in `root`; `tools` comes first in its PATH and `log` holds one line for each slow thing it did."""
+    """The copy in `root`; `tools` comes first in its PATH, and `log` has one line for each slow step."""
 
     root: Path
     tools: Path
@@ -94,7 +94,7 @@ class FakeCheckout:
         (self.tools / name).chmod(0o755)
 
     def add_rustc(self, version: str) -> None:
-        """Let the fake compiler say that it is this version."""
+        """Let the fake compiler report this version."""
         self.add_tool("rustc", _RUSTC.format(version=version))
 
     def begin(self, *command: str | Path, **environment: str) -> subprocess.Popen[str]:
@@ -117,7 +117,7 @@ class FakeCheckout:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def done(self) -> list[str]:
-        """What was done since the last call: venv, pip LOCK, cargo ARGUMENTS."""
+        """Return the steps since the last call: venv, pip LOCK, cargo ARGUMENTS."""
         lines = self.log.read_text().splitlines()
         self.log.write_text("")
         return lines

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a kernel that clamp, refuse, ignore and change each other: served by FUSE, so that any program may try.
+"""Files of a kernel that clamp, refuse, ignore and change each other.
 
-The protocol is that of include/uapi/linux/fuse.h, version 7.31. Contents are made at each read, as those of sysfs are.
+FUSE serves them, so that any program can use them. The protocol is in include/uapi/linux/fuse.h, version 7.31. Contents
+are made at each read, as in sysfs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def refused(number: int = errno.EINVAL) -> OSError:
 
 
 def number(low: int, high: int) -> Write:
-    """A number that must be in a range."""
+    """Return a file that accepts a number in a range."""
 
     def write(kernel: FakeKernel, text: str) -> str:
         if not text.lstrip("-").isdigit() or not low <= int(text) <= high:
@@ -42,7 +43,7 @@ def clamped(low: int, high: int) -> Write:
 
 
 def numbers(count: int) -> Write:
-    """One number for each pair of clusters, and no more."""
+    """Return a file that accepts one number for each pair of clusters."""
 
     def write(kernel: FakeKernel, text: str) -> str:
         if len(text.split()) != count or not all(word.isdigit() for word in text.split()):
@@ -67,7 +68,7 @@ def read_only(kernel: FakeKernel, text: str) -> str:
 
 
 def boosts(kernel: FakeKernel, text: str) -> str:
-    """The list of CAF's cpu_boost: each read ends with a space, and a write that does is refused."""
+    """Write the list of CAF's cpu_boost: each read ends with a space, and a write that ends with a space is refused."""
     words = text.replace(":", " : ").split()
     if text != text.strip() or len(words) % 3:
         raise refused()
@@ -78,11 +79,11 @@ def boosts(kernel: FakeKernel, text: str) -> str:
 
 
 class NoEffect(Exception):
-    """The kernel takes the value and does nothing."""
+    """The kernel accepts the value and does nothing."""
 
 
 def word(*offered: str) -> Write:
-    """One of the words that the kernel offers."""
+    """Return a file that accepts one of the words that the kernel offers."""
 
     def write(kernel: FakeKernel, text: str) -> str:
         if text not in offered:
@@ -102,7 +103,7 @@ class KernelFile:
 
 
 def chooser(offered: str, then: Callable[[FakeKernel], None] = lambda kernel: None) -> KernelFile:
-    """`noop deadline [cfq]`; a lone word without brackets is no choice."""
+    """Return a file like `noop deadline [cfq]`; a single word without brackets is not a choice."""
     words = offered.replace("[", "").replace("]", "").split()
     chosen = next((one.strip("[]") for one in offered.split() if one.startswith("[")), words[0])
 
@@ -116,7 +117,7 @@ def chooser(offered: str, then: Callable[[FakeKernel], None] = lambda kernel: No
 
 @dataclass
 class FakeKernel:
-    """Files by path. `written` is the log of all writes."""
+    """Files by path. `written` logs all writes."""
 
     files: dict[str, KernelFile] = field(default_factory=dict)
     written: list[tuple[str, str]] = field(default_factory=list)
@@ -159,9 +160,9 @@ class Served:
         self._errors: list[BaseException] = []
 
     def run(self, root: Path, *argv: str, mount: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a program in the root, whose /proc, /sys and /dev/stune are those of the kernel.
+        """Run a program in the root, whose /proc, /sys and /dev/stune are the fake kernel's.
 
-        `mount` are the arguments of one more mount, with {root} for the root.
+        `mount` contains the arguments of one more mount, with {root} for the root.
         """
         device = os.open("/dev/fuse", os.O_RDWR)
         server = threading.Thread(target=self._serve, args=(device,), daemon=True)
@@ -210,7 +211,7 @@ class Served:
             except Exception as error:  # noqa: BLE001 (the test must see it, not the thread)
                 self._errors.append(error)
                 answer, status = b"", -errno.EIO
-            with contextlib.suppress(FileNotFoundError):  # the mount went away before the answer, as for a late close
+            with contextlib.suppress(FileNotFoundError):  # the mount may end before the answer, as in a late close
                 os.write(device, _REPLY.pack(_REPLY.size + len(answer), status, unique) + answer)
 
     def _answer(self, operation: int, node: int, body: bytes) -> bytes:
@@ -246,7 +247,7 @@ class Served:
         (flags,) = struct.unpack_from("<I", body)
         if path in self._kernel.files and self._kernel.files[path].write is read_only and flags & os.O_ACCMODE:
             raise refused(errno.EACCES)
-        return struct.pack("<QII", 0, 1, 0)  # direct: each read asks the kernel
+        return struct.pack("<QII", 0, 1, 0)  # direct I/O, so that each read asks the kernel
 
     def _read(self, path: str, body: bytes) -> bytes:
         _, offset, size = struct.unpack_from("<QQI", body)
@@ -272,7 +273,7 @@ class Served:
     def _nothing(self, path: str, body: bytes) -> bytes:
         return b""
 
-    #: Number of the operation -> what answers it.
+    #: The function for each operation number.
     _ACTS: ClassVar[dict[int, Callable[[Served, str, bytes], bytes]]] = {
         1: _lookup,
         3: _get_attributes,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds of the agent that die at a numbered step."""
+"""Builds the agent with faults: it dies at a numbered step."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ AGENT_CRATE = Path(__file__).resolve().parents[2] / "agent"
 
 
 def fault_agent_with(feature: str) -> Path:
-    """The agent with `feature`: built where `cargo test` builds, so that only the agent is compiled, and put aside."""
+    """Return a copy of the agent with `feature`, built where `cargo test` builds, so that only the agent is compiled."""
     host = next(
         line.removeprefix("host: ")
         for line in subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout.splitlines()
@@ -26,6 +26,6 @@ def fault_agent_with(feature: str) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         subprocess.run(command, cwd=AGENT_CRATE, env=environment, check=True)
         shutil.copy2(target / host / "debug" / "ktrial-agent", part)
-        # What another worker runs by now cannot be written, but another file can take its place.
+        # A program that another worker runs cannot be written to, but another file can replace it.
         part.replace(own)
     return own

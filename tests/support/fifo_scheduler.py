@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The least sched_ext scheduler: a name and no callbacks, so that the kernel's own defaults serve one queue in order.
+"""The smallest sched_ext scheduler: a name without callbacks, so that the kernel's defaults serve one queue in order.
 
-`fifo_scheduler.py find` looks its types up in the kernel's BTF, which takes long in an emulated guest, and prints them;
-`fifo_scheduler.py run NAME THEIR NUMBERS` has it in force as long as this process lives. Needs root, and nothing built.
+`fifo_scheduler.py find` looks its types up in the kernel's BTF, which takes long in an emulated guest, and prints their
+numbers; `fifo_scheduler.py run NAME THE NUMBERS` keeps the scheduler in force as long as this process lives. It needs
+root, but nothing built.
 """
 
 import ctypes
@@ -18,13 +19,15 @@ ENUMERATORS = ("BPF_MAP_TYPE_STRUCT_OPS", "BPF_STRUCT_OPS", "BPF_F_LINK")
 _BPF_SYSCALL = 321  # x86_64
 _MAP_CREATE, _MAP_UPDATE, _BTF_LOAD, _LINK_CREATE = 0, 2, 18, 28
 _STRUCT, _ENUM = 4, 6
-#: Bytes that follow a type of each kind: for the type itself, and for each of its members.
+#: Bytes after the header of a type, by kind: for the type itself, and for each of its members.
 _EXTRA = {1: 4, 3: 12, 14: 4, 17: 4}
 _EACH = {4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 19: 12}
 
 
 def find() -> list[int]:
-    """Number and size of the value's type, where its data and the scheduler's name begin, and three enumerators."""
+    """Return number and size of the value's type, offsets of its data and of the scheduler's name, and three
+    enumerators.
+    """
     data = Path(BTF).read_bytes()
     _, _, _, header, type_off, type_len, str_off, _ = struct.unpack_from("<HBBIIIII", data)
     texts = data[header + str_off :]
@@ -54,7 +57,7 @@ def find() -> list[int]:
 
 
 def bpf(command: int, attributes: bytes) -> int:
-    """The system call."""
+    """Call bpf() and return its result."""
     library = ctypes.CDLL(None, use_errno=True)
     done = library.syscall(_BPF_SYSCALL, command, attributes, len(attributes))
     if done < 0:
@@ -67,7 +70,7 @@ def address(buffer: "ctypes.Array[ctypes.c_char]") -> int:
 
 
 def load_types() -> int:
-    """A BTF of one whole number: a map of the kernel's structures must bring one, whatever is in it."""
+    """Load a BTF with one integer: a map of the kernel's structures requires a BTF with any content."""
     texts = b"\0int\0"
     types = struct.pack("<IIII", 1, 1 << 24, 4, 1 << 24 | 32)
     header = struct.pack("<HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(types), len(types), len(texts))
@@ -76,7 +79,7 @@ def load_types() -> int:
 
 
 def put_in_force(name: str, numbers: list[int]) -> int:
-    """The link that keeps the scheduler in force as long as it is open."""
+    """Return the link that keeps the scheduler in force as long as it is open."""
     value_type, value_size, data_at, name_at, map_type, attach_type, link_flag = numbers
     sizes = struct.pack("<IIIIIII", map_type, 4, value_size, 1, link_flag, 0, 0)
     its_map = bpf(_MAP_CREATE, sizes + struct.pack("<16sIIIIIQ", b"fifo", 0, load_types(), 0, 0, value_type, 0))

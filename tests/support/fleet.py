@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several machines with sshd and one inventory, and a program whose outcome depends on a setting of the machine."""
+"""Several machines with sshd and one inventory, and a program whose result depends on a setting of the machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.support.remote_machine import CHECKOUT, USER, RemoteMachine, remote_machine
 
 SOMAXCONN = "/proc/sys/net/core/somaxconn"
-#: What the program measures: a value of about 1000 with noise, changed by a share if somaxconn is 512.
+#: The program prints a value of about 1000 with noise, which changes by a share if somaxconn is 512.
 _PROGRAM = """\
 import pathlib, random, socket, sys
 shares = dict(word.split("=") for word in sys.argv[1].split(","))
@@ -66,11 +66,11 @@ set = {{ "net.core.somaxconn" = 512 }}
 
 
 class LiveWork:
-    """A page of metrics for each machine of a fleet: how long a request takes there, with its somaxconn of now."""
+    """A page of metrics for each machine of a fleet: the time of a request there with the current somaxconn."""
 
     def __init__(self, fleet: Fleet, shares: Mapping[str, float], *, absent: Sequence[str] = ()) -> None:
         noise = random.Random(7)
-        #: Pages that were asked for, each with its time.
+        #: The requested pages, each with its time.
         self.asked: list[tuple[float, str]] = []
 
         class Page(BaseHTTPRequestHandler):
@@ -104,7 +104,7 @@ class LiveWork:
 
 
 class Fleet:
-    """Machines by name, and a user here whose inventory has them all in the group `web`."""
+    """Machines by name, and a user here whose inventory has all of them in the group `web`."""
 
     def __init__(self, folder: Path, machines: Mapping[str, RemoteMachine]) -> None:
         self.folder, self.machines = folder, machines
@@ -125,7 +125,7 @@ class Fleet:
         return {**kept, **folders, "PYTHONPATH": str(CHECKOUT / "src"), "HOME": str(self.folder)}
 
     def write_trial(self, shares: Mapping[str, float], *, fleet: str = "", top: str = "", seed: int = 1) -> Path:
-        """Write a trial whose program is so much slower or faster on each machine with the arm in force."""
+        """Write a trial whose program is slower or faster by these shares when the arm is in force on a machine."""
         path = self.folder / "trial.toml"
         path.write_text(
             _TRIAL.format(
@@ -173,7 +173,7 @@ class Fleet:
 
 @contextlib.contextmanager
 def fleet_of(names: Sequence[str], **options: str) -> Iterator[Fleet]:
-    """Machines for the time of a test, made with these options."""
+    """Yield machines with these options for the time of a test."""
     with contextlib.ExitStack() as stack:
         machines = {name: stack.enter_context(remote_machine(name, **options)) for name in names}
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ktrial-fleet-")))

@@ -23,7 +23,7 @@ from tests.support.trials import TIME, log_of, protocol
 
 GUARD = "case.p99"
 UNITS: Units = {TIME: "s", GUARD: "s"}
-#: What a machine's blocks look like: scores of the control and the arm for each outcome.
+#: Returns the scores of the control and the arm for each outcome, which are the blocks of a machine.
 Effect = Callable[[str], float]
 
 
@@ -50,7 +50,7 @@ def began(trial: FleetTrial, facts: Mapping[str, Mapping[str, str]], seed: int =
 
 
 class Simulated:
-    """Machines that make their blocks at once. `effect` and `harm` are those of the arm on a host, as logarithms.
+    """Machines that make their blocks at once. `effect` and `harm` are the arm's effects on a host, as logarithms.
 
     Implements `fleet.conduct.Looking`, its lease and its clock.
     """
@@ -141,7 +141,7 @@ class Simulated:
         return Sight(host, "ended", trial=name, blocks=self.standing.began.trial.fleet.blocks)
 
     def _made(self, look: MachineLook) -> list[Event]:
-        """Return the log of a machine's trial: its level, noise, and the arm where it is in force."""
+        """Return the log of a machine's trial: the machine's level, noise, and the arm's effect."""
         machine, blocks = look.machine, self.standing.began.trial.fleet.blocks
         rules = {
             TIME: OutcomeRule(direction="lower", role="primary"),
@@ -168,7 +168,7 @@ class Simulated:
 
 
 def simulated(first: FleetBegan, **manner: Any) -> tuple[FleetStanding, Simulated]:
-    """Run a fleet's trial on simulated machines to its end."""
+    """Run a fleet's trial on simulated machines to its end; return its state and the machines."""
     standing = FleetStanding([first])
     world = Simulated(standing, **manner)
     Coordinator(standing, world, world, world, world.log, lambda _: None).carry_out()
@@ -183,7 +183,7 @@ def hosts(count: int, **facts: str) -> dict[str, dict[str, str]]:
 
 
 def racks(count: int) -> dict[str, dict[str, str]]:
-    """Hosts by turns in rack `a` and `b`; the first two are databases."""
+    """Return hosts that alternate between racks `a` and `b`; the first two are databases."""
     return {
         host: {**facts, "inventory.rack": "ab"[number % 2], "inventory.role": "db" if number < 2 else "web"}
         for number, (host, facts) in enumerate(hosts(count).items())
@@ -193,7 +193,7 @@ def racks(count: int) -> dict[str, dict[str, str]]:
 def fleet_page(
     write: Callable[[FleetStanding, FleetResult, Logs, Units], str], first: FleetBegan, **manner: Any
 ) -> str:
-    """Return the report of a simulated fleet, by `fleet_html` or `fleet_markdown`."""
+    """Return the report of a simulated fleet, written by `fleet_html` or `fleet_markdown`."""
     standing, world = simulated(first, **manner)
     logs = {place: world.log(trial) for place, trial in standing.finished.items()}
     return write(standing, fleet_result(standing, logs), logs, UNITS)
@@ -206,7 +206,7 @@ def shuffled_names(count: int, seed: int) -> list[str]:
 
 
 def without_times(events: Sequence[FleetEvent]) -> list[dict[str, Any]]:
-    """The events without what differs between two runs of the same trial."""
+    """Return the events without the fields that differ between two runs of the same trial."""
     found = [msgspec.to_builtins(one) for one in events]
     for one in found:
         for name in ("at_unix_ms", "next_look_unix_ms", "fence", "holder"):

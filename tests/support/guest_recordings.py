@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings by the agent in a guest: what it answered comes out with the program's output, and is read here."""
+"""Recordings by the agent in a guest: its answers are part of the program's output, and are read here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.guests.system.kernels import KERNELS, fetch
 def recorded_in_guest(
     script: str, shape: Shape, limit_s: float, tools: Sequence[str] = (), modules: Sequence[str] = ()
 ) -> tuple[Recording, str, str]:
-    """What a script has recorded; what it printed before an empty line; the agent's answers after it."""
+    """Return the recording of a script, its output before an empty line, and the agent's answers after the line."""
     printed, answers = run_in_guest(script, shape, limit_s, tools, modules)
     chunks = [json.loads(line).get("chunk") for line in answers.splitlines()]
     recording = read_recording(b"".join(read_bytes(chunk) for chunk in chunks if chunk), "guest")
@@ -33,7 +33,7 @@ def recorded_in_guest(
 
 
 def with_frames(recording: Recording, lines: str, started_ns: int) -> Recording:
-    """The recording with the frames that a program of the guest told: their ends and lengths in nanoseconds."""
+    """Return the recording with the frames that a program in the guest reported: ends and durations in nanoseconds."""
     rows = [tuple(map(int, line.split())) for line in lines.splitlines()]
     inside = [((end_ns - started_ns) / 1e9, took_ns / 1e9) for end_ns, took_ns in rows]
     inside = [(end_s, took_s) for end_s, took_s in inside if 0 <= end_s <= recording.length_s]
@@ -50,10 +50,10 @@ def with_frames(recording: Recording, lines: str, started_ns: int) -> Recording:
 def run_in_guest(
     script: str, shape: Shape, limit_s: float, tools: Sequence[str] = (), modules: Sequence[str] = ()
 ) -> tuple[str, str]:
-    """What a script of busybox printed before an empty line, and after it.
+    """Return the output of a busybox script before an empty line, and after it.
 
-    One boot, also where it is exact: over hours two of them drift apart by the idle moments in which an emulator's
-    threads race (docs/decisions/0033), and what is asked here is what was kept.
+    There is only one boot, even of an exact guest. Over hours, two boots drift apart because of idle moments in which
+    the emulator's threads race (docs/decisions/0033), and these tests only need the recording.
     """
     fetch(KERNELS[0])
     kernels = Kernels(print, load_catalog)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials in guests by the command, and what is read from them."""
+"""Runs trials in guests with the command, and reads their results."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 
 def ktrial(*words: str) -> subprocess.CompletedProcess[str]:
-    """The command's result."""
+    """Run ktrial and return the result."""
     argv = [sys.executable, "-m", "ktrial", *words]
     return subprocess.run(argv, capture_output=True, text=True, check=False, env=dict(os.environ))
 
 
 def trial(*words: str) -> list[dict[str, Any]]:
-    """The events of a trial in guests; the last one is its comparison."""
+    """Return the events of a trial in guests; the last event is the comparison."""
     done = ktrial("kernel", "trial", *words, "--guest", "--json")
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -26,13 +26,13 @@ def trial(*words: str) -> list[dict[str, Any]]:
 
 
 def contrast(found: dict[str, Any], outcome: str, arm: str) -> dict[str, Any]:
-    """What is said of an arm against the control."""
+    """Return the contrast between an arm and the control."""
     (one,) = [one for one in found["outcomes"] if one["outcome"] == outcome]
     (told,) = [each for each in one["contrasts"] if each["arm"] == arm]
     return dict(told)
 
 
 def arm_like(found: dict[str, Any], part: str) -> str:
-    """The arm with this in its name."""
+    """Return the arm whose name contains this part."""
     (arm,) = [one["arm"] for one in found["arms"] if part in one["arm"]]
     return str(arm)

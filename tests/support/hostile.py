@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Surroundings that would take root over where they could, and a machine whose users have doas or pkexec for sudo."""
+"""Surroundings that would take over root if they could, and a machine whose users have doas or pkexec, not sudo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.user import User
 
-#: A place without sudo whose /etc may be written, and nothing of it stays: the user's name is $1, a folder $2.
+#: Makes a place without sudo and with a writable /etc that leaves no trace. $1 is the user's name, $2 a folder.
 _WITHOUT_SUDO = """
 set -e
 mount --bind /dev/null /usr/bin/sudo
@@ -35,14 +35,14 @@ until dbus-send --system --print-reply --dest=org.freedesktop.PolicyKit1 / org.f
     sleep 0.1
 done > /dev/null 2>&1
 """
-#: As a child of a child: pkexec wants a parent that is not the first process.
+#: Starts a child of a child, because pkexec needs a parent that is not the first process.
 _START = """
 shift 3
 sh -c '"$@"; exit $?' sh "$@" &
 wait $!
 """
 
-#: What ktrial might look for in PATH, and what its launcher asks of the system.
+#: Programs that ktrial might look for in PATH, and programs that its launcher runs.
 _PROGRAMS = """
 sysctl mkswap swapon modprobe python python3 sh
 cmp cp chmod mv mkdir find getent id readlink setpriv stat sudo env cut
@@ -50,7 +50,7 @@ cmp cp chmod mv mkdir find getent id readlink setpriv stat sudo env cut
 
 
 def evil_folder(folder: Path, marks: Path) -> Path:
-    """Programs and Python modules that note who runs them, and a library that notes who loads it."""
+    """Return a folder with programs, Python modules and a library, all of which record who uses them."""
     evil = folder / "evil"
     (evil / "ktrial").mkdir(parents=True)
     for name in _PROGRAMS.split():
@@ -76,7 +76,7 @@ def evil_folder(folder: Path, marks: Path) -> Path:
 def start_without_sudo(
     user: User, asker: str, *command: str, environment: Mapping[str, str] | None = None, doas_option: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command as this user where there is no sudo, and `asker` makes the user root without a password."""
+    """Run a command as this user on a system without sudo, where `asker` gives root without a password."""
     space = ("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "--propagation", "private")
     script = _WITHOUT_SUDO + {"doas": _DOAS, "pkexec": _PKEXEC}[asker] + _START
     variables = [f"{name}={value}" for name, value in (environment or {}).items()]
@@ -97,7 +97,7 @@ def start_without_sudo(
 
 
 def surroundings_in(evil: Path, elsewhere: Path) -> dict[str, str]:
-    """Variables that lead to `evil_folder`, and to another home."""
+    """Return variables that lead to `evil_folder`, and to another home."""
     return {
         "PATH": f"{evil}:/usr/bin:/bin",
         "LD_PRELOAD": str(evil / "preload.so"),

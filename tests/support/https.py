@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real https from 127.0.0.1, with a certificate of the test's own that is trusted through SSL_CERT_FILE."""
+"""A real https server on 127.0.0.1, with a self-signed certificate that is trusted through SSL_CERT_FILE."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers with what `files` holds at a place; what is not there is not found."""
+    """Answers with the content that `files` has for a path; other paths are not found."""
 
     files: Mapping[str, bytes] = {}
 
@@ -23,7 +23,7 @@ class Handler(BaseHTTPRequestHandler):
         self.answer()
 
     def answer(self) -> None:
-        """Say what lies at the place that was asked for."""
+        """Send the content of the requested path."""
         content = self.files.get(self.path.removeprefix("/"))
         self.send_response(404 if content is None else 200)
         self.send_header("Content-Length", str(len(content or b"")))
@@ -31,11 +31,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content or b"")
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 def make_certificate(folder: Path) -> Path:
-    """A certificate for 127.0.0.1 that vouches for itself, and its key."""
+    """Return a self-signed certificate for 127.0.0.1, with its key."""
     path = folder / "both.pem"
     made = f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {path} -out {path}.crt"
     names = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2")
@@ -46,7 +46,7 @@ def make_certificate(folder: Path) -> Path:
 
 @contextmanager
 def served(certificate: Path, handler: type[Handler]) -> Iterator[str]:
-    """The address of a server whose certificate is trusted."""
+    """Yield the address of a server whose certificate is trusted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     listening = ThreadingHTTPServer(("127.0.0.1", 0), handler)

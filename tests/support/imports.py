@@ -19,9 +19,10 @@ IMPORTERS = all_importers()
 
 
 class Expected(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """`error` and `hint` are parts of the message; without them the runs and notes must be exactly these.
+    """The expected result.
 
-    `name` is the file's, where that matters; `sniffed` is false where only --format can tell.
+    `error` and `hint` are parts of the message; without them, runs and notes must be exactly these. `name` is the
+    file's name, if it matters; `sniffed` is false if only --format shows the format.
     """
 
     name: str | None = None
@@ -42,7 +43,7 @@ def case_name(case: Path) -> str:
 
 
 def read_case(case: Path) -> ForeignResults:
-    """As `ktrial import` would read it, in its format."""
+    """Return the case as `ktrial import` reads it, in its format."""
     wanted = expected(case)
     path = next(case.glob("input*"))
     file = ForeignFile(wanted.name or path.name, path.read_bytes())
@@ -51,7 +52,7 @@ def read_case(case: Path) -> ForeignResults:
 
 
 def run_of(run: ForeignRun) -> dict[str, Any]:
-    """A run as a case writes it: what is not there is left out."""
+    """Return a run in the form of a case, without missing fields."""
     measured = {one.outcome: [one.value, one.unit, one.direction, one.original] for one in run.measurements}
     parts = {
         "group": run.group,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ktrial bench` kept for the user of a home folder."""
+"""Reads what `ktrial bench` stored for the user of a home folder."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ STATE = ".local/state"
 
 
 def state(home: Path, below: str = STATE) -> Path:
-    """The user's state folder; `below` is what XDG_STATE_HOME is below the home."""
+    """Return the user's state folder; `below` is the path of XDG_STATE_HOME relative to the home folder."""
     return home / below / "ktrial"
 
 
 def work(home: Path) -> Path:
-    """Where runs work."""
+    """Return the folder in which runs work."""
     return state(home) / "measuring" / "work"
 
 
 def records(home: Path, below: str = STATE) -> list[Any]:
-    """All run records as documents, in order; each could be read by the program."""
+    """Return all run records as documents, in order, after checking that ktrial can read each."""
     file = state(home, below) / "results.db"
     if not file.exists():
         return []
@@ -42,7 +42,7 @@ def records(home: Path, below: str = STATE) -> list[Any]:
 
 
 def raw(home: Path, artefact: dict[str, Any], below: str = STATE) -> bytes:
-    """The bytes of an artefact of a record."""
+    """Return the content of a record's artefact."""
     store = Store(Database.open(str(state(home, below) / "results.db")))
     try:
         return store.raw(artefact["sha256"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest that is kept in a process of its own, and commands that use it."""
+"""A kept guest in a process of its own, and commands that use it."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ class KeptGuest:
         argv = [sys.executable, "-m", "ktrial", "kernel", "boot", str(kernel.tree), "--keep", "lab", *words]
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
-        #: What it says when it can be used.
+        #: The message that the guest can be used.
         self.first = self.process.stdout.readline()
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """A command that has the guest as its host."""
+        """Start a command with the guest as its host."""
         argv = [sys.executable, "-m", "ktrial", "--host", self._host, *words]
         return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
 
     def run(self, *words: str) -> tuple[int, str, str]:
-        """Its exit status, output and errors."""
+        """Run a command; return its exit status, output and errors."""
         process = self.start(*words)
         out, errors = process.communicate()
         return process.returncode, out, errors
 
     def told(self, *words: str) -> Any:
-        """Its JSON."""
+        """Run a command and return its JSON."""
         status, out, errors = self.run(*words, "--json")
         assert status == 0, errors
         return json.loads(out)
 
     def in_force(self) -> list[int]:
-        """Transactions that are applied in the guest."""
+        """Return the transactions that are applied in the guest."""
         return [one["transaction"] for one in self.told("status")["transactions"] if one["state"] == "applied"]
 
     def end(self) -> tuple[int, str]:
-        """End it as a Ctrl-C in its terminal does: its exit status, and what it said."""
+        """End the guest like Ctrl-C in its terminal; return its exit status and output."""
         self.process.send_signal(signal.SIGINT)
         errors = self.process.communicate(timeout=60)[1]
         return self.process.returncode, errors

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel trees reduced to what decides what they are compiled for: as kernels of all shapes have it, in few words."""
+"""Kernel trees reduced to the files that decide which CPU they are compiled for, in all shapes of real kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OWN = ("MK8", "MPSC", "MCORE2", "MATOM")
 
 @dataclass(frozen=True)
 class Shape:
-    """What kernels of a range of versions have in common."""
+    """The common features of kernels in a range of versions."""
 
     version: str
     kconfig: str
@@ -42,7 +42,7 @@ SHAPES = {
 
 
 def files(shape: Shape) -> dict[str, str]:
-    """The files of such a tree by path."""
+    """Return the files of such a tree by path."""
     release, _, extra = shape.version.partition("-")
     major, minor, patch = release.split(".")
     extra = f"-{extra}" if extra else ""
@@ -65,7 +65,7 @@ def files(shape: Shape) -> dict[str, str]:
 
 
 def write(shape: Shape, folder: Path) -> Path:
-    """The tree in a folder."""
+    """Write the tree into a folder."""
     for path, text in files(shape).items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
@@ -73,7 +73,7 @@ def write(shape: Shape, folder: Path) -> Path:
 
 
 def kconfig(shape: Shape) -> str:
-    """The file of processors."""
+    """Return the Kconfig file of processors."""
     word = "---help---" if shape.old_help else "help"
     mixed = shape.kconfig == "mixed"
     lines = ["# Choices", "choice", '\tprompt "Family"']
@@ -99,7 +99,7 @@ def kconfig(shape: Shape) -> str:
 
 
 def makefile(shape: Shape) -> str:
-    """The file of flags."""
+    """Return the Makefile with compiler flags."""
     pad = " " * 8
     lines = ["ifeq ($(CONFIG_X86_32),y)", f"{pad}KBUILD_CFLAGS += -m32", f"{pad}KBUILD_CFLAGS += $(cflags-y)", "else"]
     lines += [f"{pad}KBUILD_CFLAGS += -m64", ""]
@@ -124,7 +124,7 @@ def makefile(shape: Shape) -> str:
 
 
 def init(shape: Shape) -> str:
-    """The file that says which compilers there are."""
+    """Return the Kconfig file that finds out which compilers there are."""
     lines = ["config CC_IS_GCC", "\tdef_bool y", ""]
     if shape.rust_gate:
         lines += ["config RUSTC_LLVM_VERSION", "\tint", "\tdefault $(RUSTC_LLVM)", ""]

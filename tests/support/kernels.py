@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small files that are shaped as kernels, programs and packages are."""
+"""Makes small files in the formats of kernels, programs and packages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BUILD_ID = bytes(range(20))
 
 
 def elf(sections: dict[str, bytes], machine: int = 62, interpreter: bytes = b"") -> bytes:
-    """A 64-bit file with these sections, and a program interpreter where one is given."""
+    """Return a 64-bit ELF file with these sections and, if given, a program interpreter."""
     names = b"\0" + b"\0".join(name.encode() for name in (*sections, ".shstrtab")) + b"\0"
     content = {**sections, ".shstrtab": names}
     programs = 56 if interpreter else 0
@@ -62,19 +62,19 @@ def elf(sections: dict[str, bytes], machine: int = 62, interpreter: bytes = b"")
 
 
 def note(owner: bytes, kind: int, content: bytes) -> bytes:
-    """A note as `.notes` holds it."""
+    """Return a note in the format of `.notes`."""
     name = owner + b"\0" * (4 - len(owner) % 4)
     return struct.pack("<III", len(owner) + 1, len(content), kind) + name + content
 
 
 def kernel(words: bytes = b"base_slice_ns\0", config: bytes | None = None, banner: bytes = BANNER) -> bytes:
-    """A kernel as it is inside an image."""
+    """Return a kernel as it is inside an image."""
     inside = b"" if config is None else b"IKCFG_ST" + gzip.compress(config) + b"IKCFG_ED"
     return elf({".rodata": banner + words + inside, ".notes": note(b"GNU", 3, BUILD_ID), ".BTF": b"\x9f\xeb\1\0"})
 
 
 def bzimage(payload: bytes, protocol: int = 0x020F, loads: int = 3) -> bytes:
-    """An image whose setup part has one sector more than the first; the payload begins 16 bytes into the rest."""
+    """Return an image whose setup part is one sector longer than the first; the payload begins 16 bytes after it."""
     setup = bytearray(2 * 512)
     setup[0x1F1] = 1
     setup[0x202:0x206] = b"HdrS"
@@ -89,12 +89,12 @@ def bzimage(payload: bytes, protocol: int = 0x020F, loads: int = 3) -> bytes:
 
 
 def image(**more: bytes) -> bytes:
-    """A whole image, packed with gzip."""
+    """Return a whole image, packed with gzip."""
     return bzimage(gzip.compress(kernel(**more)))
 
 
 def package(files: dict[str, bytes]) -> bytes:
-    """A Debian package with these files."""
+    """Return a Debian package with these files."""
     inner = _tar({f"./{name}": data for name, data in files.items()})
     members = {"debian-binary": b"2.0\n", "data.tar.xz": lzma.compress(inner)}
     found = b"!<arch>\n"
@@ -114,7 +114,7 @@ def _tar(files: dict[str, bytes]) -> bytes:
 
 
 def packed_tar(files: dict[str, bytes], packing: str | None) -> bytes:
-    """A package of pacman's with these files."""
+    """Return a pacman package with these files."""
     return _PACKERS[packing](_tar(files))
 
 
@@ -128,7 +128,7 @@ _PACKERS: dict[str | None, Callable[[bytes], bytes]] = {
 
 
 def cpio(files: dict[str, bytes]) -> bytes:
-    """An archive of RPM's with these files, and a folder that has the name of none."""
+    """Return an RPM's archive with these files, and a folder."""
     found = b""
     folder = ("./lib", 0o040755, b"")
     for name, mode, data in (folder, *((f"./{name}", 0o100644, data) for name, data in files.items())):
@@ -150,7 +150,7 @@ def rpm(
     form: str = "cpio",
     archive: bytes | None = None,
 ) -> bytes:
-    """An RPM package with these files; `says` how it is packed, in what `form`, and another `archive`."""
+    """Return an RPM package with these files; `says` is the header's compression, and `archive` replaces the archive."""
     lead = b"\xed\xab\xee\xdb\x03\0".ljust(96, b"\0")
     signature = _rpm_header({1000: "nothing"})
     header = _rpm_header({1000: "kernel-core", 1124: form, 1125: says or packing})
@@ -167,7 +167,7 @@ def _rpm_header(words: dict[int, str]) -> bytes:
 
 
 def flat(words: bytes = b"base_slice_ns\0", config: bytes | None = None, build_id: bytes = BUILD_ID) -> bytes:
-    """A kernel as arm64's Image is: a header of 64 bytes, a vDSO with a build id of its own, notes, types."""
+    """Return a kernel like arm64's Image: a header of 64 bytes, a vDSO with its own build id, notes and types."""
     header = b"MZ" + b"\0" * 54 + b"ARM\x64" + struct.pack("<I", 64)
     vdso = elf({".note": note(b"GNU", 3, b"\xdd" * 20)}, machine=183)
     types = struct.pack("<HBBIIIII", 0xEB9F, 1, 0, 24, 0, 4, 4, 15) + b"TYPE" + b"\0x\0task_struct\0"
@@ -176,6 +176,6 @@ def flat(words: bytes = b"base_slice_ns\0", config: bytes | None = None, build_i
 
 
 def zboot(payload: bytes, packing: bytes = b"gzip") -> bytes:
-    """A kernel that EFI unpacks: where the payload is, how long it is, how it is packed."""
+    """Return a kernel that EFI unpacks, with position, length and compression of the payload in its header."""
     head = b"MZ\0\0zimg" + struct.pack("<II8x", 64, len(payload)) + packing
     return head.ljust(64, b"\0") + payload

@@ -28,7 +28,7 @@ KINDS = {
 
 
 def knob(id: str, **fields: Any) -> Knob:  # noqa: A002 (the catalog's own key)
-    """A knob with sensible values for all that a test does not care about."""
+    """Return a knob with sensible values for everything that a test does not set."""
     values = {
         "id": id,
         "kind": "sysctl",
@@ -97,12 +97,12 @@ KNOBS = {
 
 
 def catalog(*profiles: Profile) -> Catalog:
-    """The small catalog with these profiles."""
+    """Return the small catalog with these profiles."""
     return Catalog(dict(KNOBS), {profile.name: profile for profile in profiles}, dict(KINDS), {})
 
 
 def profile(name: str, *settings: tuple[str, Any], **fields: Any) -> Profile:
-    """A profile of (knob, value) pairs."""
+    """Return a profile of (knob, value) pairs."""
     return Profile(
         name=name,
         summary=f"{name} for tests",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A world for sources of live metrics: clocks that stand still until they are moved, and answers made by hand."""
+"""A world for sources of live metrics: clocks that move only when told, and answers made by hand."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ktrial.live.sources.web import NotRead, WebAnswer
 from ktrial.live.sources.world import LiveWorld
 from tests.support.machine import FakeMachine
 
-#: Where the clocks begin.
+#: The start time of the clocks.
 START_MS = 1_700_000_000_000
 
 
 class StillClock:
-    """A clock that moves only when told, in both of its readings or in the wall's alone."""
+    """A clock that moves only when told: both readings, or only the wall clock."""
 
     def __init__(self) -> None:
         self.ms = START_MS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Made live work: series that remember, and trials that are watched by guards sample by sample."""
+"""Simulated live work: autocorrelated series, and trials that guards watch sample by sample."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ PILOT_SAMPLES, PERIOD_SAMPLES, BLOCKS = 600, 60, 20
 
 
 def remembering(generator: np.random.Generator, length: int, memory: float, sd: float, tails: bool = False) -> Array:
-    """A stationary series whose neighbours are correlated by `memory`; with `tails`, its steps are of Student's t3."""
+    """Return a stationary series whose neighbours have the correlation `memory`.
+
+    With `tails`, its steps have Student's t3 distribution.
+    """
     steps = generator.standard_t(3, length) / np.sqrt(3) if tails else generator.normal(0, 1, length)
     steps[1:] *= np.sqrt(1 - memory**2)
     return np.asarray(sd * lfilter([1.0], [1.0, -memory], steps))
@@ -28,8 +31,9 @@ def samples_of(values: Sequence[float] | Array, begin: int = 0, every_ms: int = 
 
 
 class WatchedTrial:
-    """A trial of control and case, on a series of which the first part is the pilot. `tripped_at` counts samples of
-    the case.
+    """A trial of control and case on a series whose first part is the pilot.
+
+    `tripped_at` is the number of the case's samples before a guard trips.
     """
 
     def __init__(self, generator: np.random.Generator, guard: Guard, *, every_ms: int = 1_000) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs pgbench again and again; how much a request does goes up and down over a day.
+"""Runs pgbench repeatedly; the size of a request rises and falls over a day.
 
 Usage: live_pgbench.py LOG FOLDER-OF-THE-SOCKET DAY_S [CPU-MAX CFS-QUOTA]
 Writes a line `latency_ms NUMBER` to LOG for each run. The quota in the file CPU-MAX is carried over to the file

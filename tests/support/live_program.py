@@ -18,10 +18,10 @@ from contextlib import suppress
 from pathlib import Path
 
 DELAY_S = 0.004
-#: The delay wanders: its logarithm is pulled back to zero with this share a second, and moved by this much.
+#: The delay wanders: its logarithm returns to zero by this share per second, and moves by this much at random.
 _PULL, _MOVE = 0.05, 0.01
 _REQUEST = b"*2\r\n$3\r\nGET\r\n$4\r\npage\r\n"
-#: What a day adds and takes away, as a share of the rate.
+#: The change over a day, as a share of the rate.
 _TIDE = 0.6
 
 
@@ -47,7 +47,7 @@ class Service:
         return DELAY_S * self._now_factor * math.exp(self._wander + self._rng.gauss(0, 0.1))
 
     async def forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
-        """Send each request over a connection of its own, as a setting of new connections would be felt."""
+        """Send each request over a new connection, so that settings of new connections have an effect."""
         with suppress(ConnectionError):
             while asked := await reader.read(1 << 16):
                 there, here = await asyncio.open_connection("127.0.0.1", port)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live trials in milliseconds: a clock that only waiting moves, and sources that say what a test decides."""
+"""Live trials in milliseconds: a clock that moves only during waits, and sources whose values a test decides."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from ktrial.trial.run.loop import Standing, TrialLoop
 from tests.support.trial_course import FACTS, FOUND, SWAPPINESS, Logs, MortalStore, TunableMachine, plan_of
 from tests.support.trials import protocol
 
-#: Midnight in UTC of a day in 2026.
+#: Midnight (UTC) of a day in 2026.
 MIDNIGHT_MS = 1_767_225_600_000
 LATENCY = "live.latency"
 
 
 @contextmanager
 def in_utc() -> Iterator[None]:
-    """Local time is that of UTC meanwhile."""
+    """Make UTC the local time during the block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TZ", "UTC")
         time.tzset()
@@ -45,7 +45,7 @@ def in_utc() -> Iterator[None]:
 
 
 class WaitedClock:
-    """Only waiting moves it; `events` happen at their times."""
+    """A clock that moves only during waits; `events` happen at their times."""
 
     def __init__(self, unix_ms: int = MIDNIGHT_MS + 12 * 3_600_000) -> None:
         self.now_ns = 0
@@ -77,7 +77,7 @@ class WaitedClock:
 
 
 class ToldSource:
-    """A sample each second: what `value` says; None is silence."""
+    """A source with one sample per second: the result of `value`, or silence if it is None."""
 
     poll_s = 1.0
 
@@ -115,7 +115,7 @@ class ToldSource:
 
 
 class LiveTrial:
-    """A live trial of `case` (swappiness 10) against the machine as it is; periods of 10 s after 2 s of washout."""
+    """A live trial of `case` (swappiness 10) against the unchanged machine; periods of 10 s after a washout of 2 s."""
 
     def __init__(self, value: Callable[[float, int], float | None], **rules: Any) -> None:
         self.clock = WaitedClock()
@@ -159,7 +159,7 @@ class LiveTrial:
         return self.store.parts[self.store.records.index(record)][f"files/{PERIOD_FILE}"]
 
     def run(self) -> Judgement:
-        """From where it stands, to its end or until somebody interrupts it."""
+        """Run from the current state to the end, or until somebody interrupts the trial."""
         metric = WatchedMetric(LiveMetric("latency_s", "lower", "told:"), self.source)
         task = Task(label="live", benchmark=live_benchmark([self.source.outcome], rated=False), parameters={})
         standing = Standing(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tests are left to the long check (`./check --full`): what takes minutes more than it tells."""
+"""Lists the tests of the long check (`./check --full`), which take minutes more than they are worth in every check."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ LIST = Path(__file__).resolve().parents[1] / "long.txt"
 
 
 def long_tests() -> tuple[str, ...]:
-    """How the names of these tests begin."""
+    """Return the prefixes of these tests' names."""
     lines = LIST.read_text(encoding="utf-8").splitlines()
     return tuple(line for line in lines if line and not line.startswith("#"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One long line, as a reader may meet it, and how the time to read it grows with its length."""
+"""Long lines that a reader may meet, and how the time to read them grows with their length."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from tests.support.readers import REFUSALS, Reader
 
 ROOT = Path(__file__).resolve().parents[2]
-#: What a line is full of: what parts, opens, quotes and escapes in one format or another, and words and numbers.
+#: Contents of a line: separators, brackets, quotes and escapes of several formats, and words and numbers.
 FILLINGS = (
     *(
         b"a",
@@ -73,29 +73,29 @@ FILLINGS = (
         b"0x",
     ),
 )
-#: Some of them.
+#: A selection of them.
 FEW = (b"a", b" ", b"7", b'"', b",", b"\\", b"[", b"(", b"%", b"=", b"-", b"a ", b"a=", b'{"a":', b"\0")
-#: Those that are put into a line of a format's own sample.
+#: Contents that are put into a line of a format's own sample.
 WITHIN = (b"a ", b" ", b"-", b"a", b"7", b'"', b"(", b",", b"a=", b".", b"\\")
 _LARGEST_SAMPLE = 32_768
 _NAMES = {"list": "blog_list"}
-#: What ends too late ends here: a hundred times of what is due.
+#: CPU seconds after which a reading is stopped: a hundred times the allowed time.
 CAP_S = 20.0
-#: So long may a small text take in any case: shorter times are measured badly.
+#: Seconds that a small text may always take, because shorter times cannot be measured well.
 DUE_S = 0.01
-#: So much more than in proportion may the larger one take: the memory is colder, the machine busier.
+#: How much more than in proportion the larger text may take, because of colder memory and a busier machine.
 _SLACK = 3
 _ROOM_BYTES = 256 << 20
 _LONG_LINE = 16_000
 
 
 class TooLong(BaseException):
-    """It took longer than the cap."""
+    """The reading took longer than the cap."""
 
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Raise TooLong after so much CPU time."""
+    """Raise TooLong after this much CPU time."""
 
     def end(_number: int, _frame: Any) -> None:
         raise TooLong
@@ -110,7 +110,7 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 def samples(name: str) -> list[bytes]:
-    """Recorded inputs of the format that a reader's module is called after."""
+    """Return recorded inputs of the format after which a reader's module is named."""
     stem = name.split(".")[1]
     places = [*ROOT.glob("tests/golden/imports/*/*/input*"), *ROOT.glob("tests/golden/formats_foreign/*/*/input")]
     found = []
@@ -127,7 +127,7 @@ def samples(name: str) -> list[bytes]:
 
 
 def places(sample: bytes) -> Iterator[Callable[[bytes], bytes]]:
-    """Where a filling may stand in a sample: within and at the end of some of its lines."""
+    """Yield the places in a sample where a filling may be: inside and at the end of some lines."""
     lines = sample.split(b"\n")
     chosen = [at for at, line in enumerate(lines) if line.strip()]
     for at in chosen[:: max(1, len(chosen) // 6)][:6]:
@@ -137,7 +137,7 @@ def places(sample: bytes) -> Iterator[Callable[[bytes], bytes]]:
 
 
 def took_s(reader: Reader, data: bytes, cap_s: float = CAP_S) -> float:
-    """CPU time of one reading; infinite where it does not end."""
+    """Return the CPU time of one reading; infinite if it does not end."""
     begin_s = time.process_time()
     try:
         with at_most(cap_s), suppress(*REFUSALS):
@@ -148,18 +148,18 @@ def took_s(reader: Reader, data: bytes, cap_s: float = CAP_S) -> float:
 
 
 def filled(filling: bytes, size: int) -> bytes:
-    """So many bytes of it."""
+    """Return this many bytes of the filling."""
     return (filling * (size // len(filling) + 1))[:size]
 
 
 def in_lines(filling: bytes, size: int) -> bytes:
-    """So many bytes in lines that are as long as readers take them."""
+    """Return this many bytes, in lines of the maximum length that readers accept."""
     line = filled(filling, _LONG_LINE) + b"\n"
     return filled(line, size)
 
 
 def few(name: str) -> Iterator[tuple[str, Callable[[int], bytes]]]:
-    """The shortest of what a reader meets: single fillings, and some within its first recorded input."""
+    """Yield the shortest inputs: single fillings, and some inside the first recorded input."""
     for filling in FEW:
         yield f"{filling!r}", partial(filled, filling)
     for sample in samples(name)[:1]:
@@ -169,7 +169,7 @@ def few(name: str) -> Iterator[tuple[str, Callable[[int], bytes]]]:
 
 
 def texts(name: str) -> Iterator[tuple[str, Callable[[int], bytes]]]:
-    """What a reader meets: each filling as the one line of a file, in many lines, and within a recorded input."""
+    """Yield the inputs: each filling as the only line of a file, in many lines, and inside a recorded input."""
     for filling in FILLINGS:
         yield f"{filling!r}", partial(filled, filling)
         yield f"lines of {filling!r}", partial(in_lines, filling)
@@ -184,7 +184,7 @@ def _put(put: Callable[[bytes], bytes], filling: bytes, size: int) -> bytes:
 
 
 def slower(reader: Reader, make: Callable[[int], bytes], sizes: tuple[int, int]) -> str | None:
-    """How much longer the larger one took, where that is more than in proportion; None where it is not."""
+    """Return both times if the larger text took more than in proportion; otherwise None."""
     small, large = sizes
     with at_most_bytes(64 * large + _ROOM_BYTES):
         small_s = took_s(reader, make(small))
@@ -195,7 +195,7 @@ def slower(reader: Reader, make: Callable[[int], bytes], sizes: tuple[int, int])
 
 @contextmanager
 def at_most_bytes(room: int) -> Iterator[None]:
-    """Let memory grow by so much and no more: what wants more is a MemoryError."""
+    """Limit the growth of memory; a larger allocation raises MemoryError."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (used + room, hard))

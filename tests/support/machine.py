@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine made of a dictionary, for tests of services."""
+"""A machine made of a dictionary, for tests."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class FakeMachine:
 
 
 def step_told(**fields: Any) -> dict[str, Any]:
-    """A step in a reply of the agent, with all that any of its replies tells of one."""
+    """Return a step in the form of the agent's replies, with all possible fields."""
     blank = dict.fromkeys(("value", "now", "wanted", "old", "new"))
     return {"step": 0, "path": "/p", "outcome": "accepted", **blank, "message": "", **fields}
 
 
 def transaction_told(**fields: Any) -> dict[str, Any]:
-    """A transaction in a reply of the agent, likewise."""
+    """Return a transaction in the form of the agent's replies, with all possible fields."""
     kept = {"title": "", "lease": {"kind": "keep"}, "began_unix_ms": 0, "this_boot": True}
     return {"transaction": 1, "state": "applied", **kept, "steps": [], **fields}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client of `ktrial mcp`: the official package's own, over stdin and stdout of a real server."""
+"""A client of `ktrial mcp`: the official package's client, over stdin and stdout of a real server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def offer_suite(root: FakeRoot) -> None:
 
 
 def knows_tasks() -> ClientExtension:
-    """Say that the client knows tasks; tests read their handles themselves."""
+    """Declare that the client knows tasks; tests read their handles themselves."""
     return advertise(TASKS)
 
 
@@ -52,14 +52,14 @@ def parameters(root: FakeRoot, options: Sequence[str]) -> StdioServerParameters:
 async def session(
     root: FakeRoot, *options: str, extensions: Sequence[ClientExtension] = (), **more: Any
 ) -> AsyncIterator[Client]:
-    """A session with a server of its own, on the fake machine."""
+    """Yield a session with its own server, on the fake machine."""
     transport = stdio_client(parameters(root, options), sys.__stderr__ or sys.stderr)
     async with Client(transport, extensions=extensions or None, **more) as client:
         yield client
 
 
 def run(work: Callable[[], Awaitable[None]]) -> None:
-    """Run a session to its end, but not forever."""
+    """Run a session to its end, within a time limit."""
 
     async def limited() -> None:
         with anyio.fail_after(LIMIT_S):
@@ -69,12 +69,12 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
 
 
 def text_of(result: CallToolResult) -> str:
-    """What a tool answers as text."""
+    """Return a tool's answer as text."""
     return "\n".join(part.text for part in result.content if isinstance(part, TextContent))
 
 
 async def told(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """The document of an answer that is no error."""
+    """Return the document of an answer that is not an error."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, text_of(result)
     assert isinstance(result.structured_content, dict)
@@ -82,14 +82,14 @@ async def told(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 async def refusal(client: Client, tool: str, arguments: Mapping[str, Any] | None) -> str:
-    """The text of an answer that must be an error."""
+    """Return the text of an answer that must be an error."""
     result = await client.call_tool(tool, None if arguments is None else dict(arguments))
     assert result.is_error, f"{tool} {arguments}: {text_of(result)[:300]}"
     return text_of(result)
 
 
 async def token_for(client: Client, action: str, **arguments: Any) -> str:
-    """The token that a plan gives."""
+    """Return the token of a plan."""
     planned = await told(client, "plan", action=action, **arguments)
     assert planned["token"], planned["no_token_because"]
     return str(planned["token"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tmpfs of the tests' own: not every machine has one in /run."""
+"""A tmpfs for tests, because not every machine has one in /run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @contextmanager
 def mounted_tmpfs(folder: Path, size: str) -> Iterator[Path]:
-    """Until the end of the block; `XDG_RUNTIME_DIR` is the way to say it to ktrial."""
+    """Yield a tmpfs for the time of the block; tests name it to ktrial in `XDG_RUNTIME_DIR`."""
     assert os.geteuid() == 0, "this test mounts a tmpfs: run ./check as root"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=0700,size={size}", "none", folder], check=True)

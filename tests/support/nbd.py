@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Disks of a guest that live in the test: a server of the NBD protocol on a Unix socket, and sparse images."""
+"""Disks of a guest that are in the test's memory: an NBD server on a Unix socket, and sparse images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from threading import Lock, Thread
 from typing import Protocol
 
-#: A disk writes a block of this size whole or not at all.
+#: A disk writes a block of this size either completely or not at all.
 BLOCK_BYTES = 4096
 
 _HELLO, _OPTION, _OPTION_REPLY = b"NBDMAGIC", 0x49484156454F5054, 0x3E889045565A9
@@ -21,12 +21,12 @@ _REQUEST, _REPLY = 0x25609513, 0x67446698
 _OPT_ABORT, _OPT_GO = 2, 7
 _REP_ACK, _REP_INFO, _REP_UNSUPPORTED = 1, 3, (1 << 31) + 1
 _READ, _WRITE, _DISCONNECT, _FLUSH = 0, 1, 2, 3
-#: It has flags, and knows what a flush is.
+#: The disk has flags and supports flushes.
 _DISK_FLAGS = 1 | 4
 
 
 class Disk(Protocol):
-    """What is served. An OSError is what the guest's kernel gets as error of the disk."""
+    """A disk that is served. The guest's kernel gets an OSError as an error of the disk."""
 
     size: int
 
@@ -38,7 +38,7 @@ class Disk(Protocol):
 
 
 class Image:
-    """The content of a disk: blocks by number; one that is not there is zeros."""
+    """The content of a disk: blocks by number; a missing block is zeros."""
 
     def __init__(self, size: int, blocks: Mapping[int, bytes] | None = None) -> None:
         self.size = size
@@ -46,7 +46,7 @@ class Image:
 
     @classmethod
     def of(cls, file: Path) -> Image:
-        """The content of a file."""
+        """Return the content of a file as an image."""
         image = cls(file.stat().st_size)
         with file.open("rb") as opened:
             for number in range(image.size // BLOCK_BYTES):
@@ -56,7 +56,7 @@ class Image:
         return image
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes of it."""
+        """Return bytes of the image."""
         first, last = offset // BLOCK_BYTES, -(-(offset + length) // BLOCK_BYTES)
         zeros = bytes(BLOCK_BYTES)
         whole = b"".join(self.blocks.get(number, zeros) for number in range(first, last))
@@ -64,18 +64,18 @@ class Image:
         return whole[begin : begin + length]
 
     def write(self, offset: int, data: bytes) -> None:
-        """Put bytes in place."""
+        """Write bytes into the image."""
         for at, part in pieces(offset, data):
             number, begin = divmod(at, BLOCK_BYTES)
             old = self.blocks.get(number, bytes(BLOCK_BYTES))
             self.blocks[number] = old[:begin] + part + old[begin + len(part) :]
 
     def flush(self) -> None:
-        """All is in place already."""
+        """Do nothing: all data is already in place."""
 
 
 def pieces(offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The parts of a write that lie in one block each."""
+    """Yield the parts of a write by block."""
     while data:
         room = BLOCK_BYTES - offset % BLOCK_BYTES
         yield offset, data[:room]
@@ -84,7 +84,10 @@ def pieces(offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
 
 @contextmanager
 def served(disks: Mapping[str, Disk]) -> Iterator[list[str]]:
-    """Options of QEMU that give a guest these disks, in order. One request at a time is carried out, of all disks."""
+    """Yield QEMU options that give a guest these disks, in order.
+
+    Requests of all disks are carried out one at a time.
+    """
     lock = Lock()
     with TemporaryDirectory(prefix="nbd-") as folder, socket.socket(socket.AF_UNIX) as listening:
         place = Path(folder) / "socket"
@@ -132,7 +135,7 @@ def _take(connection: socket.socket, length: int) -> bytes:
 
 
 def _chosen(connection: socket.socket, disks: Mapping[str, Disk]) -> Disk | None:
-    """The disk that the client names; none when it goes away."""
+    """Return the disk that the client names; None if the client disconnects."""
     connection.sendall(struct.pack(">8sQH", _HELLO, _OPTION, 3))
     _take(connection, 4)
     while True:
@@ -156,7 +159,7 @@ def _chosen(connection: socket.socket, disks: Mapping[str, Disk]) -> Disk | None
 
 
 def _answer(connection: socket.socket, disk: Disk, lock: Lock) -> bool:
-    """Carry one request out; whether there will be another one."""
+    """Carry out one request; return whether another one may follow."""
     magic, _, kind, handle, offset, length = struct.unpack(">IHHQQI", _take(connection, 28))
     if magic != _REQUEST or kind == _DISCONNECT:
         return False

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A phone on a cable: Android's shell (mksh), tools (toybox) and folders behind an adbd, and a user here with adb.
 
-The phone has its own network, mounts, processes, clock and /data; the kernel is this machine's. Debian's real adb talks
-to it, with a server, a port and a home of its own. Pulling the cable ends the connection, as a proxy of the tests does.
+The phone has its own network, mounts, processes, clock and /data; the kernel is this machine's. Debian's real adb
+connects to it, with its own server, port and home. The cable is a proxy of the tests, and pulling it ends the
+connection.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 from tests.support.adb_device import SHELL_UID
 from tests.support.remote_machine import CHECKOUT, RemoteMachine, Way
 
-#: The tools of Android's toybox that a shell on a phone has.
+#: The tools of Android's toybox on a phone.
 _TOOLS = """
 cat chmod chown cp cut date dmesg echo env false find grep head hostname id kill ln ls mkdir mkfifo mv nproc ps pwd
 readlink rm rmdir sed seq sha256sum sleep sort stat sync tail tee touch tr true uname wc which xargs
@@ -54,12 +55,12 @@ _DUMPSYS = """#!/system/bin/sh
 [ -f "/system/dumpsys/$1" ] || { echo "Can't find service: $1"; exit 0; }
 cat "/system/dumpsys/$1"
 """
-#: Programs that start apps and touch the screen: all that is seen of them is that they were asked.
+#: Programs that start apps and touch the screen. Tests see only that they were called.
 _NOTED = "#!/system/bin/sh\nexit 0\n"
 _SETTINGS = """#!/system/bin/sh
 [ "$1 $2 $3" = "get global low_power" ] && cat /system/low_power
 """
-#: What services print, cut down to what matters.
+#: The output of services, shortened to the relevant parts.
 DUMPS = {
     "battery": """Current Battery Service state:
   AC powered: false
@@ -118,7 +119,7 @@ exec {python} -m tests.support.remote_machine first {python} -m tests.support.ad
 
 
 class Phone(RemoteMachine):
-    """The phone, and a user here whose adb server knows it once the cable is in."""
+    """The phone, and a user here whose adb server recognises it when the cable is in."""
 
     def __init__(self, folder: Path, *, su: str = "magisk", more: str = "", options: Mapping[str, Any] = {}) -> None:
         self.folder, self.name = folder, "phone"
@@ -136,7 +137,7 @@ class Phone(RemoteMachine):
         self.boot()
 
     def set(self, **options: Any) -> None:
-        """Change what adbd does with the next connection."""
+        """Change the behaviour of adbd for the next connection."""
         file = self.folder / "adbd.json"
         before = json.loads(file.read_text()) if file.exists() else {}
         file.write_text(json.dumps({**before, **options}))
@@ -147,7 +148,7 @@ class Phone(RemoteMachine):
         file.write_text("\n".join([*kept, f"{name}={value}", ""]))
 
     def start_server(self, trace: str = "") -> None:
-        """Start this user's adb server, which writes a trace to its log if asked."""
+        """Start this user's adb server, which writes a trace to its log if requested."""
         with (self.folder / "adb.log").open("ab") as log:
             self._server = subprocess.Popen(
                 ["adb", "-L", f"tcp:{self._server_port}", "nodaemon", "server"],
@@ -170,7 +171,7 @@ class Phone(RemoteMachine):
             self._server = None
 
     def plug_in(self) -> str:
-        """Put the cable in; returns what adb says of the phone."""
+        """Plug the cable in; return adb's state of the phone."""
         self.way.is_out = False
         self.adb("connect", self.serial)
         end_s = time.monotonic() + 5
@@ -228,11 +229,11 @@ class Phone(RemoteMachine):
         return [sys.executable, "-m", "ktrial", "--host", host or "adb", *words]
 
     def wire(self) -> list[str]:
-        """Return the messages on the wire so far: who sent it, command, both numbers, bytes."""
+        """Return the messages on the wire so far: sender, command, both numbers, bytes."""
         return (self.folder / "wire").read_text().splitlines()
 
     def left(self) -> str:
-        """Return the names of all files on the phone, but for the journal of root."""
+        """Return the names of all files on the phone except root's journal."""
         found = self.run("find", str(self.root / "data"), "-not", "-path", f"{self.root}/data/adb/ktrial*")
         return found.replace(str(self.root), "")
 
@@ -258,7 +259,7 @@ class Phone(RemoteMachine):
         self.home.chmod(0o771)
         (root / "data/adb").chmod(0o700)
         (root / "bin").symlink_to("system/bin")
-        # Android's own library knows these names; the toybox here reads them.
+        # Android's own library knows these names; the toybox here reads them from files.
         (root / "system/etc").mkdir()
         (root / "etc").symlink_to("system/etc")
         (root / "system/etc/passwd").write_text(
@@ -312,7 +313,7 @@ def _free_port() -> int:
 
 @contextlib.contextmanager
 def phone(*, plugged_in: bool = True, **options: Any) -> Iterator[Phone]:
-    """A phone for the time of a test. Fails without root."""
+    """Yield a phone for the time of a test. Fail without root."""
     assert os.geteuid() == 0, "this test makes namespaces: run ./check as root"
     folder = Path(tempfile.mkdtemp(prefix="ktrial-phone-"))
     folder.chmod(0o755)

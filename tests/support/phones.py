@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Four phones: what their kernels have of what a module writes, and roots laid out as Android's are."""
+"""Four phones: the files in their kernels that modules write, and root file systems like Android's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.support.fake_kernel import (
 
 ANY = number(0, 2**64)
 POLICIES = "/sys/devices/system/cpu/cpufreq"
-#: Sysctls of every kernel, with what a phone's maker sets.
+#: Sysctls of every kernel, with the values that a phone's maker sets.
 _SYSCTLS: Mapping[str, tuple[str | int, Write]] = {
     "kernel/perf_cpu_time_max_percent": (25, number(0, 100)),
     "vm/dirty_background_ratio": (5, number(0, 100)),
@@ -94,7 +94,7 @@ def _clears(path: str) -> Callable[[FakeKernel], None]:
 
 
 def _governor(kernel: FakeKernel, cpu: int, governors: str, own: Mapping[str, Mapping[str, tuple[str, Write]]]) -> None:
-    """Give a policy its governors; `own` are the files that exist while one is chosen."""
+    """Give a policy its governors; `own` are the files that exist while a governor is chosen."""
     policy, offered = f"{POLICIES}/policy{cpu}", governors.split()
     kernel.add(f"{policy}/scaling_available_governors", governors)
 
@@ -131,7 +131,7 @@ def _features(kernel: FakeKernel, path: str, features: str) -> None:
 
 
 def qualcomm_414() -> FakeKernel:
-    """Interactive, CAF's input boost, sysctls of the old scheduler; some files do what ill-mannered ones do."""
+    """Return a kernel with Interactive, CAF's input boost and sysctls of the old scheduler; some files misbehave."""
     kernel = _any("576000 1036800 1401600 1785600 2419200 2841600 2956800", {0: 250, 4: 1024})
     qualcomm: Mapping[str, tuple[str | int, Write]] = {
         "sched_upmigrate": ("95\t95", numbers(2)),
@@ -163,7 +163,7 @@ def qualcomm_414() -> FakeKernel:
 
 
 def qualcomm_walt() -> FakeKernel:
-    """Kernel 5.4 with the walt governor, three clusters, migration thresholds in their own folder."""
+    """Return kernel 5.4 with the walt governor, three clusters, and migration thresholds in their own folder."""
     kernel = _any("300000 1305600 1516800 1804800 2419200 2841600 3187200", {0: 0, 4: 0, 7: 0})
     for name, (value, write) in _OLD_SCHEDULER.items():
         kernel.add(f"/proc/sys/kernel/{name}", value, write)
@@ -181,7 +181,7 @@ def qualcomm_walt() -> FakeKernel:
 
 
 def gki_515() -> FakeKernel:
-    """A generic kernel: schedutil is not the maker's choice, the scheduler's values are in debugfs."""
+    """Return a generic kernel: schedutil is not the maker's choice, and the scheduler's values are in debugfs."""
     kernel = _any("300000 1197000 1548000 1836000 2348000 2507000", {0: 160, 4: 498})
     for name, (value, write) in _OLD_SCHEDULER.items():
         is_sysctl = name in {"sched_child_runs_first", "sched_schedstats"}
@@ -204,7 +204,7 @@ def gki_515() -> FakeKernel:
 
 
 def mainline() -> FakeKernel:
-    """Kernel 6.6 on a phone: EEVDF has none of the old values."""
+    """Return kernel 6.6 on a phone; EEVDF has none of the old values."""
     kernel = _any("300000 1363200 1478400 1766400", {0: 381, 4: 1024})
     kernel.add("/proc/sys/kernel/sched_autogroup_enabled", 1, number(0, 1))
     for name, value in (
@@ -225,7 +225,7 @@ def mainline() -> FakeKernel:
 PHONES: Mapping[str, Callable[[], FakeKernel]] = {
     one.__name__: one for one in (qualcomm_414, qualcomm_walt, gki_515, mainline)
 }
-#: Shell of /system/bin/sh -> the program that holds all other commands. Debian's toybox has no shell of its own.
+#: Shell of /system/bin/sh -> the program with all other commands. Debian's toybox has no shell.
 USERLANDS = {"busybox": "busybox", "mksh": "toybox", "dash": "toybox"}
 _GETPROP = """#!/system/bin/sh
 case $1 in
@@ -235,7 +235,7 @@ ro.product.model) echo One ;;
 ro.build.version.release) echo 14 ;;
 esac
 """
-#: Nobody waits; what a test wants to happen meanwhile is in a file.
+#: Sleeps without waiting. Events that a test wants to happen meanwhile are in a file.
 _SLEEP = """#!/system/bin/sh
 echo "$1" >> /data/slept
 if [ -e "/data/during-$1" ]; then . "/data/during-$1"; fi
@@ -270,7 +270,7 @@ class Phone:
         self.kernel = self.boot()
 
     def boot(self) -> FakeKernel:
-        """Restart: the kernel has forgotten everything."""
+        """Restart the phone; the kernel has its initial values again."""
         self.kernel = self._make()
         self._boots += 1
         self.kernel.files["/proc/sys/kernel/random/boot_id"].value = f"boot-{self._boots}"
@@ -295,13 +295,13 @@ def _install(root: Path, program: str) -> None:
             shutil.copy(library, root / library.lstrip("/"))
 
 
-#: Where a module and what must outlive it are on a phone.
+#: The folders on a phone for modules, and for data that must outlive a module.
 MODULES, STATES = "/data/adb/modules", "/data/adb/ktrial"
 CATALOG = load_catalog()
 
 
 def module_files_of(words: Sequence[str], target: str = "magisk", name: str = "sample") -> Mapping[str, str]:
-    """The files of a module with profiles and settings."""
+    """Return the files of a module with profiles and settings."""
     wanted = []
     for given in words:
         if "=" in given:
@@ -317,7 +317,10 @@ def module_files_of(words: Sequence[str], target: str = "magisk", name: str = "s
 
 
 def installed(phone: Phone, files: Mapping[str, str]) -> str:
-    """Put a module where its manager puts it, and return its folder on the phone. A new version replaces the old."""
+    """Put a module where its manager installs it, and return its folder on the phone.
+
+    A new version replaces the old one.
+    """
     name = next(line for line in files["module.prop"].split("\n") if line.startswith("id=")).removeprefix("id=")
     folder = phone.path(f"{MODULES}/{name}")
     shutil.rmtree(folder, ignore_errors=True)
@@ -328,7 +331,7 @@ def installed(phone: Phone, files: Mapping[str, str]) -> str:
 
 
 def ran(phone: Phone, script: str, status: int = 0) -> str:
-    """What a script of the module prints."""
+    """Return the output of a script of the module."""
     done = phone.sh(script)
     out, said = without_locale(done.stdout), without_locale(done.stderr)
     assert (done.returncode, said) == (status, ""), (script, out)
@@ -336,12 +339,12 @@ def ran(phone: Phone, script: str, status: int = 0) -> str:
 
 
 def without_locale(text: str) -> str:
-    """Leave out that mksh does not find the German locale, in which all scripts are tried."""
+    """Remove mksh's message that it does not find the German locale, with which all scripts are tested."""
     return "".join(line for line in text.splitlines(keepends=True) if "setlocale" not in line)
 
 
 def started(phone: Phone, folder: str) -> PhoneBoot:
-    """Let a phone that has been switched on run both scripts; return what the module logged."""
+    """Switch a phone on and run both scripts; return what the module logged."""
     ran(phone, f"{folder}/post-fs-data.sh")
     ran(phone, f"{folder}/service.sh")
     return newest_log(phone, folder)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Causes of stutters planted on this machine: what is set up, who holds up the frames, and what has come of it."""
+"""Causes of stutters planted on this machine: sets them up, delays the frames, and reads the result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CGROUPS = "/sys/fs/cgroup"
 
 @contextmanager
 def beside(*words: str, group: Path | None = None) -> Iterator[subprocess.Popen[str]]:
-    """A program that runs for as long."""
+    """Yield a program that runs during the block."""
     environment = os.environ if group is None else {**os.environ, "GROUP": str(group)}
     with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
@@ -42,7 +42,7 @@ def beside(*words: str, group: Path | None = None) -> Iterator[subprocess.Popen[
 
 @contextmanager
 def file_system(folder: Path, mebibytes: int) -> Iterator[tuple[Path, str]]:
-    """An ext4 of its own in memory: where it is mounted, and its device."""
+    """Yield an ext4 file system in memory: its mount point and its device."""
     image = Path("/dev/shm") / f"ktrial-{os.getpid()}-{folder.name}.img"
     folder.mkdir()
     with ExitStack() as undo:
@@ -58,7 +58,7 @@ def file_system(folder: Path, mebibytes: int) -> Iterator[tuple[Path, str]]:
 
 @contextmanager
 def loop(image: Path) -> Iterator[str]:
-    """A loop device over a file."""
+    """Yield a loop device over a file."""
     device = _do("losetup", "-f", "--show", str(image))
     try:
         yield device
@@ -68,7 +68,7 @@ def loop(image: Path) -> Iterator[str]:
 
 @contextmanager
 def slow_to_write(device: str, bytes_a_second: int, may_wait: int) -> Iterator[None]:
-    """A device takes writes no faster, and only so much may wait in memory for it: no other device is touched."""
+    """Slow down writes to a device, with limited memory for waiting writes; other devices are not affected."""
     number = Path(f"/sys/class/block/{Path(device).name}/dev").read_text().strip()
     speed = Path(_CGROUPS) / "blkio/blkio.throttle.write_bps_device"
     waiting = Path("/sys/class/bdi") / number
@@ -85,7 +85,7 @@ def slow_to_write(device: str, bytes_a_second: int, may_wait: int) -> Iterator[N
 
 @contextmanager
 def memory_group(mebibytes: int) -> Iterator[Path]:
-    """A control group that may have so much memory, of either version."""
+    """Yield a control group with this much memory, of either version."""
     first = Path(_CGROUPS) / "memory"
     folder = (first if first.is_dir() else Path(_CGROUPS)) / f"ktrial-{os.getpid()}"
     folder.mkdir()
@@ -98,7 +98,7 @@ def memory_group(mebibytes: int) -> Iterator[Path]:
 
 
 def watched(folder: Path, *words: str, seconds: int = SECONDS, group: Path | None = None) -> Recording:
-    """`ktrial watch` of the program with frames that does so."""
+    """Return the recording of `ktrial watch` on the program with frames."""
     pipe = folder / "frames.pipe"
     os.mkfifo(pipe)
     environment = {} if group is None else {"GROUP": str(group)}
@@ -110,12 +110,12 @@ def watched(folder: Path, *words: str, seconds: int = SECONDS, group: Path | Non
 
 
 def diagnosed(recording: Recording, limit_s: float | None = None) -> Diagnosis:
-    """By the table of causes."""
+    """Return the diagnosis with the table of causes."""
     return diagnose(recording, load_symptoms(load_catalog()), limit_s)
 
 
 def shuffled(recording: Recording, seed: int) -> Recording:
-    """The same events at other times, and each source's samples moved round by another time."""
+    """Return the same events at other times, with each source's samples rotated by a time of its own."""
     drawn = random.Random(seed)
     length_s = recording.length_s
     replace = msgspec.structs.replace
@@ -129,7 +129,7 @@ def shuffled(recording: Recording, seed: int) -> Recording:
 
 
 def _turned(series: Series, share: float) -> Series:
-    """Growth, or levels, begin that much later, and what goes over the end comes first."""
+    """Return the series rotated: the growth, or the levels, begin later, and the end continues at the start."""
     cut = int(len(series.values) * share)
     if series.kind != "counter":
         return msgspec.structs.replace(series, values=series.values[cut:] + series.values[:cut])
@@ -141,12 +141,12 @@ def _turned(series: Series, share: float) -> Series:
 
 
 def named(found: Diagnosis) -> Sequence[str]:
-    """What is named."""
+    """Return the ids of the named causes."""
     return [cause.id for cause in found.named]
 
 
 def told(found: Diagnosis) -> str:
-    """What a failure should show."""
+    """Return the text to show on a failure."""
     causes = [
         f"{cause.id}: {cause.standing}, {cause.overlapping} of {found.stutters}, {cause.expected:.1f} by chance,"
         f" p {cause.p}, at work {cause.active_share:.1%}"

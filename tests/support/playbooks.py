@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real playbooks on machines of the tests, with what became of each task."""
+"""Runs real playbooks on machines of the tests, and returns the outcome of each task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ktrial.fleet import collection
 from tests.support.remote_machine import RemoteMachine
 
 SOURCE = collection.path().parents[1]
-#: A plug-in of Ansible that writes one line of JSON for each task.
+#: An Ansible plug-in that writes one line of JSON for each task.
 _LISTENER = '''
 DOCUMENTATION = """
 name: lines
@@ -53,7 +53,7 @@ class CallbackModule(CallbackBase):
 
 
 class TaskOutcome(NamedTuple):
-    """What became of a task on one machine: ok, failed, unreachable or skipped."""
+    """The outcome of a task on one machine: ok, failed, unreachable or skipped."""
 
     what: str
     host: str
@@ -77,7 +77,7 @@ class Played(NamedTuple):
     tasks: tuple[TaskOutcome, ...]
 
     def of(self, task: str, host: str = "web1") -> TaskOutcome:
-        """Return the last task of this name on a machine."""
+        """Return the last task with this name on a machine."""
         found = [one for one in self.tasks if (one.task, one.host) == (task, host)]
         assert found, f"no {task} on {host}:\n{self.text}"
         return found[-1]
@@ -91,7 +91,7 @@ def inventory_line(machine: RemoteMachine) -> str:
 
 
 def environment_of(folder: Path) -> dict[str, str]:
-    """Return the variables of Ansible: nothing of the user's own configuration counts."""
+    """Return Ansible's variables, which exclude the user's own configuration."""
     (folder / "plugins").mkdir(exist_ok=True)
     (folder / "plugins/lines.py").write_text(_LISTENER)
     (folder / "ansible.cfg").touch()
@@ -133,6 +133,6 @@ def tasks_in(folder: Path) -> tuple[TaskOutcome, ...]:
 
 
 def tasks_of(*tasks: str, become: bool = True) -> str:
-    """Return a playbook of these tasks, each with the name of its number: 0, 1, …."""
+    """Return a playbook of these tasks, named by their numbers: 0, 1, …."""
     head = f"- hosts: web\n  gather_facts: false\n  become: {str(become).lower()}\n  tasks:\n"
     return head + "".join(f"    - {{name: '{number}', {task}}}\n" for number, task in enumerate(tasks))

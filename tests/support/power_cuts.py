@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Power cuts: what an agent writes to a disk is recorded. At any moment of that the power goes, and of what no flush
-had brought to the disk by then any part is lost. What is left is mounted in a machine that was started anew, and
-recovered.
+"""Power cuts: an agent's writes to a disk are recorded, and the power is cut at any moment of the recording.
+
+Any part of the data that no flush has brought to the disk is lost. The rest is mounted in a freshly started machine,
+and recovered.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from tests.support.nbd import Image
 
 Tree = dict[str, tuple[int, bytes]]
 
-#: Ends of a transaction after which nothing of it is there.
+#: Final states of a transaction that leave nothing in force.
 UNDONE = frozenset({"rolled-back", "reverted", "gone-with-boot"})
 _MADE = "systemd/zram-generator.conf.d"
 _LIMIT_S = 3000.0
 
-#: An empty disk becomes the /etc and /var of a machine.
+#: Turns an empty disk into the /etc and /var of a machine.
 PREPARE = """
 mount -t @TYPE@ -o @OPTIONS@ /dev/vdb /mnt
 mkdir -p /mnt/var/lib /mnt/etc/sysctl.d /mnt/etc/systemd /mnt/etc/udev/rules.d
@@ -98,7 +99,7 @@ done
 
 
 def plan(number: int) -> dict[str, Any]:
-    """A plan with a file that is there, settings, a file in a folder that is not there, and a file of some blocks."""
+    """Return a plan with an existing file, settings, a file in a missing folder, and a file of several blocks."""
     first, *others = (
         {"kind": "file", "path": f"/etc/{path}", "holds": holds, "mode": mode}
         for path, (mode, holds, _) in _files(number).items()
@@ -112,7 +113,7 @@ def plan(number: int) -> dict[str, Any]:
 
 
 def _files(number: int) -> dict[str, tuple[str, dict[str, Any], str]]:
-    """By path: permission bits, what a file holds, and the text that this comes to."""
+    """Return, by path, the permission bits, the content of a file in the plan, and the text that results."""
     settings = [("vm/swappiness", number), ("vm/vfs_cache_pressure", 100), ("vm/page-cluster", 0)][: 1 + number % 3]
     devices = range(400)
     rules = [
@@ -145,32 +146,32 @@ def _files(number: int) -> dict[str, tuple[str, dict[str, Any], str]]:
 
 
 def in_force(start: Tree, number: int) -> Tree:
-    """The files and folders when this plan is in force."""
+    """Return the files and folders when this plan is in force."""
     files = {path: (int(mode, 8), text.encode()) for path, (mode, _, text) in _files(number).items()}
     return {**start, _MADE: (0o755, b""), **files}
 
 
 def states(told: Told, name: str) -> dict[int, str]:
-    """Where each transaction stands, as the agent told."""
+    """Return the state of each transaction in the agent's reply."""
     return {each["transaction"]: each["state"] for each in json.loads(told.text(f"{name}.json"))["transactions"]}
 
 
 @dataclass
 class Recording:
-    """What was written in a guest: a disk, what every plan's transaction is, and the files before all of it."""
+    """The writes in a guest: its disk, the plan of every transaction, and the files before all of them."""
 
     disk: Recorded
     tree: Tree
     plans: dict[int, int]
 
     def expected(self, states: dict[int, str]) -> Tree:
-        """The files and folders when transactions stand so."""
+        """Return the files and folders for these states of transactions."""
         applied = [number for number, state in states.items() if state == "applied"]
         return in_force(self.tree, self.plans[max(applied)]) if applied else self.tree
 
 
 def record(kernel: Kernel, system: FileSystem, agent: Path, rounds: int) -> Recording:
-    """Applies, reverts and recovers in a guest, some of them killed, and everything that its disk was told."""
+    """Apply, revert and recover in a guest, kill some of these commands, and record all writes to its disk."""
     disk = Recorded(system.made())
     starts: list[Told] = []
 
@@ -196,23 +197,23 @@ def record(kernel: Kernel, system: FileSystem, agent: Path, rounds: int) -> Reco
 
 
 def plans(count: int) -> dict[str, str]:
-    """Files of a guest: plans by number, from 1."""
+    """Return files of a guest: plans by number, from 1."""
     return {f"/plan/{number}": json.dumps(plan(number)) for number in range(1, count + 1)}
 
 
 @dataclass
 class Cut:
-    """The power goes after so many entries of a record, and of the writes since the last flush these are kept."""
+    """A power cut after a number of entries of a record; `kept` lists the surviving writes since the last flush."""
 
     position: int
     kept: tuple[int, ...]
-    #: States that each transaction may be in once recovered; None: it is not there.
+    #: States in which each transaction may be after recovery; None if it may be missing.
     allowed: dict[int, set[str | None]]
     image: Image = field(repr=False)
 
 
 def _possible(log: Log, chance: random.Random) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Positions and kept writes, each pair once: all, none, all but one, and any part of them."""
+    """Yield positions and surviving writes, each pair once: all, none, all but one, and random parts."""
     flushed = marks = 0
     pending: list[int] = []
     seen = set()
@@ -231,9 +232,9 @@ def _possible(log: Log, chance: random.Random) -> Iterator[tuple[int, tuple[int,
 
 
 def _allowed(log: Log) -> list[dict[int, set[str | None]]]:
-    """By position: in which states each transaction may be found when the power goes there, once recovered.
+    """Return, by position, the states in which each transaction may be after a power cut there and a recovery.
 
-    What an agent did that was killed need not have come to the disk, as long as no other one had to do with it.
+    What a killed agent did may be missing on the disk, until another agent has worked on it.
     """
     known: dict[int, set[str | None]] = {}
     live: dict[int, str] = {}
@@ -260,7 +261,7 @@ def _allowed(log: Log) -> list[dict[int, set[str | None]]]:
 
 
 def cuts(recording: Recording, count: int) -> Iterator[Cut]:
-    """So many cuts that differ, over the whole record, in order."""
+    """Yield this many different cuts over the whole record, in order."""
     log = recording.disk.log
     first = next(index for index, entry in enumerate(log) if isinstance(entry, Mark))
     chance = random.Random(count)
@@ -286,7 +287,7 @@ def _replay(image: Image, log: Log, which: Iterable[int]) -> None:
 
 
 def faults(recording: Recording, cut: Cut, told: Told) -> list[str]:
-    """What is not as it must be after a cut."""
+    """Return everything that is wrong after a cut."""
     if not told.has("found.json"):
         return ["the disk cannot be mounted"]
     commands = ("found", "recover", "status", "revert")
@@ -309,13 +310,13 @@ def faults(recording: Recording, cut: Cut, told: Told) -> list[str]:
 
 
 def differing(what: str, found: Tree, expected: Tree) -> list[str]:
-    """Places that are not as expected, in one text; none when all are."""
+    """Return the places that differ from the expectation as one text; no text if all are equal."""
     places = [path for path in sorted({*found, *expected}) if found.get(path) != expected.get(path)]
     return [f"{what}: {', '.join(places)}"] if places else []
 
 
 def recover(kernel: Kernel, system: FileSystem, agent: Path, recording: Recording, count: int) -> list[list[str]]:
-    """Cuts the power so often and recovers each time, in one more boot: the faults of each cut."""
+    """Cut the power this often and recover each time, in one more boot; return the errors of each cut."""
     disk = Exchanged(recording.disk.size)
     coming = cuts(recording, count)
     cut: Cut | None = None

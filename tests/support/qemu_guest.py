@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest with systemd in QEMU: a layer above an image, a console log per QEMU, and scripts that it runs as root.
+"""A guest with systemd in QEMU: a layer above an image, a console log per QEMU process, and scripts that run as root.
 
-Scripts go through a port of virtio's, which outlives the boots of one QEMU; each boot says there which one it is.
+Scripts go through a virtio port, which outlives the boots of one QEMU process; each boot sends its boot id there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ while True:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a script of a guest ended with."""
+    """The result of a script in a guest."""
 
     status: int
     out: str
@@ -58,7 +58,7 @@ class Ran:
 
 
 class GuestPort:
-    """This end of the port."""
+    """This machine's end of the port."""
 
     def __init__(self) -> None:
         self._here, self.there = socket.socketpair()
@@ -83,14 +83,14 @@ class GuestPort:
                 return Ran(*words[1:])
 
     def wait_boot(self, limit_s: float) -> str:
-        """Wait for a boot that did not answer yet, and return its id."""
+        """Wait for a boot that has not answered yet, and return its id."""
         boot_id, deadline = self.boot_id, time.monotonic() + limit_s
         while self.boot_id == boot_id:
             self._words(deadline)
         return self.boot_id
 
     def wait_end(self, limit_s: float) -> None:
-        """Wait until QEMU is gone."""
+        """Wait until QEMU has ended."""
         deadline = time.monotonic() + limit_s
         with contextlib.suppress(EOFError):
             while True:
@@ -115,10 +115,10 @@ class GuestPort:
 
 
 class QemuGuest(ABC):
-    """One guest. What is a disk and what starts from it is a subclass's affair."""
+    """One guest. Subclasses decide what its disks are and what starts from them."""
 
     def __init__(self, root: Path, clone: Path, disk: Path, *, memory_mib: int = 2048) -> None:
-        """Lay `disk` above the image `root`; `clone` is the other disk, read-only."""
+        """Put a layer on the image `root` as `disk`; `clone` is the other disk, which is read-only."""
         self._folder, self._clone, self._disk, self._memory_mib = disk.parent, clone, disk, memory_mib
         self._processes = 0
         kind = "raw" if root.suffix == ".img" else "qcow2"
@@ -138,13 +138,13 @@ class QemuGuest(ABC):
         self.kill()
 
     def boot(self) -> None:
-        """Start it, and wait until systemd has started everything."""
+        """Start the guest, and wait until systemd has started everything."""
         self.start()
         self.wait_boot()
         self.assert_running()
 
     def start(self) -> None:
-        """Start QEMU, and wait for nothing."""
+        """Start QEMU without waiting."""
         assert self._process is None
         self._processes += 1
         self._port = GuestPort()
@@ -153,7 +153,7 @@ class QemuGuest(ABC):
             self._process = subprocess.Popen(command, pass_fds=[there.fileno()])
 
     def kill(self) -> None:
-        """Cut its power."""
+        """Cut the guest's power."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -162,7 +162,7 @@ class QemuGuest(ABC):
         self._process = self._port = None
 
     def halt(self) -> None:
-        """Shut it down as an administrator does."""
+        """Shut the guest down as an administrator does."""
         assert self._process is not None
         self.send("systemctl --no-block poweroff")
         self._opened().wait_end(BOOT_LIMIT_S)
@@ -170,34 +170,34 @@ class QemuGuest(ABC):
         self.kill()
 
     def reboot(self) -> None:
-        """Shut it down, start it again, and wait until systemd has started everything."""
+        """Shut the guest down, start it again, and wait until systemd has started everything."""
         self.halt()
         self.boot()
 
     def assert_running(self) -> None:
-        """Wait until the boot is over; no unit may have failed."""
+        """Wait until the boot is complete, and check that no unit has failed."""
         state = self.run("systemctl is-system-running --wait").out.strip()
         assert state == "running", f"{state}: {self.run('systemctl --failed --no-legend --plain').out}"
 
     def wait_boot(self, limit_s: float = BOOT_LIMIT_S) -> str:
-        """Wait until another boot answers than the one that did last, and return its id.
+        """Wait until a boot other than the last one answers, and return its id.
 
-        It answers as soon as its file systems are mounted, whatever becomes of it later.
+        It answers as soon as its file systems are mounted, whatever happens later.
         """
         with self._explained("no new boot"):
             return self._opened().wait_boot(limit_s)
 
     @property
     def boot_id(self) -> str:
-        """The newest boot that answered, whoever waited for it."""
+        """Return the id of the newest boot that answered."""
         return self._opened().boot_id
 
     def send(self, script: str) -> None:
-        """Run a script as root, and do not wait for its answer."""
+        """Start a script as root, without waiting for its answer."""
         self._opened().send(script)
 
     def run(self, script: str, limit_s: float = BOOT_LIMIT_S) -> Ran:
-        """Run a script as root."""
+        """Run a script as root and return its result."""
         with self._explained(f"no answer to {script!r}"):
             port = self._opened()
             return port.answer(port.send(script), limit_s)
@@ -215,14 +215,14 @@ class QemuGuest(ABC):
 
     @property
     def console(self) -> str:
-        """What the console showed since QEMU was started."""
+        """Return the console output since QEMU was started."""
         with contextlib.suppress(OSError):
             return (self._folder / f"console-{self._processes}").read_text(errors="replace")
         return ""
 
     @abstractmethod
     def _loader(self) -> list[str]:
-        """Options of QEMU: the disk, and what starts from it."""
+        """Return QEMU options for the disk and for what starts from it."""
 
     def _command(self, port: int) -> list[str]:
         command = [
@@ -232,18 +232,18 @@ class QemuGuest(ABC):
             "-machine",
             "q35,memory-backend=memory,sata=off,smbus=off",
         ]
-        # The guest's kernel touches little of it, so it may have more than there is here.
+        # The guest's kernel uses only a part of this memory, so it may be more than this machine has.
         memory = f"memory-backend-ram,id=memory,size={self._memory_mib}M,reserve=off"
         command += ["-m", f"{self._memory_mib}", "-object", memory]
-        # One thread for both CPUs: see tests/guests/system/kernels.py. With more room for its code QEMU is slower,
-        # above all after a reboot.
+        # One thread for both CPUs: see tests/guests/system/kernels.py. With more room for translated code QEMU is
+        # slower, above all after a reboot.
         command += ["-cpu", "Nehalem", "-accel", "tcg,thread=single,tb-size=64", "-smp", "2"]
         command += ["-display", "none", "-serial", f"file:{self._folder}/console-{self._processes}"]
         command += ["-device", "virtio-serial-pci", "-chardev", f"socket,id=runner,fd={port}"]
         command += ["-device", "virtserialport,chardev=runner,name=runner"]
         command += ["-blockdev", "driver=null-co,node-name=nvme,size=16777216,read-zeroes=on"]
         command += ["-device", "nvme,drive=nvme,serial=k"]
-        # What the guest has flushed outlives QEMU: the machine around it stays on.
+        # Data that the guest has flushed outlives QEMU, because this machine stays on.
         command += ["-drive", f"file={self._disk},format=qcow2,if=none,id=root,cache=writeback"]
         command += ["-device", "virtio-blk-pci,drive=root,bootindex=1"]
         return [*command, "-drive", f"file={self._clone},format=raw,if=virtio,readonly=on"]

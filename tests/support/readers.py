@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every reader there is: public functions of the packages that read what others wrote, whose first argument is that."""
+"""Finds all readers: public functions that parse foreign text, which is their first argument."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ktrial.kit.formats.elf import Elf
 from ktrial.recordings.growing import GrowingRecording
 from ktrial.tuning.origin.formats.lines import ForeignFormatError
 
-#: What a reader may raise for what it cannot read.
+#: Errors that a reader may raise for unreadable input.
 REFUSALS = (KtrialError, ForeignFormatError)
 _TEXTS = {"bytes": "bytes", "str": "str", "str | bytes": "bytes", "bytes | str": "bytes", "bytes | mmap": "bytes"}
-#: What the other arguments of readers are, by their names.
+#: Values for the other arguments of readers, by name.
 _ARGUMENTS: dict[str, Any] = {
     **dict.fromkeys(("source", "file", "name", "outcome", "word", "what"), "f"),
     **dict.fromkeys(("config", "config_from", "interval_s", "as_format", "label"), None),
@@ -47,7 +47,7 @@ _ARGUMENTS: dict[str, Any] = {
     "reason": "it is so",
     "text": "x",
 }
-#: Arguments of single readers that are others than those.
+#: Other values for the arguments of single readers.
 _OF_ITS_OWN: dict[str, dict[str, Any]] = {
     "tuning.origin.formats.words.fits": {"pattern": "a*b*c?[d-f]*"},
     "tuning.origin.formats.command_line.same_name": {"right": "a"},
@@ -63,7 +63,7 @@ _OF_ITS_OWN: dict[str, dict[str, Any]] = {
     "results.importers._shared.has_schema": {"schema": "ktrial.bench/1"},
     "tuning.origin.formats.sniff.sniff": {"data": "x"},
 }
-#: What takes a text first, and reads none: names of ours.
+#: Functions whose first argument is a text but that parse nothing.
 _NO_READERS = frozenset(
     {
         "tuning.origin.formats.lines.require_something",
@@ -74,7 +74,7 @@ _NO_READERS = frozenset(
         "results.importers._shared.measurement",
     }
 )
-#: Parts of readers that tell them with a ValueError what is wrong; their readers are found too.
+#: Parts of readers that raise ValueError; the readers that use them are found too.
 _PARTS = frozenset(
     {
         "tuning.origin.formats.words.split_words",
@@ -82,13 +82,13 @@ _PARTS = frozenset(
         "recordings.ktrial_blocks.numbers",
     }
 )
-#: Where what others wrote is read.
+#: Modules that parse foreign text.
 _PLACES = re.compile(
     r"(?:kit|tuning\.origin)\.formats\.|bench\.adapters\..*(?:output|terse|_agent_load_reply)$"
     r"|results\.importers\.|kernels\.|guests\.|recordings\.|machine\.(?:kmsg|timers|logins|terminals)$"
     r"|tuning\.boots\.(?:grub_menu|kernel_header|loader_entry)$"
 )
-#: Functions of a text that belongs to this machine or to the catalog, not to somebody else.
+#: Functions that parse text of this machine or of the catalog, not foreign text.
 _OWN_WORDS = frozenset(
     {
         *("guests.kept.check_name", "guests.kept.is_name", "guests.shape.guest_shape", "guests.text.kept_text"),
@@ -120,7 +120,7 @@ def _modules() -> Iterator[ModuleType]:
 
 
 def _whole(result: object) -> object:
-    """What an iterator gives, to its end."""
+    """Return the result, with an iterator read to its end."""
     return list(result) if isinstance(result, Iterator) else result
 
 
@@ -154,7 +154,7 @@ def _elf(data: bytes) -> object:
 
 
 def readers() -> dict[str, Reader]:
-    """Each by its module and name. A reader with an argument that is not known here is a KeyError."""
+    """Return the readers by module and name. Raise KeyError for a reader with an argument that is not known here."""
     found: dict[str, Reader] = {
         "kit.formats.elf.Elf": _elf,
         "recordings.growing.GrowingRecording": lambda data: GrowingRecording().feed(data),
@@ -173,7 +173,7 @@ def readers() -> dict[str, Reader]:
 
 
 def modules_without() -> set[str]:
-    """Modules that are there to read what others wrote, in which no reader was found."""
+    """Return the modules for foreign text in which no reader was found."""
     found = {key.rpartition(".")[0] for key in readers()}
     names = {module.__name__.removeprefix("ktrial.") for module in _modules()}
     return {name for name in names - found if not name.startswith(("kernels.", "guests."))}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated recordings: what a machine does by itself, and stutters with or without a planted cause."""
+"""Simulated recordings: a machine's own activity, and stutters with or without a planted cause."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ktrial.recordings.model import Event, Frames, Recording, Series, Source
 Array = npt.NDArray[np.float64]
 LENGTH_S = 300.0
 FRAME_S = 1 / 30
-#: Kinds of events that go on anyway: how many a minute, and how long they take.
+#: Kinds of background events: number per minute, and duration.
 BACKGROUND: Mapping[str, tuple[float, float]] = {
     "direct-reclaim": (2, 0.004),
     "compaction": (2, 0.003),
@@ -24,7 +24,7 @@ BACKGROUND: Mapping[str, tuple[float, float]] = {
     "kswapd": (1, 0.1),
     "softirq": (3, 0.002),
 }
-#: Series that wander: usual value, and where a planted cause puts them.
+#: Series that wander: the usual value, and the value during a planted cause.
 LEVELS: Mapping[str, tuple[float, float]] = {
     "vmstat.pswpin": (0.0, 4000.0),
     "vmstat.allocstall_normal": (0.0, 50.0),
@@ -40,9 +40,9 @@ LEVELS: Mapping[str, tuple[float, float]] = {
 def recording(
     seed: int, cause: str | None, *, stutters: int = 30, shuffled: bool = False, share: float = 1.0
 ) -> Recording:
-    """Five minutes at 30 frames a second; a share of the stutters comes with the cause.
+    """Return five minutes at 30 frames per second; a share of the stutters comes with the cause.
 
-    `cause` is a kind of event or the name of a series. Shuffled: the cause is there as often, at other times.
+    `cause` is a kind of event or the name of a series. With `shuffled` the cause occurs as often, but at other times.
     """
     generator = np.random.default_rng(seed)
     at = np.sort(generator.choice(np.arange(5.0, LENGTH_S - 5, 0.5), size=stutters, replace=False))
@@ -73,7 +73,7 @@ def recording(
 
 
 def frames_with(generator: np.random.Generator, at: Array) -> Frames:
-    """Even frames, but that none ends within 60 to 200 ms after each of these moments."""
+    """Return even frames, except that none ends within 60 to 200 ms after each of these moments."""
     ends = np.cumsum(generator.normal(FRAME_S, 0.0004, size=int(LENGTH_S / FRAME_S)))
     kept = np.ones(len(ends), dtype=bool)
     for begin_s, took_s in zip(at, generator.uniform(0.06, 0.2, size=len(at)), strict=True):
@@ -103,7 +103,7 @@ def _event(kind: str, begin_s: float, took_s: float) -> Event:
 
 
 def _level(generator: np.random.Generator, name: str, planted: Sequence[float] | Array) -> Series:
-    """Ten samples a second: the usual value with noise, a planted one for half a second now and then."""
+    """Return ten samples per second: the usual value with noise, and the planted value for half a second at times."""
     times = np.arange(0, LENGTH_S, 0.1)
     usual, other = LEVELS.get(name, (3000.0, 20000.0))
     values = usual * (1 + 0.05 * generator.standard_normal(len(times)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run records of trials, as they are kept."""
+"""Run records of trials in the form of the store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BOOT = "11111111-2222-3333-4444-555555555555"
 
 
 def session_document(name: str = "20261122T030000-speeds-abcdef", **fields: Any) -> dict[str, Any]:
-    """A session with sensible values for all that a test does not care about."""
+    """Return the document of a session with sensible values for everything that a test does not set."""
     return {
         "session": name,
         "suite": "speeds",
@@ -33,7 +33,7 @@ def session_document(name: str = "20261122T030000-speeds-abcdef", **fields: Any)
 def run_record(
     run: int, arm: str, block: int | None, values: Mapping[str, float], *, tool: str = "tool", **fields: Any
 ) -> RunRecord:
-    """A run of an arm; `values` are outcomes, those whose names end in `_s` times, the others rates."""
+    """Return a run of an arm. `values` are outcomes: times if their names end in `_s`, otherwise rates."""
     measured = [
         {
             "outcome": name,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs of a load of the agent's own and the tool that measures the same: run in turn, on one machine, at one time."""
+"""Pairs of an agent's load and a tool that measures the same, run in turn on one machine."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Figures = Mapping[str, Any]
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """A load and a command that measure one thing: `ours` reads the load's results, `pattern` finds the tool's number.
 
-    The tool's number times `scale` is in the unit of `ours`. `factor` is how far both may lie apart without noise,
-    because of what `why` says. `around` are further fields of the tool's request. `tool` is what a shell starts.
+    The tool's number times `scale` has the unit of `ours`. `factor` is how far both may differ without noise, for the
+    reason in `why`. `around` contains further fields of the tool's request. `tool` is the program that a shell starts.
     """
 
     load: str
@@ -44,12 +44,12 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The tool's."""
+        """The name of the tool."""
         return self.tool or self.argv[0]
 
     @property
     def program(self) -> str | None:
-        """Where what is started is; None when the tool is not installed."""
+        """The path of the program; None if the tool is not installed."""
         return _which(self.argv[0]) if _which(self.name) else None
 
 
@@ -57,7 +57,7 @@ def _which(name: str) -> str | None:
     return shutil.which(name, path="/usr/bin:/usr/sbin:/usr/local/bin:/bin")
 
 
-#: Where files of fio and of our load lie: not in memory.
+#: The folder for files of fio and of our load, which is not in memory.
 _DISK = "/var/tmp"
 
 
@@ -65,14 +65,14 @@ def _rate(name: str) -> Callable[[Figures], float]:
     return lambda results: results[name] / results["elapsed_ns"] * 1e9
 
 
-#: perf's pipe across CPUs 0 and 1; it fails where its second task was not moved.
+#: perf's pipe across CPUs 0 and 1. It fails if the second task was not moved to its CPU.
 _CROSS = CROSS + '[ "$(cat pinned)" = "0 1" ] || exit'
 
 
 def _fileio(operation: str, order: str, fio: str, *, cold: bool = False) -> Reference:
     sized = {"bytes": 32 << 20, "block_bytes": 128 << 10, "duration_s": 0.2 if cold else 0.5}
     warm = ("--pre_read=1", "--invalidate=0", "--time_based", "--runtime=1")
-    # Once through the file: a second time it is in the page cache. What is written is flushed block by block.
+    # Each file is read only once, because it is in the page cache afterwards. Written data is flushed block by block.
     once = ("--invalidate=1",) if operation == "read" else ("--fdatasync=1", "--time_based", "--runtime=500ms")
     return Reference(
         load="fileio",
@@ -87,7 +87,7 @@ def _fileio(operation: str, order: str, fio: str, *, cold: bool = False) -> Refe
         argv=(
             *("fio", "--name=ktrial-reference", f"--rw={fio}", "--ioengine=psync", "--bs=128k", "--size=32m"),
             "--unlink=1",
-            # Else it writes other bytes each time, which takes longer than to write them.
+            # Otherwise fio writes different bytes each time, which takes longer than the write itself.
             "--scramble_buffers=0",
             *(once if cold else warm),
             "--output-format=json",
@@ -193,7 +193,7 @@ REFERENCES = {
         load="memcpy",
         parameters={"bytes": 64 << 20, "duration_s": 0.3},
         ours=_rate("copied_bytes"),
-        # Bytes a second; without it the unit is GB or, on a busy machine, MB.
+        # Bytes per second. Without this option the unit is GB or, on a busy machine, MB.
         argv=("perf", "bench", "-f", "simple", "mem", "memcpy", "-s", "64MB", "-l", "20", "-f", "default"),
         pattern=r"(?m)^([0-9.]+)$",
         scale=1.0,
@@ -225,19 +225,22 @@ REFERENCES = {
 
 
 def user_session() -> AgentSession:
-    """A session that runs commands and loads."""
+    """Return a session that runs commands and loads."""
     return AgentSession(ProcessTransport([str(find_agent()), "serve", "--role", "user"]))
 
 
 def _median_us(text: str) -> float:
-    """The median of cyclictest's histogram, in microseconds."""
+    """Return the median of cyclictest's histogram in microseconds."""
     rows = re.findall(r"^(\d{6})\s+(\d+)", text, re.MULTILINE)
     values = [int(value) for value, count in rows for _ in range(int(count))]
     return float(statistics.median_low(values))
 
 
 def theirs(reference: Reference, session: AgentSession) -> float:
-    """The tool's number, in the unit of ours. It runs in a folder of its own, on the disk that our load uses."""
+    """Return the tool's number in the unit of `ours`.
+
+    The tool runs in its own folder, on the disk that our load uses.
+    """
     assert reference.program is not None
     with tempfile.TemporaryDirectory(prefix="ktrial-reference-", dir=_DISK) as folder:
         answer = session.request(
@@ -259,7 +262,7 @@ def theirs(reference: Reference, session: AgentSession) -> float:
 
 
 def ours(reference: Reference, session: AgentSession) -> float:
-    """Our load's number."""
+    """Return our load's number."""
     answer = session.request(
         "load",
         load=reference.load,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Another machine behind a real sshd: its own network, mounts, host name, processes, clock and state folders.
 
-The kernel is this machine's, so values of its network are its own, and others are shared. The way to it leads through
-a proxy of the tests, which delays, drops and cuts.
+The kernel is this machine's, so values of its network are its own, and other values are shared. The connection leads
+through a proxy of the tests, which delays, drops and cuts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 USER, UID = "remote", 2001
 _SSHD = "/usr/sbin/sshd"
 _PIECE_BYTES = 1 << 14
-#: What a dropped packet costs: the sender's retransmission.
+#: Delay of a dropped packet, which the sender transmits again.
 _RETRANSMIT_S = 0.25
 
 #: The first process of the machine.
@@ -76,13 +76,16 @@ Host {name} root@{name}
 
 
 class Way:
-    """The proxy in front of the machine. `delay_s` is one way, `loss` the share of pieces that come late."""
+    """The proxy in front of the machine.
+
+    `delay_s` is the delay in one direction, `loss` the share of delayed pieces.
+    """
 
     def __init__(self, there: Path) -> None:
         self._there = there
         self.delay_s = 0.0
         self.loss = 0.0
-        #: Bytes that came to the machine and from it, and how often something came.
+        #: Bytes to the machine and from it, and the number of pieces in both directions.
         self.to_bytes = self.from_bytes = self.pieces = 0
         #: Whether new connections are refused.
         self.is_out = False
@@ -94,17 +97,17 @@ class Way:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """End all connections, as a router that restarts does."""
+        """End all connections, as when a router restarts."""
         for one in self._open:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
 
     def freeze(self) -> None:
-        """Let nothing through any more, without a word to either side."""
+        """Let nothing through, without closing any connection."""
         self._frozen.set()
 
     def thaw(self) -> None:
-        """Let new connections through; those of before are lost."""
+        """Let new connections through; earlier connections are lost."""
         self.cut()
         self._frozen.clear()
 
@@ -185,7 +188,7 @@ class RemoteMachine:
     ) -> None:
         self.folder, self.name = folder, name
         self.home = folder / "home"
-        # A copy: the machine may have no Python of its own.
+        # This is a copy, because the machine may have no Python of its own.
         self._more, self._python = more, str(folder / "python")
         shutil.copy(os.path.realpath(sys.executable), self._python)
         for place in ("etc", "overlay", "state", "home"):
@@ -206,7 +209,7 @@ class RemoteMachine:
         self.boot()
 
     def boot(self) -> None:
-        """Start the machine with what its disk holds."""
+        """Start the machine with the content of its disk."""
         (self.folder / "socket").unlink(missing_ok=True)
         spaces = ["--mount", "--uts", "--net", "--time", "--pid", "--fork", "--mount-proc", "--kill-child"]
         with (self.folder / "log").open("ab") as log:
@@ -224,7 +227,7 @@ class RemoteMachine:
             time.sleep(0.02)
 
     def boot_script(self) -> str:
-        """Return what the machine's first process runs."""
+        """Return the script of the machine's first process."""
         return _BOOT.format(
             folder=self.folder,
             name=self.name,
@@ -235,10 +238,10 @@ class RemoteMachine:
         )
 
     def off(self) -> None:
-        """Take the power away: every process of the machine ends at once."""
+        """Cut the power: every process of the machine ends at once."""
         if self._process is not None:
             with contextlib.suppress(AssertionError, ProcessLookupError):
-                # It ends once all others have, and their mounts with them.
+                # It ends after all other processes and their mounts have ended.
                 os.kill(self._first_process(), signal.SIGKILL)
                 self._process.wait(20)
             self._process.kill()
@@ -246,7 +249,7 @@ class RemoteMachine:
             self._process = None
 
     def run(self, *argv: str) -> str:
-        """Run a command on the machine as root and return what it printed."""
+        """Run a command on the machine as root and return its output."""
         done = subprocess.run([*self._enter(), *argv], capture_output=True, text=True, check=True)
         return done.stdout
 
@@ -256,7 +259,7 @@ class RemoteMachine:
     def processes(self, word: str = "ktrial-agent") -> list[str]:
         """Return the command lines of the machine's processes that contain `word`."""
         listed = self.run("ps", "-e", "-o", "args=")
-        # What has ended and is not yet waited for holds nothing any more.
+        # A process that has ended but was not waited for holds nothing any more.
         return [line for line in listed.splitlines() if word in line and not re.search(r" ps |<defunct>", line)]
 
     def kill(self, pattern: str) -> None:
@@ -278,7 +281,7 @@ class RemoteMachine:
     def ktrial(
         self, *words: str, host: str | None = None, more: Mapping[str, str] | None = None, timeout_s: float = 300
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command of ktrial with this machine as its host."""
+        """Run ktrial with this machine as its host."""
         return subprocess.run(
             self.command(*words, host=host),
             stdin=subprocess.DEVNULL,
@@ -310,7 +313,7 @@ class RemoteMachine:
         return int(found[0])
 
     def is_up(self) -> bool:
-        """Whether its sshd answers."""
+        """Return whether the machine's sshd answers."""
         with socket.socket(socket.AF_UNIX) as attempt:
             try:
                 attempt.connect(str(self.folder / "socket"))
@@ -340,7 +343,7 @@ class RemoteMachine:
 
 @contextlib.contextmanager
 def remote_machine(name: str = "web1", **options: str) -> Iterator[RemoteMachine]:
-    """A machine for the time of a test. Fails without root."""
+    """Yield a machine for the time of a test. Fail without root."""
     assert os.geteuid() == 0, "this test makes namespaces and starts sshd: run ./check as root"
     folder = Path(tempfile.mkdtemp(prefix="ktrial-remote-"))
     folder.chmod(0o755)
@@ -355,14 +358,14 @@ def remote_machine(name: str = "web1", **options: str) -> Iterator[RemoteMachine
 
 
 def own_boot(number: int) -> str:
-    """Return a shell command for `more`: give the machine a boot id of its own, as machines have."""
+    """Return a shell command for `more` that gives the machine its own boot id."""
     boot = f"{number:08x}-0000-4000-8000-000000000000"
     place = "/run/boot_id"
     return f"echo {boot} > {place}; mount --bind {place} /proc/sys/kernel/random/boot_id"
 
 
 def join(machines: Sequence[RemoteMachine], network: str) -> dict[str, str]:
-    """Lay a cable between two machines, and return the address of each by its name; `network` is like 10.77.0."""
+    """Connect two machines with a cable, and return the address of each by name; `network` is like 10.77.0."""
     ends = [f"kt{os.getpid() % 100_000}{side}" for side in "ab"]
     subprocess.run(["ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1]], check=True)
     addresses: dict[str, str] = {}
@@ -375,12 +378,12 @@ def join(machines: Sequence[RemoteMachine], network: str) -> dict[str, str]:
 
 
 def inwards(place: Path, port: int) -> str:
-    """Return a shell command for `more`: lead a port of the machine's loopback to a socket in the file system."""
+    """Return a shell command for `more` that forwards a port of the machine's loopback to a Unix socket."""
     return f"{sys.executable} {Path(__file__).resolve()} inwards {place} {port} &"
 
 
 def _forward(listening: socket.socket, connect: Callable[[], socket.socket]) -> None:
-    """Carry connections to what `connect` reaches."""
+    """Forward connections to the address that `connect` reaches."""
     listening.listen()
 
     def carry(one: socket.socket, other: socket.socket) -> None:
@@ -414,7 +417,7 @@ def _connected_socket(place: str) -> socket.socket:
 
 
 def _first(argv: list[str]) -> None:
-    """Be the first process: run a program, and take in processes that lost their parents."""
+    """Act as the first process: run a program, and adopt processes whose parents have ended."""
     child = os.spawnv(os.P_NOWAIT, argv[0], argv)
     with contextlib.suppress(ChildProcessError):
         while os.wait()[0] != child:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A terminal's screen as far as ktrial writes to one: text, line ends, up, clear; it may be resized."""
+"""The screen of a terminal with the functions that ktrial uses: text, line ends, up, clear; it may be resized."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PART = re.compile(r"\x1b\[(\d+)A|(\x1b\[J)|(\x1b\[K)|(\r)|(\n)|([^\x1b\r\n]+)")
 
 
 class Screen:
-    """`reflows` says whether lines are broken anew when the window becomes narrower, or cut."""
+    """A screen. `reflows` is true if a narrower window wraps its lines again instead of cutting them."""
 
     def __init__(self, columns: int, rows: int, *, reflows: bool = True) -> None:
         self.columns, self.rows = columns, rows
@@ -24,11 +24,11 @@ class Screen:
 
     @property
     def lines(self) -> list[str]:
-        """Everything that was written, scrolled-out lines too, without what is empty at the end."""
+        """The whole text, including scrolled-out lines, without empty lines at the end."""
         return "\n".join(self._lines).rstrip("\n").split("\n")
 
     def write(self, text: str) -> None:
-        """What the program writes; anything it does not know fails."""
+        """Write the program's output; an unknown control sequence is an error."""
         at = 0
         while at < len(text):
             found = _PART.match(text, at)
@@ -51,7 +51,7 @@ class Screen:
             at = found.end()
 
     def resize(self, columns: int, rows: int) -> None:
-        """The window gets another size; the cursor stands at the begin of an empty line."""
+        """Resize the window; the cursor is at the start of an empty line."""
         assert self._column == 0
         self.columns, self.rows = columns, rows
         if self._reflows:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Searches on a machine that exists as a formula: what a point does to the score, and noise.
+"""Searches on a simulated machine: a formula gives the effect of a point on the score, and noise is added.
 
-The course, the trial loop and the judge are those of a real search; only the visits are made up.
+Course, trial loop and judge are those of a real search; only the visits are simulated.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ Effect = Callable[[Point], float | None]
 
 
 def number(name: str, low: float, high: float, default: float, **more: object) -> Dimension:
-    """A knob with a range of numbers."""
+    """Return a knob with a range of numbers."""
     return Dimension(name=name, kind="knob", default=default, low=low, high=high, **more)  # type: ignore[arg-type]
 
 
 def choice(name: str, *values: str, default: str | None = None) -> Dimension:
-    """A knob with a list of words, the first one the default."""
+    """Return a knob with a list of words; the first word is the default."""
     return Dimension(name=name, kind="knob", default=default or values[0], values=values)
 
 
 def space_of(*dimensions: Dimension, constraints: Sequence[object] = ()) -> Space:
-    """A space of these dimensions."""
+    """Return a space with these dimensions."""
     return checked_space(Space(name="made", dimensions=dimensions, constraints=tuple(constraints)))  # type: ignore[arg-type]
 
 
 def question_of(space: Space, visits: int, seed: int = 1, **changes: object) -> SearchQuestion:
-    """A search of so many visits, each a second long, judged by a time."""
+    """Return a search of this many visits, each a second long, judged by a time."""
     trial = TrialFile(name="test", suite="tool", primary="time", arms={}, design=DesignFile(settle="0s"))
     asked = {"name": "test", "space": space, "trial": trial, "seed": seed, "budget_s": float(visits), "visit_s": 1.0}
     return SearchQuestion(**{**asked, **changes})  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ class _InMemory:
 
 
 class MadeMachine:
-    """A machine on which `effects` say by outcome what a point does; `clamp` says what the kernel makes of it."""
+    """A machine whose `effects` give the effect of a point by outcome; `clamp` returns the value that the kernel takes."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class MadeMachine:
         self.steps: list[SearchStep] = []
 
     def reply(self, request: Request) -> Reply:
-        """Answer a request as the machine would."""
+        """Return the answer of the machine to a request."""
         if isinstance(request, ProbeRequest):
             refused = tuple(self.refuse(point) for point in request.points)
             return ProbeReply(refused=refused, clamped=tuple(self.clamp(point) for point in request.points))  # type: ignore[misc]
@@ -139,7 +139,7 @@ class MadeMachine:
         return self.run_trial(request)
 
     def run_trial(self, step: SearchStep) -> SearchPart:
-        """Run one trial to its end, in the loop that all trials run in."""
+        """Run one trial to its end, in the loop of all trials."""
         file = step.file
         assert file.design.seed is not None
         protocol = protocol_of(file, TASKS, {}, file.design.seed, None, 1)
@@ -158,20 +158,20 @@ class MadeMachine:
 
 
 def noise_of(seed: int, sd: float) -> Iterator[float]:
-    """Normal noise without end."""
+    """Yield endless normal noise."""
     rng = np.random.default_rng((seed, 77))
     while True:
         yield from rng.normal(0, sd, 64).tolist()
 
 
 def run_search(asked: SearchQuestion, machine: MadeMachine) -> tuple[SearchAnswer, SearchCourse]:
-    """A whole search."""
+    """Run a whole search."""
     walk = SearchCourse(asked)
     return drive(walk.run(), machine), walk
 
 
 def drive(course: Generator[Request, Reply, Answer], machine: MadeMachine) -> Answer:
-    """Part of a search, answered by the machine."""
+    """Run a part of a search, with answers of the machine."""
     try:
         request = next(course)
         while True:

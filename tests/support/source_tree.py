@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A source tree with the targets of a kernel's that a build needs; its image is built in an instant."""
+"""A source tree with the make targets of a kernel that a build needs. Its image is built in an instant."""
 
 from __future__ import annotations
 

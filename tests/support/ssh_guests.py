@@ -44,7 +44,7 @@ def network(port: int) -> list[str]:
 
 
 class SshGuest(DebianGuest):
-    """A guest without a loader, whose sshd a port of this machine leads to."""
+    """A guest without a loader. A port of this machine leads to its sshd."""
 
     def __init__(self, images: GuestImages, folder: Path) -> None:
         super().__init__(images, folder, memory_mib=1024)
@@ -55,7 +55,7 @@ class SshGuest(DebianGuest):
 
 
 class SshBootGuest(BootGuest):
-    """A guest that boots through its loader, whose sshd a port of this machine leads to."""
+    """A guest that boots through its loader. A port of this machine leads to its sshd."""
 
     def __init__(self, images: BootImages, folder: Path) -> None:
         super().__init__(images, folder)
@@ -82,14 +82,14 @@ class SshUser:
         return (self.folder / "key.pub").read_text().strip()
 
     def let_in(self, name: str, guest: SshGuest | SshBootGuest) -> None:
-        """Start the guest's network and sshd for this boot, and note where it is and its host key."""
+        """Start the guest's network and sshd for this boot, and store its address and host key."""
         assert isinstance(guest, QemuGuest)
         started = guest.run(_START.format(key=self.public_key))
         assert started.status == 0, started.err
         self.know(name, guest.port, " ".join(started.out.splitlines()[-1].split()[:2]))
 
     def know(self, name: str, port: int, host_key: str, login: str = "user") -> None:
-        """Note a machine in the configuration of ssh."""
+        """Add a machine to the configuration of ssh."""
         (self.folder / f"known-{name}").write_text(f"{name} {host_key}\n")
         self._hosts[name] = (
             f"Host {name}\n HostName 127.0.0.1\n Port {port}\n User {login}\n HostKeyAlias {name}\n"
@@ -115,7 +115,7 @@ class SshUser:
         )
 
     def ktrial(self, name: str, *words: str, status: int = 0) -> str:
-        """Run a command on a guest and return what it printed."""
+        """Run a command on a guest and return its output."""
         started = self.start(name, *words)
         out, err = started.communicate(timeout=1800)
         assert started.returncode == status, err

@@ -22,7 +22,7 @@ _USER = "postgres"
 
 
 def a_session(name: str = "s1", **fields: Any) -> StoredSession:
-    """A session with sensible values for all that a test does not care about."""
+    """Return a session with sensible values for everything that a test does not set."""
     values: dict[str, Any] = {
         "suite": "quick",
         "label": "stock",
@@ -37,7 +37,7 @@ def a_session(name: str = "s1", **fields: Any) -> StoredSession:
 
 
 def a_run(number: int, value: float = 1.5, **fields: Any) -> StoredRun:
-    """A good run of `wakeup` with one number."""
+    """Return a good run of `wakeup` with one number."""
     measured = StoredMeasurement(outcome="p99", value=value, unit="s", direction="lower", original=f"{value} s")
     values: dict[str, Any] = {
         "session": "s1",
@@ -61,7 +61,7 @@ def a_run(number: int, value: float = 1.5, **fields: Any) -> StoredRun:
 
 
 def a_record(number: int, tool: str, session: str = "s1", **fields: Any) -> StoredRun:
-    """A run whose document is a whole `ktrial.run/1` record, without measurements unless `fields` has some."""
+    """Return a run whose document is a whole `ktrial.run/1` record; without `fields` it has no measurements."""
     document: dict[str, Any] = {
         "schema": "ktrial.run/1",
         "run": number,
@@ -92,7 +92,7 @@ def a_record(number: int, tool: str, session: str = "s1", **fields: Any) -> Stor
 
 @contextmanager
 def postgresql() -> Iterator[str]:
-    """The URL of a running server of this test's own, reached through a socket in a private folder."""
+    """Yield the URL of a server for this test, which is reached through a socket in a private folder."""
     assert os.geteuid() == 0, "PostgreSQL is started as its own user: run ./check as root"
     binaries = max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
     owner = pwd.getpwnam(_USER)
@@ -125,7 +125,7 @@ def postgresql() -> Iterator[str]:
 
 @contextmanager
 def fresh_database(server: str) -> Iterator[str]:
-    """The URL of an empty database on a server."""
+    """Yield the URL of an empty database on a server."""
     import psycopg
 
     name = "t" + secrets.token_hex(6)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program with frames, and programs that hold it up now and then: `python -I -S stutter_programs.py ROLE WORDS...`.
+"""A program with frames, and programs that delay it at times: `python -I -S stutter_programs.py ROLE WORDS...`.
 
-Needs the standard library alone, so that it can run where ktrial is not.
+It needs only the standard library, so that it can run where ktrial is not installed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 PERIOD_S = 0.02
 STALL_S = 0.08
-#: A hog takes so long, and begins anew after so long.
+#: Seconds that a hog works, and seconds from one start to the next.
 HOG_S, HOG_EVERY_S = 4.0, 30.0
 _FREEZE, _THAW = 0xC0045877, 0xC0045878
 _MADV_NOHUGEPAGE = 15
@@ -28,7 +28,7 @@ _LOG = 32 << 20
 
 
 def at_random_times(seconds: float, seed: int = 7) -> Iterator[None]:
-    """Moments that follow no rhythm."""
+    """Yield at moments without a rhythm."""
     drawn = random.Random(seed)
     end_s = time.monotonic() + seconds
     while (wait_s := drawn.uniform(0.7, 2.1)) and time.monotonic() + wait_s < end_s:
@@ -37,13 +37,13 @@ def at_random_times(seconds: float, seed: int = 7) -> Iterator[None]:
 
 
 def ahead_of_others() -> None:
-    """Not held up by what else runs on the machine."""
+    """Run at a real-time priority, so that other programs on the machine do not delay this one."""
     with suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
 
 
 def frames(log: str, seconds: str, work: str, *words: str) -> None:
-    """Frame after frame: `frame <end on the monotonic clock> <length in ms>` goes to `log`."""
+    """Make frames, and write a line `frame <end on the monotonic clock> <length in ms>` to `log` for each."""
     do = WORK[work](*words)
     lines = os.open(log, os.O_WRONLY)
     begin_s = last_s = due_s = time.monotonic()
@@ -75,13 +75,13 @@ def _writes_a_device(device: str) -> Callable[[], None]:
 
 
 def _writes_a_file(name: str) -> Callable[[], None]:
-    # Not at real-time priority: the kernel lets such a writer have more dirty pages than others.
+    # This is not a real-time priority, at which the kernel allows more dirty pages than usual.
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, -20)
     file = os.open(name, os.O_WRONLY | os.O_CREAT, 0o644)
     block = bytes(16 * _PAGE)
     places = itertools.cycle(range(0, _LOG, len(block)))
-    # Not one place again and again: only pages that were clean count as dirtied, and only who dirties is held up.
+    # The place changes: only clean pages count as dirtied, and the kernel delays only programs that dirty pages.
     return lambda: _all(os.pwrite(file, block, next(places)))
 
 
@@ -115,7 +115,7 @@ WORK: dict[str, Callable[..., Callable[[], None]]] = {
 
 
 def spin(seconds: str, cpu: str) -> None:
-    """Take a CPU from everybody else."""
+    """Take a CPU from all other programs."""
     os.sched_setaffinity(0, {int(cpu)})
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
     for _ in at_random_times(float(seconds)):
@@ -125,7 +125,7 @@ def spin(seconds: str, cpu: str) -> None:
 
 
 def freeze(seconds: str, folder: str) -> None:
-    """Let a file system take no writes."""
+    """Freeze a file system, so that it takes no writes."""
     place = os.open(folder, os.O_RDONLY)
     ahead_of_others()
     for _ in at_random_times(float(seconds)):
@@ -137,7 +137,7 @@ def freeze(seconds: str, folder: str) -> None:
 
 
 def write(seconds: str, name: str, mebibytes: str) -> None:
-    """Write a lot at once."""
+    """Write many bytes at once."""
     file = os.open(name, os.O_WRONLY | os.O_CREAT, 0o644)
     block = bytes(1 << 20)
     for _ in at_random_times(float(seconds)):
@@ -146,9 +146,9 @@ def write(seconds: str, name: str, mebibytes: str) -> None:
 
 
 def touch(seconds: str, name: str, mebibytes: str, cpu: str) -> None:
-    """Use all pages of a mapped file again and again for a while.
+    """Use all pages of a mapped file repeatedly for a while.
 
-    On a CPU of its own: a kernel that does not preempt itself lets others wait while it makes room in the group.
+    This needs a CPU of its own: on a kernel without preemption, others wait while the kernel frees memory of the group.
     """
     os.sched_setaffinity(0, {int(cpu)})
     size = int(mebibytes) << 20
@@ -163,7 +163,7 @@ def touch(seconds: str, name: str, mebibytes: str, cpu: str) -> None:
 
 
 def hog(seconds: str, cpu: str, name: str, mebibytes: str) -> None:
-    """Take memory and write a file for some seconds, then the CPU, and give all back: long apart."""
+    """Take memory and write a file for some seconds, then use the CPU, and release everything, at long intervals."""
     file = os.open(name, os.O_WRONLY | os.O_CREAT, 0o644)
     end_s = time.monotonic() + float(seconds)
     while time.monotonic() + HOG_EVERY_S < end_s:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command on a terminal of its own, as a person sees it."""
+"""Runs a command on its own terminal, as a person sees it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMIT_S = 30.0
 
 
 class Terminal:
-    """A running command whose controlling terminal this is."""
+    """A running command with this controlling terminal."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._master, slave = os.openpty()
@@ -29,7 +29,7 @@ class Terminal:
         self.said = ""
 
     def wait_for(self, words: str) -> None:
-        """Read until these words were said."""
+        """Read until these words were printed."""
         self._read(lambda: words in self.said)
         assert words in self.said, self.said
 
@@ -44,7 +44,7 @@ class Terminal:
             os.close(self._master)
 
     def end(self) -> int:
-        """Wait for the command: its exit status, negative when a signal ended it."""
+        """Wait for the command; return its exit status, negative after a signal."""
         if self._is_open:
             self._read(lambda: False)
         return self.process.wait(LIMIT_S)
@@ -55,7 +55,7 @@ class Terminal:
         return [int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == "ktrial-agent"]
 
     def kill(self) -> None:
-        """End whatever still runs."""
+        """End all processes that are still running."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
@@ -71,13 +71,13 @@ class Terminal:
                 continue
             try:
                 chunk = os.read(self._master, 4096)
-            except OSError:  # the last process on it has ended
+            except OSError:  # the last process on the terminal has ended
                 return
             self.said += chunk.decode(errors="replace")
 
 
 def eventually(holds: Callable[[], bool], limit_s: float = LIMIT_S) -> bool:
-    """Whether it holds at some time within the limit."""
+    """Return whether the condition becomes true within the limit."""
     deadline = time.monotonic() + limit_s
     while not holds():
         if time.monotonic() > deadline:

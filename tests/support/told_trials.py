@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole trials as they are kept: the stored trial, its log as the course writes it, and the records of its runs."""
+"""Whole trials in the form of the store: the stored trial, its log, and the records of its runs."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ from tests.support.comparisons import HOSTILE, _poisoned
 from tests.support.records import run_record, session_document
 
 RATE, P99, FAULTS, WALL = "tool.rate", "tool.p99", "tool.faults", "tool.wall"
-#: What each arm does to the logarithm of the rate.
+#: The effect of each arm on the logarithm of the rate.
 GAINS = {"control": 0.0, "sw10": 0.06, "sw60": 0.0, "sw180": -0.05, "placebo": 0.0}
 VALUES = {"sw10": "10", "sw60": "60", "sw180": "180"}
 
 
 class Kept(NamedTuple):
-    """A trial as a store has it."""
+    """A stored trial."""
 
     stored: StoredTrial
     log: tuple[Event, ...]
     records: tuple[RunRecord, ...]
 
     def told(self) -> Comparison:
-        """As every report gets it."""
+        """Return the comparison that every report gets."""
         about: dict[str, Outcome] = outcomes_of(self.records, {})
         return comparison_of(self.stored, self.log, judge(self.log), TrialFacts(outcomes=about, records=self.records))
 
 
 def a_protocol(arms: Sequence[str] = tuple(GAINS), **changes: Any) -> Protocol:
-    """Rate decides, p99 is a guard, faults are a counter beside it, wall was not asked for."""
+    """Return a protocol: rate decides, p99 is a guard, faults is a counter, and wall is not part of the question."""
     fields: dict[str, Any] = {
         "name": "swappiness",
         "arms": tuple(TrialArm(name=arm, placebo=arm == "placebo") for arm in arms),
@@ -77,7 +77,7 @@ def a_protocol(arms: Sequence[str] = tuple(GAINS), **changes: Any) -> Protocol:
 
 @cache
 def a_trial(noise: float = 0.004, seed: int = 1, *, ended: bool = True, void: bool = True) -> Kept:
-    """Four values against the control and a placebo: 10 is better, 180 is worse; one block is void, one run failed."""
+    """Return four values against the control and a placebo: 10 is better, 180 worse, one block void, one run failed."""
     protocol = a_protocol()
     arms = {arm: ArmSettings(changes={"vm.swappiness": value}) for arm, value in VALUES.items()}
     arms |= {"control": ArmSettings(), "placebo": ArmSettings()}
@@ -113,7 +113,7 @@ def a_trial(noise: float = 0.004, seed: int = 1, *, ended: bool = True, void: bo
 
 
 def hostile_trial() -> Comparison:
-    """HOSTILE in every text that a protocol, a machine or a benchmark can bring."""
+    """Return a comparison with HOSTILE in every text that a protocol, a machine or a benchmark can contain."""
     document = msgspec.to_builtins(a_trial().told())
     made: Comparison = msgspec.convert(_poisoned(document, ""), Comparison)
     assert made.trial is not None
@@ -125,7 +125,7 @@ def hostile_trial() -> Comparison:
 
 
 class _Course:
-    """Follows the judge as `trial.run.loop` does."""
+    """Makes the blocks that the judge asks for, like `trial.run.loop`."""
 
     def __init__(self, protocol: Protocol, noise: float, seed: int, digest: str) -> None:
         self.log: list[Event] = [protocol]
@@ -190,10 +190,10 @@ def messaging_trial(
     seed: int = 3,
     changes: Mapping[str, str] = {},
 ) -> StoredTrial:
-    """A trial in a store whose runs have the output of `perf bench sched messaging`; `case` is 4 % faster.
+    """Return a stored trial whose runs have the output of `perf bench sched messaging`; `case` is 4 % faster.
 
-    `host` is one of several with the same hardware, and no fast path is taken there. `changes` are the settings of
-    `case`, in place of its environment.
+    `host` is one of several machines with the same hardware, and its trial takes no fast path. `changes` are the
+    settings of `case`, in place of its environment.
     """
     name = "messages-abcdef" if host is None else f"messages-{host}"
     protocol = a_protocol(
@@ -245,7 +245,7 @@ def messaging_trial(
 
 
 class _Messages(_Course):
-    """The course with a real tool's output."""
+    """The course of a trial with a real tool's output."""
 
     def __init__(self, protocol: Protocol, noise: float, seed: int, digest: str, session: Mapping[str, Any]) -> None:
         super().__init__(protocol, noise, seed, digest)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fake machine as a folder, and the command line run on it through the real agent."""
+"""A fake machine as a folder, on which the command line runs through the real agent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FILES = {
 
 
 def add_knobs(root: Path, *places: str) -> Path:
-    """Let the agent write these on the machine at `root` although the catalog has no such knobs; the file that does."""
+    """Let the agent write these knobs on the machine at `root` although the catalog lacks them; return the file."""
     folder = root / "etc/ktrial/knobs.d"
     folder.mkdir(parents=True, exist_ok=True)
     knob = f'[[knob]]\nid = "fake"\nkind = "sysfs"\nplaces = {json.dumps(places)}\n'
@@ -44,7 +44,7 @@ def add_knobs(root: Path, *places: str) -> Path:
 
 
 def use_compiled_catalog(home: Path) -> None:
-    """Put the compiled catalog into a home, as the first command of ktrial there does."""
+    """Put the compiled catalog into a home folder, as the first command of ktrial there would."""
     folder = home / ".cache/ktrial"
     folder.mkdir(parents=True, mode=0o700)
     (folder / "catalog.msgpack").write_bytes(_compiled_catalog())
@@ -59,7 +59,7 @@ def _compiled_catalog() -> bytes:
 
 
 class FakeRoot:
-    """A folder that stands for `/`, with a state folder inside it."""
+    """A folder that stands for `/`, with a state folder in it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -67,17 +67,17 @@ class FakeRoot:
             self.write(path, text)
 
     def write(self, path: str, text: str) -> None:
-        """Put a file there."""
+        """Write a file of the machine."""
         target = self.folder / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
 
     def read(self, path: str) -> str:
-        """What a file holds."""
+        """Return the content of a file of the machine."""
         return (self.folder / path.lstrip("/")).read_text()
 
     def values(self) -> dict[str, str]:
-        """All files of `proc` and `sys`."""
+        """Return all files of `proc` and `sys`."""
         tops = [self.folder / top for top in ("proc", "sys") if (self.folder / top).exists()]
         return {
             str(p.relative_to(self.folder)): p.read_text()
@@ -87,14 +87,14 @@ class FakeRoot:
         }
 
     def run(self, *argv: str) -> Ran:
-        """One command of ktrial on this machine."""
+        """Run one command of ktrial on this machine."""
         out, err = io.StringIO(), io.StringIO()
         status = main(["--machine-root", str(self.folder), *argv], out, err)
         return Ran(status, out.getvalue(), err.getvalue())
 
 
 class Ran:
-    """What a command did."""
+    """The result of a command."""
 
     def __init__(self, status: int, out: str, err: str) -> None:
         self.status = status
@@ -103,5 +103,5 @@ class Ran:
 
     @property
     def json(self) -> Any:
-        """Its stdout as JSON."""
+        """Return the command's stdout as JSON."""
         return json.loads(self.out)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole trials in milliseconds: a machine, an executor and logs made of memory, which can die at any moment."""
+"""Whole trials in milliseconds: machine, executor and logs are in memory, and the head can be killed at any moment."""
 
 from __future__ import annotations
 
@@ -38,30 +38,30 @@ PAGE_CLUSTER = "/proc/sys/vm/page-cluster"
 FOUND = {SWAPPINESS: "60\n", PAGE_CLUSTER: "3\n"}
 FACTS = FactBook({"cpu.threads": Fact(value=4), "kernel.release": Fact(value="6.18"), "boot.id": Fact(value="boot")})
 QUIET = {"oldest": 0, "newest": 5, "log": "", "truncated": False}
-#: What a visit measured: time in seconds, or an output that gives none.
+#: The measurement of a visit: a time in seconds, or an output without a time.
 Values = Callable[[int | None, str], float | bytes]
 
 
 class Killed(BaseException):
-    """The head is gone: nothing that it does from now on happens."""
+    """The head was killed: nothing that it does afterwards has an effect."""
 
 
 class Life:
-    """Counts what the head does to the world, and ends at `last`."""
+    """Counts the actions of the head, and kills it at `last`."""
 
     def __init__(self, last: int | None = None) -> None:
         self.last = last
         self.steps = 0
 
     def step(self) -> None:
-        """Before and after whatever is done."""
+        """Count one action; call this before and after each."""
         if self.last is not None and self.steps >= self.last:
             raise Killed
         self.steps += 1
 
 
 class TunableMachine(FakeMachine):
-    """Also applies, verifies and reverts plans, as the agent does. `on_request` may change files under our feet."""
+    """A machine that also applies, verifies and reverts plans, as the agent does. `on_request` may change its files."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         super().__init__(files)
@@ -82,7 +82,7 @@ class TunableMachine(FakeMachine):
         return answered
 
     def end_session(self) -> None:
-        """The agent ends: leases end with it."""
+        """End the agent, which ends its leases."""
         for transaction in list(self.open):
             self._revert(select={"only": transaction})
 
@@ -136,7 +136,7 @@ class TunableMachine(FakeMachine):
 
 
 class MortalStore(FakeStore):
-    """What was saved outlives the head."""
+    """A store whose content outlives the head."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class Logs:
 
 
 def plan_of(path: str, address: str, value: str) -> Plan:
-    """One value to be written over what FOUND has."""
+    """Return a plan that writes one value over the value in FOUND."""
     old = FOUND[path]
     change = Change(
         knob=address,
@@ -188,7 +188,7 @@ def plan_of(path: str, address: str, value: str) -> Plan:
 
 
 class Trial:
-    """A trial of `case` (swappiness 10) against the machine as it is, which may be cut off and gone on with."""
+    """A trial of `case` (swappiness 10) against the unchanged machine. It may be killed and resumed."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class Trial:
         #: Arms that set parameters of the benchmark.
         self.own = tuple(own)
         self.turn: VisitTurn | None = None
-        #: What was used during a run, for a trial that should have the machine for itself.
+        #: Returns what somebody used during a run, for a trial that needs an idle machine.
         self.disturbed: Callable[[], str | None] = lambda: None
         tasks = tuple(
             Task(label=one, benchmark=FakeBenchmark(name=one, details=details or {}), parameters={"loops": 1})
@@ -235,7 +235,7 @@ class Trial:
         return self.logs.events
 
     def run(self, last: int | None = None) -> Judgement | None:
-        """From where it stands; None where the head died after `last` steps, and its leases with it."""
+        """Run from the current state; return None if the head died after `last` steps, and its leases with it."""
         life = Life(last)
         self.machine.life = self.store.life = self.logs.life = life
         try:
@@ -303,7 +303,7 @@ class Trial:
         return answer(value if isinstance(value, bytes) else f"time {value!r}".encode())
 
     def _block_of_run(self) -> int | None:
-        """The block that is told to be going on."""
+        """Return the block that began last."""
         from ktrial.trial.run.events import VisitBegan
 
         began = [event for event in self.told if isinstance(event, VisitBegan)]
@@ -317,21 +317,21 @@ class Trial:
 
 
 def steady(block: int | None, arm: str) -> float:
-    """The case is a quarter faster, with noise that block and arm alone decide."""
+    """Return the time of a visit: the case is a quarter faster, and the noise depends on block and arm alone."""
     noise = ((block or 0) * 37 + len(arm) * 11) % 7 / 1000
     return (1.0 if arm == "control" else 0.75) * (1 + noise)
 
 
 def alike(block: int | None, arm: str) -> float:
-    """Nothing differs but noise."""
+    """Return the time of a visit in which only noise differs."""
     return 1 + ((block or 0) * 37 + len(arm) * 11) % 7 / 1000
 
 
 def readings_in(log: Sequence[Event]) -> int:
-    """How many readings were taken."""
+    """Return how many readings were taken."""
     return sum(isinstance(event, ReadingsTaken) for event in log)
 
 
 def orders_in(log: Sequence[Event]) -> list[tuple[str, ...]]:
-    """The order of every block."""
+    """Return the order of every block."""
     return [event.order for event in log if isinstance(event, BlockDrawn)]

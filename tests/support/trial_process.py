@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial as a process that can be killed, its agents too, and what it left in the store."""
+"""Runs a trial as a process that can be killed, with its agents, and reads the store afterwards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMIT_S = 60.0
 
 
 class TrialProcess:
-    """A head that was just started; what it says goes to a file."""
+    """A head that was just started; its output goes to a file."""
 
     def __init__(self, options: Sequence[str], words: Sequence[str], said: Path) -> None:
         self._without_empty = said
@@ -36,25 +36,25 @@ class TrialProcess:
 
     @property
     def said(self) -> str:
-        """Everything that it said."""
+        """The whole output so far."""
         return self._without_empty.read_text()
 
     def wait(self) -> int:
-        """Until it has ended."""
+        """Wait until the process has ended."""
         return self.process.wait(LIMIT_S)
 
     def end(self) -> None:
-        """Whatever became of the test."""
+        """End the process, whatever the result of the test."""
         if self.process.poll() is None:
             self.process.kill()
             self.wait()
 
     def root_agents(self) -> list[int]:
-        """Processes of its root session."""
+        """Return the processes of the root session."""
         return [pid for pid in children(self.process.pid) if b"root" in words_of(pid)]
 
     def kill(self, victims: Victims) -> None:
-        """SIGKILL; the root agent may not be there yet."""
+        """Kill these processes with SIGKILL; the root agent may not exist yet."""
         agents = self.root_agents()
         if victims != "agent":
             self.process.kill()
@@ -63,7 +63,7 @@ class TrialProcess:
 
 
 def words_of(pid: int) -> list[bytes]:
-    """A process's command line."""
+    """Return a process's command line."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -71,7 +71,7 @@ def words_of(pid: int) -> list[bytes]:
 
 
 def children(pid: int) -> list[int]:
-    """Direct children of a process."""
+    """Return the direct children of a process."""
     try:
         return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
@@ -79,7 +79,7 @@ def children(pid: int) -> list[int]:
 
 
 def wait_until_blocks(home: Path, blocks: int) -> None:
-    """Until the newest trial has so many runs that count."""
+    """Wait until the newest trial has this many valid runs."""
     end = time.monotonic() + LIMIT_S
     while time.monotonic() < end:
         if (state(home) / "results.db").exists() and len(runs_in(log_of(home))) >= blocks:
@@ -89,7 +89,7 @@ def wait_until_blocks(home: Path, blocks: int) -> None:
 
 
 def trials_in(home: Path) -> list[StoredTrial]:
-    """All trials that are kept, the newest first."""
+    """Return all stored trials, the newest first."""
     if not (state(home) / "results.db").exists():
         return []
     store = Store(Database.open(str(state(home) / "results.db")))
@@ -100,7 +100,7 @@ def trials_in(home: Path) -> list[StoredTrial]:
 
 
 def log_of(home: Path, number: int = 0) -> tuple[Event, ...]:
-    """The log of a trial; empty where there is none yet."""
+    """Return the log of a trial; empty if there is none yet."""
     store = Store(Database.open(str(state(home) / "results.db")))
     try:
         trials = StoredTrials(lambda: store.database)
@@ -111,18 +111,18 @@ def log_of(home: Path, number: int = 0) -> tuple[Event, ...]:
 
 
 def runs_in(log: Sequence[Event]) -> list[RunEnded]:
-    """Runs that are no warm-ups."""
+    """Return the runs that are not warm-ups."""
     return [event for event in log if isinstance(event, RunEnded) and event.block is not None]
 
 
 def verdict_in(home: Path) -> str | None:
-    """What the newest trial says of its only arm."""
+    """Return the verdict of the newest trial on its only arm."""
     (told,) = summary_of(trials_in(home)[0], log_of(home)).verdicts.values()
     return told
 
 
 def check_nothing_is_lost(home: Path) -> None:
-    """Every run of the newest trial's blocks that was recorded is in its log, and it has come to its end."""
+    """Check that all recorded runs of the newest trial's blocks are in its log, and that the log has an end."""
     log = log_of(home)
     assert any(isinstance(event, TrialEnd) for event in log)
     told = {event.run for event in log if isinstance(event, RunEnded)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs of trials made from scores."""
+"""Makes logs of trials from scores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RATE = "tool.rate"
 
 
 def protocol(names: Iterable[str] = ("case",), **changes: Any) -> Protocol:
-    """Control and these arms, judged by a time with the usual margin and cap."""
+    """Return the protocol of the control and these arms, judged by a time with the usual margin and cap."""
     fields: dict[str, Any] = {
         "name": "test",
         "arms": tuple(TrialArm(name=arm) for arm in ("control", *names)),
@@ -27,16 +27,16 @@ def protocol(names: Iterable[str] = ("case",), **changes: Any) -> Protocol:
 
 
 def value_of(score: float, rule: OutcomeRule) -> float:
-    """The measurement that has this score."""
+    """Return the measurement with this score."""
     if rule.scale == "count":
         return score
     return math.exp(score if rule.direction == "higher" else -score)
 
 
 def log_of(fixed: Protocol, scores: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Event]:
-    """One run a visit; `scores` are of each outcome, arm and block. An arm with fewer blocks is dropped then.
+    """Return a log with one run per visit, from scores of each outcome, arm and block.
 
-    Counters are given as they are.
+    An arm with fewer blocks is dropped after its last block. Counters are given as they are.
     """
     log: list[Event] = [fixed]
     blocks = max(len(column) for arms in scores.values() for column in arms.values())
@@ -57,7 +57,7 @@ def log_of(fixed: Protocol, scores: Mapping[str, Mapping[str, Sequence[float]]])
 
 
 def pair_log(fixed: Protocol, differences: Sequence[float], outcome: str = TIME) -> list[Event]:
-    """A trial of one arm whose blocks have these differences, on a control that drifts."""
+    """Return the log of a trial of one arm whose blocks have these differences, on a control that drifts."""
     control = [0.01 * block for block in range(len(differences))]
     case = [base + step for base, step in zip(control, differences, strict=True)]
     return log_of(fixed, {outcome: {"control": control, "case": case}})

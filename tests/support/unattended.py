@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans that the agent carries out by itself, and a root session to start them in."""
+"""Makes plans that the agent carries out by itself, and a root session in which to start them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMIT_S = 60.0
 
 
 def shell(script: str, limit_s: float = 30.0) -> dict[str, Any]:
-    """A command of a plan."""
+    """Return a command of a plan."""
     return {
         "label": "sh",
         "exec": {
@@ -38,7 +38,7 @@ def shell(script: str, limit_s: float = 30.0) -> dict[str, Any]:
 
 
 def write_arm(path: str, old: str, new: str) -> dict[str, Any]:
-    """An arm that writes one number."""
+    """Return an arm that writes one number."""
     step = {"kind": "write", "path": path, "expect": old, "new": new, "verify": "integer"}
     plan = {"schema": "ktrial.plan/2", "title": "case", "lease": {"kind": "while-session"}, "steps": [step]}
     return {"plan": plan}
@@ -47,7 +47,7 @@ def write_arm(path: str, old: str, new: str) -> dict[str, Any]:
 def plan_of(
     name: str, token: int, visits: Sequence[Mapping[str, Any]], arms: Mapping[str, Any], **more: Any
 ) -> dict[str, Any]:
-    """A plan for the user nobody that ends within a minute."""
+    """Return a plan for the user nobody that ends within a minute."""
     return {
         "schema": "ktrial.unattended/1",
         "id": name,
@@ -66,7 +66,7 @@ def plan_of(
 
 
 class Carrying:
-    """A root session of this machine with a state folder of its own."""
+    """A root session of this machine with its own state folder."""
 
     def __init__(self, state: Path, root: Path | None = None) -> None:
         self.state = state
@@ -83,7 +83,7 @@ class Carrying:
         return self.session.request("unattended-start", plan=text, sha256=digest)
 
     def log(self, name: str) -> list[dict[str, Any]]:
-        """All whole lines of a log, once its plan is over."""
+        """Return all complete lines of a log after its plan is over."""
         end, data, start = time.monotonic() + LIMIT_S, b"", 0
         while time.monotonic() < end:
             part = self.session.request("unattended-log", plan=name, **{"from": start})
@@ -99,12 +99,12 @@ class Carrying:
         return dict(found)
 
     def worker(self) -> int:
-        """The process that carries out a plan here."""
+        """Return the process that carries out a plan of this state folder."""
         return workers(self.state)[0]
 
 
 def workers(state: Path) -> list[int]:
-    """Processes that carry out plans of this state folder."""
+    """Return the processes that carry out plans of this state folder."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -122,5 +122,5 @@ def kill(pid: int) -> None:
 
 
 def answers(log: Sequence[Mapping[str, Any]], do: str) -> list[dict[str, Any]]:
-    """The content of all answers to a request."""
+    """Return the contents of all answers to a request."""
     return [line["ok"] for line in log if line["event"] == "answer" and line["do"] == do and "ok" in line]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ordinary user of this machine with a checkout of ktrial and sudo rules of the test's choice."""
+"""An ordinary user of this machine with a checkout of ktrial and with sudo rules chosen by the test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
-# Stands for a compiler that takes minutes: it hands out the agent that is built already.
+# Replaces a compiler that takes minutes: it outputs the agent that is already built.
 _CARGO = """#!/bin/sh
 mkdir -p "target/$CARGO_BUILD_TARGET/release"
 cp "$HOME/built-agent" "target/$CARGO_BUILD_TARGET/release/ktrial-agent"
@@ -24,7 +24,7 @@ cp "$HOME/built-agent" "target/$CARGO_BUILD_TARGET/release/ktrial-agent"
 _RUSTC = """#!/bin/sh
 case $1 in -vV) echo 'host: x86_64-unknown-linux-gnu' ;; *) echo 'rustc 1.85.0 (0 2025-01-01)' ;; esac
 """
-# Checkouts that are set up, for the users of one run of the tests.
+# Set-up checkouts for the users of one run of the tests.
 _SET_UPS = CHECKOUT / ".setup" / "users"
 
 
@@ -46,11 +46,11 @@ class User:
 
     @property
     def sudo_log(self) -> Path:
-        """Where sudo notes what this user ran."""
+        """The file in which sudo logs what this user ran."""
         return self.home.parent / "sudo.log"
 
     def become(self) -> list[str]:
-        """The command that makes the next one run as this user."""
+        """Return the start of a command that runs the rest as this user."""
         return ["setpriv", "--reuid", self.name, "--regid", self.name, "--init-groups", "--reset-env", "--"]
 
     def start(
@@ -69,7 +69,7 @@ class User:
         )
 
     def files_of_others(self) -> list[str]:
-        """Everything in the home directory, the checkout included, that somebody else owns."""
+        """Return everything in the home directory, the checkout included, that somebody else owns."""
         return [
             str(Path(folder) / name)
             for folder, folders, files in os.walk(self.home)
@@ -78,7 +78,7 @@ class User:
         ]
 
     def allow(self, what: str = "ALL", *defaults: str) -> None:
-        """Let this user run `what` through sudo without a password, under these `Defaults`."""
+        """Let this user run `what` through sudo without a password, with these `Defaults`."""
         rule = self._rule
         lines = [
             f"Defaults:{self.name} {option}" for option in ("logfile=" + str(self.sudo_log), "!requiretty", *defaults)
@@ -89,7 +89,7 @@ class User:
         subprocess.run(["visudo", "--check", "--quiet", "--file", rule], check=True)
 
     def _set_up(self) -> None:
-        """Have the checkout set up: the first user of a run of the tests does it, others get a copy of the result."""
+        """Set the checkout up: the first user of a run of the tests does it, others get a copy of the result."""
         made = _SET_UPS / os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
         with _set_ups_alone():
             made.parent.mkdir(exist_ok=True)
@@ -103,7 +103,7 @@ class User:
             subprocess.run(["cp", "-a", "--no-preserve=ownership", self.checkout, made], check=True)
 
     def _take_over(self, made: Path) -> None:
-        """Put a checkout that another user set up in the place of this one, and this user's paths into it."""
+        """Replace this checkout by one that another user set up, and replace that user's paths in it."""
         shutil.rmtree(self.checkout)
         subprocess.run(["cp", "-a", made, self.checkout], check=True)
         theirs = str(Path((made / ".setup/stamp").read_text().strip()).parent)
@@ -134,7 +134,7 @@ class User:
 
 
 def forget_set_ups() -> None:
-    """Remove what the users of this run were given as their set-up."""
+    """Remove the set-ups that the users of this run share."""
     if _SET_UPS.exists():
         with _set_ups_alone():
             shutil.rmtree(_SET_UPS)
@@ -142,7 +142,7 @@ def forget_set_ups() -> None:
 
 @contextlib.contextmanager
 def _set_ups_alone() -> Iterator[None]:
-    """Keep other tests from the shared set-ups."""
+    """Keep other tests away from the shared set-ups."""
     with (_SET_UPS.parent / "users.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -150,7 +150,7 @@ def _set_ups_alone() -> Iterator[None]:
 
 @contextlib.contextmanager
 def ordinary_user(purpose: str, *, ready: bool = True) -> Iterator[User]:
-    """A user for the time of a test, whose checkout is set up if `ready`; nothing of it stays. Fails without root."""
+    """Yield a user for the time of a test, whose checkout is set up if `ready`. Leave no trace; fail without root."""
     assert os.geteuid() == 0, "this test makes a user and a rule of sudo: run ./check as root"
     name = f"ktrial-{purpose}-{os.getpid()}"
     folder = Path(tempfile.mkdtemp(prefix="ktrial-home-"))

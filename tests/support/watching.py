@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial watch` on this machine, and what it has recorded."""
+"""Runs `ktrial watch` on this machine, and reads its recordings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ktrial.recordings.model import Recording
 
 
 def knows_threads() -> bool:
-    """Whether the kernel's numbers of threads are those of this PID namespace: not in most containers."""
+    """Return whether the kernel's thread ids are those of this PID namespace, which is rare in containers."""
     return str(Path("/proc/self/ns/pid").readlink()) == "pid:[4026531836]"
 
 
 def instances() -> list[str]:
-    """Of agents of this checkout in tracefs, and of agents that have ended; others may watch at the same time.
+    """Return the tracefs instances of agents of this checkout, and of agents that have ended.
 
-    It is seen through a mount that ends with the command.
+    Other agents may watch at the same time. The mount that shows the instances ends with the command.
     """
     listed = subprocess.run(
         ["unshare", "-m", "sh", "-c", "mount -t tracefs t /sys/kernel/tracing; ls /sys/kernel/tracing/instances"],
@@ -57,12 +57,12 @@ def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedPr
 
 
 def watch(folder: Path, *words: str, **environment: str) -> Recording:
-    """Run `ktrial watch` to its end: what it has recorded."""
+    """Run `ktrial watch` to its end, and return the recording."""
     done = run(folder, *words, **environment)
     assert done.returncode == 0, done.stderr
     return recorded(folder)
 
 
 def recorded(folder: Path) -> Recording:
-    """What was recorded."""
+    """Return the recording in a folder."""
     return read_recording((folder / "recording.ktr").read_bytes(), "recording")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings as an agent writes them, from plain values."""
+"""Makes recordings in the agent's format from plain values."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ TAIL: dict[str, Any] = {
 
 
 def block(holds: str, content: bytes | Mapping[str, Any]) -> bytes:
-    """A block with its length and checksum."""
+    """Return a block with its length and checksum."""
     text = content if isinstance(content, bytes) else msgspec.json.encode(content)
     packed = holds.encode() + zlib.compress(text)
     return struct.pack("<II", len(packed), zlib.crc32(packed)) + packed
 
 
 def layout(group: int, source: str, columns: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """The columns of a group."""
+    """Return the columns of a group."""
     return block("L", {"group": group, "source": source, "columns": columns})
 
 
 def samples(group: int, times_ns: Sequence[int], columns: Sequence[Sequence[int]]) -> bytes:
-    """Rows of a group."""
+    """Return rows of a group."""
     content = struct.pack("<III", group, len(times_ns), len(columns))
     for values in (times_ns, *columns):
         before = 0
@@ -72,11 +72,11 @@ def samples(group: int, times_ns: Sequence[int], columns: Sequence[Sequence[int]
 
 
 def events(*told: Mapping[str, Any]) -> bytes:
-    """Lines of events."""
+    """Return lines of events."""
     return block("E", b"\n".join(msgspec.json.encode(one) for one in told))
 
 
 def recording(*blocks: bytes, head: Mapping[str, Any] = HEAD, tail: Mapping[str, Any] | None = TAIL) -> bytes:
-    """A whole recording, or one without its end."""
+    """Return a whole recording, or one without its end."""
     ends = [] if tail is None else [block("T", tail)]
     return b"".join((b"ktrial.recording/1\n", block("H", head), *blocks, *ends))
