@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often a trial claims what is not there, and finds what is: simulated demos, real A/A trials, a planted effect.
+"""How often a trial claims an effect that is not there, and finds one that is.
 
 Run in a checkout that is set up:  .venv/bin/python -m perf.aa [--trials N] [--demos N] [--planted N] [--seed N]
 
-- Simulated demos: `ktrial demo` with recorded noise and disturbances, through the shipped judge. A demo claims
-  falsely when its placebo or its copium comes out better or worse: below 2 %.
-- Real A/A trials: the whole engine, a placebo alone, everything else as it is by default, on built-in loads of 0.1 s.
-- A planted effect: a setting of a folder that stands for a machine, by which a program does a tenth more work. Trials
-  whose cap was not cut by the budget find it with 90 % power.
+- Simulated demos: `ktrial demo` with recorded noise and disturbances, judged by the shipped judge. A demo makes a
+  false claim if its placebo or its copium is better or worse. Limit: 2 %.
+- Real A/A trials: the whole engine with a placebo alone and otherwise the defaults, on built-in loads of 0.1 s.
+- A planted effect: a setting of a folder that stands for a machine makes a program do a tenth more work. Trials
+  whose cap was not limited by the budget must find it with 90 % power.
 
-Nothing of the machine is changed, no root is needed. Ends with status 1 where a limit is missed beyond chance.
+Nothing on the machine changes, and no root is needed. Exits with status 1 if a limit is missed beyond chance.
 """
 
 from __future__ import annotations
@@ -48,37 +48,37 @@ from perf.decide import SIZES, profiles
 from perf.noise_sources import Generator, Noise, sources, world
 
 OUTCOME = "sim.rate"
-#: What the arms of a simulated demo do to the logarithm of the rate: about what huge pages do.
+#: The effects of the arms of a simulated demo on the logarithm of the rate, about as large as those of huge pages.
 EFFECTS: Mapping[str, float] = {CONTROL: 0.0, PLACEBO: 0.0, COPIUM: 0.0, HELP: math.log(2), HURT: math.log(0.6)}
 MOST_FALSE_DEMOS, MOST_FALSE_TRIALS, POWER = 0.02, 0.05, 0.90
-#: Chance that a limit is missed by chance alone.
+#: Probability that a limit is missed by chance alone.
 CHANCE = 0.001
 PLANTED = 0.10
-#: Trials that may be lost to others who tune the same machine meanwhile, and the wait after each.
+#: Number of trials that other programs may spoil by tuning the same machine, and the wait after each.
 MOST_LOST, LOST_WAIT_S = 200, 5.0
-#: Built-in loads: benchmark, its parameters.
+#: Built-in loads: benchmark and parameters.
 LOADS: Sequence[tuple[str, dict[str, float]]] = (
     ("agent-pagefault", {"duration_s": 0.1, "bytes": 8 << 20}),
     ("agent-memcpy", {"duration_s": 0.1, "bytes": 4 << 20}),
     ("agent-fileio-read-sequential-warm", {"duration_s": 0.1, "bytes": 4 << 20}),
     ("agent-contextswitch-same", {"duration_s": 0.1}),
 )
-#: The knob that slows the program down, what it is found at, and about a tenth of a second of counting: more by so
-#: many percent as the knob is above that.
+#: The knob that slows the program down, its file, and its value at the start. The program counts for about a tenth of a
+#: second, and longer by one percent for each step of the knob above that value.
 KNOB, KNOB_FILE, KNOB_FOUND = "vm.swappiness", "proc/sys/vm/swappiness", 60
 _WORK = "read value < {file}; i=0; n=$((600 * (100 - {found} + value))); while [ $i -lt $n ]; do i=$((i+1)); done"
 _SHELL = "usr/bin/sh"
 
 
 class Share(NamedTuple):
-    """So many of so many."""
+    """A number of hits among a number of trials."""
 
     hits: int
     trials: int
 
     @property
     def text(self) -> str:
-        """With its exact 95 % interval."""
+        """The share with its exact 95 % interval."""
         if not self.trials:
             return "none of none"
         found = binomtest(self.hits, self.trials).proportion_ci(0.95, method="exact")
@@ -87,13 +87,13 @@ class Share(NamedTuple):
         return f"{self.hits} of {self.trials}: {rate:.2f} % (95 % interval {low:.2f} to {high:.2f} %)"
 
     def beyond(self, limit: float, *, upper: bool) -> bool:
-        """Whether it misses a limit, and not by chance."""
+        """Return whether the share misses a limit by more than chance."""
         side: Literal["greater", "less"] = "greater" if upper else "less"
         return bool(self.trials and binomtest(self.hits, self.trials, limit, alternative=side).pvalue < CHANCE)
 
 
 def demo_protocol(seed: int, profile: Sequence[float]) -> Protocol:
-    """The protocol of `ktrial demo`."""
+    """Return the protocol of `ktrial demo`."""
     rule = OutcomeRule(direction="higher", role="primary", margin=share(MARGIN, "margin"))
     return Protocol(
         name="demo",
@@ -109,7 +109,10 @@ def demo_protocol(seed: int, profile: Sequence[float]) -> Protocol:
 
 
 def simulated_demo(protocol: Protocol, noise: Sequence[float]) -> dict[str, OutcomeJudgement]:
-    """One demo, block by block as the judge says, on this noise in the order of its runs; what was found by arm."""
+    """Run one demo, block by block as the judge asks, on this noise in the order of its runs.
+
+    Return the results by arm.
+    """
     log: list[Event] = [protocol]
     run = 0
     looks = {0, 4}
@@ -131,7 +134,7 @@ def simulated_demo(protocol: Protocol, noise: Sequence[float]) -> dict[str, Outc
 
 
 def simulated_demos(demos: int, generator: Generator, noise: Noise) -> tuple[Share, dict[str, Counter[str]]]:
-    """How many claim something of an arm that does nothing, and what was said of each arm."""
+    """Return how many demos claim an effect of an arm without effect, and the verdicts on each arm."""
     rows = noise(generator, demos, CAP * len(EFFECTS) + 1)
     profile = profiles(noise, generator, demos)
     found: dict[str, Counter[str]] = {arm: Counter() for arm in EFFECTS if arm != CONTROL}
@@ -146,7 +149,7 @@ def simulated_demos(demos: int, generator: Generator, noise: Noise) -> tuple[Sha
 
 
 def show_demos(demos: int, seed: int) -> bool:
-    """Print them; whether the limit holds."""
+    """Print the simulated demos; return whether the limit holds."""
     print(f"## Simulated demos, {demos} on each kind of noise; better or worse of placebo or copium is a false claim\n")
     kinds = {f"recorded, sd {sd:.0%}": world(sources(sd)["recorded"], "mixed", SIZES[sd]) for sd in (0.01, 0.03, 0.08)}
     kinds["recorded as it is"] = world(sources(None)["recorded"], "mixed", SIZES[None])
@@ -162,16 +165,16 @@ def show_demos(demos: int, seed: int) -> bool:
 
 
 class Bench:
-    """Real trials on this machine, in a store of their own that goes with it."""
+    """Real trials on this machine, in a temporary store."""
 
     def __init__(self, folder: Path, machine_root: Path | None = None) -> None:
         self._store = str(folder / "results.db")
         self._machine_root = machine_root
-        #: Why trials gave nothing: somebody changed the machine under them. They are made again.
+        #: Reasons of trials that gave nothing because somebody changed the machine. These trials are repeated.
         self.lost: Counter[str] = Counter()
 
     def trial(self, file: TrialFile) -> tuple[OutcomeJudgement, bool]:
-        """One trial to its end: what was found of its only arm, and whether its cap has the power that is stated."""
+        """Run one trial to its end. Return the judgement of its only arm, and whether its cap has the stated power."""
         while True:
             try:
                 return self._once(file)
@@ -210,7 +213,7 @@ class Bench:
 
 
 def show_trials(bench: Bench, trials: int) -> bool:
-    """Real A/A trials, printed; whether the limit holds."""
+    """Run and print real A/A trials; return whether the limit holds."""
     print(f"\n## Real A/A trials of this machine: {trials}, placebo against control, all defaults, loads of 0.1 s\n")
     everything: Counter[str] = Counter()
     began = time.monotonic()
@@ -242,7 +245,7 @@ _PRIMARY = {"agent-fileio-read-sequential-warm": "bandwidth", "agent-contextswit
 
 
 def make_machine(folder: Path) -> Path:
-    """A folder that stands for a machine with one knob and a shell."""
+    """Make a folder that stands for a machine with one knob and a shell."""
     texts = {
         KNOB_FILE: f"{KNOB_FOUND}\n",
         "proc/sys/kernel/random/boot_id": "11111111-2222-3333-4444-555555555555\n",
@@ -259,7 +262,7 @@ def make_machine(folder: Path) -> Path:
 
 
 def planted_file(machine: Path) -> TrialFile:
-    """The trial of the knob against the machine as it is found."""
+    """Return the trial of the knob against the unchanged machine."""
     work = _WORK.format(file=shlex.quote(str(machine / KNOB_FILE)), found=KNOB_FOUND)
     return TrialFile(
         name="planted",
@@ -272,7 +275,7 @@ def planted_file(machine: Path) -> TrialFile:
 
 
 def show_planted(bench: Bench, file: TrialFile, trials: int) -> bool:
-    """A planted effect, printed; whether it is found as often as is stated."""
+    """Run and print trials of a planted effect; return whether it is found as often as stated."""
     print(f"\n## A planted effect: {trials} trials of a knob that makes a program do {PLANTED:.0%} more work\n")
     found = planned = wrong = missed = 0
     estimates = []
@@ -293,7 +296,7 @@ def show_planted(bench: Bench, file: TrialFile, trials: int) -> bool:
 
 
 def main(argv: Sequence[str]) -> int:
-    """All three parts."""
+    """Run all three parts."""
     parser = argparse.ArgumentParser(prog="perf.aa")
     parser.add_argument("--trials", type=int, default=200, help="real A/A trials")
     parser.add_argument("--demos", type=int, default=500, help="simulated demos on each kind of noise")

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ktrial ab` costs and how often it is wrong, beside hyperfine; and how often a campaign keeps what does nothing.
+"""The cost and the errors of `ktrial ab`, beside hyperfine, and the false keeps of campaigns.
 
 Run in a checkout that is set up:  .venv/bin/python -m perf.ab [TRIALS]   (2,000 a cell; some minutes)
 
-- Own cost: both tools make the same runs of two commands of 0.1 s. What is not the time of a run is the tool's own.
-- False claims: two equal commands, on recorded noise with disturbances, through the shipped judge; beside them the
-  summary of hyperfine ("x times faster", as it is read: ratio - sd > 1) on the same noise.
-- Campaigns: 500 of 32 decisions in which no candidate differs; beside them the rule "better than the best by k·sd" with
-  one run of each candidate, whose sd is 0.
+- Own cost: both tools make the same runs of two commands of 0.1 s. All time besides the runs is the tool's own.
+- False claims: two equal commands, on recorded noise with disturbances, judged by the shipped judge; beside it
+  hyperfine's summary ("x times faster", which people read as ratio - sd > 1) on the same noise.
+- Campaigns: 500 of 32 decisions in which no candidate differs; beside them the rule "better than the best by k·sd"
+  with one run of each candidate, whose sd is 0.
 
-Ends with status 1 if `ab` or a campaign is wrong in more than 5 %, beyond Monte Carlo error.
+Exits with status 1 if `ab` or a campaign is wrong in more than 5 %, beyond Monte Carlo error.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ COMMANDS = ("sleep 0.1", "sleep 0.1 ")
 ROUNDS = 5
 MOST_BLOCKS, MOST_FALSE = 20, 0.05
 CAMPAIGNS, DECISIONS = 500, 32
-#: Waits for other trials on this machine, and the length of each.
+#: Number of waits for other trials on this machine, and the seconds of each.
 MOST_WAITS, WAIT_S = 100, 5.0
-#: A target is missed by chance at most this often.
+#: Probability that a target is missed by chance.
 CHANCE = 0.001
 
 
 class OwnCost(NamedTuple):
-    """What a tool takes besides the runs, in seconds: for each run, and from its start to its end without that."""
+    """The time that a tool takes besides the runs, in seconds: for each run, and once from start to end."""
 
     each_s: float
     once_s: float
@@ -58,12 +58,12 @@ class OwnCost(NamedTuple):
 
     @property
     def per_run_s(self) -> float:
-        """The time of a run with all that is around it."""
+        """The time of a run with everything around it."""
         return self.run_s + self.each_s
 
 
 def _timed(words: Sequence[str], folder: Path) -> tuple[float, bytes]:
-    """Return how long a command took and what it printed. Wait for other trials on this machine."""
+    """Return how long a command took and its output. Wait for other trials on this machine first."""
     environment = {**os.environ, "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state")}
     left = MOST_WAITS
     while True:
@@ -79,7 +79,7 @@ def _timed(words: Sequence[str], folder: Path) -> tuple[float, bytes]:
 
 
 def cost_of_ours(folder: Path) -> OwnCost:
-    """Return the cost of `ktrial ab`: what lies between the end of a run and the beginning of the next."""
+    """Return the cost of `ktrial ab`: the time between the end of a run and the beginning of the next one."""
     wall_s, told = _timed([sys.executable, "-m", "ktrial", "ab", "--json", *COMMANDS], folder)
     records = [event["record"] for line in told.splitlines() if "record" in (event := json.loads(line))]
     times_s = [one["resources"]["wall_ns"] / 1e9 for one in records]
@@ -90,7 +90,7 @@ def cost_of_ours(folder: Path) -> OwnCost:
 
 
 def cost_of_hyperfine(folder: Path, runs: int) -> OwnCost:
-    """Return the cost of hyperfine for so many runs, two of them warm-ups. All that it takes counts for its runs."""
+    """Return the cost of hyperfine for this many runs, two of them warm-ups. All of its time counts for its runs."""
     exported = folder / "times.json"
     words = ["hyperfine", "-N", "--style", "none", "--warmup", "1", "--runs", str((runs - 2) // 2)]
     wall_s, _ = _timed([*words, "--export-json", str(exported), *COMMANDS], folder)
@@ -100,7 +100,7 @@ def cost_of_hyperfine(folder: Path, runs: int) -> OwnCost:
 
 
 def report_costs(rounds: int = ROUNDS) -> None:
-    """Print the own cost of both tools. Their calls alternate."""
+    """Print the own cost of both tools, whose calls alternate."""
     if shutil.which("hyperfine") is None:
         print("own cost: hyperfine is not installed, so there is nothing to compare with")
         return
@@ -123,7 +123,7 @@ def verdict_of(protocol: Protocol, noise: Array) -> str | None:
 
 
 def protocol_at(seed: int, alpha: float = 0.05) -> Protocol:
-    """Return the protocol of `ktrial ab`, which has no noise profile and its budget as cap."""
+    """Return the protocol of `ktrial ab`, which has no noise profile and whose cap is its budget."""
     return msgspec.structs.replace(protocol_of(MOST_BLOCKS, seed), alpha=alpha)
 
 
@@ -136,7 +136,7 @@ def false_claims(noise: Noise, trials: int, generator: Generator) -> tuple[float
 
 
 def false_campaigns(noise: Noise, campaigns: int, generator: Generator) -> tuple[float, float]:
-    """Return the shares of campaigns with a false keep: ours, and by the best of single runs."""
+    """Return the shares of campaigns with a false keep: with ktrial, and with the best of single runs."""
     wrong = 0
     for _ in range(campaigns):
         rows = noise(generator, DECISIONS, 2 * MOST_BLOCKS)

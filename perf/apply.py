@@ -2,7 +2,8 @@
 """Apply, verify and revert 30 sysctls through the agent, journal included, against `sysctl -w`.
 
 Run as root in a checkout that is set up:  .venv/bin/python -m perf.apply
-Values are moved by one and put back; the journal lives in a temporary folder.
+
+Values change by one and are restored; the journal is in a temporary folder.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ NAMES = [
 
 
 def candidates() -> dict[str, tuple[int, int]]:
-    """Name -> (value now, value to write) of the first keys that are here and hold one number."""
+    """Return, by name, the current value and the value to write of the first keys that exist and contain one number."""
     found: dict[str, tuple[int, int]] = {}
     for name in NAMES:
         path = Path("/proc/sys") / name.replace(".", "/")
@@ -76,7 +77,7 @@ def candidates() -> dict[str, tuple[int, int]]:
 
 
 def through_agent(keys: dict[str, tuple[int, int]], state: str) -> None:
-    """One session: apply, verify, revert."""
+    """Apply, verify and revert in one session."""
     session = AgentSession(ProcessTransport([str(find_agent()), "serve", "--role", "root", "--state", state]))
     steps: list[dict[str, Any]] = [
         {
@@ -99,21 +100,21 @@ def through_agent(keys: dict[str, tuple[int, int]], state: str) -> None:
 
 
 def one_process_a_key(keys: dict[str, tuple[int, int]]) -> None:
-    """Write, write again, put back: three rounds of one process per key."""
+    """Write, write again, restore: three rounds with one process per key."""
     for column in (1, 1, 0):
         for name, values in keys.items():
             subprocess.run([SYSCTL, "-q", "-w", f"{name}={values[column]}"], check=True)
 
 
 def one_process(keys: dict[str, tuple[int, int]]) -> None:
-    """A single `sysctl -w` with all keys, and one that puts them back."""
+    """Write all keys with a single `sysctl -w`, and restore them with another one."""
     for column in (1, 0):
         subprocess.run([SYSCTL, "-q", "-w", *(f"{name}={v[column]}" for name, v in keys.items())], check=True)
 
 
 @contextlib.contextmanager
 def put_back(keys: dict[str, tuple[int, int]]) -> Iterator[None]:
-    """Whatever becomes of the measurement, the keys hold their first values afterwards."""
+    """Restore the original values of the keys, whatever happens during the measurement."""
     try:
         yield
     finally:
@@ -122,7 +123,7 @@ def put_back(keys: dict[str, tuple[int, int]]) -> Iterator[None]:
 
 
 def main() -> int:
-    """Measure and print; 1 when the goal was missed."""
+    """Measure and print; return 1 if the goal was missed."""
     keys = candidates()
     if len(keys) < WANTED:
         print(f"only {len(keys)} of {WANTED} keys are on this kernel", file=sys.stderr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one argument that a measurement takes on its command line."""
+"""The one argument of a measurement on the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def how_many(text: str) -> int:
-    """A whole number from 1 on. Raises ArgumentTypeError."""
+    """Return a whole number of at least 1. Raise ArgumentTypeError for other text."""
     number = int(text) if text.isdecimal() else 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
@@ -21,7 +21,7 @@ def how_many(text: str) -> int:
 
 
 def argument(name: str, default: T, kind: Callable[[str], T], words: Sequence[str] | None = None) -> T:
-    """The argument `name` among `words`, or of the command line; a usage line and the end where it cannot be read."""
+    """Return the argument `name` from `words` or the command line. Print a usage line and exit if it is invalid."""
     parser = argparse.ArgumentParser(prog=f"python -m perf.{Path(sys.argv[0]).stem}")
     parser.add_argument("value", metavar=name, nargs="?", type=kind, default=default, help=f"by default {default}")
     found: T = parser.parse_args(words).value

@@ -2,8 +2,9 @@
 """Boots per hour of a trial over boots, against the same boots made by a shell script with `grub-reboot`.
 
 Run as root in a checkout that is set up:  .venv/bin/python -m perf.boots [BOOTS]
-Both boot the same two entries of one Debian in QEMU, under GRUB. Both wait until the boot is a minute old and idle, by
-the same rule, and run the same command. A boot lasts from arming its entry to arming the next one.
+
+Both boot the same two entries of one Debian in QEMU, under GRUB. Both wait, by the same rule, until the boot is a
+minute old and idle, and run the same command. A boot lasts from arming its entry to arming the next one.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from tests.support.boot_guest import BootGuest, BootImages
 from tests.support.debian_guest import CLONE
 
 BOOTS = 4
-#: How much more time than the script a trial may take.
+#: How much more time than the script a trial may take, as a share.
 GOAL = 0.10
-#: How often a trial looks until nothing waits for a CPU, memory or a disk.
+#: Number of looks, and seconds between them, until nothing waits for a CPU, memory or a disk.
 _LOOKS, _LOOK_EACH_S = 24, 10
 _LIMIT_S = 900
 _WORD = "transparent_hugepage=never"
@@ -71,7 +72,7 @@ ExecStart=/bin/sh /root/script
 
 
 def main() -> int:
-    """Measure and print; 1 when the goal was missed."""
+    """Measure and print; return 1 if the goal was missed."""
     boots = argument("BOOTS", BOOTS, how_many)
     with tempfile.TemporaryDirectory(prefix="ktrial-perf-") as name:
         folder = Path(name)
@@ -97,10 +98,10 @@ def _succeed(guest: BootGuest, script: str) -> str:
 
 
 def _follow(guest: BootGuest, times: str, count: int) -> list[int]:
-    """Wait until `times` prints so many seconds since 1970 in some boot; return what lies between them."""
+    """Wait until `times` prints this many times (seconds since 1970) in some boot; return the differences."""
     until, seen = time.monotonic() + count * _LIMIT_S, guest.boot_id
     while time.monotonic() < until:
-        # What was asked of a boot that ended meanwhile has been answered by the next one.
+        # The next boot has answered requests to a boot that ended meanwhile.
         if guest.boot_id == seen:
             guest.wait_boot(_LIMIT_S)
         seen = guest.boot_id
@@ -116,10 +117,10 @@ def _follow(guest: BootGuest, times: str, count: int) -> list[int]:
 def _times_of_trial(guest: BootGuest, boots: int) -> list[int]:
     _succeed(guest, f"cat > /root/trial.toml << 'END'\n{_PROTOCOL}\nEND")
     guest.send(f"{_KTRIAL} trial run /root/trial.toml --yes > /root/said 2>&1")
-    # The first one is armed after the rehearsal, in the default boot.
+    # The first entry is armed after the rehearsal, in the default boot.
     times = rf"""grep '"armed"' {_RECORD} | grep -v rehearsal | sed 's/.*"at":\([0-9]*\).*/\1/' | tail -n +2"""
     found = _follow(guest, times, boots + 1)
-    # The script boots the same entries; without ktrial's mark they are nobody's trial.
+    # The script boots copies of the same entries. Without ktrial's mark they belong to no trial.
     copy = f"sed 's/ ktrial.boot=[^ ]*//; s/ktrial-/plain-/' {_ENTRIES} > /root/entries"
     _succeed(guest, f"set -e; {copy}; {_KTRIAL} trial stop; test ! -e {_ENTRIES}; cp /root/entries {_ENTRIES}")
     return found

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often a planted cause of stutters is named, alone, and how often anything is named where there is none.
+"""How often a planted cause of stutters is the only one named, and how often a cause is named if there is none.
 
 Run in a checkout that is set up:  .venv/bin/python -m perf.causes [RECORDINGS]   (50 a cell; some minutes)
-Each recording has thirty stutters, seven kinds of events that go on anyway and series that stray. Planted: the cause is
-there at every stutter. Half: at every second one. Shuffled: as often, at other times. Ends with status 1 if false
-names are above 5 % by more than Monte Carlo error, or a planted cause is named alone less often than 95 %.
+
+Each recording has thirty stutters, seven kinds of background events, and series that wander. Planted: the cause is
+there at every stutter. Half: at every second one. Shuffled: as often, but at other times. Exits with status 1 if false
+names are above 5 % by more than Monte Carlo error, or if a planted cause is the only one named in less than 95 %.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ktrial.watch.diagnosis.symptoms import load_symptoms
 from perf.arguments import argument, how_many
 from tests.support.recordings import recording
 
-#: What is planted -> the symptom that it must be named as.
+#: The planted cause -> the symptom that must be named for it.
 PLANTED: Mapping[str, str] = {
     "direct-reclaim": "direct-reclaim",
     "compaction": "compaction",
@@ -41,7 +42,7 @@ WANTED, ALPHA = 0.95, 0.05
 
 
 def main(argv: list[str]) -> int:
-    """Print the table; 1 if a promise is not kept."""
+    """Print the table; return 1 if a target is missed."""
     count = argument("RECORDINGS", 50, how_many, argv)
     symptoms = load_symptoms(load_catalog())
     named = exact = false = shuffled = 0

@@ -2,8 +2,9 @@
 """Judging 1,000 outcomes of 4 arms in 30 blocks in one call, against scipy's `wilcoxon` called for each contrast.
 
 Run in a checkout that is set up:  .venv/bin/python -m perf.compare [OUTCOMES]
-ktrial's call also reads the layout, estimates effects with exact intervals, looks at drift and modes, does a two-way
-analysis of variance for each outcome and corrects for all comparisons; scipy's gives p-values only.
+
+ktrial's call also reads the layout, estimates effects with exact intervals, checks for drift and modes, does a two-way
+analysis of variance for each outcome and corrects for all comparisons; scipy's call gives only p-values.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ THEIRS = "scipy: wilcoxon for each contrast"
 
 
 def questions(outcomes: int) -> tuple[Question, ...]:
-    """Times with 3 % noise; arm b is 5 % faster. Arms in random order within each block."""
+    """Return times with 3 % noise; arm b is 5 % faster. Arms are in random order within each block."""
     random = np.random.default_rng(7)
     made = []
     for number in range(outcomes):

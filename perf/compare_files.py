@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ktrial compare` of two small files, whole process, against `benchstat` on the same numbers.
+"""`ktrial compare` of two small files, as a whole process, against `benchstat` on the same numbers.
 
 Run in a checkout that is set up:  .venv/bin/python -m perf.compare_files [BENCHSTAT]
-`go install golang.org/x/perf/cmd/benchstat@latest` makes the peer; without it Python's start is the peer.
+
+`go install golang.org/x/perf/cmd/benchstat@latest` builds the peer; without it, the start of Python is the peer.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ GOAL_S = 1.0
 
 
 def run(*argv: str) -> None:
-    """One process, its output thrown away."""
+    """Run one process without its output."""
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
 
 
 def write(path: Path, base_ns: float, generator: random.Random) -> None:
-    """Three Go benchmarks of ten runs each."""
+    """Write three Go benchmarks of ten runs each."""
     lines = [
         f"Benchmark{name} 100 {base_ns * factor * generator.gauss(1, 0.02):.1f} ns/op\n"
         for name, factor in (("Wakeup", 1), ("Pipe", 3), ("Fault", 7))
@@ -43,7 +44,7 @@ def write(path: Path, base_ns: float, generator: random.Random) -> None:
 
 
 def cpu_s(action: Callable[[], None]) -> float:
-    """The CPU time of a process: what it takes where nothing else runs."""
+    """Return the CPU time of a process, which is its time on an idle machine."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     action()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -51,7 +52,7 @@ def cpu_s(action: Callable[[], None]) -> float:
 
 
 def main() -> int:
-    """Measure and print; 1 when a goal was missed."""
+    """Measure and print; return 1 if a goal was missed."""
     python = str(ROOT / ".venv/bin/python")
     benchstat = argument("BENCHSTAT", shutil.which("benchstat"), str)
     with tempfile.TemporaryDirectory() as folder:

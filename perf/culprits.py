@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of many settings did it: foldover screening with confirmation, in simulation.
+"""Finding the responsible settings among many by foldover screening with confirmation, in simulation.
 
 Run in a checkout that is set up:  .venv/bin/python -m perf.culprits [TRIALS]   (400 a cell; some minutes)
-The whole set is known to do harm. Noise of a block's difference has heavy tails (t with 4 degrees of freedom); a
-culprit's effect is 1.2 or 2.4 of its standard deviation. Runs count all that is needed: screening, the trial of the
-whole set against the set without those named, and the trial of the rest against stock. Below it, a quarter as often,
-`ktrial blame` as it is shipped: its course and the judge, with normal noise; its confirmation is one trial of three
-arms, and each culprit is tried alone after it. Ends with status 1 if the targets are missed by more than Monte Carlo
+
+The whole set is known to be harmful. The noise of a block's difference has heavy tails (t with 4 degrees of freedom); a
+culprit's effect is 1.2 or 2.4 of its standard deviation. Runs include everything: screening, the trial of the whole set
+against the set without the named settings, and the trial of the rest against stock. The second table, with a quarter of
+the trials, is `ktrial blame` itself: its course and the judge, with normal noise. Its confirmation is one trial of
+three arms, and each culprit is tried alone after it. Exits with status 1 if a target is missed by more than Monte Carlo
 error.
 """
 
@@ -27,21 +28,21 @@ from perf.arguments import argument, how_many
 from perf.noise_sources import Array, Generator
 from tests.support.blame import blamed, question
 
-#: A trial that confirms may have so many blocks.
+#: Maximum number of blocks of a confirming trial.
 CONFIRM_CAP = 20
-#: What does not matter, in parts of the known effect: of the cure, and of what is left without it.
+#: Shares of the known effect that do not matter: of the cure, and of what is left without the culprits.
 CURE, REST = 0.5, 0.75
-#: Rounds of screening, confirming, and looking at the rest.
+#: Rounds of screening, confirming, and testing the rest.
 ROUNDS = 3
 SIZES = (8, 16, 24, 40)
 EXACT, MOST_RUNS = 0.95, 85.0
-#: About how much the runs of one blame differ from those of another.
+#: Approximate standard deviation of the runs of a blame.
 _RUNS_SD = 25.0
 _SD = 1 / math.sqrt(2)
 
 
 class Machine:
-    """Settings with culprits, and a count of runs. `harm` tells what a set of settings costs, in sd of a block."""
+    """Settings with culprits, and a count of runs. `harm` is the cost of a set of settings, in sd of a block."""
 
     def __init__(
         self, settings: int, culprits: frozenset[int], effect: float, *, together: bool, rng: Generator
@@ -61,13 +62,16 @@ class Machine:
         return self.score(first) - self.score(second) + self.rng.standard_t(4, blocks) * _SD
 
     def is_better(self, first: Sequence[int], second: Sequence[int], negligible: float) -> bool:
-        """A trial: whether `first` is better than `second`, where this part of the known effect does not matter."""
+        """Run a trial; return whether `first` is better than `second`.
+
+        A share `negligible` of the known effect does not matter.
+        """
         found = decide(self.differences(first, second, CONFIRM_CAP), Rule(CONFIRM_CAP, negligible * self.effect))
         self.runs += 2 * found.blocks
         return found.verdict == "better"
 
     def screened(self, settings: Sequence[int]) -> list[int]:
-        """The settings that foldover screening names."""
+        """Return the settings that foldover screening names."""
         signs: Signs = design(len(settings), int(self.rng.integers(2**31)), CAP)
         differences = np.empty(0)
         while True:
@@ -82,7 +86,7 @@ class Machine:
 
 
 def name_culprits(machine: Machine) -> set[int]:
-    """Screen, confirm, look at the rest; only what was confirmed is named."""
+    """Screen, confirm and test the rest; return only confirmed settings."""
     left = list(range(machine.settings))
     named: set[int] = set()
     for _ in range(ROUNDS):
@@ -109,7 +113,7 @@ def simulate(trials: int, settings: int, culprits: int, effect: float, rng: Gene
         guilty = frozenset(int(one) for one in rng.choice(settings, culprits, replace=False))
         machine = Machine(settings, guilty, effect, together=together, rng=rng)
         named = name_culprits(machine)
-        # Of a pair that acts together only, taking either one away is the cure.
+        # If a pair acts only together, removing either setting is the cure.
         exact += bool(named) and named <= guilty if together else named == guilty
         false += bool(named - guilty)
         runs += machine.runs
@@ -124,7 +128,7 @@ class Shipped(NamedTuple):
 
 
 def ship(trials: int, settings: int, culprits: int, *, together: bool) -> Shipped:
-    """Blames of so many settings; an effect is 1.2 standard deviations of a block's difference."""
+    """Run blames of this many settings; an effect is 1.2 standard deviations of a block's difference."""
     sd = 0.03
     effect = 1.2 * math.sqrt(2) * sd
     guilty = frozenset(f"s{place}" for place in range(1, culprits + 1))
@@ -147,7 +151,7 @@ def ship(trials: int, settings: int, culprits: int, *, together: bool) -> Shippe
 
 
 def show_shipped(trials: int, cases: Sequence[tuple[str, int, bool]]) -> list[str]:
-    """Print a row a case; what misses the target for one culprit."""
+    """Print a row for each case; return the cases with one culprit that miss the target."""
     missed = []
     print(f"\n`ktrial blame`, {trials} a cell: runs to name and confirm, and with those that show who acts alone\n")
     print("| culprits | " + " | ".join(f"{size} settings" for size in SIZES) + " |")
@@ -164,7 +168,7 @@ def show_shipped(trials: int, cases: Sequence[tuple[str, int, bool]]) -> list[st
 
 
 def slack(share: float, trials: int) -> float:
-    """By how much a simulated share may miss."""
+    """Return by how much a simulated share may miss the target."""
     return 3 * math.sqrt(share * (1 - share) / trials)
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often the judge of trials is right: false claims, power, cost and coverage, side by side with other procedures.
+"""How often the judge of trials is right: false claims, power, cost and coverage, beside other procedures.
 
 Run in a checkout that is set up:  .venv/bin/python -m perf.decide [TRIALS]   (10,000 a cell; some minutes)
-Noise is recorded (`perf/noise`) or made by generators of ours, with disturbances on top. Ends with status 1 if a target
-is missed by more than Monte Carlo error, or the twin and the shipped judge disagree.
+
+Noise is recorded (`perf/noise`) or generated, with disturbances on top. Exits with status 1 if a target is missed by
+more than Monte Carlo error, or if the twin and the shipped judge disagree.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ from perf.simulated_trials import (
 )
 
 RUNS = 120
-#: Typical size of a disturbance at each sd; None is the recorded host as it is.
+#: Typical size of a disturbance at each sd; None is the recorded host without scaling.
 SIZES: dict[float | None, float] = {0.01: 0.02, 0.03: 0.04, 0.08: 0.05, None: 0.05}
 AGREE_TRIALS = 10_000
-#: All comparisons of shares with their limits together miss by chance at most this often.
+#: Probability that any comparison of a share with its limit misses by chance.
 MISS_CHANCE = 0.01
-#: Trials that are simulated at a time.
+#: Number of trials that are simulated at a time.
 PORTION = 2_000
 
 
 class Target(NamedTuple):
-    """A number with its limit. A `cell` is one of many of a table, and is listed only where it misses.
+    """A number with its limit. A `cell` is one of many in a table, and is listed only if it misses the limit.
 
-    `trials` is None of what is not a share.
+    `trials` is None if the number is not a share.
     """
 
     what: str
@@ -61,7 +62,7 @@ class Target(NamedTuple):
 
 
 class Scores:
-    """What was held against limits; checked at the end, when the number of comparisons is known."""
+    """Numbers with limits, which are checked at the end, when the number of comparisons is known."""
 
     def __init__(self, trials: int) -> None:
         self.trials = trials
@@ -103,7 +104,7 @@ def _word(one: Target, z: float) -> str:
 def simulate(
     noise: Noise, generator: Generator, trials: int, effect: float, cap: int, profile: Noise | None = None
 ) -> Outcomes:
-    """Trials of the judge at a relative effect, each with a profile from another session."""
+    """Return trials of the judge at a relative effect, each with a profile from another session."""
     parts = []
     for begin in range(0, trials, PORTION):
         count = min(PORTION, trials - begin)
@@ -113,7 +114,7 @@ def simulate(
 
 
 def profiles(noise: Noise, generator: Generator, trials: int) -> Rows:
-    """Differences of A/A blocks, control first."""
+    """Return the differences of A/A blocks, control first."""
     return block_differences(generator, noise(generator, trials, 2 * PROFILE_BLOCKS), 0.0, fixed=True)
 
 
@@ -122,7 +123,10 @@ def percent(share: float | None) -> str:
 
 
 def against_peers(trials: int, generator: Generator) -> None:
-    """The table of procedures at a run-to-run sd of 3 %, with a disturbance in each trial, for each kind of noise."""
+    """Print the table of procedures for each kind of noise.
+
+    The run-to-run sd is 3 %, with a disturbance in each trial.
+    """
     for source, noise in sources(0.03).items():
         _peers_table(source, world(noise, "mixed", SIZES[0.03]), trials, generator)
 
@@ -157,7 +161,7 @@ def _row(name: str, procedure: Procedure, noise: Noise, trials: int, generator: 
 
 
 def false_claims(trials: int, generator: Generator, scores: Scores) -> None:
-    """A/A on every noise and disturbance, and on noise that grows."""
+    """Run A/A trials with every noise and disturbance, and with noise that grows."""
     print("\n## False claims of the judge in A/A trials, cap 20 (cap 30), in percent\n")
     kinds = (*DISTURBANCES, *GROWING)
     print("| noise | " + " | ".join(kinds) + " |\n" + "| --- " * (len(kinds) + 1) + "|")
@@ -170,7 +174,7 @@ def false_claims(trials: int, generator: Generator, scores: Scores) -> None:
                 shares = []
                 for cap in (20, 30):
                     disturbed = world(noise, kind, size)
-                    # Noise that grows is noisier than its profile.
+                    # Noise that grows is larger than in its profile.
                     profile = noise if kind in GROWING else disturbed
                     found = simulate(disturbed, generator, trials, 0.0, cap, profile)
                     shares.append(found.claims)
@@ -184,7 +188,7 @@ def false_claims(trials: int, generator: Generator, scores: Scores) -> None:
 
 
 def each_series(trials: int, generator: Generator, scores: Scores) -> None:
-    """A/A on every recorded series alone, as it is, with every disturbance."""
+    """Run A/A trials on every recorded series alone, unscaled, with every disturbance."""
     print("\n## False claims on each recorded series as it is, cap 20, in percent\n")
     print("| series | " + " | ".join(DISTURBANCES) + " |\n" + "| --- " * (len(DISTURBANCES) + 1) + "|")
     for name, values in {**recorded(), **recorded("b2b.csv")}.items():
@@ -196,12 +200,12 @@ def each_series(trials: int, generator: Generator, scores: Scores) -> None:
 
 
 def series_noise(values: Array) -> Noise:
-    """One recorded series, drawn again in stretches."""
+    """Return the noise of one recorded series, drawn again in stretches."""
     return lambda generator, trials, runs: drawn(generator, [values], trials, runs)
 
 
 def second_run_slower(trials: int, generator: Generator, scores: Scores) -> None:
-    """A/A where whatever runs second in a block is 1 % slower, and a profile at a third of the noise."""
+    """Run A/A trials in which the second run of a block is 1 % slower, with a profile at a third of the noise."""
     noise = sources(0.01)["recorded"]
 
     def slower(rng: Generator, count: int, runs: int) -> Rows:
@@ -218,7 +222,7 @@ def second_run_slower(trials: int, generator: Generator, scores: Scores) -> None
 
 
 def coverage(trials: int, generator: Generator, scores: Scores) -> None:
-    """The reported interval against the truth."""
+    """Compare the reported interval with the truth."""
     print("\n## Coverage of the interval, cap 20, in percent\n")
     effects = (0.0, 0.01, 0.03, 0.05, 0.10, 0.50)
     worst = 1.0
@@ -238,7 +242,7 @@ def coverage(trials: int, generator: Generator, scores: Scores) -> None:
 
 
 def margins(trials: int, generator: Generator, scores: Scores) -> None:
-    """An effect at the margin is not called equivalent; a direction is not called the other way round."""
+    """Check that an effect at the margin is not called equivalent, and that no direction is reversed."""
     for sd in (0.01, 0.03):
         noise = world(sources(sd)["recorded"], "mixed", SIZES[sd])
         at_margin = simulate(noise, generator, trials, 0.02, 20)
@@ -250,7 +254,7 @@ def margins(trials: int, generator: Generator, scores: Scores) -> None:
 
 
 def power(trials: int, generator: Generator, scores: Scores) -> None:
-    """The targets of detection and cost."""
+    """Check the targets of detection and cost."""
     noises = {sd: world(sources(sd)["recorded"], "mixed", size) for sd, size in SIZES.items()}
 
     def found(sd: float | None, effect: float, cap: int) -> Outcomes:
@@ -283,7 +287,7 @@ def power(trials: int, generator: Generator, scores: Scores) -> None:
 
 
 def boots(trials: int, generator: Generator, scores: Scores) -> None:
-    """Reboot arms: boots differ as much as the runs of one; two runs a boot, nine boot pairs."""
+    """Run trials whose arms are boots, which differ as much as runs of one boot; two runs a boot, nine boot pairs."""
     noise = world(sources(0.03)["recorded"], "none", 0.0)
     runs = noise(generator, trials, 36).reshape(trials, 18, 2)
     visits = runs.mean(axis=2) + generator.normal(0, 0.03, (trials, 18))
@@ -293,7 +297,7 @@ def boots(trials: int, generator: Generator, scores: Scores) -> None:
 
 
 def agreement(generator: Generator) -> bool:
-    """The twin says what the shipped judge says."""
+    """Return whether the twin gives the same results as the shipped judge."""
     noise = world(sources(0.03)["recorded"], "mixed", SIZES[0.03])
     rows = noise(generator, AGREE_TRIALS, 40)
     profile = profiles(noise, generator, AGREE_TRIALS)
@@ -316,7 +320,7 @@ def agreement(generator: Generator) -> bool:
 
 
 def same(said: object, found: Outcomes) -> bool:
-    """Whether a judged trial and its twin agree to the last digit that counts."""
+    """Return whether a judged trial and its twin agree to the last digit that matters."""
     verdict, blocks, effect = (getattr(said, name) for name in ("verdict", "blocks", "effect"))
     numbers: Array = np.array([effect.estimate, effect.low, effect.high], dtype=np.float64)
     twins = np.array([found.estimate[0], found.low[0], found.high[0]])

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fleet's trial costs, and how often it claims what is not there.
+"""The cost of a fleet's trial, and how often it claims an effect that is not there.
 
 Run as root in a checkout that is set up:  .venv/bin/python -m perf.fleet [--errors N] [--machines N] [--steps N]
 
-- Errors: A/A fleets on recorded noise, of each design. At most 5.6 % of 2,000 may claim a difference: 5 % and what
+- Errors: A/A fleets on recorded noise, of each design. At most 5.6 % of 2,000 may claim a difference: 5 %, and what
   chance adds.
 - Size: a coordinator of simulated machines with a real store, and Ansible with local connections and a program that
   answers from a recording: CPU time and memory for each machine, and how they grow.
-- Steps: CPU time on the measured machine of one step of a trial, against one module of Ansible's own.
+- Steps: CPU time on the measured machine of one step of a trial, against one of Ansible's own modules.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ STEPS = (125, 250, 500, 1000)
 
 
 def differences(generator: Generator, machines: int, shapes: list[np.ndarray]) -> np.ndarray:
-    """Return block differences of machines under "no difference": two runs a block, whose order a coin decides."""
+    """Return block differences of machines under "no difference": two runs a block, in an order that a coin decides."""
     rows = drawn(generator, shapes, machines, 2 * BLOCKS).reshape(machines, BLOCKS, 2)
     coins = generator.choice((-1.0, 1.0), (machines, BLOCKS))
     found: np.ndarray = coins * (rows[:, :, 0] - rows[:, :, 1])
@@ -61,7 +61,7 @@ def claims_within(generator: Generator, shapes: list[np.ndarray]) -> bool:
 
 
 def levels(generator: Generator, shapes: list[np.ndarray], machines: int) -> np.ndarray:
-    """Return what machines show that differ: a level of each, and the mean of its runs."""
+    """Return the readings of machines that differ: a level for each machine, and the mean of its runs."""
     runs = drawn(generator, shapes, machines, 2 * BLOCKS).mean(axis=1)
     found: np.ndarray = generator.normal(0, BETWEEN, machines) + runs
     return found
@@ -90,7 +90,7 @@ def breaks_guard(generator: Generator, shapes: list[np.ndarray]) -> bool:
 
 
 def show_errors(count: int, seed: int) -> bool:
-    """Print how often each design claims a difference in A/A fleets; whether the limit holds."""
+    """Print how often each design claims a difference in A/A fleets; return whether the limit holds."""
     print(f"## A/A fleets on recorded noise of {100 * NOISE:g} %: {count} of each\n")
     shapes = scaled(recorded(), NOISE)
     kinds: dict[str, Callable[[Generator, list[np.ndarray]], bool]] = {
@@ -114,7 +114,7 @@ def cpu_s(*, children: bool = False) -> float:
 
 
 class _Stored:
-    """A lease that stores, and counts nothing."""
+    """A lease that stores events, and counts nothing."""
 
     def __init__(self, world: Simulated, lease: Any) -> None:
         self._world, self._lease = world, lease
@@ -125,7 +125,7 @@ class _Stored:
 
 
 def show_coordinator(most: int) -> None:
-    """Print what a coordinator needs for each of so many simulated machines."""
+    """Print what a coordinator needs for each simulated machine, up to `most` machines."""
     print("\n## A coordinator of simulated machines, with its store\n")
     for count in [step for step in STEPS if step <= most]:
         with tempfile.TemporaryDirectory(prefix="ktrial-perf-") as folder:
@@ -162,7 +162,7 @@ esac
 
 
 def show_ansible(most: int) -> None:
-    """Print what Ansible needs to start a step on so many machines with local connections."""
+    """Print what Ansible needs to start a step on up to `most` machines with local connections."""
     print("\n## Ansible with local connections, one step on each machine, 8 at a time\n")
     for count in [step for step in STEPS if step <= most]:
         with tempfile.TemporaryDirectory(prefix="ktrial-perf-") as folder:
@@ -184,7 +184,7 @@ def show_ansible(most: int) -> None:
 
 
 def there_cpu_s(machine: Any) -> float:
-    """Return the CPU time of all sessions of the machine's sshd that have ended."""
+    """Return the CPU time of all finished sessions of the machine's sshd."""
     ticks = os.sysconf("SC_CLK_TCK")
     text = machine.run("sh", "-c", "cat /proc/$(pgrep -o -x sshd)/stat")
     fields = text.rpartition(")")[2].split()
@@ -192,7 +192,7 @@ def there_cpu_s(machine: Any) -> float:
 
 
 def show_steps(count: int) -> None:
-    """Print the CPU time that a step of a trial takes on the measured machine, and one module of Ansible's."""
+    """Print the CPU time of a step of a trial on the measured machine, and of one of Ansible's own modules."""
     print(f"\n## CPU time on the measured machine, mean of {count}\n")
     with fleet_of(["m1"]) as fleet:
         fleet.write_trial({})

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.guest KERNEL`: what guests cost, beside virtme-ng with the same kernel, mode and machine.
+"""`python -m perf.guest KERNEL`: the cost of guests, beside virtme-ng with the same kernel, mode and machine.
 
-KERNEL is a folder with a kernel's package unpacked, its modules with it. virtme-ng is `vng` in PATH; without one only
-ktrial is timed, and that is said. Runs alternate, so that what else the machine does meets both.
+KERNEL is a folder with an unpacked kernel package and its modules. virtme-ng is `vng` in PATH; without it, only ktrial
+is timed, and the output states that. Runs alternate, so that other load affects both tools.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pathlib import Path
 
 ROUNDS = 5
 MEMORY, CPUS = "1GiB", 2
-#: Guest seconds of a busy exact guest; the difference is what a second costs, without the boot.
+#: Guest seconds of a busy exact guest. The difference gives the cost of a second without the boot.
 SHORT_S, LONG_S = 2, 10
 ENOUGH = 3.0
 
 
 def run(argv: Sequence[str]) -> float:
-    """Seconds of a command that must end well."""
+    """Return the seconds of a command that must succeed."""
     began = time.monotonic()
     done = subprocess.run(list(argv), capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
@@ -37,38 +37,41 @@ def run(argv: Sequence[str]) -> float:
 
 
 def ktrial(kernel: Path, mode: str, *program: str) -> float:
-    """One boot with a program."""
+    """Return the time of one boot with a program."""
     shape = () if mode == "exact" else ("--cpus", str(CPUS))
     boot = ("kernel", "boot", str(kernel), "--mode", mode, "--memory", MEMORY, *shape, "--limit", "10min")
     return run([sys.executable, "-m", "ktrial", *boot, "--", *program])
 
 
 def vng(image: Path) -> float:
-    """The same with virtme-ng. Its status is lost without a terminal, so what it printed counts."""
+    """Return the time of the same boot with virtme-ng.
+
+    Its exit status is lost without a terminal, so its output counts.
+    """
     began = time.monotonic()
     argv = ["vng", "--verbose", "--run", str(image), "--disable-kvm", "--cpus", str(CPUS), "--memory", "1G"]
     done = subprocess.run(
         [*argv, "--", "echo ktrial-was-here"], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
     )
-    # What the console shows comes over either stream, as the version has it; the command line itself is shown too.
+    # The version decides which stream has the console output. The command line is part of it.
     if "ktrial-was-here" not in (done.stdout + done.stderr).replace("echo ktrial-was-here", ""):
         raise SystemExit(f"vng did not run its program:\n{done.stdout[-800:]}{done.stderr[-500:]}")
     return time.monotonic() - began
 
 
 def image_of(kernel: Path) -> Path:
-    """The image in a folder."""
+    """Return the image in a folder."""
     (image,) = (kernel / "boot").glob("vmlinuz-*")
     return image
 
 
 def show(what: str, times: Sequence[float]) -> None:
-    """A line with the median and the range."""
+    """Print a line with the median and the range."""
     print(f"{what:44} {statistics.median(times):7.2f} s  ({min(times):.2f} to {max(times):.2f}, n = {len(times)})")
 
 
 def against_vng(kernel: Path, rounds: int) -> None:
-    """From the command to a program's output."""
+    """Measure the time from the command to a program's output."""
     peers: dict[str, Callable[[], float]] = {"ktrial kernel boot, emulated": lambda: ktrial(kernel, "emulated", "true")}
     if shutil.which("vng") is None:
         print("vng is not in PATH: pip install virtme-ng; ktrial is timed alone")
@@ -87,7 +90,7 @@ def against_vng(kernel: Path, rounds: int) -> None:
 
 
 def exact_cost(kernel: Path, rounds: int) -> None:
-    """What a busy second of an exact guest costs; two of them run at once."""
+    """Measure the cost of a busy second of an exact guest, two of which run at once."""
     busy = "timeout {} sh -c 'while :; do :; done'; true"
     costs = []
     for _ in range(rounds):
@@ -97,7 +100,7 @@ def exact_cost(kernel: Path, rounds: int) -> None:
 
 
 def throughput(kernel: Path) -> None:
-    """Boots a minute of so many guests at once."""
+    """Measure the boots per minute of several guests at once."""
     alone = 0.0
     for workers in (1, 2, 4):
         count = 2 * workers
@@ -111,7 +114,7 @@ def throughput(kernel: Path) -> None:
 
 
 def main() -> None:
-    """All of it."""
+    """Run all parts."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("kernel", type=Path)
     parser.add_argument("--rounds", type=int, default=ROUNDS)

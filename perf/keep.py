@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep 30 sysctls, with files, fsync and journal, against `sysctl --system` of the same file; and drift of 60.
+"""Keep 30 sysctls, with files, fsync and journal, against `sysctl --system` with the same file; and drift of 60.
 
 Run as root in a checkout that is set up:  .venv/bin/python -m perf.keep
-ktrial works on folders that stand for a machine, sysctl in a mount namespace with a `/proc/sys` and an `/etc/sysctl.d`
-of its own: nothing of this machine changes.
+
+ktrial works on folders that stand for a machine, sysctl works in a mount namespace with its own `/proc/sys` and
+`/etc/sysctl.d`: nothing on this machine changes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ FILE = "etc/sysctl.d/ktrial.conf"
 PEER = f"sysctl --system, {KEPT} keys"
 KEEP = f"ktrial keep, {KEPT} settings"
 DRIFT = f"ktrial drift, {WATCHED} settings"
-#: Ends with its standard input.
+#: The namespace ends when its standard input closes.
 _NAMESPACE = """
 set -e
 for folder in /etc/sysctl.d /run/sysctl.d /usr/lib/sysctl.d /usr/local/lib/sysctl.d /lib/sysctl.d; do
@@ -53,7 +54,7 @@ exec cat > /dev/null
 
 
 def settings(count: int) -> dict[str, tuple[str, int]]:
-    """Knob -> (path below the root, value to keep) of the first sysctls that hold one number."""
+    """Return, by knob, the path below the root and the value to keep, for the first sysctls that contain one number."""
     found = {}
     for knob in load_catalog().knobs.values():
         is_number = knob.kind == "sysctl" and knob.value.type == "int"
@@ -64,7 +65,7 @@ def settings(count: int) -> dict[str, tuple[str, int]]:
 
 
 def make_machine(folder: Path, count: int) -> list[str]:
-    """Make a folder that stands for a machine, with another value of each setting; return the words of `keep`."""
+    """Make a folder that stands for a machine with another value of each setting; return the words of `keep`."""
     chosen = settings(count)
     for path, value in chosen.values():
         _write(folder / path, f"{value - 1}\n")
@@ -80,7 +81,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def ktrial(folder: Path, *words: str) -> bytes:
-    """Run the head as the launcher does; return its output."""
+    """Run the head like the launcher; return its output."""
     head = [str(ROOT / ".venv/bin/python"), "-I", "-S", str(ROOT / "src/ktrial/__main__.py")]
     argv = [*head, "--machine-root", str(folder), *words]
     return subprocess.run(
@@ -89,7 +90,7 @@ def ktrial(folder: Path, *words: str) -> bytes:
 
 
 def apply_alone(folder: Path, plan: Mapping[str, Any]) -> None:
-    """Let an agent carry out what `keep` plans."""
+    """Let an agent carry out the plan of `keep`."""
     session = AgentSession(ProcessTransport([str(find_agent()), "serve", "--role", "root", "--root", str(folder)]))
     applied = session.request("apply", plan=plan)
     assert applied["state"] == "applied", applied
@@ -98,7 +99,7 @@ def apply_alone(folder: Path, plan: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def namespace(folder: Path) -> Iterator[list[str]]:
-    """Yield the words that run a command where `sysctl` sees the folder's settings and its kept file."""
+    """Yield words that run a command in a place where `sysctl` sees the folder's settings and its kept file."""
     argv = ["unshare", "-m", "--propagation", "private", "sh", "-c", _NAMESPACE, "sh", str(folder)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
@@ -119,7 +120,7 @@ def cpu_s() -> float:
 
 
 def main() -> int:
-    """Measure and print; 1 when drift took too long."""
+    """Measure and print; return 1 if drift took too long."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         words = make_machine(folder / "peer", KEPT)
@@ -154,7 +155,7 @@ def main() -> int:
 
 
 def _check(folder: Path, inside: Sequence[str]) -> None:
-    """What is timed must do what it is called."""
+    """Check that each timed command does what its name says."""
     for name, (path, value) in settings(KEPT).items():
         by_sysctl = subprocess.run([*inside, "cat", f"/{path}"], check=True, stdout=subprocess.PIPE, text=True).stdout
         by_keep = (folder / f"head{ROUNDS}" / path).read_text(encoding="utf-8")

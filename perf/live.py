@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often live trials are wrong and what they find, replayed on recorded live work; and how guards do.
+"""How often live trials are wrong and what they find, replayed on recorded live work; and the same for guards.
 
 Run in a checkout that is set up:  .venv/bin/python -m perf.live [REPLAYS]   (2,000 a cell; some 15 minutes)
 
@@ -11,8 +11,8 @@ Run in a checkout that is set up:  .venv/bin/python -m perf.live [REPLAYS]   (2,
 - Beside it the canary rule in use: ten waves, and the canary's mean may exceed the control's by two sd of its waves.
 - Guards: equal arms in noise that remembers, and in the recordings; a step of 50 %; 7 of 10 values 100 times worse.
 
-Ends with status 1 if equal arms are told apart in more than 5 %, if 3 % is found in less than 90 % where the plan
-promises it, if guards trip in more than 1 % of the made noise, or if a step takes longer than two scrapes or 10 s.
+Exits with status 1 if more than 5 % of equal arms get a verdict, if 3 % is found in less than 90 % although the plan
+promises it, if guards trip in more than 1 % of the generated noise, or if a step takes longer than two scrapes or 10 s.
 """
 
 from __future__ import annotations
@@ -45,34 +45,34 @@ ALLOWED_S = (23 * 3_600, 48 * 3_600)
 #: Blocks in a row come from one place of a recording, up to this share of it.
 STRETCH = 0.3
 MOST_FALSE, LEAST_FOUND, MOST_TRIPS = 0.05, 0.90, 0.01
-#: A target is missed by chance at most this often.
+#: Probability that a target is missed by chance.
 CHANCE = 0.001
 SECOND, REQUESTS, P50, MEAN, P99, CPU = range(6)
 
 
 class Recorded:
-    """One outcome of a recording, with one row a second: its value, and the logarithm of its load."""
+    """One outcome of a recording, with a row for each second: its value, and the logarithm of its load."""
 
     def __init__(self, name: str, values: Array, loads: Array) -> None:
         self.name, self.values, self.loads = name, values, loads
         self._sums = np.vstack((np.zeros(2), np.cumsum(np.column_stack((values, loads)), axis=0))).tolist()
 
     def reading(self, begin: int, length: int) -> tuple[float, float]:
-        """Return what a period says: the means of outcome and covariate."""
+        """Return the reading of a period: the means of outcome and covariate."""
         (value, load), (value_end, load_end) = self._sums[begin], self._sums[begin + length]
         return (value_end - value) / length, (load_end - load) / length
 
 
 @cache
 def recording(file: str) -> Array:
-    """Return the rows of a recording, one a second; a second without requests repeats the one before."""
+    """Return the rows of a recording, one per second; a second without requests repeats the previous row."""
     rows = np.loadtxt(FOLDER / file, delimiter=",", skiprows=1)
     whole = np.arange(int(rows[0, SECOND]), int(rows[-1, SECOND]) + 1)
     return np.asarray(rows[np.searchsorted(rows[:, SECOND], whole, side="right") - 1])
 
 
 def outcomes() -> Iterator[Recorded]:
-    """Yield what is judged: median latencies, and CPU time per request. All are better if lower."""
+    """Yield the outcomes to judge: median latencies, and CPU time per request. Lower is better for all."""
     for server in ("redis", "pgbench"):
         rows = recording(f"{server}.csv")
         loads = np.log(rows[:, REQUESTS])
@@ -143,7 +143,7 @@ class Shares(NamedTuple):
 def replays(
     recorded: Recorded, plan: LivePlan, slower: float, count: int, generator: Generator, *, adjusts: bool
 ) -> Shares:
-    """Return what the shipped judge says of so many trials."""
+    """Return the verdicts of the shipped judge on this many trials."""
     verdicts, blocks = [], []
     for _ in range(count):
         seed = int(generator.integers(0, 2**31))
@@ -167,7 +167,7 @@ def canary(recorded: Recorded, plan: LivePlan, slower: float, count: int, genera
 
 
 def trips_in_noise(count: int, generator: Generator) -> float:
-    """Return the share of trials of equal arms in noise that remembers in which a guard trips."""
+    """Return the share of trials of equal arms in autocorrelated noise in which a guard trips."""
     trips = 0
     for trial in range(count):
         memory = (0.0, 0.3, 0.6, 0.9, 0.95, 0.99)[trial % 6]
@@ -177,7 +177,7 @@ def trips_in_noise(count: int, generator: Generator) -> float:
 
 
 def trips_in_bursts(count: int, pilot: int, generator: Generator) -> float:
-    """Return the share of trials of equal arms that trip in noise with a burst of some 5 s every 5 minutes."""
+    """Return the share of trials of equal arms that trip in noise with a burst of about 5 s every 5 minutes."""
     trips = 0
     for _ in range(count):
         logs = remembering(generator, pilot + 2_400, 0.6, 0.03)
@@ -199,7 +199,7 @@ def trips_in_recording(values: Array, count: int, generator: Generator) -> float
 
 
 def steps_seen(count: int, every_ms: int, generator: Generator) -> Array:
-    """Return after how many samples of the arm a step of 50 % trips; infinite if it does not."""
+    """Return the number of the arm's samples until a step of 50 % trips; infinite if it does not."""
     found = []
     for _ in range(count):
         trial = WatchedTrial(generator, Guard(metric=GUARDED, direction="lower"), every_ms=every_ms)
@@ -209,7 +209,7 @@ def steps_seen(count: int, every_ms: int, generator: Generator) -> Array:
 
 
 def most_values_worse(count: int, generator: Generator) -> tuple[float, float]:
-    """Return how often a guard, and how often two sd of all values, catch 7 of 10 values 100 times worse."""
+    """Return how often a guard, and how often two sd of all values, detect 7 of 10 values that are 100 times worse."""
     caught = ruled = 0
     for _ in range(count):
         watch = GuardWatch([Guard(metric=GUARDED, direction="lower")], [CONTROL, ARM], CONTROL, blocks=10, samples=10)
@@ -271,7 +271,7 @@ def report_replays(count: int, generator: Generator) -> bool:
 
 
 def report_guards(count: int, generator: Generator) -> bool:
-    """Print how guards do. Return whether a target was missed."""
+    """Print the results of guards. Return whether a target was missed."""
     share = trips_in_noise(count, generator)
     missed = is_beyond(share, count, MOST_TRIPS, "greater")
     print(f"\nguards trip in {share:.2%} of {count} trials of equal arms in noise that remembers", flush=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record what two real servers under a load that rises and falls need for their requests, second by second.
+"""Records, second by second, how long two real servers need for their requests under a load that rises and falls.
 
 Run as root in a checkout that is set up:  .venv/bin/python -m perf.live_traces FOLDER [MINUTES]   (70 minutes)
 
@@ -9,11 +9,11 @@ Run as root in a checkout that is set up:  .venv/bin/python -m perf.live_traces 
   server; the rate follows a sine.
 
 A day lasts 20 minutes. A row is one second: its requests; the median, mean and 99th percentile of their latency in
-microseconds; and the CPU time of the server in it, in microseconds. Seconds without a request have no row. Nothing is
-changed meanwhile: this is the noise of live work.
+microseconds; and the server's CPU time in microseconds. Seconds without a request have no row. Nothing changes
+meanwhile: this is the noise of live work.
 
-Other work on a small machine delays requests by more than any setting does: `nice -n -15` in front of the command
-gives the servers and their clients the right of way, as they would have it on a machine of their own.
+Other work on a small machine delays requests more than any setting does. With `nice -n -15` in front of the command,
+the servers and their clients have priority, as if they had a machine of their own.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from tests.support.stores import postgresql
 
 DAY_S = 1_200
 BASE_RATE, SHIFT_RATE = 20, 12
-#: When each shift of a day begins, and how long it lasts, in seconds.
+#: When each shift of a day begins, and its length, in seconds.
 SHIFTS = ((180, 720), (300, 480), (420, 240))
 REDIS_LOW, REDIS_HIGH = 15.0, 60.0
 HEADER = ("second", "requests", "p50_us", "mean_us", "p99_us", "cpu_us")
 
 
 class CpuClock(threading.Thread):
-    """Reads every second how much CPU time the processes of a server have used. `used_us` has one entry a second."""
+    """Reads every second the CPU time of a server's processes. `used_us` has one entry per second."""
 
     def __init__(self, server: int, begin_s: float, length_s: int) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class CpuClock(threading.Thread):
         for second in range(self._length_s + 1):
             time.sleep(max(0.0, self._begin_s + second - time.time()))
             now = dict(self._read())
-            # What a process used before its first reading is missed: at most a second of each connection.
+            # The CPU time of a process before its first reading is missing: at most a second of each connection.
             used_ns = sum(ns - self._before.get(pid, ns) for pid, ns in now.items())
             self._before = now
             if second:
@@ -68,13 +68,13 @@ class CpuClock(threading.Thread):
     def _read(self) -> Iterable[tuple[int, int]]:
         children = Path(f"/proc/{self._server}/task/{self._server}/children").read_text().split()
         for pid in (self._server, *map(int, children)):
-            # A connection may have ended since.
+            # The connection may have ended meanwhile.
             with suppress(FileNotFoundError, ProcessLookupError):
                 yield pid, int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
 
 
 def write(path: Path, requests: Iterable[tuple[float, float]], clock: CpuClock, begin_s: float) -> None:
-    """Write one row a second, from the time at which each request ended and its latency in microseconds."""
+    """Write one row per second, from the time at which each request ended and its latency in microseconds."""
     seconds: dict[int, list[float]] = defaultdict(list)
     for ended_s, latency_us in requests:
         seconds[math.floor(ended_s - begin_s)].append(latency_us)
@@ -96,7 +96,7 @@ def pgbench(url: str, folder: Path, rate: int, length_s: int, name: str) -> subp
 
 
 def transactions(folder: Path) -> Iterable[tuple[float, float]]:
-    """Yield the end and the latency of every transaction that pgbench logged."""
+    """Yield the end and the latency of every transaction in pgbench's log."""
     for path in folder.glob("load*"):
         for line in path.read_text().splitlines():
             _, _, latency_us, _, seconds, micros, *_ = line.split()
@@ -104,7 +104,7 @@ def transactions(folder: Path) -> Iterable[tuple[float, float]]:
 
 
 def loads_of(minutes: int) -> Sequence[tuple[int, int, int]]:
-    """Return when each pgbench begins, how long it lasts, and its rate."""
+    """Return the start, length and rate of each pgbench process."""
     end_s = 60 * minutes
     found = [(0, end_s, BASE_RATE)]
     for day_s in range(0, end_s, DAY_S):
@@ -128,7 +128,7 @@ def command(*words: str) -> bytes:
 
 
 def run_redis(path: Path, minutes: int, begin_s: float, found: list[tuple[float, float]]) -> None:
-    """Send requests at random times and add the end and the latency of each; it counts from when it was due."""
+    """Send requests at random times, and add the end and the latency of each, counted from when it was due."""
     chance = random.Random(34)
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(str(path))
@@ -143,7 +143,7 @@ def run_redis(path: Path, minutes: int, begin_s: float, found: list[tuple[float,
             sent = command("SET", key, "x" * 512) + command("GET", key) + command("SORT", "numbers")
             server.sendall(sent)
             got = b""
-            # Each of the 100 numbers of the sorted list takes two lines; before them one of SET, two of GET, one.
+            # Each of the 100 numbers of the sorted list takes two lines; before them, SET takes one line and GET two.
             while got.count(b"\r\n") < 204:
                 got += server.recv(65536)
             found.append((time.time(), (time.time() - due_s) * 1e6))

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resolution and self-noise of the agent's own loads against the tools that measure the same, in one run.
+"""Resolution and self-noise of the agent's own loads against tools that measure the same, in one run.
 
 Run in a checkout that is set up:  .venv/bin/python -m perf.loads [ROUNDS]
 
-A round runs each load and each tool once, in random order. Noise is the width of the middle half of the values over
-their median. The step is the smallest difference between two values that differ, over their median: what the number
-can tell apart at best. The goal: our noise is at most twice the tool's, or lies below 5 %.
+A round runs each load and each tool once, in random order. Noise is the width of the middle half of the values,
+relative to their median. The step is the smallest difference between two different values, relative to their median,
+which is the best resolution of the number. The goal: our noise is at most twice the tool's, or below 5 %.
 
-On a busy machine the goals are not judged. cyclictest leaves out the moments that a late wake-up has passed, our timer
-counts each: while others hold the CPUs the tool's median stays where it was, and ours tells of the waiting.
+On a busy machine the goals are not judged. cyclictest leaves out the moments that a late wake-up has missed, and our
+timer counts each of them: while other programs use the CPUs, the tool's median stays the same, and ours shows the wait.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from perf.arguments import argument, how_many
 from tests.support.references import REFERENCES, ours, theirs, user_session
 
 ROUNDS = 20
-#: The middle half of 20 values is itself known to a factor of 1.5 or so.
+#: The middle half of 20 values is itself only known to a factor of about 1.5.
 MOST_TIMES = 2.0
 LITTLE_NOISE = 0.05
-#: The part of the CPUs that others may use while nothing of ours runs.
+#: The share of the CPUs that other programs may use while nothing of ours runs.
 MOST_BUSY = 0.1
 LOOK_S = 0.2
 
 
 def noise(values: Sequence[float]) -> float:
-    """Width of the middle half over the median."""
+    """Return the width of the middle half, relative to the median."""
     low, middle, high = statistics.quantiles(values, n=4)
     return (high - low) / middle
 
 
 def step(values: Sequence[float]) -> float | None:
-    """Smallest difference over the median; None where all values are equal."""
+    """Return the smallest difference, relative to the median; None if all values are equal."""
     ordered = sorted(set(values))
     steps = [above - below for below, above in pairwise(ordered)]
     return min(steps) / statistics.median(values) if steps else None
 
 
 def used_by_others() -> float:
-    """The part of all CPUs' time that is not idle, while we wait."""
+    """Return the busy share of all CPUs' time while this program waits."""
     before = _ticks()
     time.sleep(LOOK_S)
     spent = [late - early for early, late in zip(before, _ticks(), strict=True)]
@@ -56,13 +56,13 @@ def used_by_others() -> float:
 
 
 def _ticks() -> list[int]:
-    """User, nice, system, idle, iowait, irq, softirq, steal."""
+    """Return the ticks of user, nice, system, idle, iowait, irq, softirq and steal."""
     first, _, _ = Path("/proc/stat").read_text(encoding="ascii").partition("\n")
     return [int(word) for word in first.split()[1:9]]
 
 
 def measure(rounds: int) -> tuple[dict[str, tuple[list[float], list[float]]], float]:
-    """Our values and the tool's for each reference that is installed here, and how busy others were meanwhile."""
+    """Return our values and the tool's for each reference that is installed here, and the load of others meanwhile."""
     order = random.Random(7)
     session = user_session()
     found: dict[str, tuple[list[float], list[float]]] = {}
@@ -85,7 +85,7 @@ def measure(rounds: int) -> tuple[dict[str, tuple[list[float], list[float]]], fl
 
 
 def row(who: str, values: Sequence[float], verdict: str = "") -> None:
-    """One line of the table."""
+    """Print one line of the table."""
     smallest = step(values)
     shown = "all equal" if smallest is None else f"{smallest:.2e}"
     print(
@@ -94,7 +94,7 @@ def row(who: str, values: Sequence[float], verdict: str = "") -> None:
 
 
 def main() -> int:
-    """Measure and print; 1 when a goal was missed or could not be judged."""
+    """Measure and print; return 1 if a goal was missed or could not be judged."""
     rounds = argument("ROUNDS", ROUNDS, how_many)
     met = True
     found, busy = measure(rounds)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Noise for simulated trials: recorded series, drawn again in stretches, generators of our own, and disturbances.
+"""Noise for simulated trials: recorded series, drawn again in stretches, generated noise, and disturbances.
 
 A row is one trial, a column one run in the order of time; values are logarithms of scores around 0, larger is better.
 """
@@ -19,7 +19,7 @@ Rows = NDArray[np.float64]
 Generator = np.random.Generator
 
 FOLDER = Path(__file__).parent / "noise"
-#: A stretch of a recorded series that is kept together, so that its autocorrelation stays.
+#: Length of a stretch of a recorded series that stays together, which preserves the autocorrelation.
 STRETCH = 8
 LOWER_IS_BETTER = ("_s", "_ms", "_us")
 DISTURBANCES = ("none", "warm-up", "drift", "load step", "wander", "two modes", "outliers")
@@ -33,7 +33,7 @@ GROWING = (
 
 @cache
 def recorded(*files: str) -> dict[str, Array]:
-    """Log scores of every series that has no zeros, around its median; the maximum of a run is never an outcome."""
+    """Return the log scores of every series without zeros, around its median. A run's maximum is never an outcome."""
     found: dict[str, list[float]] = {}
     for file in files or ("rr1.csv", "rr2.csv"):
         with (FOLDER / file).open(encoding="utf-8", newline="") as lines:
@@ -50,18 +50,18 @@ def recorded(*files: str) -> dict[str, Array]:
 
 
 def counts(file: str, metric: str) -> Array:
-    """A recorded series as it is."""
+    """Return a recorded series without changes."""
     with (FOLDER / file).open(encoding="utf-8", newline="") as lines:
         return np.array([float(row["value"]) for row in csv.DictReader(lines) if row["metric"] == metric])
 
 
 def scaled(series: dict[str, Array], sd: float) -> list[Array]:
-    """The shapes at one sd; what is farther out than eight of them is cut."""
+    """Return the shapes scaled to one sd; values beyond eight sd are cut."""
     return [np.clip(values / values.std(), -8, 8) * sd for values in series.values()]
 
 
 def drawn(generator: Generator, shapes: list[Array], trials: int, runs: int) -> Rows:
-    """Each trial takes one shape and strings stretches of it together."""
+    """Return noise in which each trial takes one shape, as a chain of stretches."""
     rows = np.empty((trials, runs))
     which = generator.integers(0, len(shapes), trials)
     for place, shape in enumerate(shapes):
@@ -73,7 +73,7 @@ def drawn(generator: Generator, shapes: list[Array], trials: int, runs: int) -> 
 
 
 def volatile(generator: Generator, sd: float, trials: int, runs: int) -> Rows:
-    """Ours: heavy tails whose spread swells and fades (a volatility that remembers), skewed towards slow runs."""
+    """Return generated noise: heavy tails whose spread grows and shrinks slowly, skewed towards slow runs."""
     spread = np.ones(trials)
     rows = np.empty((trials, runs))
     for run in range(runs):
@@ -85,7 +85,7 @@ def volatile(generator: Generator, sd: float, trials: int, runs: int) -> Rows:
 
 
 def sawtooth(generator: Generator, sd: float, trials: int, runs: int) -> Rows:
-    """Ours: a periodic job (a saw-tooth of random period and phase) under a clock that counts coarse steps."""
+    """Return generated noise: a periodic job (saw-tooth, random period and phase) under a clock with coarse steps."""
     period = generator.uniform(2, 17, (trials, 1))
     phase = generator.uniform(0, 1, (trials, 1))
     teeth = (np.arange(runs) / period + phase) % 1 - 0.5
@@ -96,7 +96,7 @@ def sawtooth(generator: Generator, sd: float, trials: int, runs: int) -> Rows:
 
 
 def disturbance(generator: Generator, kind: str, size: float, trials: int, runs: int) -> Rows:
-    """What comes on top of the noise; `size` is typical for it, on the log scale."""
+    """Return the disturbance that is added to the noise; `size` is its typical size on the log scale."""
     time = np.arange(runs)
     sign = generator.choice((-1.0, 1.0), (trials, 1))
     much = size * generator.uniform(0.5, 1.5, (trials, 1))
@@ -130,7 +130,7 @@ def _wander(generator: Generator, trials: int, runs: int, memory: float = 0.95) 
 
 
 def growth(generator: Generator, kind: str, trials: int, runs: int) -> Rows:
-    """Factors of a noise that becomes larger during the trial."""
+    """Return the factors of a noise that becomes larger during the trial."""
     factor = 10.0 if "tenfold" in kind else 3.0
     if "steadily" in kind:
         return np.broadcast_to(factor ** np.linspace(0, 1, runs), (trials, runs))
@@ -142,7 +142,7 @@ Noise = Callable[[Generator, int, int], Rows]
 
 
 def world(noise: Noise, kind: str, size: float) -> Noise:
-    """Noise with a disturbance; `mixed` draws one for each trial."""
+    """Return noise with a disturbance; `mixed` draws a disturbance for each trial."""
 
     def rows(generator: Generator, trials: int, runs: int) -> Rows:
         values = noise(generator, trials, runs)
@@ -160,7 +160,7 @@ def world(noise: Noise, kind: str, size: float) -> Noise:
 
 
 def sources(sd: float | None) -> dict[str, Noise]:
-    """Recorded shapes at one sd, or as they are (None), and with an sd the generators of ours."""
+    """Return recorded shapes at one sd, or unscaled (None), and with an sd also the generated noise."""
     series = recorded()
     shapes = list(series.values()) if sd is None else scaled(series, sd)
     found: dict[str, Noise] = {"recorded": lambda generator, trials, runs: drawn(generator, shapes, trials, runs)}

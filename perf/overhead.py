@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ktrial itself takes of a trial's time, and whether its sampler disturbs what is measured beside it.
+"""How much of a trial's time ktrial itself takes, and whether its sampler disturbs what is measured beside it.
 
-- Per run of a benchmark: apply, verify, look, run, store and judge. The benchmark does nothing, so that all of a run's
-  time is the tool's; the goal is 3 % of one of five seconds.
+- Per run of a benchmark: apply, verify, look, run, store and judge. The benchmark does nothing, so the whole time of a
+  run is ktrial's; the goal is 3 % of a run of five seconds.
 - A trial of the built-in wake-up load, whose arm is `ktrial watch` recording beside it at its default rates.
 
 Run as root in a checkout that is set up:  .venv/bin/python -m perf.overhead [BLOCKS]
@@ -37,7 +37,7 @@ GOAL_SHARE = 0.03
 BENCHMARK_S = 5.0
 BLOCKS = 20
 KNOB = "vm.swappiness"
-#: Part -> the function that all of its time is spent below.
+#: Part of a run -> the function that contains all of its time.
 PARTS = {
     "apply and revert": ("trial_arms.py", "enter"),
     "read back": ("trial_arms.py", "drifted"),
@@ -51,7 +51,7 @@ PARTS = {
 }
 
 
-#: The trial: whether the load's threads wake up later beside the sampler. {own} are the words that begin this file.
+#: The trial: do the load's threads wake up later beside the sampler? {own} are the words that start this file.
 TRIAL = """
 name = "sampler"
 suite = "agent-wakeup-futex"
@@ -74,7 +74,7 @@ _STOP_S = 10.0
 
 
 def main() -> int:
-    """Measure and print; 1 when a goal was missed."""
+    """Measure and print; return 1 if a goal was missed."""
     if len(sys.argv) == 3:
         return {"begin": begin, "end": end, "check": check}[sys.argv[1]](Path(sys.argv[2]))
     blocks = argument("BLOCKS", BLOCKS, how_many)
@@ -86,7 +86,7 @@ def main() -> int:
 
 
 def own_time() -> bool:
-    """Print what a run costs beside the benchmark: whether it is within the goal."""
+    """Print the time of a run besides the benchmark; return whether it is within the goal."""
     with tempfile.TemporaryDirectory(prefix="ktrial-perf-") as folder:
         os.environ["XDG_STATE_HOME"] = folder
         profile = cProfile.Profile()
@@ -113,7 +113,7 @@ def own_time() -> bool:
 
 
 def disturbance(blocks: int) -> bool:
-    """Print the trial of the sampler: whether nothing was found worse beside it."""
+    """Print the trial of the sampler; return whether nothing got worse beside it."""
     with tempfile.TemporaryDirectory(prefix="ktrial-perf-") as folder:
         os.environ["XDG_STATE_HOME"] = folder
         own = [sys.executable, "-m", "perf.overhead"]
@@ -140,7 +140,7 @@ def begin(folder: Path) -> int:
 
 
 def end(folder: Path) -> int:
-    """Stop it: 1 where it does not end."""
+    """Stop the recording; return 1 if it does not end."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         os.kill(int((folder / "watch.pid").read_text(encoding="utf-8")), signal.SIGINT)
     until = time.monotonic() + _STOP_S
@@ -150,7 +150,7 @@ def end(folder: Path) -> int:
 
 
 def check(folder: Path) -> int:
-    """0 while it records."""
+    """Return 0 while it records."""
     try:
         pid = (folder / "watch.pid").read_text(encoding="utf-8")
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -169,7 +169,7 @@ def _records() -> tuple[RunRecord, ...]:
 
 
 def _parts(profile: cProfile.Profile, runs: int) -> dict[str, float]:
-    """Seconds per run below each function."""
+    """Return the seconds per run below each function."""
     found = {}
     stats = pstats.Stats(profile, stream=io.StringIO()).stats  # type: ignore[attr-defined]
     for part, (file, name) in PARTS.items():

@@ -2,9 +2,10 @@
 """Throughput and memory of each reader of tool output on 50 MB, against a plain pass over the same bytes.
 
 Run in a checkout that is set up:  .venv/bin/python -m perf.parse [MB]
-The input is a recorded output made long by repeating what a long run repeats: lines for readers of text, histogram bins
-and jobs for readers of JSON. The peer is `json.loads` for JSON and decoding and splitting into lines for text. The goal
-is on memory alone: at its peak a reader has at most so many bytes for each byte of its input.
+
+The input is a recorded output, made longer by repeating what a long run repeats: lines for readers of text, histogram
+bins and jobs for readers of JSON. The peer is `json.loads` for JSON, and decoding and splitting into lines for text.
+The goal limits only the memory: the peak of a reader, in bytes per byte of its input.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ from perf.arguments import argument, how_many
 Reader = Callable[..., Any]
 CASES = Path(ktrial.bench.adapters.__file__).parent
 ROUNDS = 3
-#: Bytes of memory for a byte of the input. A number of three digits in a table of Python's takes some 100 bytes.
+#: Bytes of memory per byte of input. A number of three digits in a Python table takes about 100 bytes.
 MOST_MEMORY = 32.0
-#: Of a recording, whose blocks are deflated.
+#: The same limit for a recording, whose blocks are deflated.
 MOST_MEMORY_PACKED = 64.0
 PACKED = ("ktrial watch",)
 
@@ -59,12 +60,12 @@ def recorded(name: str) -> bytes:
 
 
 def before(name: str, junk: bytes, size: int) -> bytes:
-    """A recorded text output with many lines, that its reader passes over, before it."""
+    """Return a recorded text output after many lines that its reader skips."""
     return recorded(name) + junk * (size // len(junk))
 
 
 def recorded_events(size: int) -> bytes:
-    """A recording with blocks of events, each at a moment that deflating cannot guess."""
+    """Return a recording with blocks of events, each at a time that deflating cannot predict."""
     data = bytearray(recorded("watch/cases/made-10-s/files/recording.ktr"))
     moment = 7
     while len(data) < size:
@@ -77,7 +78,7 @@ def recorded_events(size: int) -> bytes:
 
 
 def repeated(name: str, size: int) -> bytes:
-    """A whole output, again and again."""
+    """Return a whole output, repeated."""
     data = recorded(name)
     return data * (size // len(data))
 
@@ -156,14 +157,14 @@ def schbench_json(size: int) -> bytes:
 
 
 def load_bins(size: int) -> bytes:
-    """A reply of the agent's own load with a histogram of its largest number of bins and more."""
+    """Return a reply of the agent's own load with a histogram with more than its largest number of bins."""
     bins = ",".join(f'"{key}":1' for key in range(10**9, 10**9 + size // 15))
     head = '{"load":"memcpy","parameters":{},"started_ns":5,"wall_ns":3,"ended":"done","results":{"passes":3},'
     return f'{head}"histogram":{{{bins}}}}}'.encode()
 
 
 def functions(size: int) -> bytes:
-    """A memcpy output with very many implementations."""
+    """Return a memcpy output with very many implementations."""
     head, _, block = recorded("perf_bench/cases/6.1-memcpy-default/stdout").partition(b"\n")
     text = block.replace(b"'default'", b"'f%d'")
     return b"\n".join([head, *(text % number for number in range(size // len(text)))])
@@ -180,7 +181,7 @@ def kernel_configuration(size: int) -> bytes:
 
 
 def own_document(size: int) -> bytes:
-    """What a command of the user's printed, for a metric by its place."""
+    """Return the output of a user's command, for a metric at a fixed place."""
     entry = '{"name": "a", "values": [1.5, 2, 3e-3]}'
     return f"[{', '.join([entry] * (size // len(entry)))}]".encode()
 
@@ -189,7 +190,7 @@ def read_own(data: bytes, source: str) -> Any:
     return json_strict.decode(data.decode())
 
 
-#: Every reader that an adapter imports; a test holds the list complete.
+#: Every reader that an adapter imports; a test checks that the list is complete.
 INPUTS: dict[str, tuple[Reader, Callable[[int], bytes], bool]] = {
     "hackbench": (
         hackbench.read_hackbench,
@@ -278,7 +279,7 @@ def lines(data: bytes) -> int:
 
 
 def seconds(call: Callable[[], Any]) -> float:
-    """Processor time of the best round: a busy machine does not change it much."""
+    """Return the processor time of the best round, which load on the machine changes little."""
     best = float("inf")
     for _ in range(ROUNDS):
         begin = time.process_time()
@@ -288,7 +289,7 @@ def seconds(call: Callable[[], Any]) -> float:
 
 
 def peak(call: Callable[[], Any]) -> int:
-    """Bytes that the call had at most, in a run of its own: tracing slows it down."""
+    """Return the peak memory of the call, from a separate run because tracing slows it down."""
     tracemalloc.start()
     call()
     largest = tracemalloc.get_traced_memory()[1]
@@ -297,7 +298,7 @@ def peak(call: Callable[[], Any]) -> int:
 
 
 def row(name: str, size: int) -> tuple[str, bool]:
-    """Its line, and whether the goal is met."""
+    """Return the reader's line, and whether the goal is met."""
     function, make, is_json = INPUTS[name]
     takes_source = len(inspect.signature(function).parameters) > 1
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Procedures that other tools and people use, on the same simulated runs: what `perf/decide` holds the judge against.
+"""Procedures of other tools and people, on the same simulated runs, with which `perf/decide` compares the judge.
 
-Each takes rows of log scores (one trial a row, runs in order of time), the log effect of the arm and a generator.
+Each takes rows of log scores (one trial per row, runs in order of time), the log effect of the arm and a generator.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NONE = 9
 
 
 class Result(NamedTuple):
-    """One entry a trial: claim (1, -1, 0 equivalent, 9 none), runs, evidence (larger is more), interval or NaN."""
+    """One entry per trial: claim (1, -1, 0 equivalent, 9 none), runs, evidence (larger is more), interval or NaN."""
 
     claim: Array
     runs: Array
@@ -41,7 +41,7 @@ Procedure = Callable[[Rows, float, Generator], Result]
 
 
 def _in_sequence(rows: Rows, effect: float, each: int, warm: int = 0) -> tuple[Rows, Rows]:
-    """All runs of the control, then all of the arm; `warm` runs before each are dropped."""
+    """Return all runs of the control, then all runs of the arm; `warm` runs before each are dropped."""
     begin = 2 * warm + each
     return rows[:, warm : warm + each], rows[:, begin : begin + each] + effect
 
@@ -65,7 +65,10 @@ def _every(rows: Rows, runs: float) -> Array:
 
 
 def median_of_four(least: float) -> Procedure:
-    """Medians of 4 and 4; a swing above 25 % is not a result, a difference below `least` neither."""
+    """Compare medians of 4 and 4 runs.
+
+    A swing above 25 % is not a result, and neither is a difference below `least`.
+    """
 
     def run(rows: Rows, effect: float, _: Generator) -> Result:
         control, arm = (np.exp(side) for side in _in_sequence(rows, effect, 4))
@@ -78,7 +81,7 @@ def median_of_four(least: float) -> Procedure:
 
 
 def cv_floor(rows: Rows, effect: float, _: Generator) -> Result:
-    """Means of 5 and 5; a claim where they differ by more than the larger coefficient of variation."""
+    """Compare means of 5 and 5 runs; claim a difference above the larger coefficient of variation."""
     control, arm = (np.exp(side) for side in _in_sequence(rows, effect, 5))
     change = arm.mean(1) / control.mean(1) - 1
     floor = np.maximum(*(side.std(1, ddof=1) / side.mean(1) for side in (control, arm)))
@@ -86,7 +89,7 @@ def cv_floor(rows: Rows, effect: float, _: Generator) -> Result:
 
 
 def anova(rows: Rows, effect: float, _: Generator) -> Result:
-    """One-way ANOVA of 12 and 12 runs, a warm-up dropped before each; of two arms, Tukey's test is the same."""
+    """One-way ANOVA of 12 and 12 runs after one warm-up each; for two arms, Tukey's test is the same."""
     control, arm = (np.exp(side) for side in _in_sequence(rows, effect, 12, warm=1))
     difference = arm.mean(1) - control.mean(1)
     error = np.sqrt((control.var(1, ddof=1) + arm.var(1, ddof=1)) / 12)
@@ -132,7 +135,7 @@ def hyperfine(rows: Rows, effect: float, _: Generator) -> Result:
 
 
 def paired_with_retry(rows: Rows, effect: float, generator: Generator) -> Result:
-    """Ten pairs, control always first; up to ten more, one by one, until the paired t is above 2."""
+    """Ten pairs, control always first; up to ten more pairs, one by one, until the paired t is above 2."""
     differences = block_differences(generator, rows[:, :40], effect, fixed=True)
     claim, runs = _every(rows, NONE), _every(rows, 40)
     evidence = np.zeros(len(rows))
@@ -150,7 +153,7 @@ def paired_with_retry(rows: Rows, effect: float, generator: Generator) -> Result
 
 
 def blocks_t(rows: Rows, effect: float, generator: Generator) -> Result:
-    """Paired t of 12 random blocks."""
+    """Paired t-test of 12 random blocks."""
     differences = block_differences(generator, rows[:, :24], effect)
     mean, error = differences.mean(1), differences.std(1, ddof=1) / np.sqrt(12)
     half = float(stats.t.ppf(0.975, 11)) * error

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What another machine costs: `facts` over ssh against `ssh HOST true`, bytes for each visit, packets during a run.
+"""The cost of another machine: `facts` over ssh against `ssh HOST true`, bytes of a visit, packets during a run.
 
 Run as root in a checkout that is set up:  .venv/bin/python -m perf.remote
-The machine is a namespace of this one behind a real sshd; both sides share a connection of ssh (ControlMaster).
+
+The machine is a namespace of this one behind a real sshd; both sides share an ssh connection (ControlMaster).
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from tests.support.terminal import eventually
 
 ROUNDS = 15
 PEER = "ssh web1 true"
-#: Milliseconds of each way; a machine in the same building.
+#: Delay in each direction, as to a machine in the same building.
 DELAY_S = 0.001
 SLEEP = ("sleep", "6.03")
 BLOCKS = 7
 
 
 def first_byte(machine: RemoteMachine, *words: str) -> None:
-    """Wait for the first byte of a command's output, and for its end."""
+    """Wait for the first byte of a command's output, and for the end of the command."""
     with subprocess.Popen(
         machine.command(*words),
         env=machine.environment(),
@@ -47,7 +48,7 @@ def traffic(machine: RemoteMachine) -> tuple[int, int, int]:
 
 
 def spent(machine: RemoteMachine, *words: str) -> tuple[int, int, int]:
-    """Return the bytes there and back and the pieces of a command."""
+    """Return the bytes in both directions and the number of pieces of a command."""
     before = traffic(machine)
     done = machine.ktrial(*words)
     assert done.returncode == 0, done.stderr
@@ -56,7 +57,7 @@ def spent(machine: RemoteMachine, *words: str) -> tuple[int, int, int]:
 
 
 def pieces_during_a_run(machine: RemoteMachine) -> int:
-    """Return how many pieces cross in 4 s in the middle of a run."""
+    """Return the number of pieces in 4 s in the middle of a run."""
     with subprocess.Popen(
         machine.command("bench", "-n", "1", "--", *SLEEP),
         env=machine.environment(),
@@ -75,7 +76,7 @@ def pieces_during_a_run(machine: RemoteMachine) -> int:
 
 
 def visits(machine: RemoteMachine) -> tuple[float, float]:
-    """Return bytes and pieces of one visit of a trial: what two more blocks of two visits add."""
+    """Return bytes and pieces of one visit of a trial, which are the difference of two more blocks of two visits."""
     found = []
     for blocks in (BLOCKS, 2 * BLOCKS):
         words = ("--no-profile", "--settle", "0s", "--margin", "0.01%", "--budget", str(blocks), "--", "sleep", "0.02")
@@ -86,7 +87,7 @@ def visits(machine: RemoteMachine) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Measure and print; 1 if anything crosses during a run."""
+    """Measure and print; return 1 if anything is sent during a run."""
     with remote_machine(ssh="ControlMaster auto\nControlPath /tmp/ktrial-perf-%C\nControlPersist 60") as machine:
         machine.way.delay_s = DELAY_S
         connect(machine)

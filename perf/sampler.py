@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sample of the agent's sensors costs: beside bare reads of the same files, and beside vmstat, sar and psutil.
+"""The cost of a sample of the agent's sensors, beside bare reads of the same files, vmstat, sar and psutil.
 
 Run in a checkout that is set up, with cc, procps, sysstat and python3-psutil:
+
     .venv/bin/python -m perf.sampler [SAMPLES]
 
-Everything is CPU time per sample, in user mode and in the kernel. Two measurements:
+All numbers are CPU time per sample, in user mode and in the kernel. There are two measurements:
 
-- As fast as it goes, each alone. The agent: `ktrial-agent selfcost`, by the clock of its thread, also of the bare reads
-  (of files that are open already, in alternating rounds). vmstat and psutil: the difference of what many and few
-  samples use (getrusage), so that what it costs to start is left out. vmstat cannot go faster than one sample a second,
-  and looks at some files once a second only; a library loaded before it makes a second of waiting pass at once, for its
+- Without waits, each tool alone. The agent: `ktrial-agent selfcost`, by the clock of its thread, which also measures
+  the bare reads (of files that are already open, in alternating rounds). vmstat and psutil: the difference between many
+  and few samples (getrusage), which excludes the start. vmstat cannot take more than one sample a second, and looks at
+  some files only once a second. A library loaded before it therefore makes a second of waiting pass at once, for its
   clock too.
-- Everybody at once, one sample a second, by getrusage of all processes. Caches are cold then: the kernel's part, which
-  is the same for everybody, is larger.
+- All tools at once, one sample a second, by getrusage of all processes. Caches are cold then: the kernel's part, which
+  is the same for all tools, is larger.
 
-vmstat 4.0.2 reads `/proc/stat` and the counters of paging for each sample, and `/proc/meminfo` at its start alone: the
-goal is against the sources `cpu` and `paging`. With `memory` the agent reads more than vmstat does.
+vmstat 4.0.2 reads `/proc/stat` and the counters of paging for each sample, and `/proc/meminfo` only at its start: the
+goal applies to the sources `cpu` and `paging`. With `memory` the agent reads more than vmstat does.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ FEW = 2
 MOST_OF_BARE = 1.6
 MOST_OF_VMSTAT = 1 / 3
 FAST_SAMPLES = 20_000
-#: The sources that tell what vmstat reads for each sample, and all that it shows.
+#: The sources with the data that vmstat reads for each sample and shows.
 READ_BY_VMSTAT = ("cpu", "paging")
 SHOWN_BY_VMSTAT = ("cpu", "memory", "paging")
 OURS, OURS_ALL = "the agent, cpu and paging", "the agent, all sources"
-#: A second of waiting takes no time, and is a second of the clock that libproc2 looks at.
+#: A second of waiting takes no time, and counts as a second for the clock of libproc2.
 _NO_WAITING = """
 #include <time.h>
 static time_t now = 1000;
@@ -68,7 +69,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def reap(argv: list[str]) -> None:
-    """Run a command and print the CPU seconds of all processes that it started, orphans too."""
+    """Run a command and print the CPU seconds of all processes that it started, orphans included."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     with Path(os.devnull).open("wb") as nothing:
         os.posix_spawn(argv[0], argv, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, nothing.fileno(), 1)])
@@ -83,7 +84,7 @@ def reap(argv: list[str]) -> None:
 
 
 def commands(count: int, folder: Path) -> dict[str, list[str]]:
-    """The command line of each that is installed, for so many samples."""
+    """Return the command line of each installed tool, for this many samples."""
     found = {OURS: _agent(count, folder, READ_BY_VMSTAT), OURS_ALL: _agent(count, folder, ())}
     peers = {
         "vmstat": ["vmstat", "1", str(count)],
@@ -112,7 +113,7 @@ def _agent(count: int, folder: Path, sources: Sequence[str]) -> list[str]:
 
 
 def used_s(tools: Mapping[str, Sequence[str]], order: random.Random) -> dict[str, float]:
-    """CPU seconds of each command, all run at once."""
+    """Return the CPU seconds of each command, while all run at once."""
     names = list(tools)
     order.shuffle(names)
     running = {
@@ -125,7 +126,7 @@ def used_s(tools: Mapping[str, Sequence[str]], order: random.Random) -> dict[str
 
 
 def side_by_side(samples: int) -> dict[str, list[float]]:
-    """Microseconds of CPU of each tool's sample, round by round."""
+    """Return the CPU microseconds of each tool's sample, round by round."""
     order = random.Random(7)
     starts: dict[str, list[float]] = {}
     wholes: dict[str, list[float]] = {}
@@ -141,14 +142,17 @@ def side_by_side(samples: int) -> dict[str, list[float]]:
 
 
 def selfcost(*sources: str) -> list[dict[str, Any]]:
-    """What the agent tells of its own cost."""
+    """Return the agent's report on its own cost."""
     told = json.loads(subprocess.check_output([find_agent(), "selfcost", "--json", *sources]))
     rows: list[dict[str, Any]] = told["sources"]
     return rows
 
 
 def fast(argv: Sequence[str], few: int, many: int, environment: Mapping[str, str]) -> float:
-    """Microseconds of CPU of a sample of a tool that does not wait; COUNT stands for how many."""
+    """Return the CPU microseconds of a sample of a tool that does not wait.
+
+    COUNT in its words is replaced by the number of samples.
+    """
     used = []
     for count in (few, many):
         words = [str(count) if word == "COUNT" else word for word in argv]
@@ -162,7 +166,7 @@ def fast(argv: Sequence[str], few: int, many: int, environment: Mapping[str, str
 
 
 def against_vmstat() -> bool:
-    """The agent against vmstat, as fast as they go; whether the goal was met."""
+    """Compare the agent with vmstat, both without waits; return whether the goal was met."""
     vmstat = shutil.which("vmstat")
     if vmstat is None:
         print("vmstat is not installed: install procps")
@@ -198,7 +202,7 @@ def _row(name: str, values: Sequence[float]) -> None:
 
 
 def bare() -> bool:
-    """The agent against the bare reads of its files; whether the goal was met."""
+    """Compare the agent with bare reads of its files; return whether the goal was met."""
     print("as fast as it goes:")
     print(f"  {'':16}{'files':>7}{'columns':>9}{'a sample':>13}{'bare reads':>13}{'ratio':>8}")
     met = True
@@ -219,7 +223,7 @@ def bare() -> bool:
 
 
 def main() -> int:
-    """Measure and print; 1 when a goal was missed or a peer is not installed."""
+    """Measure and print; return 1 if a goal was missed or a peer is not installed."""
     if sys.argv[1:2] == ["--reap"]:
         reap(sys.argv[2:])
         return 0

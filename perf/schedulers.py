@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a wrong choice of `ktrial schedulers` costs: its regret against the best scheduler in hindsight.
+"""The cost of a wrong choice of `ktrial schedulers`: its regret against the best scheduler in hindsight.
 
 Run in a checkout that is set up:  .venv/bin/python -m perf.schedulers [REPLAYS]   (200; a minute)
+
 A replay is a trial of a control and three arms. The shipped judge stops it, and the shipped rule chooses. Its blocks
-are those of a recorded trial of schedulers (`perf/noise/schedulers.csv`), drawn with repeats; or recorded noise of
-programs at a given spread, in which each arm has a known effect. Ends with status 1 if a mean regret is above 2 %.
+are drawn with repeats from a recorded trial of schedulers (`perf/noise/schedulers.csv`), or are recorded noise of
+programs at a given spread, in which each arm has a known effect. Exits with status 1 if a mean regret is above 2 %.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ RECORDED = Path(__file__).parent / "noise" / "schedulers.csv"
 OUTCOME = "replay.time"
 REPLAYS, MOST_BLOCKS, MARGIN, LIMIT = 200, 20, 0.02, 0.02
 CONTROL = "control"
-#: What arms do to the logarithm of the speed, and the spread of the noise.
+#: The effects of arms on the logarithm of the speed, and the spread of the noise.
 EFFECTS: Mapping[str, Mapping[str, float]] = {
     "nothing to gain": {"a": 0.0, "b": -0.01, "c": -0.10},
     "little to gain": {"a": 0.03, "b": 0.01, "c": -0.05},
@@ -40,7 +41,7 @@ SPREADS = (0.01, 0.03)
 
 #: The time of each arm in one block, the control first.
 Block = Mapping[str, float]
-#: Makes the blocks of a replay, each of these arms in this order.
+#: Makes the blocks of a replay, with these arms in this order.
 Source = Callable[[Generator], Iterator[Block]]
 
 
@@ -109,14 +110,14 @@ def replay(source: Source, names: Sequence[str], seed: int) -> str:
 
 
 def regret_of(source: Source, typical: Mapping[str, float], replays: int, seed: int = 1) -> Regret:
-    """Return what the choices cost; `typical` has the true time of each arm, the control first."""
+    """Return the cost of the choices; `typical` has the true time of each arm, the control first."""
     best = min(typical, key=lambda name: typical[name])
     chosen = [replay(source, tuple(typical), seed + number) for number in range(replays)]
     return Regret(tuple(typical[name] / typical[best] - 1.0 for name in chosen), Counter(chosen), best)
 
 
 def regret_of_recorded(blocks: Sequence[Block], replays: int) -> Regret:
-    """Return the regret for recorded blocks; the best in hindsight has the best median of all of them."""
+    """Return the regret for recorded blocks; in hindsight, the best arm has the best median of all blocks."""
     typical = {name: statistics.median(block[name] for block in blocks) for name in blocks[0]}
     return regret_of(drawn_again(blocks), typical, replays)
 

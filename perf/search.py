@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Searches of surfaces with a known optimum on recorded noise: `ktrial search` beside what picks its best trial.
+"""Searches of surfaces with a known optimum on recorded noise: `ktrial search` beside methods that pick the best trial.
 
 Run in a checkout that is set up:  .venv/bin/python -m perf.search [SEARCHES]   (20 a cell; ten minutes of CPU)
 For the numbers of a release: 500 (five hours of CPU). SMAC3 joins if it can be imported (pip install smac) and makes at
 most 50 searches a cell; irace joins if Rscript finds it (Debian's r-cran-irace).
 
-Each space has 12 dimensions: four logarithmic ranges, four plain ones, four lists. Every method gets 150 runs, the
-confirmation of `ktrial search` included. It is driven through its own course, the trial loop and the judge. The others
+Each space has 12 dimensions: four logarithmic ranges, four plain ones, four lists. Every method gets 150 runs, which
+include the confirmation of `ktrial search`. That runs through its own course, the trial loop and the judge. The others
 measure each point once and report their best, against the mean of three runs of the control. Noise: recorded shapes at
 an sd of 3 %, with a disturbance drawn for each search (drift, load steps, wander, two modes, outliers).
 
@@ -16,8 +16,8 @@ an sd of 3 %, with a disturbance drawn for each search (drift, load steps, wande
 - cost: how often the deployed point is within a point of the optimum, with half, twice and four times as many runs, and
   by `ktrial tune`, which tries three values of each range and all of each list, one by one
 
-Ends with status 1 if a target is missed by more than Monte Carlo error: false winners and losses at most 5 %, regret
-within a point of the best peer.
+Exits with status 1 if a target is missed by more than Monte Carlo error: false winners and losses at most 5 %, regret
+within a percentage point of the best peer.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Effect = Callable[[Point], float]
 
 
 class Surface(NamedTuple):
-    """What a point does to the score, against the control; the largest effect is that of `optimum`."""
+    """The effect of a point on the score, relative to the control; `optimum` is the largest effect."""
 
     name: str
     space: Space
@@ -71,7 +71,7 @@ class Surface(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The true effect of what a search deploys, and the effect that it claims; both 0 if it deploys nothing."""
+    """The true effect of the point that a search deploys, and the effect that it claims; both 0 if it deploys none."""
 
     true: float
     sold: float
@@ -127,7 +127,7 @@ def _against(raw: Effect, base: float) -> Effect:
 
 
 def optimum_of(space: Space, effect: Effect, tries: int = 6000) -> float:
-    """Return the largest effect, by random points and then by changes of the best."""
+    """Return the largest effect, from random points and then from changes of the best point."""
     rng = np.random.default_rng(5)
     best = dict(space.control)
     for step in range(2 * tries):
@@ -307,7 +307,7 @@ class Cell(NamedTuple):
 
 
 def cell_of(surface: Surface, results: Sequence[Result]) -> Cell:
-    """Return the figures of one cell; regret with its Monte Carlo error."""
+    """Return the figures of one cell; regret comes with its Monte Carlo error."""
     regrets = np.array([surface.optimum - one.true for one in results])
     sold = [one for one in results if one.is_sold]
     size = len(results)
@@ -322,7 +322,7 @@ def cell_of(surface: Surface, results: Sequence[Result]) -> Cell:
 
 
 def slack(share: float, searches: int) -> float:
-    """Return by how much a simulated share may miss."""
+    """Return by how much a simulated share may miss the target."""
     return 3 * math.sqrt(share * (1 - share) / searches)
 
 
@@ -364,7 +364,7 @@ def noise_rows(searches: int, seed: int) -> Array:
 
 
 def missed_by(surface: Surface, cells: dict[str, Cell], searches: int) -> Iterator[str]:
-    """Yield the targets that ours misses on a surface."""
+    """Yield the targets that ktrial misses on a surface."""
     mine = cells["ktrial search"]
     if mine.false > FALSE + slack(FALSE, searches):
         yield f"{surface.name}: {mine.false:.1%} false winners"
@@ -376,7 +376,7 @@ def missed_by(surface: Surface, cells: dict[str, Cell], searches: int) -> Iterat
 
 
 def main(arguments: list[str]) -> int:
-    """Print a table a surface; return 1 if a target is missed."""
+    """Print a table for each surface; return 1 if a target is missed."""
     searches = argument("SEARCHES", 20, how_many, arguments)
     begin = time.perf_counter()
     missed: list[str] = []

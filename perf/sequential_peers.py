@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other procedures that look more than once at random blocks: sequential t, a confidence sequence, an e-process."""
+"""Other procedures that look at random blocks more than once: sequential t, a confidence sequence, an e-process."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ ALPHA = 0.05
 _T_LOOKS = (4, 6, 8, 10, 12, 15, 20, 25, 30)
 _FIRST_OF_SEQUENCE = 6
 _BETS = np.array([0.3, 0.6, 1.2, 2.4, 5.0])
-#: Blocks from which on the e-process knows the spread itself; before, from a pilot that was 30 % wrong.
+#: From this block on, the e-process estimates the spread itself; before, it uses a pilot that was 30 % wrong.
 _OWN_SPREAD = 5
-#: Noise of a few values may show none at all.
+#: Smallest spread, because a few values may show no noise at all.
 _LEAST_SPREAD = 1e-6
 
 
@@ -37,7 +37,7 @@ _SPENDING: Mapping[str, Callable[[float], float]] = {"Pocock": _pocock, "O'Brien
 
 @cache
 def _cuts(spending: str, trials: int = 100_000) -> dict[int, float]:
-    """The p below which each look decides, so that normal noise makes false claims as fast as alpha is spent."""
+    """Return the p below which each look decides, so that normal noise makes false claims as fast as alpha is spent."""
     differences = np.random.default_rng(1).normal(size=(trials, CAP))
     open_trials = np.ones(trials, dtype=bool)
     cuts = {}
@@ -98,7 +98,7 @@ def sequential_t(spending: str) -> Procedure:
 
 
 def confidence_sequence(rows: Rows, effect: float, generator: Generator) -> Result:
-    """An asymptotic confidence sequence (normal mixture, tuned to 12 blocks), looked at after each block."""
+    """An asymptotic confidence sequence (normal mixture, tuned to 12 blocks), checked after each block."""
     differences = block_differences(generator, rows[:, : 2 * CAP], effect)
     squared = (-2 * np.log(ALPHA) + np.log(-2 * np.log(ALPHA)) + 1) / 12
     course = _Course(len(rows))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times several actions in interleaved random order and prints each one's ratio to a peer."""
+"""Times several actions in interleaved random order, and prints the ratio of each to a peer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ Action = Callable[[], object]
 
 
 def measure(actions: Mapping[str, Action], rounds: int, seed: int = 7) -> dict[str, list[float]]:
-    """Seconds of each action in each round. One round holds each action once, in random order; the first is dropped."""
+    """Return the seconds of each action in each round.
+
+    A round runs each action once, in random order; the first round is dropped.
+    """
     order = random.Random(seed)
     times_s: dict[str, list[float]] = {name: [] for name in actions}
     for number in range(rounds + 1):
@@ -27,7 +30,7 @@ def measure(actions: Mapping[str, Action], rounds: int, seed: int = 7) -> dict[s
 
 
 def report(times_s: Mapping[str, list[float]], peer: str, goals: Mapping[str, float]) -> bool:
-    """Print medians, the middle half and ratios to the peer, round by round; whether every goal was met."""
+    """Print medians, the middle half and ratios to the peer, round by round; return whether every goal was met."""
     met = True
     print(f"{'':38} {'median':>10} {'middle half':>21} {'ratio':>7}  goal")
     for name, values in times_s.items():

@@ -24,7 +24,7 @@ CODES = {"better": BETTER, "worse": WORSE, "equivalent": EQUIVALENT, "inconclusi
 
 
 class Outcomes(NamedTuple):
-    """One entry a trial: verdict code, blocks used, estimate and interval (NaN where there is none)."""
+    """One entry per trial: verdict code, blocks used, estimate and interval (NaN if there is none)."""
 
     verdict: NDArray[np.int64]
     blocks: NDArray[np.int64]
@@ -48,7 +48,10 @@ class Outcomes(NamedTuple):
 
 
 def block_differences(generator: Generator, rows: Rows, effect: float, *, fixed: bool = False) -> Rows:
-    """Two runs a block, in an order that a coin chooses (`fixed`: control first); `effect` is on the log scale."""
+    """Return differences of two runs a block, in an order that a coin decides (`fixed`: control first).
+
+    `effect` is on the log scale.
+    """
     blocks = rows.shape[1] // 2
     pairs = rows[:, : 2 * blocks].reshape(len(rows), blocks, 2)
     arm_first = np.zeros((len(rows), blocks), dtype=bool) if fixed else generator.random((len(rows), blocks)) < 0.5
@@ -57,7 +60,10 @@ def block_differences(generator: Generator, rows: Rows, effect: float, *, fixed:
 
 
 def twin(differences: Rows, cap: int, margin: float = MARGIN, profile: Rows | None = None, row: int = 1) -> Outcomes:
-    """What the judge says of all these trials of one comparison; `profile` holds A/A differences, one row a trial."""
+    """Return the judge's results for all these trials of one comparison.
+
+    `profile` has A/A differences, one row per trial.
+    """
     trials = len(differences)
     limit = math.log1p(margin)
     verdict = np.full(trials, INCONCLUSIVE)
@@ -112,7 +118,7 @@ def _futile(means: Rows, middle: Array, look: int, cap: int, limit: float) -> ND
 
 
 def protocol_of(cap: int, seed: int, profile: Sequence[float] = (), margin: float = MARGIN) -> Protocol:
-    """A trial of one arm, judged by a time."""
+    """Return the protocol of a trial of one arm, judged by a time."""
     return Protocol(
         name="simulated",
         arms=(TrialArm(name=CONTROL), TrialArm(name=ARM)),
@@ -125,7 +131,7 @@ def protocol_of(cap: int, seed: int, profile: Sequence[float] = (), margin: floa
 
 
 def trial_log(protocol: Protocol, noise: Array, effect: float) -> list[Event]:
-    """The log of a trial whose runs have this noise, with the orders that the protocol's seed draws.
+    """Return the log of a trial whose runs have this noise, with the orders that the protocol's seed draws.
 
     Values are times: the score is minus their logarithm.
     """
@@ -142,7 +148,7 @@ def trial_log(protocol: Protocol, noise: Array, effect: float) -> list[Event]:
 
 
 def differences_of(log: Sequence[Event], noise: Array, effect: float) -> Array:
-    """The block differences of such a log, straight from its noise."""
+    """Return the block differences of this log, computed directly from its noise."""
     found = []
     for event in log:
         if isinstance(event, BlockDrawn):

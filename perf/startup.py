@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start-up of the command against `python -c 'import click'`: with an empty ledger, and with one that knows the knob.
+"""Start-up of the command, with an empty ledger and with a ledger that has the knob, against Python with click.
 
-Run in a checkout that is set up:  .venv/bin/python -m perf.startup
+The peer is `python -c 'import click'`. Run in a checkout that is set up:  .venv/bin/python -m perf.startup
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ PEER = "python -c 'import click'"
 ROUNDS = 40
 GOAL = 1.6
 KNOB = "vm.swappiness"
-#: Trials of the ledger, a third of them about the knob.
+#: Number of trials in the ledger; a third of them are about the knob.
 TRIALS = 60
 
 
 def run(environment: Mapping[str, str], *argv: str) -> None:
-    """One process, its output thrown away."""
+    """Run one process without its output."""
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, env={**os.environ, **environment})
 
 
 def ledger() -> Ledger:
-    """A ledger of decided trials."""
+    """Return a ledger of decided trials."""
     knobs = (KNOB, "vm.dirty_ratio", "vm.watermark_scale_factor")
     return Ledger(trials={f"t{number}": (_entry(number, knobs[number % 3]),) for number in range(TRIALS)})
 
@@ -63,7 +63,7 @@ def _entry(number: int, knob: str) -> LedgerEntry:
 
 
 def main() -> int:
-    """Measure and print; 1 when a goal was missed."""
+    """Measure and print; return 1 if a goal was missed."""
     python = str(ROOT / ".venv/bin/python")
     ktrial = str(ROOT / "ktrial")
     with tempfile.TemporaryDirectory() as folder:
@@ -89,7 +89,7 @@ def main() -> int:
 
 
 def _check(ktrial: str, empty: Mapping[str, str], filled: Mapping[str, str]) -> None:
-    """What is timed must be what it is called."""
+    """Check that each timed command does what its name says."""
     for environment, wanted in ((empty, False), (filled, True)):
         told = subprocess.run(
             [ktrial, "explain", KNOB], env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True

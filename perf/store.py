@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A million measurements in a store: brought in, listed and grouped; beside DuckDB, which reads them from a CSV.
-
-Run in a checkout that is set up:  .venv/bin/python -m perf.store
-"""
+"""A million measurements in a store: imported, listed and grouped, beside DuckDB, which reads them from a CSV."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ _GROUPING = """SELECT benchmark, outcome, label, count(*), avg(value), min(value
 
 
 def sessions() -> Iterator[tuple[StoredSession, list[tuple[StoredRun, Mapping[str, bytes]]]]]:
-    """A hundred sessions of a thousand runs with ten numbers each."""
+    """Yield a hundred sessions of a thousand runs with ten numbers each."""
     chance = random.Random(7)
     for number in range(SESSIONS):
         name = f"session-{number:03d}"
@@ -69,7 +66,7 @@ def _run(session: str, number: int, chance: random.Random) -> StoredRun:
 
 
 def main() -> int:
-    """Measure and print; 1 when a goal was missed."""
+    """Measure and print; return 1 if a goal was missed."""
     with tempfile.TemporaryDirectory(prefix="ktrial-perf-") as folder:
         store = Store(Database.open(f"{folder}/results.db"))
         file = Path(folder) / "results.csv"
@@ -97,7 +94,7 @@ def _peer(file: Path) -> list[tuple[Any, ...]]:
 
 
 def _fill(store: Store, file: Path) -> float:
-    """Into the store and the CSV; seconds that the store took."""
+    """Fill the store and the CSV; return the seconds that the store took."""
     took_s = 0.0
     with file.open("w", encoding="utf-8") as csv:
         csv.write("session,run,benchmark,outcome,label,value\n")

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tracing costs: the agent beside bpftrace, perf and trace-cmd, all for the same tracepoints of the same program.
+"""The cost of tracing: the agent beside bpftrace, perf and trace-cmd, for the same tracepoints of the same program.
 
 Run as root in a checkout that is set up, with cc, bpftrace, linux-perf and trace-cmd:
+
     .venv/bin/python -m perf.trace [ROUND_TRIPS]
 
-The program has two threads on one CPU that wake each other up: two `sched_switch` and up to two `sched_waking` to each
+The program has two threads on one CPU that wake each other up: two `sched_switch` and up to two `sched_waking` for each
 round trip. In each round every tool watches a run of few and a run of many round trips, in random order, between runs
-that nobody watches. What counts is the difference of the two, so that starting a tool is left out: the CPU time of the
-tool's own processes, and by how much the program's grew, for each event of the many. `kept` are the events that the
-tool has told in the end, of those and the ones that it says it lost; the rate is that of both. bpftrace is there twice:
-telling every event as the others do, and with a histogram made in the kernel. Ends with status 1 unless the agent keeps
-all and is cheaper than each that tells every event.
+without a tool. The result is the difference of the two runs, which excludes the start of a tool: the CPU time of the
+tool's own processes, and the growth of the program's CPU time, for each event of the many. `kept` is the share of
+events that the tool reported in the end, among these and the events that it reports as lost; the rate counts both.
+bpftrace runs twice: reporting every event as the others do, and with a histogram made in the kernel. Exits with status
+1 unless the agent keeps all events and is cheaper than each tool that reports every event.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from perf.arguments import argument, how_many
 
 ROUNDS = 5
 FEW, MANY = 200, 100_000
-#: A tool has so long to be ready.
+#: Seconds that a tool may take to be ready.
 _READY_S = 4.0
 OURS, NOBODY = "ktrial", "nobody"
 _PROGRAM = r"""
@@ -102,7 +103,7 @@ _EVENTS = ("sched:sched_waking", "sched:sched_switch")
 
 
 class Run(NamedTuple):
-    """CPU seconds of the tool and of the program, events told and lost, and seconds that the program took."""
+    """CPU seconds of the tool and of the program, events reported and lost, and seconds that the program took."""
 
     tool_s: float
     program_s: float
@@ -112,7 +113,7 @@ class Run(NamedTuple):
 
 
 class Watching(NamedTuple):
-    """What a tool hands back when it has ended."""
+    """The result of a tool that has ended."""
 
     tool_s: float
     kept: int
@@ -161,7 +162,7 @@ def _process(
 
     def end() -> Watching:
         time.sleep(0.5)
-        # Some tools end with the program; Popen.send_signal would reap them, and their CPU time with them.
+        # Some tools end with the program; Popen.send_signal would reap them, and lose their CPU time.
         os.kill(process.pid, signal.SIGINT)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -243,7 +244,7 @@ _AGGREGATES = {"bpftrace, in the kernel"}
 
 
 def run(program: str, tool: Tool, count: int) -> Run:
-    """One run of the program under a tool."""
+    """Run the program once under a tool."""
     with tempfile.TemporaryDirectory(prefix="ktrial-perf-") as name:
         process = subprocess.Popen([program, str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         time.sleep(0.1)
@@ -255,7 +256,7 @@ def run(program: str, tool: Tool, count: int) -> Run:
 
 
 def measure(program: str, tools: dict[str, Tool], many: int) -> dict[str, list[tuple[Run, Run]]]:
-    """A run of few and one of many round trips under each tool, round by round."""
+    """Run few and then many round trips under each tool, round by round."""
     order = random.Random(7)
     found: dict[str, list[tuple[Run, Run]]] = {name: [] for name in tools}
     for _ in range(ROUNDS):
@@ -267,7 +268,7 @@ def measure(program: str, tools: dict[str, Tool], many: int) -> dict[str, list[t
 
 
 def main() -> int:
-    """Measure and print; 1 when the goal was missed or a peer is not installed."""
+    """Measure and print; return 1 if the goal was missed or a peer is not installed."""
     many = argument("ROUND_TRIPS", MANY, how_many)
     if os.geteuid() != 0:
         print("perf.trace traces: run it as root", file=sys.stderr)
@@ -296,10 +297,10 @@ def _function_tracer_writable() -> bool:
 
 
 def tell(found: dict[str, list[tuple[Run, Run]]], many: int) -> bool:
-    """Print the table; whether the agent keeps all and is cheaper than each that tells every event.
+    """Print the table; return whether the agent keeps all events and is cheaper than tools that report every event.
 
-    A thread that is woken up may come before its waker sleeps, which is then not woken up: the events that there were
-    are those that a tool kept and lost.
+    A thread that is woken up may run before its waker sleeps; the waker is then not woken up. So the number of events
+    is the sum of those that a tool kept and lost.
     """
     trips = many - FEW
     bare = statistics.median(after.program_s - before.program_s for before, after in found[NOBODY])

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU of the agent for each visit of a plan that it carries out by itself, against the same trial as a conversation.
+"""CPU time of the agent for each visit of a plan that it carries out by itself, against a trial as a conversation.
 
 Run as root in a checkout that is set up:  .venv/bin/python -m perf.unattended
-CPU is that of the agent's own processes: commands that it runs, and the relay of the connection, are left out. What
-the first blocks of a trial cost, such as the snapshots of the machine's state, is left out by taking differences.
+
+CPU time is that of the agent's own processes, without the commands that it runs and the relay of the connection.
+Differences of two trials exclude the cost of the first blocks, such as the snapshots of the machine's state.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tests.support.remote_machine import RemoteMachine, remote_machine
 
 SETTING, VALUE = "net.core.somaxconn", 512
 FEW, MANY = 7, 35
-#: Milliseconds for each visit beyond apply and revert.
+#: Milliseconds for each visit, besides apply and revert.
 GOAL_MS = 10.0
 PEER = "the same trial as a conversation"
 _PAIRS = 200
@@ -64,7 +65,7 @@ class AgentCpu:
                 try:
                     if process.name.isdigit() and self._is_agent(process):
                         self._seen[int(process.name)] = own_ticks(process)
-                except OSError:  # it has just ended
+                except OSError:  # the process has just ended
                     continue
 
     def _is_agent(self, process: Path) -> bool:
@@ -74,7 +75,7 @@ class AgentCpu:
 
 
 def trial(machine: RemoteMachine, blocks: int, *options: str) -> tuple[float, int]:
-    """Return the milliseconds of CPU that a trial takes there, and the number of its visits."""
+    """Return the milliseconds of CPU time that a trial takes there, and the number of its visits."""
     words = ("--no-profile", "--settle", "0s", "--margin", "0.01%", "--budget", str(blocks), "--json", *options)
     with AgentCpu(machine.home) as spent:
         done = machine.ktrial("try", f"{SETTING}={VALUE}", *words, "--", "true")
@@ -84,14 +85,14 @@ def trial(machine: RemoteMachine, blocks: int, *options: str) -> tuple[float, in
 
 
 def visit_ms(machine: RemoteMachine, *options: str) -> float:
-    """Return what one visit adds: the difference of two trials."""
+    """Return the cost of one visit, from the difference of two trials."""
     (few_ms, few), (many_ms, many) = (trial(machine, blocks, *options) for blocks in (FEW, MANY))
     print(f"{many} and {few} visits took {many_ms:.0f} and {few_ms:.0f} ms of the agent's CPU")
     return (many_ms - few_ms) / (many - few)
 
 
 def apply_ms(state: str) -> float:
-    """Return the milliseconds of CPU for half an apply and revert: every other visit has the setting."""
+    """Return the milliseconds of CPU time for half an apply and revert, because every other visit has the setting."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     session = AgentSession(ProcessTransport([str(find_agent()), "serve", "--role", "root", "--state", state]))
     place = Path("/proc/sys") / SETTING.replace(".", "/")
@@ -108,7 +109,7 @@ def apply_ms(state: str) -> float:
 
 
 def main() -> int:
-    """Measure and print; 1 if the goal is missed."""
+    """Measure and print; return 1 if the goal is missed."""
     with remote_machine() as machine:
         machine.ktrial("--host-keep-agent", "facts", "kernel.release")
         plan, peer = visit_ms(machine, "--unattended"), visit_ms(machine)

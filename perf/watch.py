@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ktrial watch` costs at its default rates, beside atop and sar, all at once on the same machine.
+"""The cost of `ktrial watch` at its default rates, beside atop and sar, all at once on the same machine.
 
 Run as root in a checkout that is set up, with atop and sysstat:  .venv/bin/python -m perf.watch [SECONDS]
 
-Everything is CPU time of all of a tool's processes. ktrial takes ten samples a second of most sources, traces events
-and looks at every process once a second; its head, which writes the file, is counted. atop and sar know no more than
-one sample a second. Ends with status 1 if ktrial takes more than 1 % of one CPU while it records. What it takes with
-its start and its end, which theirs holds too, is shown beside it.
+All numbers are CPU time of all processes of a tool. ktrial takes ten samples per second of most sources, traces events
+and looks at every process once a second; its head, which writes the file, is included. atop and sar take at most one
+sample per second. Exits with status 1 if ktrial takes more than 1 % of one CPU while it records. Its cost with start
+and end, which the peers' numbers include, is shown beside it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from perf.arguments import argument, how_many
 
 SECONDS = 180
 GOAL_SHARE = 0.01
-#: ktrial takes so many samples while the others take one.
+#: Samples that ktrial takes while the others take one.
 HZ = 10
 
 
 class Peer(NamedTuple):
-    """Its program, and the words for one sample a second into a file."""
+    """A peer's program, and the words for one sample per second into a file."""
 
     program: str
     words: tuple[str, ...]
@@ -43,7 +43,7 @@ PEERS = {
 
 
 def main() -> int:
-    """Measure and print; 1 when the goal was missed or a peer is not installed."""
+    """Measure and print; return 1 if the goal was missed or a peer is not installed."""
     seconds = argument("SECONDS", SECONDS, how_many)
     missing = [peer.program for peer in PEERS.values() if shutil.which(peer.program) is None]
     if missing:
@@ -57,7 +57,7 @@ def main() -> int:
         before_s = _children_s()
         done = subprocess.run(words, capture_output=True, text=True, check=True)
         command_s = _children_s() - before_s
-        # Events are a line each; what came of it all is told last, over several lines.
+        # Each event is one line; the summary comes last, over several lines.
         ended = json.loads(done.stdout[done.stdout.rfind("\n{\n") + 1 :])
         used = {name: float(process.communicate()[0]) for name, process in peers.items()}
         sizes = {name: sum(file.stat().st_size for file in Path(folder).glob(f"{_slug(name)}*")) for name in used}
@@ -83,7 +83,7 @@ def main() -> int:
 
 
 def _begin(name: str, peer: Peer, seconds: int, folder: str) -> subprocess.Popen[str]:
-    """Start it; it prints the CPU time of all its processes at the end."""
+    """Start a peer, which prints the CPU time of all its processes at the end."""
     known = {"FILE": f"{folder}/{_slug(name)}", "COUNT": str(seconds)}
     argv = [shutil.which(peer.program) or peer.program, *(known.get(word, word) for word in peer.words)]
     words = [sys.executable, "-m", "perf.sampler", "--reap", *argv]
@@ -91,7 +91,7 @@ def _begin(name: str, peer: Peer, seconds: int, folder: str) -> subprocess.Popen
 
 
 def _children_s() -> float:
-    """CPU time of all commands that have ended."""
+    """Return the CPU time of all commands that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

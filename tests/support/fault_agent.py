@@ -11,7 +11,10 @@ AGENT_CRATE = Path(__file__).resolve().parents[2] / "agent"
 
 
 def fault_agent_with(feature: str) -> Path:
-    """Return a copy of the agent with `feature`, built where `cargo test` builds, so that only the agent is compiled."""
+    """Return a copy of the agent with `feature`.
+
+    It is built where `cargo test` builds, so that only the agent is compiled.
+    """
     host = next(
         line.removeprefix("host: ")
         for line in subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout.splitlines()

@@ -25,7 +25,9 @@ _EACH = {4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 19: 12}
 
 
 def find() -> list[int]:
-    """Return number and size of the value's type, offsets of its data and of the scheduler's name, and three
+    """Return numbers from the BTF for `run`.
+
+    They are number and size of the value's type, the offsets of its data and of the scheduler's name, and three
     enumerators.
     """
     data = Path(BTF).read_bytes()

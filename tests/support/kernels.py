@@ -150,7 +150,10 @@ def rpm(
     form: str = "cpio",
     archive: bytes | None = None,
 ) -> bytes:
-    """Return an RPM package with these files; `says` is the header's compression, and `archive` replaces the archive."""
+    """Return an RPM package with these files.
+
+    `says` is the compression in the header; `archive` replaces the archive of the files.
+    """
     lead = b"\xed\xab\xee\xdb\x03\0".ljust(96, b"\0")
     signature = _rpm_header({1000: "nothing"})
     header = _rpm_header({1000: "kernel-core", 1124: form, 1125: says or packing})

@@ -117,7 +117,10 @@ class _InMemory:
 
 
 class MadeMachine:
-    """A machine whose `effects` give the effect of a point by outcome; `clamp` returns the value that the kernel takes."""
+    """A machine whose `effects` give the effect of a point by outcome.
+
+    `clamp` returns the value that the kernel takes instead of a requested one.
+    """
 
     def __init__(
         self,
