@@ -126,7 +126,7 @@ def mann_whitney(*, alternate: bool) -> Procedure:
 
 
 def hyperfine(rows: Rows, effect: float, _: Generator) -> Result:
-    """The summary of hyperfine as it is read: the ratio of mean times less its sd is above 1."""
+    """Claim a difference if hyperfine's summary suggests one: the ratio of mean times less its sd is above 1."""
     control, arm = (np.exp(-side) for side in _in_sequence(rows, effect, 10))
     faster = control.mean(1) / arm.mean(1)
     ratio = np.where(faster >= 1, faster, 1 / faster)

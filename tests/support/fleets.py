@@ -28,7 +28,7 @@ Effect = Callable[[str], float]
 
 
 def fleet_trial(**table: Any) -> FleetTrial:
-    """A trial of one arm, `big`."""
+    """Return a trial of one arm, `big`."""
     return FleetTrial(
         name="backlog",
         command=("true",),

@@ -267,7 +267,7 @@ class RemoteMachine:
         subprocess.run([*self._enter(), "pkill", "-KILL", "-f", pattern], check=False)
 
     def environment(self) -> dict[str, str]:
-        """The environment of a user here whose ssh knows the machine."""
+        """Return the environment of a user here whose ssh knows the machine."""
         kept = {name: value for name, value in os.environ.items() if name not in {"KTRIAL_STORE", "XDG_STATE_HOME"}}
         here = self.folder / "here"
         return {

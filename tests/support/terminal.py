@@ -50,7 +50,7 @@ class Terminal:
         return self.process.wait(LIMIT_S)
 
     def agents(self) -> list[int]:
-        """Process ids of the agents that the command started."""
+        """Return the process ids of the agents that the command started."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         return [int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == "ktrial-agent"]
 

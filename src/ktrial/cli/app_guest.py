@@ -180,7 +180,7 @@ class GuestHost(Host):
 
     @contextmanager
     def _explain_unknown_word(self) -> Iterator[None]:
-        """Extend the error for an unknown kernel: say that no kept guest has this name either."""
+        """Add to the error for an unknown kernel that no kept guest has this name either."""
         from ktrial.guests.kept_guest import kept_names
 
         try:

@@ -107,7 +107,7 @@ class Host:
         raise NotImplementedError
 
     def session(self, transport: Transport) -> AgentSession:
-        """Return a session with an agent there."""
+        """Return a session with an agent on the host."""
         from ktrial.agent.session import AgentSession
 
         return AgentSession(transport)

@@ -91,7 +91,7 @@ def keep_arguments(trial: FleetTrial, arm: str, direction: Direction) -> dict[st
 
 
 def waves_of(standing: FleetStanding, hosts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Return the hosts in waves: those of the trial in its order, then the others of the inventory."""
+    """Return the hosts in waves: first the trial's waves in their order, then the other hosts of the inventory."""
     known = dict.fromkeys(one.host for one in standing.began.machines)
     ordered = [host for host in known if host in set(hosts)] + [host for host in hosts if host not in known]
     found = []

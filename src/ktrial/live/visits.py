@@ -80,7 +80,7 @@ class _PeriodVoid(Exception):
 class LiveVisits:
     """A `VisitMaker` whose visits are periods of live work."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 (what it needs of the world)
+    def __init__(  # noqa: PLR0913, PLR0917 (everything that it needs from outside)
         self,
         standing: Standing,
         rules: LiveRules,

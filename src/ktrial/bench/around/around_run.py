@@ -105,7 +105,7 @@ def _phases(data: bytes) -> dict[str, bytes]:
 class Around:
     """Reads the machine's counters and conditions around each run; `gates` judge the start of each run."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 (what it needs of the world)
+    def __init__(  # noqa: PLR0913, PLR0917 (everything that it needs from outside)
         self,
         machine: Machine,
         clock: Clock,

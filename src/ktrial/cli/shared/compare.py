@@ -213,7 +213,7 @@ def compared(
 
 
 def as_protocols_say(app: App, sessions: Sequence[str], question: AskedComparison) -> AskedComparison:
-    """Return the question with what the user left open taken from the protocols of these sessions' trials."""
+    """Return the question, with every open option taken from the protocols of these sessions' trials."""
     import msgspec
 
     from ktrial.trial.outcome.pool import pooled_question

@@ -98,7 +98,7 @@ def _figures(run: bytes) -> Any:
 
 
 def _content(folder: Path, name: str) -> bytes | None:
-    """Return a regular file of the folder; None if it is not one, or lies elsewhere."""
+    """Return the content of a regular file in the folder; None for anything else."""
     try:
         return plain_file(folder, name)
     except BadInput:

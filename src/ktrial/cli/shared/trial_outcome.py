@@ -151,7 +151,7 @@ def _brief_text(app: App, stored: StoredTrial, found: Comparison, width: int) ->
 
 
 def screening(app: App, stored: StoredTrial, *, as_json: bool) -> None:
-    """Show a trial that screens settings for the one that is responsible."""
+    """Show a trial that screens settings to find the responsible one."""
     log = app.trials.log(stored.trial)
     found = judgement_of(log)
     if as_json:

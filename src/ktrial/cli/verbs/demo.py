@@ -94,7 +94,7 @@ def _values(machine: Machine, paths: Sequence[str]) -> dict[str, str | None]:
 
 
 def _machine(app: App) -> tuple[Machine, bool]:
-    """Return a root session if the user allows root, otherwise one of the user, and whether it is root."""
+    """Return a root session if the user allows one, otherwise a session as the user; also return whether it is root."""
     from ktrial.agent.session import RootNotGranted
 
     if not app.can_be_root:

@@ -136,7 +136,7 @@ def _package(path: Path, word: str) -> KernelFiles:
 
 
 def read_kernel(images: Images, word: str) -> KernelFound:
-    """Identify the kernel that a word names; `running` means the one in memory, not the file it was booted from."""
+    """Identify the kernel that a word names; `running` means the kernel in memory, not the file it was booted from."""
     if word == RUNNING:
         return _read_running()
     files = images.find(word)

@@ -145,7 +145,7 @@ class VerifiedTarget(msgspec.Struct, frozen=True, kw_only=True):
 class Compiler(msgspec.Struct, frozen=True, kw_only=True):
     """A C compiler: its name for this CPU, and the targets for which it compiled an empty file.
 
-    From its macros: `extensions` holds what each target adds to x86-64, `kept` what is left of that under the kernel's
+    From its macros: `extensions` holds what each target adds to x86-64, `kept` the part that remains under the kernel's
     own flags.
     """
 

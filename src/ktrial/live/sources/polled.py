@@ -148,7 +148,7 @@ class PolledSource(ABC):
             return missing(error.message)
 
     def end(self) -> None:  # noqa: B027 (most sources hold nothing)
-        """Release what the source holds."""
+        """Release the source's resources."""
 
     def _look_at_clocks(self) -> None:
         clock = self._world.clock

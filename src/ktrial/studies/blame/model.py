@@ -35,7 +35,7 @@ class Factor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlameQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """The question which of the factors is responsible.
+    """The question of a blame, with the factors that may be responsible.
 
     `trial` defines what is measured; its arms are not used. If `known` is null, a first trial tests the whole set.
     `cap` is the number of blocks of a screening, `budget` that of a confirming trial.

@@ -181,9 +181,9 @@ def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Kn
 
 
 def settle_before(trial: TrialFile, catalog: Catalog) -> float:
-    """Return the longest wait that the settings may need, without the plans of the machine.
+    """Return the longest wait that the settings may need, before the machine's plans are known.
 
-    A plan may turn out to change nothing there.
+    A plan may turn out to change nothing on the machine.
     """
     names = [address.partition("@")[0] for arm in trial.full_arms.values() for address in arm.set]
     for arm in trial.full_arms.values():

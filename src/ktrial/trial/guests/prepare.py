@@ -261,7 +261,7 @@ def _scouted(
     *,
     allow_dangerous: bool,
 ) -> tuple[dict[str, Plan], FactBook]:
-    """Boot an emulated guest for each kernel. Return each arm's changes there, and the control's facts."""
+    """Boot an emulated guest for each kernel. Return each arm's changes in it, and the control's facts."""
     plans: dict[str, Plan] = {}
     arms = file.full_arms
     facts: FactBook | None = None

@@ -66,7 +66,7 @@ class _GuestFacts:
 class GuestVisits:
     """A `VisitMaker` in guests."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 (what it needs of the world)
+    def __init__(  # noqa: PLR0913, PLR0917 (everything that it needs from outside)
         self,
         standing: Standing,
         guests: GuestReady,

@@ -32,7 +32,7 @@ EXCLUDED = (
 )
 
 
-def announcement(  # noqa: PLR0913 (each is a line of it)
+def announcement(  # noqa: PLR0913 (each parameter is a line of the text)
     protocol: Protocol,
     arms: Mapping[str, ArmSettings],
     idle: Sequence[str],

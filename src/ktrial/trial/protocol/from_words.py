@@ -19,7 +19,7 @@ from ktrial.tuning.knobs.profile import Profile, flatten
 _LISTS = frozenset(("ints", "text", "mask"))
 _ALGORITHM = "zram:comp_algorithm"
 _BOOT = "boot:"
-#: Knob pattern -> suite that tells its values apart; the first match counts.
+#: Knob pattern -> suite that can distinguish the knob's values; the first match counts.
 SUITES: Mapping[str, str] = {
     "thp:*": "agent-pagefault",
     "vm.nr_hugepages*": "agent-pagefault",

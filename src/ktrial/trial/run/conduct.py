@@ -112,7 +112,7 @@ def _stored_profile(world: TrialWorld, key: ProfileKey, protocol: Protocol) -> N
     return found if found is not None and protocol.primary in found.differences else None
 
 
-def measure_noise(  # noqa: PLR0913 (what it needs of the world)
+def measure_noise(  # noqa: PLR0913 (everything that it needs from outside)
     world: TrialWorld,
     ready: Prepared,
     rig: Rig,
@@ -320,7 +320,7 @@ def carry_on_with(
             raise AgentError(error.kind, error.message, hint=hint) from None
 
 
-def _visits(  # noqa: PLR0913, PLR0917 (what it needs of the world)
+def _visits(  # noqa: PLR0913, PLR0917 (everything that it needs from outside)
     world: TrialWorld,
     stored: StoredTrial,
     ready: Prepared,

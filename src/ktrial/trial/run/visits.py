@@ -82,7 +82,7 @@ class TrialPace:
 class MachineVisits:
     """A `VisitMaker` that makes visits on this machine."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 (what it needs of the world)
+    def __init__(  # noqa: PLR0913, PLR0917 (everything that it needs from outside)
         self,
         standing: Standing,
         benchmarked: Benchmarked,

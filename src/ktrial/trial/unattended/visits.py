@@ -108,7 +108,7 @@ def refuse_uncarried(ready: Prepared) -> None:
 class UnattendedVisits:
     """A `VisitMaker` whose visits the machine makes by itself. `live` makes the warm-ups, with `arms`."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 (what it needs of the world)
+    def __init__(  # noqa: PLR0913, PLR0917 (everything that it needs from outside)
         self,
         world: TrialWorld,
         stored: StoredTrial,
