@@ -462,7 +462,7 @@ class App:
         self.lock_runs()
 
     def share_machine(self) -> None:
-        """Block trials on this machine until this command ends. Raises Refused while one runs."""
+        """Block trials on this machine until this command ends. Raise Refused while a trial runs."""
         self.measuring_place.machine.share()
 
     def lock_runs(self) -> None:

@@ -121,7 +121,10 @@ class RemoteHost(Host, ABC):
 
     @abstractmethod
     def find_asker(self, purpose: str) -> tuple[tuple[str, ...], str | None]:
-        """Return the words that start a program as root there, and the password for them. Raise PrivilegeMissing."""
+        """Return the words that start a program as root there, and the password for them.
+
+        Raise PrivilegeMissing if the user cannot become root there.
+        """
 
     def check_verb(self, verb: str | None) -> None:
         if verb is not None and verb in self.here_only:

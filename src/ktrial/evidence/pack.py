@@ -145,7 +145,7 @@ def bring_back(
 
 
 def _checked(bundle: Bundle, packed: Packed) -> BundledSession:
-    """Return a session after checking all its runs. Raise BadInput."""
+    """Return a session after checking all its runs. Raise BadInput if one is invalid."""
     try:
         session = session_of(bundle, packed)
         for _ in runs_of(bundle, session):

@@ -75,7 +75,7 @@ class AnsibleMachines:
 
 
 def sight_of(result: TaskResult) -> Sight:
-    """Return the sight of the machine in the task's result."""
+    """Return what the task's result shows about the machine."""
     content = result.content
     if result.state == "unreachable":
         return Sight(result.host, "unreachable", message=result.message)

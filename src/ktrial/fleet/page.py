@@ -197,7 +197,7 @@ def _gist(one: FleetContrast, price: str) -> str:
 
 
 def _spread(one: FleetContrast) -> str:
-    """Return on how many machines the pooled verdict also holds alone, if machines differ."""
+    """Return a text on how many machines have the pooled verdict on their own; empty if machines agree."""
     if not one.differs or one.verdict not in ("better", "worse"):
         return ""
     word, other = ("better", "worse") if one.verdict == "better" else ("worse", "better")

@@ -45,7 +45,10 @@ KINDS: Mapping[str, SourceKind] = {
 
 
 def parse_metric(text: str) -> LiveMetric:
-    """Parse the value of `--metric`. Without a name, the kind is the name and lower is better. Raise BadInput."""
+    """Parse the value of `--metric`. Without a name, the kind is the name and lower is better.
+
+    Raise BadInput if the text or the source is invalid.
+    """
     if len(text) > _MOST:
         raise BadInput(f"--metric {text[:40]!r}… is longer than {_MOST} characters", hint="shorten it")
     head, equals, rest = text.partition("=")
@@ -107,6 +110,6 @@ def note_of_unnamed(text: str) -> str | None:
 
 
 def open_source(metric: LiveMetric, world: LiveWorld) -> MetricSource:
-    """Return the source of a metric, which `begin` then reads. Raise BadInput."""
+    """Return the source of a metric, which `begin` then reads. Raise BadInput if it cannot be opened."""
     check_metric(metric)
     return KINDS[metric.source.partition(":")[0]].open(metric, world)

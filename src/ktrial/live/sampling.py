@@ -118,7 +118,7 @@ class LivePoll:
 
 
 def metric_named(name: str, metrics: Sequence[WatchedMetric]) -> WatchedMetric:
-    """Return the metric with this name, with or without its unit. Raise UnknownName."""
+    """Return the metric with this name, with or without its unit. Raise UnknownName if there is none."""
     for one in metrics:
         if name in {one.metric.name, one.outcome.name}:
             return one

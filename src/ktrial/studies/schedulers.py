@@ -53,7 +53,10 @@ def of_loader(names: Iterable[str], modes: Sequence[LoaderMode]) -> tuple[Instal
 
 
 def select_schedulers(found: Sequence[InstalledScheduler], names: Sequence[str]) -> tuple[InstalledScheduler, ...]:
-    """Return the schedulers with these names (with or without `scx_`), or all if no name is given. Raise BadInput."""
+    """Return the schedulers with these names (with or without `scx_`), or all if no name is given.
+
+    Raise BadInput for an unknown name.
+    """
     if not found:
         raise BadInput(
             "no sched_ext scheduler is installed here",

@@ -24,7 +24,7 @@ _NO_SHELL = frozenset(("", "none"))
 
 
 def arms_of_line(lines: tuple[str, ...], options: Mapping[str, Any]) -> dict[str, ComparedCommand]:
-    """Return the arms that the command line names. Raise BadInput."""
+    """Return the arms that the command line names. Raise BadInput for commands that cannot be compared."""
     from ktrial.trial.protocol.from_commands import CommandLines, arms_of_commands, parameter_lists
 
     given = CommandLines(
@@ -51,7 +51,10 @@ def _shell_words(shell: str | None, *, no_shell: bool) -> tuple[str, ...]:
 
 
 def protocol_of_commands(arms: Mapping[str, ComparedCommand], options: Mapping[str, Any]) -> TrialFile:
-    """Return the protocol of a comparison, with the first command as the control. Raise BadInput."""
+    """Return the protocol of a comparison, with the first command as the control.
+
+    Raise BadInput for options that contradict each other.
+    """
     import msgspec
 
     from ktrial.trial.protocol.campaign import alpha_of

@@ -116,7 +116,7 @@ class LiveScreen(App[None]):
         self._show("keys", self._bar(_KEYS))
 
     def _bar(self, text: str) -> str:
-        """Return a line that is reversed over the whole width."""
+        """Return a line in reverse video over the whole width."""
         return f" {text}".ljust(self.size.width)
 
     def on_unmount(self) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def live_file(name: str, arms: Mapping[str, ArmFile], options: Mapping[str, Any], control: str = CONTROL) -> TrialFile:
-    """Return the protocol that the options of `ktrial live` describe. Raise BadInput."""
+    """Return the protocol that the options of `ktrial live` describe. Raise BadInput if they are invalid."""
     if not options["metrics"] and not options["rate"]:
         example = "--metric 'p99_ms:lower=log:/var/log/app.log?match=took ([0-9.]+) ms&take=p99'"
         raise BadInput("nothing to watch", hint=f"add --rate, or a metric: {example}")
@@ -71,7 +71,10 @@ def live_of(file: TrialFile) -> LiveFile:
 
 
 def open_metrics(app: App, live: LiveFile) -> tuple[WatchedMetric, ...]:
-    """Return the metrics and covariates with their sources, which are open but not read yet. Raise BadInput."""
+    """Return the metrics and covariates with their sources, which are open but not read yet.
+
+    Raise BadInput for a source that cannot be opened.
+    """
     world = _world(app, live)
     both = parse_metrics((*live.metrics, *live.covariates))
     found = []

@@ -83,14 +83,14 @@ class LiveState:
         return f"{shown}\n{process}"
 
     def why(self, knob: str, width: int) -> str:
-        """Return who set a knob. Raise BadInput or UnknownName."""
+        """Return who set a knob. Raise BadInput for a missing file, UnknownName for an unknown knob or instance."""
         found, untold = origins_of(self._app, [knob])
         return origins_text(found, untold, width=width).rstrip()
 
     def stop(self, shown: str) -> str:
         """Interrupt the trial of the process `shown` as Ctrl-C does, and return a sentence about that.
 
-        Raise KtrialError.
+        Raise KtrialError if the process has ended.
         """
         running = next((one for one in self._lock.trying() if told_process(one) == shown), None)
         if running is None:

@@ -120,7 +120,7 @@ def finish_running(app: App, stored: StoredTrial) -> None:
 def refuse_plans(app: App, stored: StoredTrial | None) -> None:
     """Raise Refused while the machine carries out a plan, or has runs of this trial that nobody has fetched.
 
-    Check that only if it needs no prompt.
+    Both are checked only if that needs no prompt.
     """
     root = app.best_session("looking for plans")
     if not root.is_root or "unattended-status" not in root.hello.get("capabilities", ()):

@@ -22,7 +22,7 @@ _OF_A_SHELL = frozenset(("|", "||", "&", "&&", ">", ">>", "<", "2>", "2>&1"))
 
 
 def command_words(metric: LiveMetric) -> tuple[str, ...]:
-    """Return the words of the command. Raise BadInput."""
+    """Return the words of the command. Raise BadInput if they are invalid or need a shell."""
     text = metric.source.partition(":")[2]
     try:
         words = tuple(shlex.split(text))

@@ -41,7 +41,7 @@ _MOST_PID = 1 << 22
 
 
 def traced_of(metric: LiveMetric) -> tuple[str, str | None]:
-    """Return the traced kind and its process, if one is named. Raise BadInput."""
+    """Return the traced kind and its process, if one is named. Raise BadInput for an unknown kind or option."""
     what, options = split_options(metric, ("of",))
     of = options.get("of")
     if what not in _TRACED:
@@ -57,7 +57,10 @@ def traced_of(metric: LiveMetric) -> tuple[str, str | None]:
 
 
 def find_process(machine: Machine, of: str) -> int:
-    """Return the process with this number or name; if several match, the parent of the others. Raise NotRead."""
+    """Return the process with this number or name; if several match, the parent of the others.
+
+    Raise NotRead if there is no single process.
+    """
     if of.isdecimal() and 0 < int(of) <= _MOST_PID:
         return int(of)
     pattern = "/proc/*/comm"
@@ -96,7 +99,7 @@ class EventStream:
         self._thread = threading.Thread(target=self._follow, name="events", daemon=True)
 
     def start(self) -> None:
-        """Start the agent's watch, and wait for its first report. Raise NotRead, AgentError."""
+        """Start the agent's watch, and wait for its first report. Raise AgentError if the agent cannot watch."""
         kinds = _TRACED[self._what]
         fields: dict[str, Any] = {
             "limit_s": LONGEST_S,
@@ -113,7 +116,7 @@ class EventStream:
         self._first.wait(_FIRST_S)
 
     def __call__(self, _: Machine) -> CounterValues:
-        """Return the counts of the latest report. Raise NotRead."""
+        """Return the counts of the latest report. Raise NotRead if the watch has ended or is silent."""
         with self._lock:
             if self._ended is not None:
                 raise NotRead(self._ended)

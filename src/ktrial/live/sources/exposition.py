@@ -43,7 +43,10 @@ class Exposition(msgspec.Struct, frozen=True):
 def read_exposition(
     data: bytes, source: str, *, is_openmetrics: bool, wants: Callable[[str], bool] = lambda _: True
 ) -> Exposition:
-    """Read a scrape. Labels are parsed only for samples whose name `wants` accepts. Raise UnreadableOutput."""
+    """Read a scrape. Labels are parsed only for samples whose name `wants` accepts.
+
+    Raise UnreadableOutput for a malformed line.
+    """
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -48,7 +48,7 @@ class FollowedFile(Protocol):
     skipped: int
 
     def take(self) -> list[bytes]:
-        """Return the lines since the last call. Raise NotRead."""
+        """Return the lines since the last call. Raise NotRead if the file cannot be read."""
 
     def close(self) -> None: ...
 

@@ -19,7 +19,10 @@ class BucketQuantile(NamedTuple):
 
 
 def bucket_quantile(buckets: Mapping[float, float], quantile: float) -> BucketQuantile:
-    """Return a quantile of events from cumulative counts by upper bound. Raise NotRead or IdleSource."""
+    """Return a quantile of events from cumulative counts by upper bound.
+
+    Raise NotRead if there are too few buckets, IdleSource if no event was counted.
+    """
     bounds = sorted(buckets)
     if len(bounds) < 2 or bounds[-1] != math.inf:
         raise NotRead('the histogram has no bucket le="+Inf", or no other one')

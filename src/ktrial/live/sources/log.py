@@ -54,7 +54,7 @@ class LinePart(Protocol):
 
 
 def log_path(metric: LiveMetric, known: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Return the path of the log, and the options after it. Raise BadInput."""
+    """Return the path of the log, and the options after it. Raise BadInput if one of them is invalid."""
     path, options = split_options(metric, known)
     if not path.startswith("/") or "\0" in path:
         raise bad_metric(metric, f"{path!r} is not an absolute path", "write the whole path of the log")

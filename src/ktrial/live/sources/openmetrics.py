@@ -51,7 +51,7 @@ class Scrape(NamedTuple):
 
 
 def wanted_of(metric: LiveMetric) -> WantedSeries:
-    """Return the series that the metric names. Raise BadInput."""
+    """Return the series that the metric names. Raise BadInput if the text is invalid."""
     address, options = split_options(metric, _OPTIONS)
     check_address(address, f"--metric {metric.source!r}")
     text = options.get("name", "")
@@ -131,7 +131,7 @@ class OpenMetricsSource(PolledSource):
         )
 
     def _value(self, times: Sequence[int], scrapes: Sequence[Scrape]) -> BucketQuantile:
-        """Return the value of these scrapes: a mean, a rate or a quantile. Raise NotRead."""
+        """Return the value of these scrapes: a mean, a rate or a quantile. Raise NotRead if the type changed."""
         gauges = [one.value for one in scrapes if one.value is not None]
         if len(gauges) == len(scrapes):
             mean = statistics.fmean(gauges)

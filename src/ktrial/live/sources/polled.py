@@ -156,7 +156,7 @@ class PolledSource(ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Read the metric once. Raise NotRead or BadInput."""
+        """Read the metric once. Raise NotRead if that fails, BadInput if it can never be read."""
 
     @abstractmethod
     def _poll(self) -> Sequence[Sample]:
@@ -164,7 +164,7 @@ class PolledSource(ABC):
 
     @abstractmethod
     def _over(self, stretch: Stretch) -> StretchReading:
-        """Return the value of a stretch without a step of the clock. Raise NotRead."""
+        """Return the value of a stretch without a step of the clock. Raise NotRead if there is no value."""
 
     def covered(self, stretch: Stretch, readings: Timeline[T], least: int) -> tuple[Sequence[int], Sequence[T]]:
         """Return the readings inside the stretch. Raise NotRead if there are too few, or a long gap."""

@@ -31,7 +31,7 @@ _OTHER_USER = "it belongs to another user: measure its control group, or run as 
 
 
 def _text(machine: Machine, path: str) -> str:
-    """Return the content of a file. Raise NotRead."""
+    """Return the content of a file. Raise NotRead if it cannot be read."""
     return _texts(machine, [path])[path]
 
 
@@ -55,7 +55,10 @@ def _whole(text: str, path: str) -> int:
 
 
 def pressure_counts(text: str, path: str, share: str) -> CounterValues:
-    """Return the seconds for which some or all tasks waited, from a pressure file of the kernel. Raise NotRead."""
+    """Return the seconds for which some or all tasks waited. Raise NotRead if the file has no such line.
+
+    `text` is the content of a pressure file of the kernel.
+    """
     for kind, total_us in _TOTAL.findall(text):
         if kind == share:
             return CounterValues({share: int(total_us) / 1e6})
@@ -63,7 +66,10 @@ def pressure_counts(text: str, path: str, share: str) -> CounterValues:
 
 
 def stat_counts(text: str, path: str) -> CounterValues:
-    """Return a process's CPU seconds from its file `stat`; the epoch is its start time. Raise NotRead."""
+    """Return a process's CPU seconds from its file `stat`; the epoch is its start time.
+
+    Raise NotRead if the file is malformed.
+    """
     # The name may contain anything; only the last parenthesis ends it.
     fields = text.rpartition(")")[2].split()
     if len(fields) <= _BEGAN:
@@ -73,7 +79,7 @@ def stat_counts(text: str, path: str) -> CounterValues:
 
 
 def io_counts(text: str, path: str) -> CounterValues:
-    """Return the bytes that a process read from and wrote to disks. Raise NotRead."""
+    """Return the bytes that a process read from and wrote to disks. Raise NotRead if the file lacks them."""
     found = dict(re.findall(r"^(read_bytes|write_bytes): ([0-9]{1,20})$", text, re.MULTILINE))
     if len(found) != 2:
         raise NotRead(f"cannot read {path}: it has no read_bytes and write_bytes")
@@ -160,7 +166,10 @@ def _group_counts(group: str, field: str, resource: str) -> Callable[[Machine], 
 
 
 def _field_of(metric: LiveMetric, known: tuple[str, ...]) -> tuple[str, str, str]:
-    """Return the part before `?`, the counter after it, and the counter's resource. Raise BadInput."""
+    """Return the part before `?`, the counter after it, and the counter's resource.
+
+    Raise BadInput for an unknown counter or resource.
+    """
     place, options = split_options(metric, known)
     kind = metric.source.partition(":")[0]
     if len(options) != 1:
@@ -213,7 +222,7 @@ _READERS: Mapping[str, Callable[[LiveMetric], tuple[str, Callable[[Machine], Cou
 
 
 def kernel_counter(metric: LiveMetric) -> tuple[Unit, Callable[[Machine], CounterValues]]:
-    """Return the unit and the reader of a kernel counter. Raise BadInput."""
+    """Return the unit and the reader of a kernel counter. Raise BadInput if there is no such counter."""
     field, read = _READERS[metric.source.partition(":")[0]](metric)
     measured_outcome(metric, _UNITS[field])
     return _UNITS[field], read

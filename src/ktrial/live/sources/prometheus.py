@@ -39,7 +39,7 @@ _MOST_POINTS = 10_000
 
 
 def query_of(metric: LiveMetric) -> tuple[str, Query, Mapping[str, str]]:
-    """Return the server's address, the query, and the options. Raise BadInput."""
+    """Return the server's address, the query, and the options. Raise BadInput if one of them is invalid."""
     address, options = split_options(metric, _OPTIONS)
     option = f"--metric {metric.source!r}"
     check_address(address, option)
@@ -51,7 +51,7 @@ def query_of(metric: LiveMetric) -> tuple[str, Query, Mapping[str, str]]:
 
 
 class PrometheusSource(PolledSource):
-    """Reads a query at each scrape, and over stretches."""
+    """Reads the value of a query at each scrape, and over stretches of time."""
 
     def __init__(self, metric: LiveMetric, world: LiveWorld) -> None:
         address, self._query, options = query_of(metric)
@@ -196,7 +196,7 @@ class PrometheusSource(PolledSource):
             )
 
     def _interval_s(self) -> float:
-        """Return the seconds between two scrapes of the first series. Raise NotRead, BadInput."""
+        """Return the longest usual interval between two scrapes of a series. Raise NotRead if there are too few."""
         longest_s = 0.0
         for one in self._query.selectors:
             raw = self._api.raw_times(one.text, one.name, _LOOK_BACK_S)

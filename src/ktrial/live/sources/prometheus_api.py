@@ -73,7 +73,10 @@ class PrometheusApi:
         return self._world.clock.unix_ms() / 1000
 
     def at(self, query: str, at_s: float | None) -> Sequence[QuerySeries]:
-        """Return the series of a query at a moment, or now by the server's clock. Raise NotRead or BadInput."""
+        """Return the series of a query at a moment, or now by the server's clock.
+
+        Raise NotRead if the answer has no numbers, BadInput if the server refuses the query.
+        """
         when = {} if at_s is None else {"time": f"{at_s:.3f}"}
         head = _decode(self._get("/api/v1/query", {"query": query, **when}), _QueryResult)
         if head.resultType == "scalar":
@@ -86,7 +89,10 @@ class PrometheusApi:
         return [QuerySeries(row.metric, _number(row.value[1])) for row in rows if row.value is not None]
 
     def over(self, query: str, stretch: Stretch, step_s: float) -> Sequence[float]:
-        """Return the values of a query with one series, at the steps of a stretch and at its end. Raise NotRead."""
+        """Return the values of a query with one series, at the steps of a stretch and at its end.
+
+        Raise NotRead if the server does not answer.
+        """
         times = {
             "start": f"{stretch.begin_ms / 1000:.3f}",
             "end": f"{stretch.end_ms / 1000:.3f}",
@@ -98,7 +104,7 @@ class PrometheusApi:
         return [*found, *(one.value for one in self.at(query, stretch.end_ms / 1000))]
 
     def raw_times(self, selector: str, name: str | None, back_s: int) -> Sequence[float]:
-        """Return the times of the latest samples of one selected series. Raise NotRead."""
+        """Return the times of the latest samples of one selected series. Raise NotRead if no series matches."""
         found = self.at(f"topk(1, timestamp({selector}))", None)
         if not found:
             raise NotRead(

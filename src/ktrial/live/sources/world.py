@@ -62,7 +62,8 @@ def measured_outcome(metric: LiveMetric, unit: Unit) -> Outcome:
 def split_options(metric: LiveMetric, known: Sequence[str]) -> tuple[str, dict[str, str]]:
     """Split the text after the kind into the part before `?` and the options after it.
 
-    An option ends at the `&` before the next known option, because values may contain `&`. Raise BadInput.
+    An option ends at the `&` before the next known option, because values may contain `&`. Raise BadInput for an
+    unknown option.
     """
     place, mark, rest = metric.source.partition(":")[2].partition("?")
     if not mark:
@@ -90,7 +91,7 @@ def check_label(metric: LiveMetric, label: str | None) -> None:
 
 
 def poll_option(metric: LiveMetric, options: Mapping[str, str], usual_s: float) -> float:
-    """Return the seconds of the option `poll`, or `usual_s` without it. Raise BadInput."""
+    """Return the seconds of the option `poll`, or `usual_s` without it. Raise BadInput if it is not a time."""
     text = options.get("poll")
     if text is None:
         return usual_s

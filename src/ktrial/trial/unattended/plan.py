@@ -101,7 +101,10 @@ class UnattendedPlan(msgspec.Struct, frozen=True, kw_only=True):
 def planned_gates(
     limits: Mapping[str, GateLimits], reference: Readings | None, thermometers: Thermometers
 ) -> tuple[PlannedGate, ...]:
-    """Return the gates that can make a run void, with the readings of the trial's first run. Raise Refused."""
+    """Return the gates that can make a run void, with the readings of the trial's first run.
+
+    Raise Refused for a gate that a plan cannot check.
+    """
     found = []
     for name, gate in GATES.items():
         limit = limits.get(name, GateLimits() if name in OF_PHONES else DEFAULTS[name])

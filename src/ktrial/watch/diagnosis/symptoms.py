@@ -19,7 +19,7 @@ from ktrial.tuning.knobs.value import kernel_text
 
 
 def load_symptoms(catalog: Catalog, path: Path = BUILT_IN / "symptoms.toml") -> dict[str, Symptom]:
-    """Return the table of causes by id, in its order. Raise BadInput."""
+    """Return the table of causes by id, in its order. Raise BadInput if the table is invalid."""
     found: dict[str, Symptom] = {}
     for symptom in read_toml(path, SymptomFile).symptom:
         if symptom.id in found:

@@ -132,7 +132,7 @@ class AgentWatching:
     ) -> Iterator[MachineView | HandedBlocks | WatchEnded]:
         """Start the agent, call `begun` and yield the agent's reports.
 
-        Ctrl-C ends the watch cleanly. Raise AgentError or BadInput.
+        Ctrl-C ends the watch cleanly. Raise AgentError if the agent cannot watch.
         """
         with _new_file(self._file) as descriptor:
             try:
