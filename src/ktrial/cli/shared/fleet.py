@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 _LIMIT_BYTES = 1 << 20
 _PAGES = (".html", ".md")
-#: A coordinator renews its lease at least this often, and so notices when it has lost the lease.
+#: Seconds after which a coordinator has noticed that it lost its lease, because it renews the lease more often.
 _NOTICES_S = 1.5 * max(BEAT_S, LONGEST_NAP_S)
 
 

@@ -51,7 +51,7 @@ def what_to_measure(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchma
 
 
 def refuse_in_guests(host: Host, file: TrialFile) -> None:
-    """Raise BadInput if a guest would have to run commands of an arm: it gets all its programs when it boots."""
+    """Raise BadInput for a comparison of commands in a guest, which gets all its programs when it boots."""
     if file.compares_commands and (host.is_exact or host.guest_tools is not None):
         raise BadInput(
             f"--host {host.word} cannot compare commands: a guest gets its programs when it boots",

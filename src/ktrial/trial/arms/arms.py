@@ -189,7 +189,8 @@ def refusal_of(applied: Applied) -> str | None:
     """Return why an applied plan is not in force; None if it is."""
     failed = [step for step in applied.steps if step.outcome not in IN_FORCE]
     if failed:
-        # An accepted difference of a swap device is not a failure: it explains why the other steps were rolled back.
+        # A swap device that is set up differently counts as in force, but explains why the other steps were rolled
+        # back.
         own = [step for step in (*failed, *applied.steps) if step.outcome not in _FOR_OTHERS | {"accepted"}]
         one = own[0] if own else failed[0]
         return f"{one.path}: {one.message}"

@@ -145,7 +145,7 @@ def needed_suite(trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchm
     named = [name for name in (trial.primary, *trial.secondary, *trial.guards) if name is not None]
     wanted = tuple(entry for entry in suite.benchmark if any(name.startswith(f"{entry.label}.") for name in named))
     if times_boots(trial) and all(entry.use == BOOT_TIME for entry in wanted):
-        # The protocol names only the time of the boot, which no benchmark measures.
+        # The protocol names only the time of the boot, which is measured in addition to the suite.
         return suite
     return msgspec.structs.replace(suite, benchmark=wanted or suite.benchmark)
 

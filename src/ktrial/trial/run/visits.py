@@ -392,7 +392,7 @@ class MachineVisits:
         return record, name
 
     def _input_since(self, began_ns: int, record: RunRecord) -> tuple[str | None, bool]:
-        """Return who used the machine during a run that needs an idle machine, and whether Ctrl-C was pressed since."""
+        """Return what disturbed a run that needs an idle machine, and whether Ctrl-C was pressed since."""
         if record.exit.interrupted:
             return None, False
         try:

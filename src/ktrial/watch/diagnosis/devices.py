@@ -49,7 +49,7 @@ def _time(seconds: float | None) -> str:
 
 #: Requests above this latency count as slow.
 SLOW_S = 0.005
-#: Requests after idle periods must be this many times more frequent in a cluster to explain it by a waking drive.
+#: A waking drive explains a cluster whose share of the requests after idle periods is this many times its share of all.
 _MORE = 3.0
 
 

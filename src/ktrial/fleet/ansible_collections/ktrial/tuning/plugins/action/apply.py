@@ -9,7 +9,7 @@ from ..plugin_utils.settings import apply_settings
 
 
 class ActionModule(KtrialAction):
-    """The task on the controller."""
+    """The task `ktrial.tuning.apply`, which runs on the controller."""
 
     options = arguments.APPLY
     carry_out = apply_settings

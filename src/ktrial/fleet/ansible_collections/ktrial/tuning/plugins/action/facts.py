@@ -9,7 +9,7 @@ from ..plugin_utils.settings import read_facts
 
 
 class ActionModule(KtrialAction):
-    """The task on the controller."""
+    """The task `ktrial.tuning.facts`, which runs on the controller."""
 
     options = arguments.FACTS
     carry_out = read_facts

@@ -9,7 +9,7 @@ from ..plugin_utils.lasting import keep_settings
 
 
 class ActionModule(KtrialAction):
-    """The task on the controller."""
+    """The task `ktrial.tuning.keep`, which runs on the controller."""
 
     options = arguments.KEEP
     carry_out = keep_settings

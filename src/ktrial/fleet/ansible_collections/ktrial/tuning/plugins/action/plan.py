@@ -9,7 +9,7 @@ from ..plugin_utils.settings import show_plan
 
 
 class ActionModule(KtrialAction):
-    """The task on the controller."""
+    """The task `ktrial.tuning.plan`, which runs on the controller."""
 
     options = arguments.PLAN
     carry_out = show_plan

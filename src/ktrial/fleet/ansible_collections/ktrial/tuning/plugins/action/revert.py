@@ -9,7 +9,7 @@ from ..plugin_utils.settings import revert_settings
 
 
 class ActionModule(KtrialAction):
-    """The task on the controller."""
+    """The task `ktrial.tuning.revert`, which runs on the controller."""
 
     options = arguments.REVERT
     rules = arguments.REVERT_RULES

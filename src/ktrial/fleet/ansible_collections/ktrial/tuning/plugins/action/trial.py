@@ -9,7 +9,7 @@ from ..plugin_utils.trials import step_trial
 
 
 class ActionModule(KtrialAction):
-    """The task on the controller."""
+    """The task `ktrial.tuning.trial`, which runs on the controller."""
 
     options = arguments.TRIAL
     rules = arguments.TRIAL_RULES

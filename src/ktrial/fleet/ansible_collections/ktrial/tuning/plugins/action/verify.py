@@ -9,7 +9,7 @@ from ..plugin_utils.settings import verify_settings
 
 
 class ActionModule(KtrialAction):
-    """The task on the controller."""
+    """The task `ktrial.tuning.verify`, which runs on the controller."""
 
     options = arguments.VERIFY
     carry_out = verify_settings
