@@ -97,7 +97,7 @@ class TrialBoots:
 
     @property
     def releases(self) -> dict[str, str | None]:
-        """The releases of the arms' kernels; None for an arm that boots the running kernel."""
+        """The releases of kernels by arm, for arms that do not boot the running kernel."""
         return {name: one.release for name, one in self.plans.items() if one.is_other_kernel}
 
     def agree(self, file: TrialFile, *, as_json: bool, overall: str | None = None) -> bool:

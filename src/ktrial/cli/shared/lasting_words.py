@@ -127,7 +127,7 @@ class WordReader(NamedTuple):
 
 
 def _meant_arm(stored: StoredTrial, entries: Mapping[str, LedgerEntry]) -> str:
-    """Return the only arm, or the only arm that was better. Raise BadInput if there are more."""
+    """Return the trial's only arm, or the only arm that was better. Raise BadInput if there are several."""
     arms = [name for name, arm in stored.file.arms.items() if name != stored.file.control and not arm.placebo]
     better = [name for name in arms if name in entries and entries[name].verdict == "better"]
     meant = arms if len(arms) == 1 else better

@@ -110,7 +110,7 @@ def _compared(expression: Expression, values: Mapping[str, str]) -> int | None:
 
 
 def _value(expression: Expression, values: Mapping[str, str]) -> str:
-    """Return one side of a comparison: the value of a symbol, or the word itself."""
+    """Return the value of one side of a comparison: the value of a symbol, or the word itself."""
     if expression.kind == "text" or expression.text in _LEVELS or expression.text.isdigit():
         return expression.text
     if expression.kind != "word":

@@ -141,7 +141,7 @@ class PrometheusApi:
         return found[0] if found else None
 
     def _get(self, path: str, fields: Mapping[str, str]) -> msgspec.Raw:
-        """Return the data of an answer. Raise NotRead, or BadInput if the server refuses the query."""
+        """Return the data of an answer. Raise NotRead if there is none, BadInput if the server refuses the query."""
         address = f"{self._address}{path}?{urllib.parse.urlencode(fields)}"
         begin_ms = self._world.clock.unix_ms()
         self.is_down = True

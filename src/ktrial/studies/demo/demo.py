@@ -154,7 +154,7 @@ def choose_demo(machine: Machine, catalog: Catalog, run_s: float, *, cap: int = 
 
 
 def _showpieces(machine: Machine, catalog: Catalog) -> Sequence[Showpiece]:
-    """Return the showpieces that write knobs, the clearest first."""
+    """Return the showpieces that write knobs, those with the clearest effects first."""
     mounts = machine.read([MOUNTS])[MOUNTS]
     device = device_of(_DIRECTORY, (mounts.text if mounts is not None else None) or "") or ""
     queues = observe(machine, [catalog.knobs[_READ_AHEAD]])[_READ_AHEAD].instances

@@ -21,7 +21,7 @@ class LedgerFile:
         return self._path
 
     def of_others(self) -> LedgerFile:
-        """Return the file beside it with the verdicts of others, which no store can recreate."""
+        """Return the file beside this one with the verdicts of others, which no store can recreate."""
         return LedgerFile(self._path.with_name(f"{self._path.stem}-elsewhere.json"))
 
     def read(self) -> bytes | None:

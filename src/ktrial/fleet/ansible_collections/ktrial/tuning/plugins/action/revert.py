@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restore values."""
+"""Restore the values from before transactions."""
 
 from __future__ import annotations
 

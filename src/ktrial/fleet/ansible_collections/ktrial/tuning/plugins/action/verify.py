@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check applied settings."""
+"""Check that applied settings are still in force."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Restore values."""
+"""Restore the values from before transactions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Check applied settings."""
+"""Check that applied settings are still in force."""
 
 from __future__ import annotations
 
