@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 
 
 Closing = TypeVar("Closing", bound=Closes)
-#: OOM score of measured programs. The kernel kills them first, unless another program uses 30 % of all memory more than
-#: they do.
+#: OOM score of measured programs: the kernel kills them first, unless another one uses 30 % of all memory more.
 _MEASURED_SCORE = 300
 #: Attributes that belong to the connection with a host; ktrial creates them again after the connection broke.
 _OF_HOST = ("user_session", "executor", "sampling", "looking_session", "run_recorder", "measuring_place")
@@ -157,10 +156,7 @@ class App:
         return [] if self._oom_before is None else ["--oom-score-adj", str(self._oom_before)]
 
     def _exposed(self) -> list[str]:
-        """Return agent arguments that make the kernel kill agents first when memory runs out.
-
-        They are empty if protect() had an effect.
-        """
+        """Return arguments that make the kernel kill agents first if memory runs out; none if protect() worked."""
         exposed = self._measured_first and self._oom_before is None
         return ["--oom-score-adj", str(_MEASURED_SCORE)] if exposed else []
 
@@ -393,10 +389,7 @@ class App:
 
     @cached_property
     def looking_session(self) -> AgentSession:
-        """The session that observes the machine during runs, as root if that needs no prompt.
-
-        Ctrl-C does not reach it.
-        """
+        """The session that observes the machine, as root if that needs no prompt. Ctrl-C does not reach it."""
         if self._is_root or self._root is not None:
             return self.root_session("looking at the machine")
         from ktrial.cli.hosts import session_over
