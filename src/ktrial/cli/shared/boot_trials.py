@@ -225,7 +225,7 @@ def continue_in_boots(app: App, name: str, then: Callable[[App, AgentSession, St
         try:
             next_visit(app, stored.trial, done=None, dry_run=False, allow_dangerous=True, as_json=False)
         except KtrialError:
-            # Nobody is here to repair it: the machine returns to its default entry, and the service logs the error as
+            # Nobody is there to repair the machine: it returns to its default entry, and the service logs the error as
             # its last line.
             _end(app, session, now)
             raise

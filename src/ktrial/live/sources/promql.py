@@ -22,7 +22,7 @@ _OPERATORS = frozenset(("and", "or", "unless", "bool", "atan2", "inf", "nan"))
 #: Words that may precede a list of labels in parentheses.
 _BEFORE_LABELS = frozenset(("by", "without", "on", "ignoring", "group_left", "group_right"))
 _OF_AGGREGATIONS = frozenset(("by", "without"))
-#: Functions that read counters as counters.
+#: Functions whose argument may be a counter.
 OF_COUNTERS = frozenset(
     (
         *("rate", "irate", "increase", "resets", "changes"),

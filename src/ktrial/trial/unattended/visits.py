@@ -69,7 +69,7 @@ class Unattended(NamedTuple):
     executor: AgentExecutor
     #: Makes the private folders of runs.
     folders: PlanFolders
-    #: How many milliseconds the machine's clock is ahead of this machine's clock.
+    #: How many milliseconds the measured machine's clock is ahead of this machine's.
     ahead_ms: int = 0
     #: Keeps the connection to another machine open while nothing is sent; None if the machine is this one.
     asleep: Callable[[float], AbstractContextManager[None]] | None = None
