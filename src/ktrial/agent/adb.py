@@ -67,7 +67,7 @@ class AdbWay:
     program = "adb"
     bases = f"{TEMPORARY}/ktrial /data/adb/ktrial-agents"
     place_hint = f"make {TEMPORARY} writable for the shell, with 10 MB free and without noexec"
-    login_hint = "`adb shell` must give a shell on the phone"
+    login_hint = "check that `adb shell` opens a shell on the phone"
     answer_limit_s: float | None = 30.0
 
     def __init__(self, serial: str) -> None:
@@ -82,7 +82,7 @@ class AdbWay:
         return status == 0 or why.startswith(("error: ", "adb: "))
 
     def cannot_connect(self, why: str) -> KtrialError:
-        hint = f"`adb -s {self.name} shell true` must work first"
+        hint = f"first make `adb -s {self.name} shell true` work"
         if "only supports allocating a pty" in why or "does not support" in why:
             return KtrialError(
                 f"cannot use {self.name}: its adbd is too old", hint="update the phone to Android 7 or newer"
@@ -117,11 +117,11 @@ def _ask(*words: str) -> str:
             f"adb does not answer: `adb {' '.join(words)}` ran for {_ASK_LIMIT_S:.0f} s", hint="run `adb kill-server`"
         ) from None
     except OSError as error:
-        raise KtrialError(f"cannot start adb: {error.strerror}", hint="`adb devices` must work first") from None
+        raise KtrialError(f"cannot start adb: {error.strerror}", hint="first make `adb devices` work") from None
     errors = done.stderr.decode(errors="replace").strip().splitlines()
     if done.returncode != 0:
         why = errors[-1] if errors else f"status {done.returncode}"
-        raise KtrialError(f"cannot run `adb {' '.join(words)}`: {why}", hint="`adb devices` must work first")
+        raise KtrialError(f"cannot run `adb {' '.join(words)}`: {why}", hint="first make `adb devices` work")
     return done.stdout.decode(errors="replace")
 
 
@@ -142,7 +142,7 @@ def find_serial() -> str:
     if not found:
         raise KtrialError(
             "cannot find a phone: adb lists no device",
-            hint="enable USB debugging on the phone, put the cable in, and accept the question on its screen",
+            hint="enable USB debugging on the phone, plug in the cable, and accept the question on its screen",
         )
     found = [one for one in found if one.state not in _STATES] or found
     if len(found) > 1:

@@ -41,12 +41,12 @@ def agent_for(architecture: str, package: Path | None = None, build: Build | Non
             f"cannot build the agent for {architecture} on this machine",
             hint=f"install what is named above, or copy an agent that was built elsewhere to {own}",
         )
-    return _there(own, architecture, "start it again")
+    return _there(own, architecture, "run the command again")
 
 
 def _there(place: Path, architecture: str, hint: str) -> Path:
     if not (place.is_file() and os.access(place, os.X_OK)):
-        raise KtrialError(f"cannot find the agent for {architecture}: {place} is not there", hint=hint)
+        raise KtrialError(f"cannot find the agent for {architecture}: {place} is missing or not executable", hint=hint)
     return place
 
 

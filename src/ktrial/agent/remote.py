@@ -152,7 +152,7 @@ class OtherMachine:
 
     def open(self, arguments: list[str], *, root: bool, asker: tuple[str, ...] = ()) -> Ends:
         if (gone := self.why_gone()) is not None:
-            raise AgentError("lost", gone)
+            raise AgentError("lost", gone, hint="run the command again")
         return self._line.open(arguments, root=root, asker=list(asker))
 
     def kill(self, session: int) -> None:
@@ -428,7 +428,9 @@ def start_program(argv: list[str]) -> subprocess.Popen[bytes]:
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/", bufsize=0
         )
     except OSError as error:
-        raise KtrialError(f"cannot start {argv[0]}: {error.strerror}") from None
+        raise KtrialError(
+            f"cannot start {argv[0]}: {error.strerror}", hint=f"check that {argv[0]} is installed and executable"
+        ) from None
     finally:
         for one, handler in before.items() if in_main else ():
             signal.signal(one, handler)

@@ -47,7 +47,9 @@ def invoking_user() -> int | None:
     found.discard(0)
     if len(found) > 1:
         listed = ", ".join(f"{name}={value}" for name, value in told.items())
-        raise PrivilegeMissing(f"cannot run as root: two invoking users ({listed})", hint="unset the wrong ones")
+        raise PrivilegeMissing(
+            f"cannot run as root: two invoking users ({listed})", hint="unset the variable that is wrong"
+        )
     return found.pop() if found else None
 
 

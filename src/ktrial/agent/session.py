@@ -84,7 +84,7 @@ class AgentSession:
     def receive_begun(self, do: str) -> None:
         """Wait until the agent confirms that the latest request has begun. Raises AgentError."""
         if not self._reply(do, _CONFIRM_LIMIT_S).begun:
-            raise self._lost(do, "it ended before it began", hangs=True)
+            raise self._lost(do, "the request ended before it began", hangs=True)
 
     def receive_stopped(self, do: str) -> int | dict[str, Any]:
         """Return the pid of the command that the agent started and stopped, or the reply if it could not start."""
@@ -125,7 +125,7 @@ class AgentSession:
         except OSError as error:
             raise self._lost(do, error.strerror or str(error)) from None
         if not answer.endswith(b"\n"):
-            raise self._lost(do, "it ended without an answer")
+            raise self._lost(do, "the agent ended without an answer")
         try:
             reply = decode_as(answer, _Reply)
         except msgspec.DecodeError as error:

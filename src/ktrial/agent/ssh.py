@@ -27,7 +27,7 @@ class SshWay:
         '"${XDG_RUNTIME_DIR:-/run/user/$(id -u)}/ktrial"'
     )
     place_hint = "make one of these writable, with 10 MB free and without noexec, or set XDG_CACHE_HOME there"
-    login_hint = "the login shell of that user must run commands that ssh sends, and /bin/sh must exist there"
+    login_hint = "check that the user's login shell runs commands sent by ssh, and that /bin/sh exists there"
     #: ssh has a limit of its own, and may wait for a person who types a password.
     answer_limit_s: float | None = None
 
@@ -43,7 +43,7 @@ class SshWay:
         return status == _SSH_FAILED
 
     def cannot_connect(self, why: str) -> KtrialError:
-        return KtrialError(f"cannot connect to {self.name}: {why}", hint=f"`ssh {self.name} true` must work first")
+        return KtrialError(f"cannot connect to {self.name}: {why}", hint=f"first make `ssh {self.name} true` work")
 
     def architecture(self, machine: str) -> str:
         return agent_architecture(machine)
@@ -71,7 +71,7 @@ def configured_host(name: str) -> str:
     found = next((line.split()[1] for line in done.stdout.splitlines() if line.startswith("hostname ")), None)
     if done.returncode != 0 or found is None:
         said = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
-        raise KtrialError(f"cannot read ssh's configuration of {name}: {said}", hint=f"`ssh -G {name}` must work first")
+        raise KtrialError(f"cannot read ssh's configuration of {name}: {said}", hint=f"first make `ssh -G {name}` work")
     return found
 
 

@@ -64,9 +64,9 @@ def get_tool(
     tree_sha256 = workshop.tree_sha256()
     if source.verified == "commit" and recipe.tree_sha256 not in {None, tree_sha256}:
         raise KtrialError(
-            f"commit {recipe.commit} of {source.place} has unexpected files: "
-            f"expected digest {recipe.tree_sha256}, got {tree_sha256}",
-            hint="check tree_sha256 in the recipe, or whether two commits share this SHA-1",
+            f"commit {recipe.commit} of {source.place} has unexpected files: expected digest "
+            f"{recipe.tree_sha256}, got {tree_sha256}",
+            hint="correct tree_sha256 in the recipe, if you trust this source",
         )
     compilers = workshop.versions(recipe.compilers)
     workshop.build(recipe.steps)

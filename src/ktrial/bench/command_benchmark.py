@@ -66,14 +66,21 @@ class PrintedNumber:
     def document(self) -> Any:
         """The JSON document on stdout. Raise BadRun unless there is exactly one."""
         if not self._raw.stdout.strip():
-            raise BadRun("stdout is empty; a path needs a JSON document there")
+            raise BadRun(
+                "stdout is empty: a JSON path needs a JSON document",
+                hint="make the command print JSON, or use a regular expression",
+            )
         try:
             return decode(self._raw.stdout.decode("utf-8"))
         except UnicodeDecodeError:
-            raise BadRun("stdout is not UTF-8 text; a path needs a JSON document there") from None
+            raise BadRun(
+                "stdout is not UTF-8 text: a JSON path needs a JSON document", hint="make the command print JSON"
+            ) from None
         except NotStrictJson as error:
             where = "stdout" if error.line is None else f"stdout:{error.line}"
-            raise BadRun(f"{where}: {error}; a path needs one JSON document there") from None
+            raise BadRun(
+                f"{where}: {error}", hint="make the command print one JSON document and nothing else"
+            ) from None
 
 
 class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,15 +140,21 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         found = list(re.finditer(self.match, text, re.MULTILINE))
         if len(found) != 1:
             how = "nowhere" if not found else f"{len(found)} times"
-            raise BadRun(f"the expression for {self.name} matches {how} in the output, expected one match")
+            raise BadRun(
+                f"the expression for {self.name} matches {how} in the output, expected one match",
+                hint="make the expression match one number only",
+            )
         number = found[0][1] or ""
         if not NUMBER.fullmatch(number.strip()):
-            raise BadRun(f"{self.name}: expected a number such as 12.5, got {number!r}")
+            raise BadRun(
+                f"{self.name}: expected a number such as 12.5, got {number!r}",
+                hint="let the group match the digits only",
+            )
         whole = whole_number(found[0])
         if whole != number:
             raise BadRun(
-                f"{self.name}: {number!r} is only part of {whole!r}; match the whole number, with a decimal point, or "
-                "the text next to it"
+                f"{self.name}: {number!r} is only part of {whole!r}",
+                hint="match the whole number, with its decimal point, or the text next to it",
             )
         return number
 

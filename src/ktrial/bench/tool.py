@@ -63,7 +63,10 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise BadInput("programs: expected at least one program", hint="name what the build writes")
         for name, place in self.programs.items():
             if "/" in name or not name or place.startswith("/") or ".." in place.split("/"):
-                raise BadInput(f"program {name!r} = {place!r}: expected a bare name and a path below the source")
+                raise BadInput(
+                    f"program {name!r} = {place!r}: expected a bare name and a path below the source",
+                    hint='for example programs = { schbench = "schbench" }',
+                )
         if not set(self.compilers) <= set(self.needs):
             raise BadInput("every program in compilers must also be in needs", hint="add it to needs")
 
@@ -117,4 +120,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 def check_sha256(text: str, what: str) -> None:
     """Raise BadInput unless `text` is a SHA-256 in lower-case hexadecimal digits."""
     if not _SHA256.fullmatch(text):
-        raise BadInput(f"{what}: expected 64 lower-case hexadecimal digits, got {text!r}")
+        raise BadInput(
+            f"{what}: expected 64 lower-case hexadecimal digits, got {text!r}",
+            hint="write the digest that `sha256sum FILE` prints",
+        )

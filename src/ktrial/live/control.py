@@ -35,7 +35,7 @@ class TrialDesk:
             except BlockingIOError:
                 os.close(descriptor)
                 raise Busy(
-                    "busy", f"another process runs {self._file.name}", hint="`ktrial trial stop` ends it"
+                    "busy", f"another process is running {self._file.name}", hint="`ktrial trial stop` ends it"
                 ) from None
             if self._file.exists():  # if the file is missing, a process that looked for dead trials has removed it
                 self._descriptor = descriptor
@@ -76,6 +76,6 @@ def running_trials(folder: Path) -> tuple[str, ...]:
 def ask_of(folder: Path, trial: str, wanted: Wanted) -> None:
     """Send a request to a running trial. Raise Refused if no process runs it."""
     if trial not in running_trials(folder):
-        raise Refused(f"{trial} does not run", hint=f"`ktrial trial resume {trial}` continues it")
+        raise Refused(f"{trial} is not running", hint=f"`ktrial trial resume {trial}` continues it")
     with (folder / trial).open("r+b") as opened:
         opened.write(f"{wanted:<16}".encode())

@@ -115,7 +115,8 @@ class GuardWatch:
         for guard in guards:
             if guard.consecutive < 1 or not guard.margin >= 0:
                 raise BadInput(
-                    f"guard of {guard.metric}: expected a margin of 0 or more, and at least 1 sample in a row"
+                    f"guard of {guard.metric}: expected a margin of 0 or more, and at least 1 sample in a row",
+                    hint="correct the guard in the protocol",
                 )
         self._control = control
         others = [arm for arm in arms if arm != control]

@@ -58,7 +58,7 @@ def parse_metric(text: str) -> LiveMetric:
     )
     if is_named and direction not in _DIRECTIONS:
         raise BadInput(
-            f"cannot read --metric {text!r}: {direction!r} is no direction", hint="write :lower= or :higher="
+            f"cannot read --metric {text!r}: {direction!r} is not a direction", hint="write :lower= or :higher="
         )
     source = rest if is_named else text
     kind, colon, _ = source.partition(":")
@@ -94,7 +94,7 @@ def parse_metrics(texts: Sequence[str]) -> tuple[LiveMetric, ...]:
         name = named_outcome(metric)[0].name
         if name in taken:
             raise BadInput(
-                f"--metric {metric.source!r} and {taken[name].source!r} are both called {name}",
+                f"--metric {metric.source!r} and {taken[name].source!r} both have the name {name}",
                 hint="give names: NAME:lower=… or NAME:higher=…",
             )
         taken[name] = metric

@@ -128,11 +128,13 @@ def live_benchmark(outcomes: Sequence[Outcome], *, rated: bool) -> LiveBenchmark
 def read_period(files: Mapping[str, bytes]) -> SeenPeriod:
     """Return the period in the raw output of a run. Raise BadRun if there is none."""
     if PERIOD_FILE not in files:
-        raise BadRun("the run has no readings of its period")
+        raise BadRun("the run has no readings of its period", hint="ask for a complete bundle of the trial")
     try:
         return msgspec.json.decode(files[PERIOD_FILE], type=SeenPeriod)
     except msgspec.DecodeError as error:
-        raise BadRun(f"cannot read the readings of its period: {error}") from None
+        raise BadRun(
+            f"cannot read the readings of its period: {error}", hint="ask for a complete bundle of the trial"
+        ) from None
 
 
 def read_usual(raw: bytes) -> dict[str, list[Sample]]:
@@ -140,7 +142,10 @@ def read_usual(raw: bytes) -> dict[str, list[Sample]]:
     try:
         return msgspec.json.decode(raw, type=dict[str, list[Sample]])
     except msgspec.DecodeError as error:
-        raise BadRun(f"cannot read what was learnt of the control: {error}") from None
+        raise BadRun(
+            f"cannot read what the trial measured of the control before its first block: {error}",
+            hint="ask for a complete bundle of the trial",
+        ) from None
 
 
 def outcomes_seen(seen: SeenPeriod) -> dict[str, Outcome]:

@@ -59,11 +59,11 @@ class MetricsFile:
         self._why = ""
         if path.is_dir():
             raise BadInput(
-                f"--metrics-file {path}: a folder", hint=f"name a file in it, such as {path / 'ktrial.prom'}"
+                f"--metrics-file {path}: is a folder", hint=f"name a file in it, such as {path / 'ktrial.prom'}"
             )
         self._write(metrics_text(None, open_metrics=False))
         if self._failures:
-            raise BadInput(f"cannot write {path}: {self._why}", hint="name a file in a folder that you can write")
+            raise BadInput(f"cannot write {path}: {self._why}", hint="name a file in a folder where you may write")
 
     def show(self, figures: TrialFigures) -> None:
         self._write(metrics_text(figures, open_metrics=False))
@@ -174,12 +174,18 @@ class Grafana(NamedTuple):
         except ValueError as error:
             raise BadInput(f"--grafana {url}: {error}", hint="for example https://grafana.example") from None
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or port == 0:
-            raise BadInput(f"--grafana {url}: not the address of a server", hint="for example https://grafana.example")
+            raise BadInput(
+                f"--grafana {url}: not the address of a web server", hint="for example https://grafana.example"
+            )
         if parts.username is not None or parts.password is not None:
-            raise BadInput("--grafana: the address holds a password", hint="use a token: see `ktrial try --help`")
+            raise BadInput(
+                "--grafana: the address contains a password",
+                hint="leave it out, and put a token into a file: --grafana-token-file FILE",
+            )
         if not token or not token.isascii() or any(not mark.isprintable() or mark == " " for mark in token):
             raise BadInput(
-                "--grafana: the token is empty, or holds spaces or control characters", hint="check the file"
+                "--grafana: the token is empty, or contains spaces or control characters",
+                hint="check the variable or the file that contains it",
             )
         return cls(url.rstrip("/"), token)
 

@@ -50,7 +50,7 @@ def test_a_word_that_is_no_name(web1: RemoteMachine, word: str) -> None:
 def test_a_machine_that_nobody_knows(web1: RemoteMachine) -> None:
     said = refusal(web1, host="ssh:nobody.invalid")
     assert "cannot connect to nobody.invalid: " in said
-    assert "`ssh nobody.invalid true` must work first" in said
+    assert "first make `ssh nobody.invalid true` work" in said
 
 
 def test_a_port_that_nobody_serves(web1: RemoteMachine) -> None:

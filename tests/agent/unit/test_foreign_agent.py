@@ -64,7 +64,7 @@ def test_what_cannot_be_built_is_said(checkout: Path) -> None:
 
 def test_an_installed_one_is_brought_by_hand(tmp_path: Path) -> None:
     package = tmp_path / "site-packages/ktrial"
-    with pytest.raises(KtrialError, match=f"{package}/_bin/{NAME} is not there"):
+    with pytest.raises(KtrialError, match=f"{package}/_bin/{NAME} is missing or not executable"):
         agent_for(FOREIGN, package, never)
     agent = put(package / "_bin" / NAME, age_s=0)
     assert agent_for(FOREIGN, package, never) == agent

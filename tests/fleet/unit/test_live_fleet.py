@@ -141,7 +141,7 @@ def test_a_machine_without_exactly_one_series_says_why() -> None:
         server.shutdown()
         server.server_close()
     assert found[0] is None
-    assert "has several series of that name" in (found[1] or "")
+    assert "has several series named" in (found[1] or "")
     assert "has no series app" in (found[2] or "")
 
 

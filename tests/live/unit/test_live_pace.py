@@ -70,9 +70,9 @@ def test_another_process_reaches_a_running_trial_and_no_other(tmp_path: Path) ->
     for wanted in ("pause", "run", "stop"):
         ask_of(tmp_path / "live", "wsf-1", wanted)
         assert desk.request() == wanted
-    with pytest.raises(Refused, match="wsf-2 does not run"):
+    with pytest.raises(Refused, match="wsf-2 is not running"):
         ask_of(tmp_path / "live", "wsf-2", "stop")
-    with pytest.raises(Busy, match="another process runs wsf-1"):
+    with pytest.raises(Busy, match="another process is running wsf-1"):
         TrialDesk(tmp_path / "live", "wsf-1").open()
     desk.close()
     assert running_trials(tmp_path / "live") == ()

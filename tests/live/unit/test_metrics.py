@@ -48,39 +48,39 @@ def test_what_is_written_is_what_is_read(text: str, name: str, direction: str, s
     "text, says",
     [
         ("", "unknown kind"),
-        ("p99:less=log:/x?match=(a)", "'less' is no direction"),
+        ("p99:less=log:/x?match=(a)", "'less' is not a direction"),
         ("P99:lower=pid:1?cpu", "invalid metric name 'P99'"),
         ("promtheus:http://h", "did you mean prometheus"),
-        ("prometheus:http://h", "it has no query"),
+        ("prometheus:http://h", "query= is missing"),
         ("prometheus:ftp://h?query=x", "not an http address"),
-        ("prometheus:http://me:secret@h?query=x", "holds a user or a password"),
+        ("prometheus:http://me:secret@h?query=x", "contain a user or a password"),
         ("prometheus:http://h?query=x&poll=0", "poll"),
-        ("prometheus:http://h?query=x&version=a b", "names no label"),
+        ("prometheus:http://h?query=x&version=a b", "not the name of a label"),
         ("prometheus:http://h?query=x offset 5m", "another time"),
         ("prometheus:http://h?query=max_over_time(rate(x[1m])[5m:1m])", "subquery"),
-        ("openmetrics:http://h/metrics", "names no series"),
-        ("openmetrics:http://h/metrics?name=a b", "names no series"),
+        ("openmetrics:http://h/metrics", "is not the name of a series"),
+        ("openmetrics:http://h/metrics?name=a b", "is not the name of a series"),
         ("openmetrics:http://h/metrics?name=a&quantile=99", "quantile"),
         ("log:var/log?match=(a)", "not an absolute path"),
         ("log:/l?match=a", "expected one group"),
         ("log:/l?match=(", "not a regular expression"),
-        ("log:/l?match=(a)&take=p101x", "take is"),
-        ("log:/l?match=(a)&take=share", "belong together"),
+        ("log:/l?match=(a)&take=p101x", "take=p101x is unknown"),
+        ("log:/l?match=(a)&take=share", "require each other"),
         ("log:/l?match=(a)&match=(b)", "given twice"),
         ("command:", "the command is empty"),
         ("command:a | b", "needs a shell"),
         ("command:'a", "No closing quotation"),
-        ("pid:0?cpu", "no process id"),
+        ("pid:0?cpu", "not a process id"),
         ("pid:1", "name one counter"),
         ("pid:1?psi", "write psi=cpu"),
         ("pid:1?cpu=2", "takes no value"),
-        ("cgroup:/../etc?cpu", "no control group"),
-        ("cgroup:/?psi=cpu", "no control group"),
+        ("cgroup:/../etc?cpu", "not a control group"),
+        ("cgroup:/?psi=cpu", "not a control group"),
         ("cgroup:/a?delay", "unknown option 'delay'"),
         ("pressure:cpu?full", "never waits for a CPU"),
-        ("pressure:disk", "has no pressure"),
-        ("wait_ms:lower=pid:1?delay", "says that its unit is s, it is ratio"),
-        ("frames:/g?take=stutters", "grows with the time"),
+        ("pressure:disk", "reports no pressure"),
+        ("wait_ms:lower=pid:1?delay", "implies the unit s, but this source measures ratio"),
+        ("frames:/g?take=stutters", "grows with the length"),
         ("frames:/g?match=([0-9]+)", "named like a unit"),
     ],
 )
@@ -93,7 +93,7 @@ def test_what_cannot_be_read_is_an_error_with_a_next_step(text: str, says: str) 
 
 
 def test_two_outcomes_have_two_names() -> None:
-    with pytest.raises(BadInput, match="both called pid"):
+    with pytest.raises(BadInput, match="both have the name pid"):
         parse_metrics(["pid:1?cpu", "pid:2?cpu"])
     assert len(parse_metrics(["one:lower=pid:1?cpu", "two:lower=pid:2?cpu"])) == 2
 

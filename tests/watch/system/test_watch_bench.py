@@ -101,7 +101,7 @@ def test_frames_that_a_program_tells_are_those_of_the_session(tmp_path: Path) ->
     [
         (("-p", "frame_loop=wild"), "calm or pressure"),
         (("-p", "frame_loop=[1]"), "calm or pressure"),
-        (("-p", "frame_loop=calm", "-p", "program=true"), "frame_loop replaces program"),
+        (("-p", "frame_loop=calm", "-p", "program=true"), "cannot combine the parameters frame_loop and program"),
         (("-p", r"pattern=(?P<at>\S+) (?P<ms>\d+)"), "set the parameter program"),
         (("-p", "program=true", "-p", r"pattern=(?P<ms>\d+)"), "no group `at`"),
         (("-p", "frame_loop=calm", "-p", "duration_s=4000"), "3600"),

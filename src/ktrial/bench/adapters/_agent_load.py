@@ -108,7 +108,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         measured = self.reader(reply)
         missing = len([one for one in measured if one is None])
         if missing == len(measured):
-            raise BadRun("the load did nothing in its time: its CPUs were busy with other work", hint=_LONGER)
+            raise BadRun("the load did nothing: its CPUs were busy with other work", hint=_LONGER)
         note = f"{missing} outcomes are left out: they need more values than this run has"
         return ParsedRun(
             measurements=tuple(one for one in measured if one is not None),
@@ -133,7 +133,9 @@ def check_reply(reply: LoadReply, load: str, asked: Parameters, ended: str = "do
     """Raise BadRun if the load ended early or did something other than requested."""
     if reply.ended != ended:
         why = "reached its time limit" if reply.ended == "limit" else "ended"
-        raise BadRun(f"the load {reply.load} {why} before its work was done")
+        raise BadRun(
+            f"the load {reply.load} {why} before its work was done", hint="run it again when the machine is less busy"
+        )
     found = {"load": reply.load, **reply.parameters}
     for name, value in {"load": load, **asked}.items():
         if found.get(name) != value:

@@ -27,7 +27,7 @@ class LoadReply(msgspec.Struct, frozen=True, kw_only=True):
     def number(self, name: str) -> int | None:
         """Return a count; None if the load did not measure it. Raise UnreadableOutput."""
         if name not in self.results:
-            raise UnreadableOutput(_SOURCE, None, ", ".join(self.results), f"results with {name}")
+            raise UnreadableOutput(_SOURCE, None, ", ".join(self.results), f"a list of results with {name}")
         value = self.results[name]
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
             raise UnreadableOutput(_SOURCE, None, f"{name}: {value!r}", "a count of 0 or more")

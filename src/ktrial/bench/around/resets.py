@@ -53,7 +53,9 @@ class Resets:
         root = self._as_root()
         facts = root.facts(("swap.devices", "memory.available"))
         if not facts["swap.devices"].known:
-            raise BadRun(f"cannot list the swap areas: {facts['swap.devices'].why_missing}")
+            raise BadRun(
+                f"cannot list the swap areas: {facts['swap.devices'].why_missing}", hint="leave out reset_swap"
+            )
         used = sorted(
             (area for area in facts.records("swap.devices") if area["used_bytes"]), key=lambda area: area["priority"]
         )
@@ -75,11 +77,14 @@ class Resets:
         }
         applied = decode_reply("apply", root.request("apply", plan=plan), Applied)
         if applied.state != "applied":
-            raise BadRun("; ".join(step.message for step in applied.steps if step.message) or "swapoff failed")
+            raise BadRun(
+                "; ".join(step.message for step in applied.steps if step.message) or "swapoff failed",
+                hint="leave out reset_swap",
+            )
         reverted = revert(root, applied.transaction)
         if reverted.state != "reverted":
             said = "; ".join(step.message for step in reverted.steps if step.message)
-            raise BadRun(f"swap is off and cannot be turned on: {said}; try again with `ktrial recover`")
+            raise BadRun(f"swap is off and cannot be turned on: {said}", hint="run `ktrial recover`")
         return f"{wanted} bytes came back from {names}"
 
     def _caches(self) -> str:

@@ -69,7 +69,7 @@ class CommandJournalFile:
             return []
         except OSError as error:
             raise KtrialError(
-                f"cannot read {self._path}: {error.strerror}", hint="check who may read it, then run `ktrial recover`"
+                f"cannot read {self._path}: {error.strerror}", hint="make it readable, then run `ktrial recover`"
             ) from None
         entries = []
         # A last line without its end was cut off: its command was not run.

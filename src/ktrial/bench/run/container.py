@@ -258,7 +258,7 @@ class ContainerExecutor:
             except AgentError as error:
                 raise KtrialError(
                     f"{box.container.runtime} cannot start the agent in {box.container.image}: {error.message}",
-                    hint="see its output above; the image must be for this architecture",
+                    hint="read its output above, and check that the image is for this architecture",
                 ) from None
         return DetachedTransport(box.enter)
 

@@ -55,7 +55,9 @@ class GameThere:
         pass_on(sys.stderr if quiet else sys.stdout, raw.stdout)
         pass_on(sys.stderr, raw.stderr)
         if raw.failed is not None:
-            raise KtrialError(f"cannot start {argv[0]}: {raw.failed}")
+            raise KtrialError(
+                f"cannot start {argv[0]}: {raw.failed}", hint=f"check the path of {argv[0]} on that machine"
+            )
         return Exit.of(raw)
 
     def found(self, started_unix_ms: int) -> tuple[Capture, ...]:

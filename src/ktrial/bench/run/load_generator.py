@@ -194,7 +194,7 @@ class LoadGenerator:
         if port is not None and port in taken_ports(sockets, _LISTENS):
             raise BadInput(
                 f"--load-address: another server listens on port {port} of {self.measured}",
-                hint="name another port, or none",
+                hint="name another port, or leave the port out",
             )
         if port is None:
             taken = taken_ports(sockets)
@@ -215,7 +215,10 @@ class LoadGenerator:
                 raise
             if not isinstance(error, GeneratorLost):
                 self._give_up()
-            raise GeneratorLost(f"the load did not come from {self.name}: {error.message}") from None
+            raise GeneratorLost(
+                f"the load did not come from {self.name}: {error.message}",
+                hint="check that machine, then run the command again",
+            ) from None
 
     def _give_up(self) -> None:
         """End a connection that may be broken, so that the next run connects again."""
@@ -251,7 +254,9 @@ class LoadGenerator:
         first = self._identities[name]
         identity = first if self._machine is not None else self._identity(name)
         if identity != first:
-            raise GeneratorLost(f"{self.name} has changed: it was {first}; now it is {identity}")
+            raise GeneratorLost(
+                f"{self.name} has changed: it was {first} and is now {identity}", hint="run the command again"
+            )
         return identity
 
     def look(self) -> GeneratorLook:

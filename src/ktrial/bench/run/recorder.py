@@ -60,7 +60,9 @@ class AgentRunRecorder:
         thread.join(_END_S)
         if thread.is_alive():
             self._session = None
-            raise AgentError("lost", f"the agent did not end its recording within {_END_S:g} s")
+            raise AgentError(
+                "lost", f"the agent did not end its recording within {_END_S:g} s", hint="run the command again"
+            )
         if self._error is not None:
             self._session = None
             raise self._error

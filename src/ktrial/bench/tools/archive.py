@@ -63,7 +63,7 @@ def unpack(archive: Path, into: Path, place: str | None = None) -> Path:
             hint="check the free space, or download the archive again",
         ) from None
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise KtrialError(f"cannot unpack {shown}: {error}", hint="give a tar archive") from None
+        raise KtrialError(f"cannot unpack {shown}: {error}", hint="name a tar archive that is complete") from None
     entries = list(into.iterdir())
     return entries[0] if len(entries) == 1 and entries[0].is_dir() and not entries[0].is_symlink() else into
 

@@ -45,13 +45,15 @@ def traced_of(metric: LiveMetric) -> tuple[str, str | None]:
     what, options = split_options(metric, ("of",))
     of = options.get("of")
     if what not in _TRACED:
-        raise bad_metric(metric, f"unknown events {what!r}", f"give one of {', '.join(_TRACED)}")
+        raise bad_metric(metric, f"unknown events {what!r}", f"use one of: {', '.join(_TRACED)}")
     if of is not None and not re.fullmatch(r"[^/\0\n]{1,64}", of):
-        raise bad_metric(metric, f"{of!r} names no process", "for example  ?of=postgres, or ?of=1234")
+        raise bad_metric(metric, f"{of!r} does not name a process", "for example  ?of=postgres, or ?of=1234")
     if what == "run-delay" and of is None:
         raise bad_metric(metric, "run-delay needs a process", "for example  events:run-delay?of=postgres")
     if what == "block" and of is not None:
-        raise bad_metric(metric, "requests of all processes share a device", "omit of=, or measure pid:1234?io")
+        raise bad_metric(
+            metric, "block events cannot be counted for one process", "leave out of=, or measure pid:1234?io"
+        )
     measured_outcome(metric, _UNITS[what])
     return what, of
 
@@ -77,7 +79,7 @@ def find_process(machine: Machine, of: str) -> int:
         raise NotRead(f"no process is called {of}", hint=f"`ps -C {of}` lists those with a name")
     if len(first) > 1:
         listed = ", ".join(map(str, sorted(first)[:8]))
-        raise NotRead(f"{len(first)} processes are called {of}: {listed}", hint="give one by its number: of=PID")
+        raise NotRead(f"{len(first)} processes are called {of}: {listed}", hint="give the number of one: of=PID")
     return first[0]
 
 
@@ -121,7 +123,10 @@ class EventStream:
             if self._ended is not None:
                 raise NotRead(self._ended)
             if self._counts is None or self._clock.monotonic_ns() - self._seen_ns > _SILENT_NS:
-                raise NotRead("the agent that traces events does not report")
+                raise NotRead(
+                    "the agent that traces events does not report",
+                    hint="check that the machine answers, then start again",
+                )
             return self._counts
 
     def stop(self) -> None:
@@ -162,7 +167,7 @@ class EventStream:
             return f"events are not traced: {self._growing.why_untraced or 'tracefs is not available'}"
         known = [kind for kind in _TRACED[self._what] if f"trace.{kind}.time" in view.columns]
         if not known:
-            return f"this kernel or container shows no {' or '.join(_TRACED[self._what])}"
+            return f"this kernel or container does not show {' or '.join(_TRACED[self._what])}"
         return None
 
     def _count(self, view: MachineView) -> CounterValues:
@@ -186,14 +191,14 @@ class EventsSource(CounterSource):
 
     def _latest(self, machine: Machine) -> CounterValues:
         if self._stream is None:
-            raise NotRead("events were not traced")
+            raise NotRead("events were not traced", hint="run it as a user who may become root")
         return self._stream(machine)
 
     def _begin(self) -> None:
         if self._world.open_root is None:
             raise BadInput(
                 f"--metric {self.metric.source!r}: only root can trace events",
-                hint="run it as a user who may become root, or measure pid:1234?delay",
+                hint="run ktrial as a user who may become root, or measure pid:1234?delay",
             )
         process = None if self._of is None else find_process(self._world.machine(), self._of)
         self._stream = EventStream(self._world.open_root(), self._world.clock, self._what, process)
@@ -206,12 +211,15 @@ class EventsSource(CounterSource):
 
     def rate(self, readings: Sequence[CounterValues], length_ms: int) -> float:
         if len({one.epoch for one in readings}) > 1:
-            raise NotRead("events were lost: the machine was too busy to trace them")
+            raise NotRead(
+                "events were lost: the machine was too busy to trace them",
+                hint="measure pid:1234?delay instead, which traces nothing",
+            )
         if self._what != "block":
             return super().rate(readings, length_ms)
         grown = growth(readings, together=False)
         if grown["block-io count"] <= 0:
-            raise IdleSource("no request reached a block device")
+            raise IdleSource("no request reached a block device", hint="start work that reads or writes a disk")
         return grown["block-io"] / grown["block-io count"]
 
     def end(self) -> None:

@@ -90,7 +90,9 @@ class FileHere:
                 self._begin_anew()
                 found += self._rest()
         except OSError as error:
-            raise NotRead(f"cannot read {self._path}: {error.strerror}") from None
+            raise NotRead(
+                f"cannot read {self._path}: {error.strerror}", hint="check the path, and who may read it"
+            ) from None
         except BadInput as error:
             raise NotRead(error.message) from None
         return found
@@ -143,7 +145,7 @@ class FileThere:
         try:
             self._inode, self._at = self._look()
         except NotRead as error:
-            raise BadInput(error.message, hint="check the path there, and who may read it") from None
+            raise BadInput(error.message, hint="check the path on that machine, and who may read it") from None
 
     def take(self) -> list[bytes]:
         inode, size = self._look()
@@ -169,7 +171,7 @@ class FileThere:
             self._run("stat", "-L", "-c", "%F/%d:%i/%s", "--", self._path).decode(errors="replace").strip().split("/")
         )
         if len(words) != 3 or not words[0].startswith("regular") or not words[2].isdecimal():
-            raise NotRead(f"{self._path} is not a file")
+            raise NotRead(f"{self._path} is not a file", hint="name the log that the program writes")
         return words[1], int(words[2])
 
     def _run(self, *words: str) -> bytes:
@@ -177,7 +179,9 @@ class FileThere:
         raw = self._world.run(words, _REMOTE_LIMIT_S)
         if raw.failed is not None or raw.exit_status != 0:
             why = raw.failed or raw.stderr.decode(errors="replace").strip().rpartition(": ")[2][:200] or "it failed"
-            raise NotRead(f"cannot read {self._path}: {why}")
+            raise NotRead(
+                f"cannot read {self._path}: {why}", hint="check the path on that machine, and who may read it"
+            )
         return raw.stdout
 
     def close(self) -> None:

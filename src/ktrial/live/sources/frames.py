@@ -34,11 +34,13 @@ class FramePart:
         self.path, options = log_path(metric, _OPTIONS)
         self._take = options.get("take", _USUAL)
         if self._take not in _OUTCOMES:
-            raise bad_metric(metric, f"take is {self._take!r}", f"give one of {', '.join(_OUTCOMES)}")
+            raise bad_metric(metric, f"take={self._take} is unknown", f"use one of: {', '.join(_OUTCOMES)}")
         if self._take == "stutters":
-            raise bad_metric(metric, "a number of stutters grows with the time", "write take=stutter-rate")
+            raise bad_metric(
+                metric, "a number of stutters grows with the length of the period", "write take=stutter-rate"
+            )
         if not options.get("match"):
-            raise bad_metric(metric, "it has no expression", r"for example  ?match=frame (?P<ms>[\d.]+) ms")
+            raise bad_metric(metric, "match= is missing", r"for example  ?match=frame (?P<ms>[\d.]+) ms")
         option = f"--metric {metric.source!r}: match"
         line_pattern(options["match"], option, (1, 2))
         self._pattern = FramePattern(options["match"], option)
@@ -63,7 +65,10 @@ class FramePart:
             raise NotRead(error.message) from None
         value = next((one.value for one in found.measurements if one.outcome == self._take), None)
         if value is None:
-            raise NotRead(next(f"{self._take} {one.why}" for one in found.left_out if one.outcome == self._take))
+            raise NotRead(
+                next(f"{self._take} {one.why}" for one in found.left_out if one.outcome == self._take),
+                hint="use a longer --period",
+            )
         return value
 
 

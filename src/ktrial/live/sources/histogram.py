@@ -25,13 +25,16 @@ def bucket_quantile(buckets: Mapping[float, float], quantile: float) -> BucketQu
     """
     bounds = sorted(buckets)
     if len(bounds) < 2 or bounds[-1] != math.inf:
-        raise NotRead('the histogram has no bucket le="+Inf", or no other one')
-    # Counters of one scrape may be from different moments, so a bucket may contain less than a lower one.
+        raise NotRead(
+            'the histogram needs a bucket le="+Inf" and at least one other',
+            hint="measure the mean rate: name the series …_sum or …_count",
+        )
+    # Counters of one scrape may be of different moments, so that a bucket holds less than one below it.
     counts: list[float] = []
     for bound in bounds:
         counts.append(max(buckets[bound], counts[-1] if counts else 0.0))
     if not math.isfinite(counts[-1]) or counts[-1] <= 0:
-        raise IdleSource("no event was counted")
+        raise IdleSource("no event was counted", hint="start the work that this series counts")
     rank = quantile * counts[-1]
     place = next(place for place, count in enumerate(counts) if count >= rank)
     if place == len(bounds) - 1:

@@ -45,7 +45,7 @@ def line_pattern(text: str, option: str, groups: tuple[int, ...]) -> re.Pattern[
     items = list(tree)
     why = _why_slow(items)
     if why is None and (_factors(items) > _MOST_FACTORS + _has_prefix(items) or _short_ways(items) > _MOST_SHORT_WAYS):
-        why = "too many of its repetitions may end at several places, such as .*"
+        why = "too many of its repetitions, such as .*, may end at several places"
     if why is not None:
         raise BadInput(
             f"{option}: {text!r} may take very long on some lines: {why}",
@@ -61,7 +61,7 @@ def _why_slow(items: list[Any], repeated: int = 1) -> str | None:
     """
     for code, argument in items:
         if code in (codes.GROUPREF, codes.GROUPREF_EXISTS):
-            return "it refers to a group of its own"
+            return "it refers back to one of its groups"
         if code in (codes.ASSERT, codes.ASSERT_NOT):
             return "it looks ahead or behind"
         if code is codes.BRANCH and repeated > _FEW:
@@ -70,7 +70,7 @@ def _why_slow(items: list[Any], repeated: int = 1) -> str | None:
             least, most, body = argument
             ways = int(most) - int(least) + 1
             if repeated > 1 and ways > 1 and ways ** min(repeated, 64) > _MOST_WAYS:
-                return "it repeats what itself is repeated"
+                return "it repeats a part that contains a repetition"
             why = _why_slow(list(body), max(repeated, int(most)))
         else:
             why = next((found for part in _bodies(code, argument) if (found := _why_slow(part, repeated))), None)

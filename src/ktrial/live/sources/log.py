@@ -71,11 +71,11 @@ class MatchedPart:
         self.take = options.get("take", "mean")
         self.share = quantile_of(self.take) if re.fullmatch(r"p[0-9]{2,3}", self.take) else None
         if self.share is None and self.take not in {"mean", "count", "share"}:
-            raise bad_metric(metric, f"take is {self.take!r}", f"give {_TAKES}")
+            raise bad_metric(metric, f"take={self.take} is unknown", f"use {_TAKES}")
         if not options.get("match"):
-            raise bad_metric(metric, "it has no expression", r"for example  ?match=took ([0-9.]+) ms&take=p99")
+            raise bad_metric(metric, "match= is missing", r"for example  ?match=took ([0-9.]+) ms&take=p99")
         if ("of" in options) != (self.take == "share"):
-            raise bad_metric(metric, "take=share and of=REGEX belong together", "for example  &take=share&of=5..")
+            raise bad_metric(metric, "take=share and of=REGEX require each other", "for example  &take=share&of=5..")
         self._match = line_pattern(options["match"], f"{option}: match", (0, 1) if self.take == "count" else (1,))
         self._of = line_pattern(options["of"], f"{option}: of", (0, 1)) if "of" in options else None
         self.wrong: str | None = None
@@ -106,7 +106,9 @@ class MatchedPart:
             return len(numbers) / seconds
         if self.share is not None:
             if len(numbers) * (1 - self.share) < 1 - 1e-9:
-                raise NotRead(f"{len(numbers)} lines are too few for {self.take}")
+                raise NotRead(
+                    f"{len(numbers)} lines are too few for {self.take}", hint="use a longer --period, or take=mean"
+                )
             return quantile(sorted(numbers), self.share)
         return statistics.fmean(numbers)
 
@@ -136,7 +138,7 @@ class LogSource(PolledSource):
 
     def _poll(self) -> Sequence[Sample]:
         if self._file is None:
-            raise NotRead(f"{self._path} was never opened")
+            raise NotRead(f"{self._path} was never opened", hint="check the path, and who may read it")
         lines = self._file.take()
         at_ms = self._world.clock.unix_ms()
         numbers, all_read = self._numbers(lines)
@@ -171,13 +173,17 @@ class LogSource(PolledSource):
     def _over(self, stretch: Stretch) -> StretchReading:
         _, chunks = self.covered(stretch, self._chunks, 1)
         if self._skips.inside(stretch)[0]:
-            raise NotRead("lines were skipped: the log was replaced, or grew faster than ktrial reads")
+            raise NotRead(
+                "lines were skipped: the log was replaced, or grew faster than ktrial reads",
+                hint="write fewer lines, or rotate the log less often",
+            )
         numbers = array("d", (number for chunk in chunks for number in chunk))
         if not numbers:
             raise NotRead(
-                f"{self._part.wrong!r} in {self._path} is no whole number"
+                f"{self._part.wrong!r} in {self._path} is not a complete number"
                 if self._part.wrong is not None
-                else f"no line of {self._path} matched"
+                else f"no line of {self._path} matches the expression",
+                hint="try the expression on the log with `grep -P`",
             )
         value = self._part.summary(numbers, stretch.seconds) * self._part.factor
         return StretchReading(value=value, samples=len(numbers))

@@ -60,14 +60,18 @@ def wanted_of(metric: LiveMetric) -> WantedSeries:
     except BadRun:
         sample = ()
     if not text or len(sample) != 1 or sample[0].at_ms is not None:
-        raise bad_metric(metric, f"{text!r} names no series", 'for example  ?name=requests_total{code="200"}')
+        raise bad_metric(
+            metric, f"{text!r} is not the name of a series", 'for example  ?name=requests_total{code="200"}'
+        )
     quantile = options.get("quantile")
     try:
         share = None if quantile is None else float(quantile)
     except ValueError:
         share = math.nan
     if share is not None and not 0 < share < 1:
-        raise bad_metric(metric, f"quantile is {quantile!r}", "for example  &quantile=0.99")
+        raise bad_metric(
+            metric, f"expected a quantile between 0 and 1, got {quantile!r}", "for example  &quantile=0.99"
+        )
     check_label(metric, options.get("version"))
     return WantedSeries(
         address=address,
@@ -151,7 +155,10 @@ class OpenMetricsSource(PolledSource):
         answer = self._world.fetch(self._wanted.address, min(_MOST_WAIT_S, max(1.0, self.poll_s)), _ACCEPT)
         at_ms = (begin_ms + self._world.clock.unix_ms()) // 2
         if answer.status != 200:
-            raise NotRead(f"{self._wanted.address} answers with status {answer.status}")
+            raise NotRead(
+                f"{self._wanted.address} answers with status {answer.status}",
+                hint=f"try the address: curl {self._wanted.address}",
+            )
         try:
             found = read_exposition(
                 answer.data,
@@ -164,7 +171,10 @@ class OpenMetricsSource(PolledSource):
         scrape = scrape_of(found, self._wanted)
         own_ms = [one.at_ms for one in found.samples if one.at_ms is not None and one.name != _START]
         if own_ms and at_ms - max(own_ms) > _STALE_POLLS * self.poll_s * 1000:
-            raise NotRead(f"its newest sample is {(at_ms - max(own_ms)) / 1000:.1f} s old")
+            raise NotRead(
+                f"its newest sample is {(at_ms - max(own_ms)) / 1000:.1f} s old",
+                hint="check that the program still updates its metrics",
+            )
         self._scrapes.add(at_ms, scrape)
         return at_ms, scrape
 
@@ -190,7 +200,7 @@ def scrape_of(found: Exposition, wanted: WantedSeries) -> Scrape:
             hint=f"expose a histogram, or measure the mean rate {family}_sum or {family}_count",
         )
     if wanted.quantile is not None and kind not in {"histogram", "unknown", "untyped"}:
-        raise BadInput(f"{wanted.name} is a {kind}, which has no quantiles", hint="omit &quantile=")
+        raise BadInput(f"{wanted.name} is a {kind}, which has no quantiles", hint="leave out &quantile=")
     if wanted.quantile is None and wanted.name == family and kind in {"histogram", "gaugehistogram", "summary"}:
         hint = "add &quantile=0.99" if kind == "histogram" else f"name {family}_count or {family}_sum"
         raise BadInput(f"{wanted.name} is a {kind}, not one number", hint=hint)
@@ -205,7 +215,7 @@ def scrape_of(found: Exposition, wanted: WantedSeries) -> Scrape:
     _check_one([{key: value for key, value in one.labels.items() if key not in drop} for one in series], wanted)
     versions = _versions(found, series, wanted)
     if len(versions) > 1:
-        raise NotRead(f"two versions run: {', '.join(sorted(versions)[:4])}")
+        raise NotRead(f"two versions are running: {', '.join(sorted(versions)[:4])}")
     is_counter = bool(suffix) or kind == "counter" or (wanted.name != family and kind in {"histogram", "summary"})
     counts = None
     if is_counter:
@@ -213,9 +223,9 @@ def scrape_of(found: Exposition, wanted: WantedSeries) -> Scrape:
             {one.labels.get("le", "") if suffix else "": one.value for one in series}, _epoch(found, series)
         )
         if not all(map(math.isfinite, counts.values.values())):
-            raise NotRead(f"{name} is not a finite number")
+            raise NotRead(f"{name} is not a finite number", hint="name another series")
     elif not math.isfinite(series[0].value):
-        raise NotRead(f"{name} is {series[0].value}")
+        raise NotRead(f"{name} is {series[0].value}", hint="name another series")
     started = [one.value for one in found.samples if one.name == _START]
     return Scrape(
         value=None if is_counter else series[0].value,
@@ -233,13 +243,16 @@ def _family(name: str) -> str:
 def _check_one(labels: Sequence[Mapping[str, str]], wanted: WantedSeries) -> None:
     """Raise an error unless all samples are of one series."""
     if not labels:
-        raise NotRead(f"{wanted.address} has no series {wanted.name}{_braces(wanted.labels)}")
+        raise NotRead(
+            f"{wanted.address} has no series {wanted.name}{_braces(wanted.labels)}",
+            hint=f"list the series: curl {wanted.address}",
+        )
     other = next((one for one in labels if one != labels[0]), None)
     if other is not None:
         both = f"{wanted.name}{_braces(labels[0])} and {wanted.name}{_braces(other)}"
         raise BadInput(
-            f"{wanted.address} has several series of that name: {both}",
-            hint=f"name one by its labels, or aggregate them: prometheus:…?query=sum({wanted.name})",
+            f"{wanted.address} has several series named {wanted.name}: {both}",
+            hint=f"select one by its labels, or aggregate them: prometheus:…?query=sum({wanted.name})",
         )
 
 
@@ -258,7 +271,10 @@ def _versions(found: Exposition, series: Sequence[Exposed], wanted: WantedSeries
         if one.name.endswith("_info") and one.labels.get(wanted.version)
     }
     if not own and not infos:
-        raise NotRead(f"{wanted.address} has no label {wanted.version} at {wanted.name} or at a metric …_info")
+        raise NotRead(
+            f"{wanted.address} has no label {wanted.version}, neither on {wanted.name} nor on a metric …_info",
+            hint="name another label with &version=LABEL",
+        )
     return own or infos
 
 

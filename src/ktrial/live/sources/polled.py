@@ -119,7 +119,7 @@ class PolledSource(ABC):
         except NotRead as error:
             raise BadInput(
                 f"cannot read --metric {self.metric.source!r}: {error.message}",
-                hint=error.hint or "check that it runs, and what you wrote",
+                hint=error.hint or "check that the source is running, and how --metric names it",
             ) from None
         except BadInput as error:
             if error.message.startswith("--metric"):
@@ -170,13 +170,15 @@ class PolledSource(ABC):
         """Return the readings inside the stretch. Raise NotRead if there are too few, or a long gap."""
         times, items = readings.inside(stretch)
         if readings.since_ms is not None and readings.since_ms > stretch.begin_ms:
-            raise NotRead("the readings of so long ago are no longer kept")
+            raise NotRead(
+                "the readings from the beginning of the period are no longer stored", hint="use a shorter --period"
+            )
         why = why_gap(times, stretch, self.poll_s)
         if why is None and len(times) < least:
             why = f"{len(times)} readings are too few (minimum {least})"
         if why is not None:
             reasons = self._failures.inside(stretch)[1]
-            raise NotRead(f"{why}: {reasons[-1]}" if reasons else why)
+            raise NotRead(f"{why}: {reasons[-1]}" if reasons else why, hint="check that the source is running")
         return times, items
 
 

@@ -40,7 +40,7 @@ def _texts(machine: Machine, paths: list[str]) -> dict[str, str]:
     found = {}
     for path, reading in machine.read(paths).items():
         if reading is None:
-            raise NotRead(f"{path} does not exist")
+            raise NotRead(f"{path} does not exist", hint="check that the process or group exists")
         if reading.data is None:
             why = reading.unreadable or reading.invalid or "it has no content"
             raise NotRead(why if path in why else f"cannot read {path}: {why}", hint=_OTHER_USER)
@@ -50,7 +50,9 @@ def _texts(machine: Machine, paths: list[str]) -> dict[str, str]:
 
 def _whole(text: str, path: str) -> int:
     if not re.fullmatch(r"[0-9]{1,20}", text):
-        raise NotRead(f"cannot read {path}: expected a number, got {text[:40]!r}")
+        raise NotRead(
+            f"cannot read {path}: expected a number, got {text[:40]!r}", hint="measure something else of this process"
+        )
     return int(text)
 
 
@@ -62,7 +64,7 @@ def pressure_counts(text: str, path: str, share: str) -> CounterValues:
     for kind, total_us in _TOTAL.findall(text):
         if kind == share:
             return CounterValues({share: int(total_us) / 1e6})
-    raise NotRead(f"{path} has no line {share} … total=NUMBER")
+    raise NotRead(f"{path} has no line {share} … total=NUMBER", hint="boot a kernel with CONFIG_PSI=y")
 
 
 def stat_counts(text: str, path: str) -> CounterValues:
@@ -82,7 +84,10 @@ def io_counts(text: str, path: str) -> CounterValues:
     """Return the bytes that a process read from and wrote to disks. Raise NotRead if the file lacks them."""
     found = dict(re.findall(r"^(read_bytes|write_bytes): ([0-9]{1,20})$", text, re.MULTILINE))
     if len(found) != 2:
-        raise NotRead(f"cannot read {path}: it has no read_bytes and write_bytes")
+        raise NotRead(
+            f"cannot read {path}: it has no read_bytes and write_bytes",
+            hint="boot a kernel with CONFIG_TASK_IO_ACCOUNTING=y",
+        )
     return CounterValues({name: float(value) for name, value in found.items()})
 
 
@@ -112,7 +117,10 @@ class ProcessCounts:
         if self._began is None:
             self._began = counts.epoch
         if counts.epoch != self._began:
-            raise NotRead(f"process {self._pid} ended, and another one has its number")
+            raise NotRead(
+                f"process {self._pid} ended, and another one has its number",
+                hint="start again with the number of the new process",
+            )
         if self._field == "cpu":
             return counts
         if self._field == "io":
@@ -129,17 +137,22 @@ class ProcessCounts:
                 continue  # the thread has ended
             words = reading.data.decode(errors="replace").split()
             if len(words) < 2:
-                raise NotRead(f"cannot read {path}: expected three numbers", hint="it needs CONFIG_SCHED_INFO")
+                raise NotRead(
+                    f"cannot read {path}: expected three numbers", hint="boot a kernel with CONFIG_SCHED_INFO=y"
+                )
             values[path] = _whole(words[1], path) / 1e9
         if not values:
-            raise NotRead(f"process {self._pid} has no {pattern}", hint="it needs a kernel with CONFIG_SCHED_INFO")
+            raise NotRead(f"process {self._pid} has no {pattern}", hint="boot a kernel with CONFIG_SCHED_INFO=y")
         return CounterValues(values)
 
     def _pressure(self, machine: Machine) -> CounterValues:
         path = f"{self._folder}/cgroup"
         group = next((line[3:] for line in _text(machine, path).splitlines() if line.startswith("0::/")), None)
         if group is None or "/.." in group:
-            raise NotRead(f"process {self._pid} has no control group of version 2 that is visible here")
+            raise NotRead(
+                f"process {self._pid} has no control group of version 2 that is visible here",
+                hint="measure cpu, io or delay of the process",
+            )
         return _group_pressure(machine, group, self._resource)
 
 
@@ -159,7 +172,7 @@ def _group_counts(group: str, field: str, resource: str) -> Callable[[Machine], 
         path = f"{_GROUPS}{group}/cpu.stat"
         used = re.search(r"^usage_usec ([0-9]{1,20})$", _text(machine, path), re.MULTILINE)
         if used is None:
-            raise NotRead(f"{path} has no usage_usec")
+            raise NotRead(f"{path} has no usage_usec", hint="name another control group, not the root")
         return CounterValues({"cpu": int(used[1]) / 1e6})
 
     return read
@@ -178,7 +191,9 @@ def _field_of(metric: LiveMetric, known: tuple[str, ...]) -> tuple[str, str, str
         )
     ((field, resource),) = options.items()
     if field == "psi" and resource not in _RESOURCES:
-        raise bad_metric(metric, f"psi of {resource or 'nothing'!r}", "write psi=cpu, psi=memory or psi=io")
+        raise bad_metric(
+            metric, f"expected psi=RESOURCE, got {resource or 'nothing'!r}", "write psi=cpu, psi=memory or psi=io"
+        )
     if field != "psi" and resource:
         raise bad_metric(metric, f"{field} takes no value", f"write ?{field}")
     return place, field, resource
@@ -187,7 +202,7 @@ def _field_of(metric: LiveMetric, known: tuple[str, ...]) -> tuple[str, str, str
 def _pid_reader(metric: LiveMetric) -> tuple[str, ProcessCounts]:
     place, field, resource = _field_of(metric, _FIELDS)
     if not re.fullmatch(r"[0-9]{1,7}", place) or not 0 < int(place) <= _MOST_PID:
-        raise bad_metric(metric, f"{place!r} is no process id", "for example  pid:1234?cpu")
+        raise bad_metric(metric, f"{place!r} is not a process id", "for example  pid:1234?cpu")
     return field, ProcessCounts(int(place), field, resource)
 
 
@@ -196,7 +211,7 @@ def _group_reader(metric: LiveMetric) -> tuple[str, Callable[[Machine], CounterV
     parts = group.split("/")[1:]
     if not group.startswith("/") or any(part in {"", ".", ".."} for part in parts) or "*" in group or "\0" in group:
         raise bad_metric(
-            metric, f"{group!r} is no control group", "write its path below /sys/fs/cgroup: /system.slice/x.service"
+            metric, f"{group!r} is not a control group", "write its path below /sys/fs/cgroup: /system.slice/x.service"
         )
     return field, _group_counts(group, field, resource)
 
@@ -205,7 +220,9 @@ def _pressure_reader(metric: LiveMetric) -> tuple[str, Callable[[Machine], Count
     resource, options = split_options(metric, ("some", "full"))
     if resource not in _RESOURCES or len(options) > 1 or any(options.values()):
         raise bad_metric(
-            metric, f"{resource!r} has no pressure", "write pressure:cpu, :memory or :io, or pressure:io?full"
+            metric,
+            f"the kernel reports no pressure of {resource!r}",
+            "write pressure:cpu, :memory or :io, or pressure:io?full",
         )
     share = next(iter(options), "some")
     if (resource, share) == ("cpu", "full"):

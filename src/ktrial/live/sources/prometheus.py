@@ -44,7 +44,7 @@ def query_of(metric: LiveMetric) -> tuple[str, Query, Mapping[str, str]]:
     option = f"--metric {metric.source!r}"
     check_address(address, option)
     if "query" not in options:
-        raise bad_metric(metric, "it has no query", "for example  prometheus:http://localhost:9090?query=node_load1")
+        raise bad_metric(metric, "query= is missing", "for example  prometheus:http://localhost:9090?query=node_load1")
     check_label(metric, options.get("version"))
     poll_option(metric, options, _USUAL_EVERY_S)
     return address.rstrip("/"), read_query(options["query"], option), options
@@ -82,7 +82,7 @@ class PrometheusSource(PolledSource):
             raise BadInput(
                 f"--metric {self.metric.source!r}: the server scrapes it every {self.every_s:g} s, and a period has "
                 f"{period_s:g} s",
-                hint=f"a period needs two scrapes: give --period {2 * self.every_s:g}s or more, or scrape more often",
+                hint=f"give --period {2 * self.every_s:g}s or more, or scrape more often",
             )
 
     def _poll(self) -> Sequence[Sample]:
@@ -91,7 +91,7 @@ class PrometheusSource(PolledSource):
             raise NotRead(self._skew_text())
         age_s = self._api.now_s() - newest_s
         if age_s > _STALE * self.every_s + _MOST_SKEW_MS / 1000:
-            raise NotRead(f"the newest sample is {age_s:.1f} s old")
+            raise NotRead(f"the newest sample is {age_s:.1f} s old", hint="check that the target is up and scraped")
         at_ms = round(newest_s * 1000)
         if at_ms <= self._last_ms:
             return ()
@@ -120,7 +120,7 @@ class PrometheusSource(PolledSource):
             found = self._sample_times(one.text, stretch)
             why = why_gap(found, stretch, self.every_s)
             if why is not None:
-                raise NotRead(f"{why} of {one.text}")
+                raise NotRead(f"{why} of {one.text}", hint="check that its target is up and scraped")
             times.update(found)
             begin_ms, end_ms = min(begin_ms, found[0]), max(end_ms, found[-1])
         if self._api.skew_ms > _MOST_SKEW_MS:
@@ -128,7 +128,7 @@ class PrometheusSource(PolledSource):
         # The range includes the first sample, whichever end of a range the server excludes.
         range_ms, end_s = end_ms - begin_ms + 1, end_ms / 1000
         if len(times) < 2 and any(one.has_range for one in self._query.selectors):
-            raise NotRead("one sample is too few for a rate")
+            raise NotRead("one sample is too few for a rate", hint="use a longer --period, or scrape more often")
         self._refuse_lost_targets(range_ms, end_s)
         versions = [] if self._version is None else self._versions(end_s, range_ms)
         found_value = self._evaluated(self._query.over(range_ms), end_s)
@@ -162,14 +162,15 @@ class PrometheusSource(PolledSource):
             self._one([QuerySeries(dict(group), math.nan) for group in groups])
         buckets = {bound: one.value for one in found if (bound := bound_of(one.labels["le"])) is not None}
         if not buckets:
-            raise NotRead("the query returns no series")
+            raise NotRead("the query returns no series", hint="try the query in the server's own page")
         return bucket_quantile(buckets, self._query.quantile)
 
     def _one(self, found: Sequence[QuerySeries]) -> float:
         """Return the value of the only series. Raise NotRead if there is none, BadInput if there are several."""
         if not found:
             raise NotRead(
-                "the query returns no series", hint="try it in the server's own page; is the target up and scraped?"
+                "the query returns no series",
+                hint="try the query in the server's own page, and check that its target is up",
             )
         if len(found) > 1:
             first, second = sorted(one.text for one in found)[:2]
@@ -178,7 +179,10 @@ class PrometheusSource(PolledSource):
                 hint=f"aggregate them, for example  query=sum({self._query.text})  or avg, max; or select one by label",
             )
         if not math.isfinite(found[0].value):
-            raise IdleSource(f"the query returns {found[0].value}: nothing was counted, or it divides by 0")
+            raise IdleSource(
+                f"the query returns {found[0].value}: nothing was counted, or it divides by 0",
+                hint="start the work that the query measures",
+            )
         return found[0].value
 
     def _refuse_counters(self) -> None:
@@ -192,7 +196,7 @@ class PrometheusSource(PolledSource):
                 query = f"rate({one.text}[1m])"
             raise BadInput(
                 f"--metric {self.metric.source!r}: {one.name} is a counter, which only grows",
-                hint=f"read how fast it grows: query={query}",
+                hint=f"measure how fast it grows: query={query}",
             )
 
     def _interval_s(self) -> float:
@@ -221,7 +225,7 @@ class PrometheusSource(PolledSource):
     def _newest_s(self, selector: str) -> float:
         found = self._api.at(f"max(timestamp({selector}))", None)
         if not found:
-            raise NotRead(f"{selector} has no sample")
+            raise NotRead(f"{selector} has no sample", hint="check that its target is up and scraped")
         return found[0].value
 
     def _sample_times(self, selector: str, stretch: Stretch) -> list[int]:
@@ -239,7 +243,10 @@ class PrometheusSource(PolledSource):
             times = f"(timestamp({one.text})[{range_ms}ms:{step}ms])"
             ended = self._api.at(f"min(max by (job, instance) (max_over_time{times}))", end_s)
             if ended and ended[0].value < end_s - slack_s:
-                raise NotRead(f"a target of {one.text} was not scraped for the last {end_s - ended[0].value:.1f} s")
+                raise NotRead(
+                    f"a target of {one.text} was not scraped for the last {end_s - ended[0].value:.1f} s",
+                    hint="check that its target is up and scraped",
+                )
 
     def _range_ms(self, end_ms: int) -> int:
         """Return the time from the previous scrape to a sample. Raise NotRead if there was only one scrape."""
@@ -248,7 +255,7 @@ class PrometheusSource(PolledSource):
         stretch = Stretch(end_ms - round(_WITHIN * self.every_s * 1000), end_ms + 1)
         begin_ms = min(min(self._sample_times(one.text, stretch), default=end_ms) for one in self._query.selectors)
         if begin_ms == end_ms:
-            raise NotRead("one sample is too few for a rate")
+            raise NotRead("one sample is too few for a rate", hint="use a longer --period, or scrape more often")
         return end_ms - begin_ms + 1
 
     def _versions(self, end_s: float, range_ms: int) -> list[str]:
@@ -268,7 +275,7 @@ class PrometheusSource(PolledSource):
                 return found
         raise NotRead(
             f"no series of {selector} has the label {label}, and no metric …_info of its target",
-            hint="name a label that the server shows for it",
+            hint="name another label with &version=LABEL",
         )
 
     def _started_s(self, at_s: float) -> float | None:

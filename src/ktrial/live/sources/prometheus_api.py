@@ -82,10 +82,16 @@ class PrometheusApi:
         if head.resultType == "scalar":
             return (QuerySeries({}, float(_decode(head.result, tuple[float, str])[1])),)
         if head.resultType != "vector":
-            raise NotRead(f"the query returns a {head.resultType or 'strange answer'}, not a number")
+            raise NotRead(
+                f"the query returns a {head.resultType or 'document'}, not a number",
+                hint="write a query that returns an instant vector or a scalar",
+            )
         rows = _decode(head.result, list[_ResultRow])
         if any(row.value is None for row in rows):
-            raise NotRead("the query returns a native histogram, not a number")
+            raise NotRead(
+                "the query returns a native histogram, not a number",
+                hint="apply histogram_quantile() or another function to it",
+            )
         return [QuerySeries(row.metric, _number(row.value[1])) for row in rows if row.value is not None]
 
     def over(self, query: str, stretch: Stretch, step_s: float) -> Sequence[float]:
@@ -108,7 +114,8 @@ class PrometheusApi:
         found = self.at(f"topk(1, timestamp({selector}))", None)
         if not found:
             raise NotRead(
-                f"no series matches {selector}", hint="try it in the server's own page; is its target up and scraped?"
+                f"no series matches {selector}",
+                hint="try the query in the server's own page, and check that its target is up",
             )
         labels = {key: text for key, text in found[0].labels.items() if key != "__name__"}
         words = [f"{key}={msgspec.json.encode(text).decode()}" for key, text in labels.items()]
@@ -147,8 +154,10 @@ class PrometheusApi:
         self.is_down = True
         answer = self._world.fetch(address, _LIMIT_S, "application/json")
         end_ms = self._world.clock.unix_ms()
-        if answer.status >= 500:  # the server is starting or shutting down
-            raise NotRead(f"{self._address} answers with status {answer.status}")
+        if answer.status >= 500:  # it is starting or ending
+            raise NotRead(
+                f"{self._address} answers with status {answer.status}", hint="wait until the server has started"
+            )
         self.is_down = False
         if answer.date_ms is not None:
             off_ms = answer.date_ms + _DATE_MS - (begin_ms + end_ms) / 2
@@ -166,7 +175,10 @@ class PrometheusApi:
                 hint="try the query in the server's own page",
             )
         if answer.status != 200 or found.status != "success":
-            raise NotRead(f"{self._address} answers with status {answer.status}: {found.error[:200]}")
+            raise NotRead(
+                f"{self._address} answers with status {answer.status}: {found.error[:200]}",
+                hint="try the query in the server's own page",
+            )
         return found.data
 
 
@@ -174,11 +186,16 @@ def _decode(data: msgspec.Raw, shape: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=shape)
     except msgspec.MsgspecError as error:
-        raise NotRead(f"cannot read the server's answer: {error}") from None
+        raise NotRead(
+            f"cannot read the server's answer: {error}", hint="check that the address is that of a Prometheus server"
+        ) from None
 
 
 def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise NotRead(f"the server answers with {text[:40]!r}, which is no number") from None
+        raise NotRead(
+            f"the server answers with {text[:40]!r}, which is not a number",
+            hint="try the query in the server's own page",
+        ) from None

@@ -128,7 +128,7 @@ def _tokens(text: str, option: str) -> list[QueryToken]:
         if match is None:
             raise BadInput(
                 f"{option}: cannot read the query from {text[at : at + 40]!r} on",
-                hint="try the query in the server's own page; close quotes, and quote it for the shell",
+                hint="try the query in the server's own page, and quote it for the shell",
             )
         kind = match.lastgroup or ""
         if kind != "space":
@@ -161,9 +161,11 @@ class _QueryReader:
                 pending = self._word(token, found)
                 continue
             if token.text == "[":
-                raise self._refused("it has a subquery", "omit it: ktrial takes the mean over the period itself")
+                raise self._refused("it has a subquery", "leave it out: ktrial takes the mean over the period itself")
             if token.text == "@":
-                raise self._refused("it reads another time with @", "omit it: ktrial reads each period")
+                raise self._refused(
+                    "it reads another time with @", "leave it out: ktrial asks for the time of each period"
+                )
             pending = ""
             self._at += 1
         return found
@@ -173,7 +175,9 @@ class _QueryReader:
         following = self._tokens[self._at + 1].text if self._at + 1 < len(self._tokens) else ""
         word = token.text.lower()
         if word == "offset":
-            raise self._refused("it reads another time with offset", "omit it: ktrial reads each period")
+            raise self._refused(
+                "it reads another time with offset", "leave it out: ktrial asks for the time of each period"
+            )
         if word in _BEFORE_LABELS:
             self._at += 1
             if following == "(":
@@ -202,7 +206,7 @@ class _QueryReader:
             begin = self._at
             end = self._skip_to("]")
             if any(":" in one.text for one in self._tokens[begin : self._at]):
-                raise self._refused("it has a subquery", "omit it: ktrial takes the mean over the period itself")
+                raise self._refused("it has a subquery", "leave it out: ktrial takes the mean over the period itself")
         return Selector(token.begin, end, text, name, self._around[-1] if self._around else None, has_range)
 
     def _peek(self) -> str:

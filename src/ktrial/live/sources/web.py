@@ -54,7 +54,10 @@ class _SameScheme(urllib.request.HTTPRedirectHandler):
         newurl: str,
     ) -> urllib.request.Request | None:
         if not newurl.startswith(("https:", f"{req.type}:")):
-            raise NotRead(f"{req.full_url} redirects to {newurl[:200]}, which has another scheme")
+            raise NotRead(
+                f"{req.full_url} redirects to {newurl[:200]}, which has another scheme",
+                hint="give the address to which the server redirects",
+            )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
@@ -69,11 +72,13 @@ def check_address(address: str, option: str) -> None:
         raise BadInput(f"{option}: {address!r} is not an http address", hint=_EXAMPLE)
     if parts.username is not None or parts.password is not None:
         raise BadInput(
-            f"{option}: the address holds a user or a password, and trials are stored and shared",
-            hint="let a proxy on this machine add it, and name the proxy",
+            f"{option}: an address must not contain a user or a password, because trials are stored and shared",
+            hint="let a proxy on this machine add the password, and give the proxy's address",
         )
     if any(ord(letter) <= ord(" ") or ord(letter) > ord("~") for letter in address):
-        raise BadInput(f"{option}: the address {address!r} holds a blank or a letter beyond ASCII", hint=_EXAMPLE)
+        raise BadInput(
+            f"{option}: the address {address!r} contains a blank or a character that is not ASCII", hint=_EXAMPLE
+        )
 
 
 _EXAMPLE = "for example  http://localhost:9090"
@@ -91,7 +96,10 @@ def fetch(address: str, limit_s: float, accept: str) -> WebAnswer:
             return _whole(error, error.code, _REASON_BYTES, deadline, cut=True)
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
-        raise NotRead(f"{_host(address)}: {str(reason) or type(reason).__name__}") from None
+        raise NotRead(
+            f"{_host(address)}: {str(reason) or type(reason).__name__}",
+            hint="check that the server is running, and its address",
+        ) from None
 
 
 def _opener() -> urllib.request.OpenerDirector:
@@ -118,12 +126,17 @@ def _whole(answer: IO[bytes], status: int, most: int, deadline: float, *, cut: b
         if len(found) > most:
             if cut:
                 break
-            raise NotRead(f"{_host(address)}: the answer is larger than {most >> 20} MiB")
+            raise NotRead(
+                f"{_host(address)}: the answer is larger than {most >> 20} MiB",
+                hint="query a Prometheus server for this series instead",
+            )
         if time.monotonic() > deadline:
-            raise NotRead(f"{_host(address)}: the answer took too long")
+            raise NotRead(f"{_host(address)}: the answer took too long", hint="check the server and the network")
     length = getattr(answer, "length", None)
     if length and not cut:
-        raise NotRead(f"{_host(address)}: the answer ended {length} bytes early")
+        raise NotRead(
+            f"{_host(address)}: the answer ended {length} bytes early", hint="check the server and the network"
+        )
     return WebAnswer(status, bytes(found), headers.get("Content-Type", ""), _date_ms(headers.get("Date")))
 
 

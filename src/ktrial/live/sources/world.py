@@ -53,7 +53,8 @@ def measured_outcome(metric: LiveMetric, unit: Unit) -> Outcome:
     found, _ = named_outcome(metric)
     if found.unit not in ("score", unit):
         raise BadInput(
-            f"--metric {metric.source!r}: the name {metric.name} says that its unit is {found.unit}, it is {unit}",
+            f"--metric {metric.source!r}: the name {metric.name} implies the unit {found.unit}, but this source "
+            f"measures {unit}",
             hint=f"call it {found.name}; ktrial knows the unit of this source",
         )
     return msgspec.structs.replace(found, unit=unit, kind=_KINDS.get(unit, found.kind), low=0)
@@ -73,7 +74,7 @@ def split_options(metric: LiveMetric, known: Sequence[str]) -> tuple[str, dict[s
     for part in parts:
         name, _, value = part.partition("=")
         if name not in known:
-            raise bad_metric(metric, f"unknown option {name!r}", f"known are {', '.join(known)}")
+            raise bad_metric(metric, f"unknown option {name!r}", f"use one of: {', '.join(known)}")
         if name in found:
             raise bad_metric(metric, f"{name} is given twice", "give it once")
         found[name] = value
@@ -87,7 +88,7 @@ def bad_metric(metric: LiveMetric, why: str, hint: str) -> BadInput:
 def check_label(metric: LiveMetric, label: str | None) -> None:
     """Raise BadInput if the option `version` does not name a label."""
     if label is not None and not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", label):
-        raise bad_metric(metric, f"version names no label: {label!r}", "for example  &version=version")
+        raise bad_metric(metric, f"{label!r} is not the name of a label", "for example  &version=version")
 
 
 def poll_option(metric: LiveMetric, options: Mapping[str, str], usual_s: float) -> float:
@@ -100,7 +101,7 @@ def poll_option(metric: LiveMetric, options: Mapping[str, str], usual_s: float) 
     except ValueError as error:
         raise bad_metric(metric, f"poll: {error}", "for example  &poll=15s") from None
     if not _POLL_S[0] <= poll_s <= _POLL_S[1]:
-        raise bad_metric(metric, f"poll is {text}", f"give {_POLL_S[0]:g} s to {_POLL_S[1]:g} s")
+        raise bad_metric(metric, f"poll={text} is out of range", f"use {_POLL_S[0]:g} s to {_POLL_S[1]:g} s")
     return poll_s
 
 
@@ -108,6 +109,6 @@ def refuse_short_period(metric: LiveMetric, every_s: float, period_s: float | No
     """Raise BadInput if a period is too short for two readings."""
     if period_s is not None and period_s < 2 * every_s:
         raise BadInput(
-            f"--metric {metric.source!r}: it is read every {every_s:g} s, and a period has {period_s:g} s",
-            hint=f"a period needs two readings: give --period {2 * every_s:g}s or more, or read it more often",
+            f"--metric {metric.source!r}: this source is read every {every_s:g} s, and a period has {period_s:g} s",
+            hint=f"give --period {2 * every_s:g}s or more, or read it more often",
         )

@@ -106,7 +106,10 @@ def _read(raw: RawOutput, parameters: Parameters, load: Callable[[Parameters], A
     planned, answered = reply.positive("planned"), reply.positive("answered")
     left_over = reply.number("left_over") or 0
     if answered + left_over != planned:
-        raise BadRun(f"{planned} requests planned, {answered} answered, {left_over} left over; the others are missing")
+        raise BadRun(
+            f"{planned} requests planned, {answered} answered, {left_over} left over; the others are missing",
+            hint="run the benchmark again",
+        )
     times = [time_of(reply, name, key) for name, (key, _) in _QUANTILES.items()]
     found = [*times, time_of(reply, "latency-max", "max_ns"), per_second(reply, "answer-rate", "answered")]
     notes: tuple[str, ...] = ()

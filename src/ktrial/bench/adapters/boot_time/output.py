@@ -50,11 +50,11 @@ def read_boot_times(data: bytes, source: str = "stdout") -> BootTimes:
     for line, text in ended_lines(data, source):
         if text.startswith(_BEGIN):
             if terms:
-                raise unreadable(source, line, text, "the only boot, not a second one")
+                raise unreadable(source, line, text, "the only boot in this output")
             terms, total = _terms(text.removeprefix(_BEGIN), source, line)
         elif match := _TARGET.fullmatch(text.rstrip()):
             if target is not None:
-                raise unreadable(source, line, text, "the only target, not a second one")
+                raise unreadable(source, line, text, "the only target in this output")
             target = (match["target"], _span(match["span"], source, line))
     if not terms:
         raise unreadable(source, None, "", f"output of systemd-analyze: no line {_BEGIN!r}")

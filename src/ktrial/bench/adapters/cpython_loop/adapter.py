@@ -73,7 +73,10 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         raise BadRun(f"expected CPython as python3, got {run.implementation}", hint="put CPython first in PATH")
     if run.results != (_RESULT,):
         found = ", ".join(str(result) for result in run.results)
-        raise BadRun(f"expected the result {_RESULT}, got {found}: this machine or its Python miscalculates")
+        raise BadRun(
+            f"expected the result {_RESULT}, got {found}: this machine or its Python miscalculates",
+            hint="try another CPython first in PATH",
+        )
     loops = whole(parameters, "loops")
     if len(run.times_ns) != loops:
         raise BadRun(f"expected {loops} timed loops, got {len(run.times_ns)}", hint="run the benchmark again")

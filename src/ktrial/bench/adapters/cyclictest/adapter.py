@@ -96,7 +96,7 @@ def _warnings(raw: RawOutput, parameters: Parameters) -> tuple[str, ...]:
     notes = tuple(f"cyclictest warns: {line}" for line in said if line.startswith("WARN") and asked not in line)
     held, wanted = _HELD.search(raw.stdout), flag(parameters, "hold_dma_latency")
     if wanted and not held:
-        raise BadRun("cyclictest did not hold /dev/cpu_dma_latency as requested: run ktrial in a root shell")
+        raise BadRun("cyclictest did not hold /dev/cpu_dma_latency as requested", hint="run ktrial in a root shell")
     if held and not wanted:
         microseconds = held[1].decode("ascii")
         notes += (f"cyclictest held /dev/cpu_dma_latency at {microseconds} us, against the request",)

@@ -108,13 +108,16 @@ def _agree_options(pattern: str, parameters: Parameters, printed: Mapping[str, s
 def _read(raw: RawOutput, parameters: Parameters, pattern: str, directions: tuple[str, ...]) -> ParsedRun:
     run = read_fio(collected(raw, _FILE), _FILE)
     if len(run.jobs) != 1:
-        raise BadRun(f"expected one job of fio, got {len(run.jobs)}")
+        raise BadRun(f"expected one job of fio, got {len(run.jobs)}", hint="run the benchmark again")
     job = run.jobs[0]
     if job.error:
         raise BadRun(f"fio's job ended with error {job.error}", hint="if it is 28 (no space left), free some space")
     missing = [direction for direction in directions if direction not in job.directions]
     if missing:
-        raise BadRun(f"fio exited with status 0 but did no {' and no '.join(missing)}")
+        raise BadRun(
+            f"fio exited with status 0 but did no {' and no '.join(missing)}",
+            hint="let it run longer: raise the parameter seconds",
+        )
     _agree_options(pattern, parameters, job.options)
     measurements: tuple[Measurement, ...] = ()
     notes = tuple(f"fio warns: {line}" for line in run.preamble)

@@ -88,16 +88,17 @@ def _command(parameters: Parameters) -> Invocation:
 
 def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if not raw.stdout.endswith(_END):
-        raise BadRun("the output is cut off: its last line is missing")
+        raise BadRun("the output is cut off: its last line is missing", hint="run the benchmark again")
     if b"No process found for:" in raw.stdout:
         raise BadRun(
-            "the app does not run", hint="start it or give its `activity`; `pm list packages` there names the packages"
+            "the app does not run",
+            hint="start the app, or set the parameter activity; `adb shell pm list packages` lists the apps",
         )
     frames = read_framestats(raw.stdout.removesuffix(_END), "framestats")
     if len(frames.times_s) < _LEAST_FRAMES:
         raise BadRun(
             f"{len(frames.times_s)} frames are too few (minimum {_LEAST_FRAMES})",
-            hint="measure for longer, or let `touch` scroll: -p touch='swipe 500 1500 500 500 300'",
+            hint="measure for longer, or make it scroll: -p touch='swipe 500 1500 500 500 300'",
         )
     interval_s = _interval(frames, parameters)
     ordered = sorted(frames.times_s)
@@ -128,7 +129,7 @@ def _interval(frames: DrawnFrames, parameters: Parameters) -> float:
     rate = parameters["refresh_hz"]
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not (rate == 0 or 1 <= rate <= 1000):
         raise BadInput(
-            f"parameter refresh_hz: expected 1 to 1000, or 0 for what Android says, got {rate!r}",
+            f"parameter refresh_hz: expected 1 to 1000, or 0 to ask Android, got {rate!r}",
             hint="for example -p refresh_hz=60",
         )
     if rate:

@@ -109,7 +109,9 @@ def _read(raw: RawOutput, parameters: Parameters, *, by_software: bool) -> Parse
         agree({"size": parameters["size"]}, {"size": drawn.split()[0]})
     notes: tuple[str, ...] = ()
     if by_software and not run.by_software:
-        raise BadRun(f"expected a software renderer, got {run.renderer}")
+        raise BadRun(
+            f"expected a software renderer, got {run.renderer}", hint="install Mesa's software renderer (llvmpipe)"
+        )
     if run.by_software and not by_software:
         notes = (f"{run.renderer} is a software renderer: the CPU drew, not a GPU",)
     details = {

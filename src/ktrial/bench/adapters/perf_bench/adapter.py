@@ -112,7 +112,7 @@ def _read_cross(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if _PINNED not in raw.files:
         raise BadRun("cannot move the second task to the other CPU", hint="check that both CPUs are online and allowed")
     if collected(raw, _PINNED).strip() == _OVER:
-        raise BadRun("the run ended before its second task moved to the other CPU: raise loops")
+        raise BadRun("the run ended before its second task moved to the other CPU", hint="raise the parameter loops")
     wanted = f"{whole(parameters, 'cpu', 0, 65535)} {whole(parameters, 'other_cpu', 0, 65535)}"
     agree({"CPUs": wanted}, {"CPUs": collected(raw, _PINNED).decode("ascii", "replace").strip()})
     return _read_pipe(raw, parameters)
@@ -173,7 +173,10 @@ def _read_memcpy(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         agree({"size": parameters["size"]}, {"size": size})
     function = str(parameters["function"])
     if function not in run.throughput:
-        raise BadRun(f"perf did not run {function}, only {', '.join(run.throughput)}")
+        raise BadRun(
+            f"perf did not run {function}, only {', '.join(run.throughput)}",
+            hint="set the parameter function to one of these",
+        )
     details = {"throughput": {name: value.value for name, value in run.throughput.items()}}
     return ParsedRun(measurements=one_measurement("throughput", run.throughput[function]), details=details)
 

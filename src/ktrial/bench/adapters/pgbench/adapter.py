@@ -183,7 +183,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     found = {"scale": run.scale, "clients": run.clients, "threads": run.threads}
     agree(asked, {**found, "seconds": asked["seconds"] if run.seconds is None else run.seconds})
     if run.failed:
-        raise BadRun(f"{run.failed} transactions failed")
+        raise BadRun(f"{run.failed} transactions failed", hint="run the benchmark again")
     log = _whole_log(raw, run)
     measurements, notes = _latencies(run, log, whole(parameters, "latency_limit_ms", 0) * 1000)
     notes += _doubts(run, parameters)
@@ -237,7 +237,9 @@ def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
     reported, logged = (run.transactions, run.skipped or 0), (sum(histogram.values()), whole_log.skipped)
     if reported != logged:
         raise BadRun(
-            f"pgbench's report and log disagree; (transactions, skipped transactions) are {reported} and {logged}"
+            f"pgbench reports {reported[0]} transactions and {reported[1]} skipped ones, but its log has "
+            f"{logged[0]} and {logged[1]}",
+            hint="run the benchmark again",
         )
     return whole_log
 

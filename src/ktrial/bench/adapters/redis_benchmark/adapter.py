@@ -95,7 +95,10 @@ def _over_network(argv: tuple[str, ...]) -> tuple[str, ...]:
 def _read(command: str, raw: RawOutput) -> ParsedRun:
     tests = read_redis_benchmark(raw.stdout)
     if [test.command for test in tests] != [command.upper()]:
-        raise BadRun(f"asked for {command.upper()}, but redis-benchmark reports {', '.join(t.command for t in tests)}")
+        raise BadRun(
+            f"asked for {command.upper()}, but redis-benchmark reports {', '.join(t.command for t in tests)}",
+            hint="use another version of redis-benchmark",
+        )
     (test,) = tests
     return ParsedRun(
         measurements=(

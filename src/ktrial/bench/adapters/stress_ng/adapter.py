@@ -49,10 +49,16 @@ def _read(stressor: str, raw: RawOutput, parameters: Parameters) -> ParsedRun:
     found = [entry for entry in run.stressors if entry.name == stressor]
     if len(found) != 1 or len(run.stressors) != 1:
         names = ", ".join(entry.name for entry in run.stressors)
-        raise BadRun(f"asked stress-ng for {stressor} alone, but {_FILE} reports {names}")
+        raise BadRun(
+            f"asked stress-ng for {stressor} alone, but {_FILE} reports {names}",
+            hint="use another version of stress-ng",
+        )
     entry = found[0]
     if entry.bogo_ops == 0:
-        raise BadRun(f"stress-ng exited with status 0 but did no {stressor} operation: this kernel may not support it")
+        raise BadRun(
+            f"stress-ng exited with status 0 but did no {stressor} operation",
+            hint="choose another stressor: this kernel may not support it",
+        )
     instances = whole(parameters, "instances", 0, 4096)
     if instances and entry.instances:
         agree({"instances": instances}, {"instances": len(entry.instances)})
@@ -74,9 +80,15 @@ def _check_workers(entry: Stressor, seconds: int) -> None:
     """Raise BadRun if instances were killed: stress-ng reports success and adds up the others."""
     lost = sum(instance.value == 0 for instance in entry.instances)
     if lost:
-        raise BadRun(f"{lost} of {len(entry.instances)} instances of {entry.name} have no time: were they killed?")
+        raise BadRun(
+            f"{lost} of {len(entry.instances)} instances of {entry.name} have no time",
+            hint="check the kernel log for killed processes: journalctl -k",
+        )
     if entry.wall.value < _LEAST_OF_TIME * seconds:
-        raise BadRun(f"stress-ng worked for {entry.wall.original} of {seconds} s: were its instances killed?")
+        raise BadRun(
+            f"stress-ng worked for {entry.wall.original} of {seconds} s",
+            hint="check the kernel log for killed processes: journalctl -k",
+        )
 
 
 def _does_nothing(stressor: str, raw: RawOutput) -> str | None:

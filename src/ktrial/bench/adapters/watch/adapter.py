@@ -44,7 +44,7 @@ def _command(parameters: Parameters) -> Invocation:
     skipped = whole(parameters, "skip_s", low=0, high=86_400)
     words, loop = command_line(parameters), parameters["frame_loop"]
     if loop and words:
-        raise BadInput("parameter frame_loop replaces program: set only one of them", hint="remove one of them")
+        raise BadInput("cannot combine the parameters frame_loop and program", hint="leave out one of them")
     if _pattern(parameters) is not None and not (words or loop):
         raise BadInput("parameter pattern needs a program whose output it matches", hint="set the parameter program")
     if words:
@@ -75,7 +75,8 @@ def _loop_arguments(loop: object, seconds: int) -> tuple[str, str]:
     except ValueError:
         raise BadInput(
             f"parameter frame_loop: expected {' or '.join(KINDS)}, or parameters of the load pressure (except its "
-            f'duration) as JSON, such as {{"file_bytes": 12884901888}}, got {loop!r}'
+            f'duration) as JSON, such as {{"file_bytes": 12884901888}}, got {loop!r}',
+            hint="for example -p frame_loop=calm",
         ) from None
 
 
@@ -107,10 +108,13 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if RECORDING_FAILED in raw.files:
         raise BadRun(f"the recording failed: {raw.files[RECORDING_FAILED].decode('utf-8', 'replace')}")
     if RECORDING not in raw.files:
-        raise BadRun("nothing was recorded during the run")
+        raise BadRun("nothing was recorded during the run", hint="run the benchmark again")
     recording = read_recording(raw.files[RECORDING], RECORDING, wanted_series)
     if recording.ended != "whole":
-        raise BadRun(f"the recording is incomplete: {'; '.join(recording.notes) or 'it was cut off'}")
+        raise BadRun(
+            f"the recording is incomplete: {'; '.join(recording.notes) or 'it was cut off'}",
+            hint="run the benchmark again",
+        )
     pattern = _pattern(parameters)
     if pattern is not None:
         recording = with_frames(recording, _frames_of_lines(raw, recording, pattern))

@@ -89,7 +89,10 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
             f"connections failed: {listed}", hint="check whether nginx ended during the run; the timeout is 2 s"
         )
     if run.refused:
-        raise BadRun(f"{run.refused} of {run.requests} responses were errors (neither 2xx nor 3xx)")
+        raise BadRun(
+            f"{run.refused} of {run.requests} responses were errors (neither 2xx nor 3xx)",
+            hint="run the benchmark again",
+        )
     measurements = one_measurement("request-rate", run.rate)
     for name, (percent, _) in _QUANTILES.items():
         measurements += one_measurement(name, run.quantiles[percent])

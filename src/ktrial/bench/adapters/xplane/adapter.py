@@ -59,7 +59,7 @@ def _read(raw: RawOutput, _: Parameters, *, stages: int) -> ParsedRun:
     if _LOG not in raw.files:
         raise BadRun(
             "X-Plane exited with status 0 but wrote no Log.txt",
-            hint="set program to the path at which X-Plane is installed",
+            hint="set the parameter program to the path of X-Plane",
         )
     log = read_xplane(collected(raw, _LOG), _LOG)
     if len(log.stages) != stages:

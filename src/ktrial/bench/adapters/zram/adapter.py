@@ -58,7 +58,9 @@ def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
         raise BadRun("nothing was compressed: each page of the data is one repeated word", hint="use other data")
     for moved in ("stored_bytes", "written_bytes", "read_bytes"):
         if reply.number(moved) != data:
-            raise BadRun(f"the data has {data} bytes, but {moved} is {reply.number(moved)}")
+            raise BadRun(
+                f"the data has {data} bytes, but {moved} is {reply.number(moved)}", hint="run the benchmark again"
+            )
     memory = reply.positive("memory_bytes")
     return (
         Measurement(outcome="compression-ratio", value=data / compressed, original=f"{data} to {compressed} B"),
