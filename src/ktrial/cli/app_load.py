@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
 
 _LOOK_S = 0.5
-_ADDRESS_HINT = "--load-address ADDRESS, with the address at which {} reaches {}"
+_ADDRESS_HINT = "add --load-address ADDRESS, the address at which {} reaches {}"
 
 
 def send_load_from(app: App, word: str | None, address: str | None, tools: str | None = None) -> None:

@@ -172,7 +172,7 @@ class RemoteHost(Host, ABC):
             ends.from_agent,
             partial(machine.kill, ends.session),
             machine.why_gone,
-            hint=f"the agent there restores what it changed: `ktrial --host {self.word} status` shows it",
+            hint=f"run `ktrial --host {self.word} status`: the agent there restores what it changed",
             asker=asker[0] if asker else None,
         )
         if password is not None:

@@ -83,7 +83,7 @@ class BundleFolder:
         try:
             file = path.open("rb")
         except OSError as error:
-            raise BadInput(f"{path}: {why_unread(error)}") from None
+            raise BadInput(f"{path}: {why_unread(error)}", hint="check the path, and who may read it") from None
         try:
             with file:
                 return _unpack(file, str(path), self._private(), damaged_too=damaged_too)

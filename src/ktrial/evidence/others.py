@@ -87,7 +87,10 @@ def _of_trial(
     state = _state(bundle, kept)
     entries = entries_of(kept.stored, kept.log, kernel, state, knobs)
     if not all(0 <= entry.started_unix_ms < _LATEST_UNIX_MS for entry in entries):
-        raise BadInput(f"{bundle.shown}: trial {kept.stored.trial} has no date: {kept.stored.started_unix_ms}")
+        raise BadInput(
+            f"{bundle.shown}: trial {kept.stored.trial} has no date: {kept.stored.started_unix_ms}",
+            hint="ask its author for a new bundle",
+        )
     disks = () if state is None else (address.partition("@")[2] for address in state.knobs)
     return OthersTrial(
         sha256=hashlib.sha256(msgspec.json.encode(kept.stored, order="sorted") + encode(kept.log)).hexdigest(),

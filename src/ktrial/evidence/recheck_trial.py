@@ -43,7 +43,9 @@ def records_in(kept: KeptTrial, results: ReadResults) -> tuple[RunRecord, ...]:
         try:
             record = record_of(run, session)
         except msgspec.ValidationError as error:
-            raise KtrialError(f"run {run.number} of {session.session} has an {BROKEN} ({error})") from None
+            raise KtrialError(
+                f"run {run.number} of {session.session} has an {BROKEN} ({error})", hint="import its bundle again"
+            ) from None
         found += [] if record is None else [record]
     return tuple(found)
 

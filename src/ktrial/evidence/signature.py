@@ -184,4 +184,6 @@ def _run(verb: str, arguments: list[str], data: Path | None = None) -> subproces
         with Path(data or os.devnull).open("rb") as file:
             return subprocess.run(command, stdin=file, capture_output=True, env=environment, check=False)
     except OSError as error:
-        raise BadInput(f"{data or command[0]}: {why_unread(error)}") from None
+        raise BadInput(
+            f"{data or command[0]}: {why_unread(error)}", hint="check the path, and who may read it"
+        ) from None

@@ -117,7 +117,7 @@ def _check(trial: FleetTrial) -> None:
         _check_live(trial.live, table)
     if trial.guest is not None or any(arm.kernel or arm.boot or arm.manual for arm in trial.arms.values()):
         raise BadInput(
-            "a fleet's machines are not booted and not set up by hand",
+            "a trial on a fleet cannot boot machines or set them up by hand",
             hint="remove guest, kernel, boot and manual; `ktrial trial run` runs such a trial on one machine",
         )
     if table.blocks not in LOOKS:
@@ -127,13 +127,14 @@ def _check(trial: FleetTrial) -> None:
     if not table.waves or not all(_is_size(one) for one in table.waves):
         raise BadInput(
             f"fleet: cannot read waves = {list(table.waves)}",
-            hint='numbers of machines, or shares of all, for example  waves = [1, "25%", "100%"]',
+            hint='write numbers of machines or shares of all, for example  waves = [1, "25%", "100%"]',
         )
     if table.at_once is not None and table.at_once < 1:
         raise BadInput(f"fleet: at_once = {table.at_once} measures no machine", hint="use 1 or more")
     if not 0 < table.guard_error <= _MOST_ERROR:
         raise BadInput(
-            f"fleet: guard_error = {table.guard_error:g} is no useful error", hint="for example  guard_error = 0.05"
+            f"fleet: expected guard_error above 0 and at most {_MOST_ERROR:g}, got {table.guard_error:g}",
+            hint="for example  guard_error = 0.05",
         )
     if not table.patience_s > 0:
         raise BadInput("fleet: patience must be above 0", hint='for example  patience = "30min"')
@@ -160,7 +161,9 @@ def _check_live(live: LiveFile, table: FleetTable) -> None:
             )
     parse_metrics([PLACE.sub("host", one) for one in live.metrics])
     if live.period is None:
-        raise BadInput("fleet: [live] has no period, and a fleet makes no pilot", hint='for example  period = "5min"')
+        raise BadInput(
+            "fleet: [live] has no period, which a trial on a fleet needs", hint='for example  period = "5min"'
+        )
 
 
 def _is_size(word: int | str) -> bool:

@@ -57,7 +57,10 @@ def metrics_of(trial: FleetTrial, host: str, facts: Mapping[str, str]) -> tuple[
     def value(name: str) -> str:
         found = host if name == "host" else facts.get(name)
         if found is None:
-            raise BadInput(f"the inventory has no {name.removeprefix('inventory.')} for {host}", hint="add it")
+            raise BadInput(
+                f"the inventory has no {name.removeprefix('inventory.')} for {host}",
+                hint="add this variable to the inventory",
+            )
         return found
 
     specs = trial.live.metrics if trial.live else ()

@@ -71,7 +71,7 @@ def proven_arm(trial: FleetTrial, found: FleetResult, wanted: str | None, *, any
         why = f"it is {primary[arm].verdict} on {primary[arm].scope}"
     raise Refused(
         f"{arm} was not proven: {why}",
-        hint="`ktrial fleet report` shows the result; --anyway keeps it all the same",
+        hint="read `ktrial fleet report`, or add --anyway to keep it",
     )
 
 

@@ -60,7 +60,10 @@ class GuestProgram:
             #: The process ID of the program in the guest.
             begun = self._session.receive_stopped("exec")
             if not isinstance(begun, int):
-                raise BadInput(exec_output(begun).failed or "the program ended before it was released")
+                raise BadInput(
+                    exec_output(begun).failed or "the program ended before it was released",
+                    hint="check that the guest has the program",
+                )
             self.pid = begun
         except BaseException:
             transport.finish()

@@ -33,13 +33,15 @@ def refuse_race(protocol: Protocol) -> None:
     race = _race_of(protocol)
     cap = protocol.cap
     if cap is None or not 1 <= cap <= MOST_RACE_BLOCKS:
-        raise BadInput(f"cap: expected 1 to {MOST_RACE_BLOCKS} blocks for a race, got {cap}")
+        raise BadInput(
+            f"cap: expected 1 to {MOST_RACE_BLOCKS} blocks for a race, got {cap}", hint="correct cap in the protocol"
+        )
     if not 0 < race.keep <= 1:
-        raise BadInput(f"keep: expected a share above 0 and up to 1, got {race.keep:g}")
+        raise BadInput(f"keep: expected a share above 0 and up to 1, got {race.keep:g}", hint="for example keep = 0.5")
     names = [arm.name for arm in protocol.arms]
     for name in race.stay:
         if name not in names:
-            raise UnknownName("arm", name, names)
+            raise UnknownName("arm", name, names, hint=f"use one of: {', '.join(names)}")
 
 
 def judge_race(trial: Trial) -> Judgement:

@@ -53,7 +53,9 @@ def refuse_screening(protocol: Protocol) -> None:
     screening = _screen_of(protocol)
     cap = protocol.cap
     if cap is None or not FIRST_LOOK <= cap <= CAP:
-        raise BadInput(f"cap: expected {FIRST_LOOK} to {CAP} blocks for a screening, got {cap}")
+        raise BadInput(
+            f"cap: expected {FIRST_LOOK} to {CAP} blocks for a screening, got {cap}", hint="correct cap in the protocol"
+        )
     if protocol.outcomes[protocol.primary].scale == "count":
         hint = "choose an outcome that is a time or a rate"
         raise BadInput(f"blame cannot use {protocol.primary}: it is a counter that may be zero", hint=hint)

@@ -61,7 +61,10 @@ class Search:
                 at = self._place.get(parent)
                 if at is not None:
                     if at >= place:
-                        raise BadInput(f"commit {commit.id} comes before its parent {parent}")
+                        raise BadInput(
+                            f"commit {commit.id} comes before its parent {parent}",
+                            hint="sort the commits: git rev-list --topo-order --reverse",
+                        )
                     bits |= ancestors[at]
             ancestors.append(bits)
         return ancestors

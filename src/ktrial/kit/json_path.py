@@ -54,7 +54,7 @@ def select(document: Any, text: str) -> int | float:
         value = _inside(value, step, place, text)
         place += f"[{step}]" if isinstance(step, int) else f"[{step!r}]"
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadRun(f"{text} is {_kind(value)}, not a number")
+        raise BadRun(f"{text} is {_kind(value)}, not a number", hint="name a number in the document")
     return value
 
 
@@ -62,15 +62,15 @@ def _inside(value: Any, step: Step, place: str, text: str) -> Any:
     nowhere = f"{text} leads nowhere: {place}"
     if isinstance(step, int):
         if not isinstance(value, list):
-            raise BadRun(f"{nowhere} is {_kind(value)}, not a list")
+            raise BadRun(f"{nowhere} is {_kind(value)}, not a list", hint="correct the path")
         if not -len(value) <= step < len(value):
-            raise BadRun(f"{nowhere} has {len(value)} elements, so [{step}] does not exist")
+            raise BadRun(f"{nowhere} has {len(value)} elements, so [{step}] does not exist", hint="use a smaller index")
         return value[step]
     if not isinstance(value, dict):
-        raise BadRun(f"{nowhere} is {_kind(value)}, not an object")
+        raise BadRun(f"{nowhere} is {_kind(value)}, not an object", hint="correct the path")
     if step not in value:
         listed = ", ".join(list(value)[:_LISTED]) + (", …" if len(value) > _LISTED else "")
-        raise BadRun(f"{nowhere} has no {step!r}, only: {listed or 'nothing'}")
+        raise BadRun(f"{nowhere} has no {step!r}, only: {listed or 'nothing'}", hint="correct the path")
     return value[step]
 
 

@@ -169,7 +169,11 @@ def decode_reply(do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
     try:
         return msgspec.convert(answer, shape)
     except msgspec.ValidationError as error:
-        raise AgentError("lost", f"cannot read the agent's reply to {do!r}: {error}") from None
+        raise AgentError(
+            "lost",
+            f"cannot read the agent's reply to {do!r}: {error}",
+            hint="run `ktrial recover` to finish what the agent had begun",
+        ) from None
 
 
 def status(machine: Machine) -> Status:

@@ -27,7 +27,7 @@ def log_patterns() -> tuple[LogPattern, ...]:
         try:
             re.compile(entry.pattern)
         except re.error as error:
-            bad = BadInput(f"{entry.pattern!r} is not a regular expression: {error}")
+            bad = BadInput(f"{entry.pattern!r} is not a regular expression: {error}", hint="correct the pattern")
             raise Place(path, f"$.line[{number}]").mended(bad) from None
     return found
 

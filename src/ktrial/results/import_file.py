@@ -131,7 +131,7 @@ def read_results(file: ForeignFile, wanted: ImportRequest, importers: Mapping[st
         if not importer.takes_columns:
             results = _rearranged(results, wanted.options, name)
     except BadRun as error:
-        advice = "correct it or export it again; it was read as {}, and --format FORMAT chooses another"
+        advice = "correct the file or export it again; if it is not in the format {}, name its format with --format"
         read_as = None if importer is None else advice.format(importer.name)
         raise BadInput(error.message, hint=error.hint or read_as) from None
     _check(results, file.name)

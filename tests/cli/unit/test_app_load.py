@@ -99,7 +99,7 @@ def test_the_address_comes_from_the_configuration_of_ssh(tmp_path: Path, monkeyp
         BadInput, match=r"ssh connects to load1 at 127\.0\.0\.1, and no other machine reaches"
     ) as caught:
         send_load_from(app(), "ssh:load1", None)
-    assert caught.value.hint == "--load-address ADDRESS, with the address at which load1 reaches this machine"
+    assert caught.value.hint == "add --load-address ADDRESS, the address at which load1 reaches this machine"
     monkeypatch.setenv("KTRIAL_SSH", ssh_that_prints(tmp_path, "hostname no-such-machine.invalid"))
     with pytest.raises(BadInput, match=r"cannot find the address of no-such-machine.invalid: "):
         send_load_from(app(), "ssh:load1", None)

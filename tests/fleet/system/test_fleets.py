@@ -141,7 +141,7 @@ def test_stop_restores_a_machine_at_once(fleet: Fleet) -> None:
 @pytest.mark.parametrize(
     "words, said",
     [
-        ((), "no inventory is named"),
+        ((), "no inventory given"),
         (("-i", "/nowhere/hosts.ini"), "/nowhere/hosts.ini: no such inventory"),
         (("-i", "INVENTORY", "--limit", "db"), "the inventory has no such host: db"),
         (("-i", "BROKEN"), "Ansible cannot read the inventory"),

@@ -152,7 +152,7 @@ def test_what_else_starts_a_scheduler_is_named(root: FakeRoot) -> None:
     machine.write(SERVICE, "SCX_SCHEDULER=scx_rusty\n")
     refused = machine.run("keep", ARM, "--yes")
     assert refused.status == 4
-    told = "cannot make sched_ext:scheduler last: scx.service, which is enabled too, (= scx_rusty) overrides it at boot"
+    told = "cannot keep sched_ext:scheduler: scx.service, which is enabled too, (= scx_rusty) overrides it at boot"
     assert told in refused.err
     assert not exists(machine, LOADER)
 

@@ -111,7 +111,7 @@ def test_each_setting_goes_to_the_first_target_that_can_express_it() -> None:
         ("udev", "cpuidle:state_disable@cpu0/*=1", "only to its first match"),
         ("tuned", "irq:smp_affinity@irq7=3", "TuneD writes below /sys only"),
         ("grub", "boot:nowatchdog=off", "leave it out"),
-        ("grub", "boot:isolcpus=2 3", "boot loaders treat"),
+        ("grub", "boot:isolcpus=2 3", "boot loaders interpret"),
         ("zram-generator", "zram:recomp_algorithm=algo=zstd", "no key for recomp_algorithm"),
         ("build-flags", "build:KCFLAGS=-DX=$(id)", "make would expand"),
         ("systemd-unit", "zram:disksize=1GiB", "cannot set zram devices"),

@@ -189,7 +189,9 @@ class ToolCalls:
         name, offered = arguments["protocol"], self._allowed.protocols
         path = offered.get(name)
         if path is None:
-            raise UnknownName("protocol", name, offered, hint="the operator allows no protocol, or none of this name")
+            raise UnknownName(
+                "protocol", name, offered, hint="ask the operator to start ktrial mcp with --protocol FILE"
+            )
         return path
 
     async def _basis(self, action: str, arguments: Arguments) -> Basis:

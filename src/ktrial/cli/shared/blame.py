@@ -130,7 +130,9 @@ def question_of(
     if not app.may_run_trials:
         raise Refused("trials run on this machine only", hint="leave out --machine-root")
     if boots and template.guest is None and app.host is not None:
-        raise BadInput("--boot boots this machine, and cannot be combined with --host", hint="use --guest, or --kernel")
+        raise BadInput(
+            "--boot boots this machine, and cannot be combined with --host", hint="leave out --host, or use --guest"
+        )
     if symbols:
         _check_kernels(app, symbols, template)
     give_programs_of(app, template.suite)

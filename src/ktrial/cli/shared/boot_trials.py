@@ -160,8 +160,8 @@ def _plan(maker: BootMaker, file: TrialFile, name: str) -> BootPlan:
     kernel = None if one.kernel is None else find_kernel(one.kernel, maker.grounds)
     if one.kernel is not None and kernel is None:
         hint = (
-            "install it first; `ktrial kernel build` and `ktrial kernel package` make one to install, and guests "
-            "(--guest) boot it without"
+            "install it first (`ktrial kernel package` makes a package), or use --guest, which needs no "
+            "installed kernel"
         )
         raise UnknownName("kernel", one.kernel, maker.grounds.files, hint=hint)
     changes = parse_changes(one.boot) if one.boot else ()

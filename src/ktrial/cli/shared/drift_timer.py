@@ -109,7 +109,11 @@ def timer_plan(command: str) -> dict[str, Any]:
 def _refuse_unfit(session: AgentSession, plan: Mapping[str, Any]) -> None:
     for step in checked(session, plan):
         if step.outcome not in {"ready", "same"}:
-            hint = "install ktrial as root, for root alone" if "someone other" in step.message else None
+            hint = (
+                "install ktrial as root, for root alone"
+                if "someone other" in step.message
+                else "run `ktrial drift` by hand"
+            )
             raise Refused(f"cannot install a timer: {step.message}", hint=hint)
 
 

@@ -138,7 +138,7 @@ def _unfinished(fleets: StoredFleets, trial: FleetTrial, file: Path) -> FleetSta
             continue
         if standing.began.sha256 != trial.sha256:
             raise Refused(
-                f"{file} was edited after {name} began, which is not over",
+                f"{file} was edited after {name} began, and {name} has not ended",
                 hint=f"restore the file, or end that trial with `ktrial fleet stop {name}`",
             )
         return standing
@@ -430,7 +430,7 @@ def roll_out_fleet(
             back = "" if undo else f"; `ktrial fleet rollout {standing.began.fleet} --undo -i …` takes it back"
             app.say(f"all machines have it{back}" if not undo else "no machine keeps it any more")
             return 0
-    raise KtrialError("the roll-out has stopped", hint="mend the machines above, and run the same command again")
+    raise KtrialError("the roll-out has stopped", hint="repair the machines above, then run the same command again")
 
 
 def stored_fleets(app: App) -> StoredFleets:
@@ -447,7 +447,7 @@ def _ansible(app: App, chosen: MachineChoice, folder: Path) -> Ansible:
         option = "--machine-root" if app.host is None else "--host"
         raise BadInput(f"{option}: the inventory names the machines of a fleet", hint=f"leave out {option}")
     if not chosen.inventory:
-        raise BadInput("no inventory is named", hint="add -i INVENTORY, as for ansible-playbook")
+        raise BadInput("no inventory given", hint="add -i INVENTORY, as for ansible-playbook")
     program = (sys.executable, "-I", "-m", "ktrial")
     store = app.store_path or str(state_folder() / "results.db")
     return Ansible(chosen.inventory, program, folder, limit=chosen.limit, forks=chosen.forks, store=store)

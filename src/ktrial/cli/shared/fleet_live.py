@@ -48,7 +48,9 @@ def unread_machines(app: App, trial: FleetTrial, facts: Mapping[str, Mapping[str
     found = {host: why for host, known in facts.items() if (why := why_unread(trial, host, known, app.clock))}
     if found and len(found) == len(facts):
         host, why = next(iter(found.items()))
-        raise BadInput(f"cannot read the metrics of any machine; {host}: {why}", hint="docs/live-sources.md helps")
+        raise BadInput(
+            f"cannot read the metrics of any machine, for example of {host}: {why}", hint="see docs/live-sources.md"
+        )
     return found
 
 

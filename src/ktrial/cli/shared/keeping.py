@@ -331,6 +331,6 @@ def refuse_losing(rivals: Sequence[Rival], *, of_boot: bool) -> None:
         more = f", and {len(winning) - 1} more" if len(winning) > 1 else ""
         value = f" (= {first.value})" if first.value is not None else ""
         raise Refused(
-            f"cannot make {first.address} last: {first.place}{value} overrides it {first.when}{more}",
+            f"cannot keep {first.address}: {first.place}{value} overrides it {first.when}{more}",
             hint=f"change it there, {'then run `ktrial boot keep` again' if of_boot else 'or add --anyway'}",
         )

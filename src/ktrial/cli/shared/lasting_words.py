@@ -76,7 +76,9 @@ class WordReader(NamedTuple):
             else:
                 settings.append(setting)
         if not settings:
-            raise BadInput(f"transaction {number} did not change a knob", hint="run `ktrial status` to list them")
+            raise BadInput(
+                f"transaction {number} did not change a knob", hint="run `ktrial status` to list transactions"
+            )
         return NamedSettings(Request(f"transaction {number}", tuple(settings)), tuple(left))
 
     def _of_step(self, step: JournaledStep) -> Setting | None:

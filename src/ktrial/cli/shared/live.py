@@ -183,7 +183,7 @@ class OnLiveWork:
         """
         host = self._app.host
         if host is not None and (gone := host.why_gone()) is not None:
-            raise AgentError("lost", gone)
+            raise AgentError("lost", gone, hint="run the command again")
         wanted = desk.request()
         if wanted == "stop":
             self._app.interrupts.number = signal.SIGTERM
@@ -247,7 +247,7 @@ def refuse_disturbing(live: LiveFile, plans: Mapping[str, Plan], knobs: Mapping[
             if name in knobs and (why := knobs[name].disturbs) is not None:
                 raise Refused(
                     f"cannot switch {name} back and forth under live work (arm {arm}): {why}",
-                    hint="`ktrial try` measures it with a benchmark; --disturbing tries it here, and measures the cost",
+                    hint="measure it with a benchmark (`ktrial try`), or add --disturbing to measure its cost here too",
                 )
 
 

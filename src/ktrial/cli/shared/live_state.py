@@ -107,11 +107,15 @@ def interrupt(process: Process) -> None:
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
-        raise KtrialError(f"cannot stop process {process.pid}: it has ended") from None
+        raise KtrialError(
+            f"cannot stop process {process.pid}: it has ended", hint="`ktrial status` shows what is running"
+        ) from None
     try:
         # Another process may have this process id now.
         if look(process.pid).started != process.started:
-            raise KtrialError(f"cannot stop process {process.pid}: it has ended")
+            raise KtrialError(
+                f"cannot stop process {process.pid}: it has ended", hint="`ktrial status` shows what is running"
+            )
         signal.pidfd_send_signal(descriptor, signal.SIGINT)
     except PermissionError:
         raise PrivilegeMissing(

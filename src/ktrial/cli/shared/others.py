@@ -88,7 +88,7 @@ def _signer(path: Path, signers: Path) -> str:
         reason = f" ({found.reason})" if found.reason else ""
         raise KtrialError(
             f"cannot import {path} as signed: {found.sentence}{reason}",
-            hint="fetch both files again, correct the file of signers, or leave out --signers: then it is unsigned",
+            hint="fetch both files again, correct the file of signers, or leave out --signers to import it as unsigned",
         )
     return found.signer
 

@@ -166,7 +166,7 @@ def venue_of(
     """
     if boots_this_machine(file):
         raise Refused(
-            "kernel arguments and kernels need boots of this machine, which this command cannot make",
+            "cannot compare kernels or their arguments with this command: it does not reboot",
             hint="use `ktrial try`, `trial run`, `blame`, `ladder` or `kernel trial`",
         )
     if file.live:
@@ -252,7 +252,7 @@ def part_of_question(
     venue = venue_of(app, file if stored is None else stored.file, allow_dangerous=allow_dangerous)
     check(venue.ready)
     if stored is not None and (changed := venue.changed(stored)) is not None:
-        raise _refusal(changed, stored, hint="--fresh starts over")
+        raise _refusal(changed, stored, hint="add --fresh to start over")
     protocol, _, cap_s = venue.plan(timed, profile=profile)
     timed.progress.announce(venue.ready, protocol)
     timed.expect(protocol, cap_s)

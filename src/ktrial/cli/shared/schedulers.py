@@ -128,7 +128,7 @@ def _installed(app: App, modes: Sequence[str]) -> tuple[InstalledScheduler, ...]
         if modes:
             raise BadInput(
                 f"cannot use modes: scx_loader does not answer ({error})",
-                hint="`systemctl start scx_loader`, or leave out --mode to start the programs themselves",
+                hint="run `systemctl start scx_loader`, or leave out --mode to start the programs themselves",
             ) from None
     files = (str(path) for folder in PROGRAM_FOLDERS for path in sorted(Path(folder).glob("scx_*")))
     return programs_among(path for path in files if os.access(path, os.X_OK))

@@ -149,7 +149,7 @@ def _of_goal(app: App, name: str, suite: str | None) -> tuple[SpaceFile, tuple[s
     if suite is not None:
         groups = {key: some for key, some in groups.items() if key[0] == suite} or {(suite, ""): list(found)}
     if not groups:
-        raise BadInput(f"no setting of {name} has an effect here", hint="write a space, docs/search.md")
+        raise BadInput(f"no setting of {name} has an effect here", hint="write a space file (docs/search.md)")
     measure, chosen = max(groups.items(), key=lambda item: len(item[1]))
     values: dict[str, list[Scalar]] = {}
     for one in chosen:
@@ -170,7 +170,7 @@ def _templates(file: SpaceFile, folder: Path) -> dict[str, str]:
             found[name] = place.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput(
-                f"cannot read the template {place}: {error}", hint="its path is relative to the space"
+                f"cannot read the template {place}: {error}", hint="give its path relative to the space file"
             ) from None
     return found
 

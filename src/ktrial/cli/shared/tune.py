@@ -55,7 +55,10 @@ def tune_question(
         left_out |= unready
     if not candidates:
         reasons = "; ".join(f"{one}: {why}" for one, why in left_out.items())
-        raise BadInput(f"no setting of {name} has an effect here that ktrial can measure", hint=reasons or None)
+        raise BadInput(
+            f"no setting of {name} has an effect here that ktrial can measure{f': {reasons}' if reasons else ''}",
+            hint="run `ktrial suggest` to list other goals",
+        )
     guards = pairs(options["guards"], "--guard")
     design = {"budget": budget_of(options)}
     template = template_file(name, own, options, design, guards=guards, secondary=options["secondary"], arms={})
@@ -113,7 +116,11 @@ def applied(app: App, receipt: TuneReceipt, *, ask: bool, allow_dangerous: bool)
     failed = [step for step in done.steps if step.outcome not in IN_FORCE]
     if done.state != "applied" or failed:
         why = f"{failed[0].path}: {failed[0].message}" if failed else done.state
-        hint = unfinished(done) if done.state == UNFINISHED else "everything has been restored"
+        hint = (
+            unfinished(done)
+            if done.state == UNFINISHED
+            else f"everything has been restored; see why with `ktrial plan {' '.join(words)}`"
+        )
         raise KtrialError(f"cannot apply the proven settings: {why}", hint=hint)
     return msgspec.structs.replace(receipt, transaction=done.transaction)
 

@@ -44,8 +44,8 @@ def refuse_second(app: App, name: str) -> None:
     if app.trials.all(name):
         raise Busy(
             "busy",
-            f"the store has a trial {name} already",
-            hint="`ktrial trial resume --unattended --turn` goes on with it, or give the new one another name",
+            f"the store already has a trial {name}",
+            hint="continue it with `ktrial trial resume --unattended --turn`, or give the new trial another name",
         )
 
 

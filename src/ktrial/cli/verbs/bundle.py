@@ -135,7 +135,7 @@ def _verify(bundle: Path, signers: Path | None, *, writes: bool, as_json: bool) 
     if writes:
         raise Contradiction("cannot combine --verify with options that write a bundle", hint=_VERIFY_HINT)
     if signers is None:
-        raise BadInput("--verify requires --signers: whose signatures count?", hint=_VERIFY_HINT)
+        raise BadInput("--verify requires --signers, the file of keys that you trust", hint=_VERIFY_HINT)
     found = verify(bundle, signers)
     write_answer(
         as_json,

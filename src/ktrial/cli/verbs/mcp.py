@@ -73,7 +73,7 @@ def command(
     _refuse_root(app)
     life_s = seconds(plan_life, "--plan-life")
     if life_s > _LONGEST_LIFE_S:
-        raise BadInput(f"--plan-life {plan_life}: longer than a day", hint="the machine changes meanwhile")
+        raise BadInput(f"--plan-life {plan_life}: longer than a day", hint="give at most 24h")
     if knobs and not allow_writes:
         raise BadInput("--knob requires --allow-writes", hint="add --allow-writes, or leave out --knob")
     files = _by_name(protocols)
@@ -94,7 +94,9 @@ def command(
 def _refuse_root(app: App) -> None:
     """Raise Refused if this process is root: only a process of an ordinary user may read what an agent sends."""
     if os.geteuid() == 0 and app.on_this_machine:
-        raise Refused("cannot serve agents as root", hint="run it as an ordinary user; what needs root asks sudo")
+        raise Refused(
+            "cannot serve agents as root", hint="run it as an ordinary user: it asks sudo for steps that need root"
+        )
 
 
 def _words_of(live: str) -> tuple[str, ...]:

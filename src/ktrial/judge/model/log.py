@@ -251,9 +251,14 @@ def decode(data: bytes, file: str) -> tuple[Event, ...]:
             hint = f"every line must be an event of {SCHEMA}"
             raise BadInput(f"cannot read an event of a trial: {error}", file=file, line=number, hint=hint) from None
         if isinstance(events[-1], Protocol) != (number == 1):
-            raise BadInput("expected one protocol, as the first event", file=file, line=number)
+            raise BadInput(
+                "expected one protocol, as the first event",
+                file=file,
+                line=number,
+                hint="import the bundle of the trial again",
+            )
     if not events:
-        raise BadInput("the log of the trial is empty", file=file)
+        raise BadInput("the log of the trial is empty", file=file, hint="import the bundle of the trial again")
     return tuple(events)
 
 
@@ -286,7 +291,10 @@ def check_protocol(protocol: Protocol) -> None:
         if not math.isfinite(rule.margin) or rule.margin < 0:
             raise BadInput(f"margin of {name}: expected 0 or more, got {rule.margin:g}", hint='for example "2%"')
     if not protocol.detect > 0 or protocol.seed < 0 or protocol.runs_per_visit < 1:
-        raise BadInput("expected detect above 0, a seed of 0 or more, and at least 1 run per visit")
+        raise BadInput(
+            "expected detect above 0, a seed of 0 or more, and at least 1 run per visit",
+            hint="correct these in the protocol",
+        )
     if protocol.outcomes[protocol.primary].scale == "count" and not protocol.race:
         _check_counter(protocol)
     if protocol.adjust and (protocol.extend or protocol.outcomes[protocol.primary].scale == "count"):

@@ -115,7 +115,10 @@ def run(argv: Sequence[str], environment: Mapping[str, str], stdin: bytes | None
     done = _run_to_end(argv, environment, stdin or b"", what)
     if done.returncode != 0:
         said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-        raise KtrialError(f"{what} failed:\n" + "\n".join(f"  {line}" for line in said[-_SHOWN_LINES:]))
+        raise KtrialError(
+            f"{what} failed:\n" + "\n".join(f"  {line}" for line in said[-_SHOWN_LINES:]),
+            hint="correct what these lines name, then try again",
+        )
     return done.stdout
 
 

@@ -86,7 +86,10 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             if gate is not None:
                 gate_number(gate)
         if self.level not in (1, 2, 3, 4):
-            raise BadInput(f"{self.name}: expected a level from 1 to 4, got {self.level}")
+            raise BadInput(
+                f"{self.name}: expected a level from 1 to 4, got {self.level}",
+                hint="write the x86-64 level that the target includes",
+            )
 
 
 #: The `-march=native` entries for a tree without X86_NATIVE_CPU: chosen by symbol, never by default.

@@ -27,13 +27,21 @@ def files(
     while True:
         header = _exactly(read, _HEADER_BYTES, at, source)
         if header[:6] not in _MAGICS:
-            raise BadInput(f"invalid cpio archive: expected a header (newc) at byte {at}", file=source)
+            raise BadInput(
+                f"invalid cpio archive: expected a header (newc) at byte {at}", file=source, hint="download it again"
+            )
         try:
             mode, size, length = (int(header[field], 16) for field in (_MODE, _SIZE, _NAME_SIZE))
         except ValueError:
-            raise BadInput(f"invalid cpio archive: expected a hexadecimal number at byte {at}", file=source) from None
+            raise BadInput(
+                f"invalid cpio archive: expected a hexadecimal number at byte {at}",
+                file=source,
+                hint="download it again",
+            ) from None
         if not 0 < length <= _LONGEST_NAME:
-            raise BadInput(f"invalid cpio archive: the name at byte {at} has {length} bytes", file=source)
+            raise BadInput(
+                f"invalid cpio archive: the name at byte {at} has {length} bytes", file=source, hint="download it again"
+            )
         rest = length + -(_HEADER_BYTES + length) % 4
         name = _exactly(read, rest, at, source)[: length - 1].decode("utf-8", "surrogateescape")
         if name == _LAST:
@@ -41,7 +49,11 @@ def files(
         whole = size + -size % 4
         if mode & _KIND == _REGULAR and wanted(name):
             if size > limit_bytes:
-                raise BadInput(f"{name} is larger than {limit_bytes >> 20} MiB", file=source)
+                raise BadInput(
+                    f"{name} is larger than {limit_bytes >> 20} MiB",
+                    file=source,
+                    hint="check that this is the right archive",
+                )
             yield name, _exactly(read, whole, at, source)[:size]
         else:
             for begin in range(0, whole, _PIECE_BYTES):

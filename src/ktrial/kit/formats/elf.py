@@ -46,7 +46,11 @@ class Elf:
     def __init__(self, data: bytes | mmap, name: str) -> None:
         self._data, self._name = data, name
         if data[:4] != MAGIC or len(data) < 20 or data[4] not in (_NARROW, _WIDE) or data[5] not in (1, 2):
-            raise BadInput(f"not an ELF file: it begins with {data[:4].hex(' ') or 'nothing'}", file=name)
+            raise BadInput(
+                f"not an ELF file: it begins with {data[:4].hex(' ') or 'nothing'}",
+                file=name,
+                hint="name a program, a vmlinux or another ELF file",
+            )
         self._wide = data[4] == _WIDE
         self._order = "<" if data[5] == 1 else ">"
         (machine,) = self._words("H", 18)
@@ -60,7 +64,11 @@ class Elf:
         try:
             return struct.unpack_from(self._order + shape, self._data, offset)
         except (struct.error, OverflowError):
-            raise BadInput(f"truncated ELF file: headers are missing from byte {offset} on", file=self._name) from None
+            raise BadInput(
+                f"truncated ELF file: headers are missing from byte {offset} on",
+                file=self._name,
+                hint="copy or build the file again",
+            ) from None
 
     def _sections(self, offset: int, size: int, count: int, names_at: int) -> Iterator[Section]:
         if not count or not offset:
@@ -69,7 +77,9 @@ class Elf:
         heads = [self._words(shape, offset + index * size) for index in range(count)]
         if names_at >= count:
             raise BadInput(
-                f"invalid ELF file: no section {names_at}, which must hold the section names", file=self._name
+                f"invalid ELF file: no section {names_at}, which must hold the section names",
+                file=self._name,
+                hint="copy or build the file again",
             )
         start = heads[names_at][4]
         for head in heads:

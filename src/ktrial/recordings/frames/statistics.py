@@ -121,7 +121,7 @@ def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> 
             hint="log for longer",
         )
     if not all(math.isfinite(time_s) and time_s > 0 for time_s in times_s):
-        raise BadRun("a frame time is 0 or negative")
+        raise BadRun("a frame time is 0 or negative", hint="check which column holds the frame times")
     share = slow_share(times_s, below_fps)
     found = {name: _measurement(_OUTCOMES[name], value) for name, value in _values(times_s).items()}
     found[share.outcome] = share

@@ -72,7 +72,7 @@ def from_parquet(data: bytes) -> Samples:
             return msgspec.convert({**about, "times_ns": times_ns, "columns": whole}, Samples)
         except (duckdb.Error, msgspec.MsgspecError, KeyError, TypeError, ValueError, OverflowError) as error:
             first = str(error).partition("\n")[0]
-            raise KtrialError(f"not telemetry of ktrial: {first}") from None
+            raise KtrialError(f"not telemetry of ktrial: {first}", hint="name a file that ktrial wrote") from None
 
 
 def _about(connection: duckdb.DuckDBPyConnection, path: str) -> dict[str, Any]:

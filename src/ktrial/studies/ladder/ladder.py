@@ -166,7 +166,10 @@ def possible(ladder: Ladder, plans: Mapping[str, Plan]) -> Ladder:
         before = plans[name]
     if len(arms) == 1:
         reasons = "; ".join(f"{name}: {why}" for name, why in not_run.items())
-        raise BadInput(f"no tier of {ladder.name} changes anything on this machine", hint=reasons)
+        raise BadInput(
+            f"no tier of {ladder.name} changes anything on this machine: {reasons}",
+            hint=f"`ktrial plan {ladder.name}` shows why, setting by setting",
+        )
     return ladder._replace(arms=arms, not_run={name: not_run[name] for name in ladder.tiers if name in not_run})
 
 

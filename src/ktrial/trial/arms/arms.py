@@ -124,7 +124,7 @@ class Arms:
             return  # somebody else reverted it, for example with `ktrial revert --all`
         if failed:
             said = f"cannot restore {failed[0].path}: {failed[0].message}"
-            raise ArmLost(said, hint="`ktrial recover` tries again")
+            raise ArmLost(said, hint="run `ktrial recover` to try again")
 
     def drifted(self) -> tuple[ArmDrift, ...]:
         """Return the values that are not as expected: neither as the current arm set them, nor as they were before."""

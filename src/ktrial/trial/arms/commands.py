@@ -182,7 +182,7 @@ def _undo_one(executor: Executor, journal: CommandJournal, number: int, command:
     if failure is not None:
         raise ArmLost(
             f"cannot undo `{command.text}`: `{command.undo_text}` {failure}",
-            hint=f"`ktrial recover` tries again; if you undid it by hand, remove {journal.where}",
+            hint=f"run `ktrial recover` to try again; if you undid it by hand, remove {journal.where}",
         )
     journal.end(number)
 

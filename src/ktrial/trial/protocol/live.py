@@ -144,13 +144,15 @@ def live_faults(live: LiveFile) -> Iterator[tuple[str, BadInput]]:
 
 def _faults_of_guards(live: LiveFile) -> Iterator[tuple[str, BadInput]]:
     if live.guard_error is not msgspec.UNSET and not 0 < live.guard_error <= MOST_GUARD_ERROR:
-        why = f"guard_error = {live.guard_error:g} is no useful error"
+        why = f"guard_error: expected a number above 0 and at most {MOST_GUARD_ERROR:g}, got {live.guard_error:g}"
         yield "guard_error", BadInput(why, hint="for example  guard_error = 0.01")
     for name, value in live.guards.items():
         if not _share(value) > 0:
             yield (
                 "guards",
-                BadInput(f"guards: expected a share for {name}, got {value!r}", hint=f'for example  {name} = "20%"'),
+                BadInput(
+                    f"guards: expected a percentage for {name}, got {value!r}", hint=f'for example  {name} = "20%"'
+                ),
             )
     for name, limit in live.limits.items():
         if not math.isfinite(limit):
@@ -185,7 +187,7 @@ def _faults_of_specs(live: LiveFile) -> Iterator[tuple[str, BadInput]]:
         if not all(spec.strip() for spec in specs):
             yield key, BadInput(f"{key}: an entry is empty", hint=_SPEC)
         if len(set(specs)) != len(specs):
-            yield key, BadInput(f"{key}: one is given twice", hint="give each once")
+            yield key, BadInput(f"{key}: an entry is given twice", hint="give each entry once")
     if live.adjust and not live.covariates:
         yield "adjust", BadInput("adjust: there is no covariate", hint="add --covariate, or covariates = […]")
 

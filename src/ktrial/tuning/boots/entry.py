@@ -346,7 +346,10 @@ def _running_entry(grounds: BootGrounds) -> _Loaded:
 def _loaded_by_entry(path: str, entry: LoaderEntry, grounds: BootGrounds) -> _Loaded:
     if entry.unfit is not None or entry.kernel is None:
         unfit = entry.unfit or "names no kernel"
-        raise _cannot(f"the entry {posixpath.basename(path)} {unfit}, which ktrial's own entry cannot do")
+        raise _cannot(
+            f"the entry {posixpath.basename(path)} {unfit}, which ktrial's own entry cannot do",
+            hint="boot the kernel by hand from the boot loader's menu",
+        )
     folder = posixpath.dirname(path)
     return _Loaded(
         kernel=entry.kernel,

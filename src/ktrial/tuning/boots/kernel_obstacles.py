@@ -54,7 +54,7 @@ def _of_image(file: str, header: KernelHeader, kernel: KernelScene) -> Iterator[
     if not kernel.is_packaged:
         yield Obstacle(
             kind="not-packaged",
-            message=f"no package owns {file}: and a kernel has full control of this machine",
+            message=f"no package owns {file}, and a kernel has full control of this machine",
             hint=f"if you built it or trust who did, add {YES_KERNEL}",
             needs=YES_KERNEL,
         )
@@ -66,7 +66,9 @@ def _of_release(plan: BootPlan, release: str | None, kernel: KernelScene, runnin
         yield Obstacle(
             kind="no-initramfs",
             message=f"{file} has no initramfs, but the running kernel uses one",
-            hint=f"create it with `update-initramfs -c -k {release}` or `dracut --kver {release}`" if release else None,
+            hint=f"create it with `update-initramfs -c -k {release}` or `dracut --kver {release}`"
+            if release
+            else "create it with `update-initramfs` or `dracut`",
         )
     if release is None or not kernel.has_modules:
         where = f"/lib/modules/{release}" if release else "its folder in /lib/modules"
@@ -82,7 +84,7 @@ def _of_release(plan: BootPlan, release: str | None, kernel: KernelScene, runnin
             yield Obstacle(
                 kind="no-driver",
                 message=f"{release} has no driver for the root file system here: {', '.join(lacking)}",
-                hint="build the kernel with it",
+                hint="build this driver into the kernel, or install it as a module",
             )
     if (unbuilt := unbuilt_modules(kernel.dkms, running, release)) and release != running:
         yield Obstacle(

@@ -19,13 +19,13 @@ _VARIABLES = ("KCFLAGS", "KCPPFLAGS", "LLVM")
 def refusal(setting: LastingSetting) -> str | None:
     name = setting.knob.short_name
     if name == "O3":
-        return None if setting.text == "1" else "-O3 is there or not: leave it out to switch it off"
+        return None if setting.text == "1" else "-O3 has no value: leave it out to switch it off"
     if name not in (*_COMPILER, *_VARIABLES):
-        return f"no variable of the kernel's make is {name}"
+        return f"the kernel's make has no variable {name}"
     if "$" in setting.text or "#" in setting.text:
         return "make would expand $ and #"
     if name in _COMPILER and not re.fullmatch(r"[A-Za-z0-9_.+=-]+", setting.text):
-        return f"{setting.text!r} is not one word of a compiler"
+        return f"{setting.text!r} is not a single compiler option"
     return unwritable(setting.text)
 
 

@@ -38,7 +38,7 @@ def refusal(setting: LastingSetting) -> str | None:
     if setting.form == "zram" and setting.knob.id not in {"zram:disksize", "zram:comp_algorithm"}:
         return "zramSwap of NixOS has size and algorithm only"
     if setting.form == "zram" and zram_generator.device_of(setting) != "zram0":
-        return "zramSwap of NixOS makes zram0 and those after it"
+        return "zramSwap of NixOS always begins with zram0"
     if setting.form == "zram":
         return zram_generator.refusal(setting)
     objections = [one.refusal(setting) for one in _files_of(setting)]

@@ -16,7 +16,7 @@ NEXT = "copy it to /etc/sysctl.d and run `sysctl --system`"
 
 def refusal(setting: LastingSetting) -> str | None:
     if re.search(r"\s[#;]", setting.text):
-        return "a # or ; after white space reads like a comment, but is none there"
+        return "a # or ; after white space looks like a comment, but sysctl.d makes it part of the value"
     if "=" in setting.path:
         return "a key cannot contain ="
     return unwritable(setting.text) or path_refusal(setting)

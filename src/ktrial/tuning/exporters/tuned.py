@@ -25,7 +25,7 @@ def refusal(setting: LastingSetting) -> str | None:
     if setting.form == "boot":
         return word_refusal(setting)
     if setting.form == "sysctl" and ("/" in setting.sysctl_key or setting.is_glob):
-        return "TuneD takes each dot in the name of a sysctl for a slash, and knows no patterns there"
+        return "TuneD reads each dot in the name of a sysctl as a slash, and supports no patterns in it"
     if setting.form != "sysctl" and not setting.path.startswith("/sys/"):
         return "TuneD writes below /sys only"
     if re.search(r"[=:]", setting.path):

@@ -56,7 +56,7 @@ def path_refusal(setting: LastingSetting) -> str | None:
     if any(part in {"", ".", ".."} for part in path.split("/")[1:]):
         return f"{path!r} is not a plain path"
     if not _PLAIN_PATH.fullmatch(path):
-        return f"the name in {path!r} contains characters with a meaning of their own"
+        return f"the name in {path!r} contains characters that a shell or a file format interprets"
     return None
 
 
@@ -83,9 +83,9 @@ def word_refusal(setting: LastingSetting) -> str | None:
     """Return why the setting cannot be a kernel argument."""
     word = boot_word(setting)
     if word is None:
-        return f"{setting.knob.short_name} is there or not: leave it out to switch it off"
+        return f"{setting.knob.short_name} has no value: leave it out to switch it off"
     if not _PLAIN_WORD.fullmatch(word):
-        return "boot loaders treat some of its characters in their own way"
+        return "boot loaders interpret some of its characters"
     return None
 
 

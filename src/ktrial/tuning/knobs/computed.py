@@ -35,7 +35,7 @@ def computed_value(
     name = recipe.get("compute")
     rule = _RECIPES.get(str(name))
     if rule is None:
-        raise UnknownName("computed value", str(name), _RECIPES)
+        raise UnknownName("computed value", str(name), _RECIPES, hint=f"use one of: {', '.join(_RECIPES)}")
     return rule(knob, recipe, shown, facts, instance)
 
 
@@ -84,7 +84,7 @@ def default_value(knob: Knob, facts: FactBook) -> Answer:
         name = str(knob.default.get("compute"))
         rule = _DEFAULTS.get(name)
         if rule is None:
-            raise UnknownName("computed default", name, _DEFAULTS)
+            raise UnknownName("computed default", name, _DEFAULTS, hint=f"use one of: {', '.join(_DEFAULTS)}")
         value = rule(facts)
         return (value, None) if value is not None else (None, "its default depends on unknown facts")
     return knob.default, None

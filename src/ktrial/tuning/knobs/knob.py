@@ -200,7 +200,7 @@ def _check_place(knob: Knob, place: str) -> None:
     elif not place.startswith(ROOTS):
         why = f"outside the folders of knobs: {', '.join(ROOTS)}"
     if why is not None:
-        raise BadInput(f"{knob.id}: invalid place {place!r}: {why}")
+        raise BadInput(f"{knob.id}: invalid place {place!r}: {why}", hint="correct `places`")
 
 
 def clear_each_other(left: Knob, right: Knob) -> bool:

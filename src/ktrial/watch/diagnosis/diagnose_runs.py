@@ -50,7 +50,9 @@ def runs_table(recordings: Sequence[Recording], label: str, limits: RunLimits) -
         measurements, missing = _figures(recording, limits)
         if not measurements:
             raise BadInput(
-                "the recording has no comparable figures", file=recording.name, hint="; ".join(_why(missing))
+                f"the recording has no comparable figures: {'; '.join(_why(missing))}",
+                file=recording.name,
+                hint="record again for longer with `ktrial watch`",
             )
         left_out += [f"{recording.name}: {why}" for why in _why(missing)]
         runs.append(_run(recording, number, label, [(one, outcomes[one.outcome]) for one in measurements]))

@@ -228,4 +228,4 @@ def _decode_as(found: dict[str, Any], shape: type[Any]) -> Any:
     try:
         return msgspec.convert(found, shape)
     except msgspec.ValidationError as error:
-        raise AgentError("lost", f"cannot parse the agent's report: {error}") from None
+        raise AgentError("lost", f"cannot parse the agent's report: {error}", hint="run the watch again") from None

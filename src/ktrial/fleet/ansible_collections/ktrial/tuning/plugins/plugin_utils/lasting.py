@@ -32,7 +32,9 @@ def _options(given: Mapping[str, Any]) -> list[str]:
 def _unkeep(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:
     """Stop keeping the settings that the task names, or all; ignore settings that are not kept."""
     if given["trial"]:
-        raise TaskFailed("a trial cannot be taken back by its name", "name its settings, or name nothing to undo all")
+        raise TaskFailed(
+            "cannot undo a trial by its name", "name its settings, or leave out `trial` to undo everything"
+        )
     kept = [one["address"] for one in ktrial.run("drift", "--json", accepts=(0, 3)).document["settings"]]
     is_all = not given["profiles"] and not given["settings"]
     chosen = kept if is_all else [name for name in kept if name in _addresses_of(ktrial, given)]

@@ -163,7 +163,7 @@ def documents_of(text: str) -> tuple[dict[str, Any], ...]:
             continue
         return tuple(one for one in found if isinstance(one, dict))
     raise TaskFailed(
-        f"ktrial's answer is no JSON: {text[:200]!r}", "update ktrial, or check the variable `ktrial_program`"
+        f"ktrial's answer is not JSON: {text[:200]!r}", "update ktrial, or check the variable `ktrial_program`"
     )
 
 

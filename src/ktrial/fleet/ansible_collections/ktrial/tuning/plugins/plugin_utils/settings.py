@@ -85,7 +85,7 @@ def revert_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -
     if answer.status:
         left = [f"{step['path']}: {step['message']}" for step in steps if step["message"]]
         why = "; ".join(left) or " ".join(answer.notes) or "a transaction stays open"
-        raise TaskFailed(f"not everything was restored: {why}", "`force: true` restores it", rc=1, steps=steps)
+        raise TaskFailed(f"not everything was restored: {why}", "set `force: true` to restore it", rc=1, steps=steps)
     return {**result, "changed": bool(steps), "steps": steps}
 
 
@@ -109,7 +109,9 @@ def words_of(given: Mapping[str, Any]) -> list[str]:
     if not words:
         raise TaskFailed("no settings and no profiles are named", "set `settings` or `profiles`")
     if dashed := [word for word in words if word.startswith("-")]:
-        raise TaskFailed(f"{dashed[0]}: no name of a setting or a profile", "write the name of a knob or a profile")
+        raise TaskFailed(
+            f"{dashed[0]}: not the name of a setting or a profile", "write the name of a knob or a profile"
+        )
     return [*(["--yes-dangerous"] if given["allow_dangerous"] else []), "--", *words]
 
 
