@@ -52,7 +52,7 @@ load_options = with_options(
     click.option(
         "--load-from",
         metavar="ssh:NAME",
-        help="Other machine, the load generator, that sends requests to the benchmark's server.",
+        help="Machine that sends requests to the benchmark's server (the load generator).",
     ),
     click.option(
         "--load-address",
@@ -208,8 +208,8 @@ def idle_option(text: str) -> Callable[[F], F]:
     return click.option("--when-idle", is_flag=True, expose_value=False, callback=_wait_for_idle, help=text)
 
 
-when_idle_option = idle_option("Run only while nobody and nothing else uses the machine; repeat disturbed runs.")
-#: The same names as in `ktrial.tuning.lasting.loaders`, a module that is loaded only when a command needs it.
+when_idle_option = idle_option("Run only while the machine is otherwise idle; repeat disturbed runs.")
+#: As in `ktrial.tuning.lasting.loaders`, which is loaded only when a command needs it.
 LOADERS = ("grub", "systemd-boot", "limine", "refind", "extlinux", "zipl", "raspberry-pi")
 dangerous_option = click.option("--yes-dangerous", is_flag=True, help="Include settings marked dangerous.")
 security_option = click.option(
@@ -227,7 +227,7 @@ boot_security_option = click.option(
 )
 #: Options of trials that boot this machine.
 boots_options = with_options(
-    yes_to("Do not ask before a long trial; let this machine reboot if the trial boots it."),
+    yes_to("Do not ask before a long trial; let this machine reboot if the trial needs it."),
     boot_security_option,
     click.option("--yes-kernel", is_flag=True, help="Also boot a kernel that no package owns."),
 )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ktrial.trial.protocol.file import TrialFile
 
 
-@click.command(short_help="Compare kernels, boot parameters and settings over boots.")
+@click.command(short_help="Compare kernels, kernel arguments and settings over boots.")
 @words_argument("[FILE.toml | KERNEL…] [KNOB=VALUE…]")
 @click.option(
     "--suite", shell_complete=measurable_names, metavar="SUITE|BENCHMARK", help="Suite or benchmark to measure."
@@ -102,7 +102,7 @@ if TYPE_CHECKING:
 def command(
     ctx: click.Context, /, words: tuple[str, ...], dry_run: bool, yes_dangerous: bool, as_json: bool, **options: Any
 ) -> int:
-    """Compare kernels, boot parameters and settings, with a boot of this machine or of a guest for each measurement.
+    """Compare kernels, kernel arguments and settings, with a boot of this machine or of a guest for each measurement.
 
     \b
     ktrial kernel trial 6.1.0-56-amd64 6.12.117+deb12-amd64 --suite wakeups-busy --yes

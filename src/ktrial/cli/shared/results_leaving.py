@@ -41,13 +41,13 @@ results_out_options = with_options(
     _option(
         "--metrics-file",
         "FILE",
-        "Keep the trial's figures in FILE, for node_exporter's textfile collector.",
+        "Write the trial's figures to FILE, for node_exporter's textfile collector.",
         type=click.Path(path_type=Path),
     ),
     _option(
         "--metrics-port", "[ADDRESS:]PORT", f"Serve the trial's figures as OpenMetrics, at /metrics.  [{_HERE}:PORT]"
     ),
-    _option("--grafana", "URL", f"Annotate switches and verdicts in Grafana; its token is in {_TOKEN}."),
+    _option("--grafana", "URL", f"Grafana in which to annotate switches and verdicts; {_TOKEN} holds its token."),
     _option(
         "--grafana-token-file",
         "FILE",

@@ -100,7 +100,7 @@ watched_options = with_options(
     click.option(
         "--covariate", "covariates", multiple=True, metavar="SPEC", help="Metric that explains noise. Repeatable."
     ),
-    click.option("--adjust", is_flag=True, help="Judge the periods at equal covariates."),
+    click.option("--adjust", is_flag=True, help="Judge the periods as if their covariates were equal."),
     click.option(
         "--limit-metric",
         "limits",
@@ -108,20 +108,22 @@ watched_options = with_options(
         metavar="METRIC=NUMBER",
         help="End the trial as soon as this metric is beyond this number. Repeatable.",
     ),
-    click.option("--for", "for_", metavar="TIME", help="Time of the whole trial, such as 2h or 2d."),
-    click.option("--period", metavar="TIME", help="How long to watch each arm at a time.  [planned by a pilot]"),
+    click.option("--for", "for_", metavar="TIME", help="Length of the whole trial, such as 2h or 2d."),
+    click.option(
+        "--period", metavar="TIME", help="How long to watch each configuration at a time.  [planned by a pilot]"
+    ),
     click.option(
         "--washout",
         metavar="TIME",
-        help="Time to drop after each switch.  [planned by a pilot; with --period, as the settings need]",
+        help="Time after each switch to leave out.  [planned by a pilot; with --period, as the settings need]",
     ),
     click.option("--poll", metavar="TIME", help="Time between two readings.  [chosen per source]"),
     click.option("--quiet", metavar="HH:MM-HH:MM", help="Hours of the day in which to switch nothing."),
-    click.option("--switches", type=click.IntRange(2), metavar="N", help="Most switches in 24 hours."),
+    click.option("--switches", type=click.IntRange(2), metavar="N", help="Maximum number of switches in 24 hours."),
     click.option("--rate", is_flag=True, help="Ask for a rating, 1 to 5, at the end of each period."),
-    click.option("--blind", is_flag=True, help="Hide which arm is in force until the verdict."),
+    click.option("--blind", is_flag=True, help="Hide which configuration is in force until the verdict."),
     click.option(
-        "--disturbing", is_flag=True, help="Also try settings whose switch itself disturbs, and measure what it costs."
+        "--disturbing", is_flag=True, help="Also try settings whose change itself disturbs work, and measure that cost."
     ),
 )
 guest_options = with_options(

@@ -45,7 +45,7 @@ _around_options = with_options(
         "--setup",
         multiple=True,
         metavar="COMMAND",
-        help="Command to run first; if it differs between commands, whenever the command changes.",
+        help="Command to run once first or, if it differs between commands, whenever the command changes.",
     ),
     click.option("-c", "--cleanup", multiple=True, metavar="COMMAND", help="Command that undoes --setup."),
     click.option(

@@ -60,7 +60,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
 @click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.")
 @click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]")
 @click.option(
-    "--env", "environment", multiple=True, metavar="NAME=VALUE", help="Environment variable to suspect too. Repeatable."
+    "--env", "environment", multiple=True, metavar="NAME=VALUE", help="Variable to add to the suspects. Repeatable."
 )
 @click.option("--guest", is_flag=True, help="Measure in guests (virtual machines), with a boot for each measurement.")
 @click.option(
@@ -68,7 +68,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     "boots",
     multiple=True,
     metavar="ARGUMENTS",
-    help="Kernel arguments to suspect too; boots this machine, or guests. Repeatable.",
+    help="Kernel arguments to add to the suspects; reboots this machine, or boots guests. Repeatable.",
 )
 @click.option("--kernel", metavar="KERNEL", help="In guests: kernel to boot.  [running]")
 @build_options
@@ -77,7 +77,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     "settings",
     multiple=True,
     metavar="SYMBOL=VALUE…",
-    help="With --tree: Kconfig symbols to suspect too. Repeatable, at most 4.",
+    help="With --tree: Kconfig symbols to add to the suspects. Repeatable, at most 4.",
 )
 @guest_options
 @seed_option(2**62)

@@ -49,7 +49,7 @@ class TakesRemovals(click.Command):
     metavar="UNIT",
     help="systemd unit that must be active for the boot to count as healthy. Repeatable.",
 )
-@click.option("--no-reboot", is_flag=True, help="Arm the entry without rebooting; the next boot takes it.")
+@click.option("--no-reboot", is_flag=True, help="Prepare the entry without rebooting; the next boot uses it.")
 @click.option(
     "--anyway", is_flag=True, help="Boot even on battery, with other users logged in, or with an encrypted disk."
 )
@@ -72,10 +72,10 @@ def try_(
     yes_security: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Show what a boot with these kernel arguments would do; with --yes, do it.
+    """Show what a boot with these kernel arguments would do; with --yes, boot.
 
     ktrial adds an entry that the boot loader starts once. Before the first attempt on a machine, it rehearses with a
-    boot that fails on purpose. It takes the arguments that `ktrial knobs boot` lists, and those of /etc/ktrial/knobs.d.
+    boot that fails on purpose. ktrial accepts the arguments of `ktrial knobs boot` and /etc/ktrial/knobs.d.
 
     \b
     sudo ./ktrial boot try nohz_full=2-9
@@ -148,7 +148,7 @@ def undo(app: App, as_json: bool) -> int:
 @click.option("--alive", metavar="CMD", help="Command that succeeds if the machine is up.  [connect to its ssh port]")
 @click.option("--after", default="15min", metavar="TIME", help="Time without an answer after which CMD runs.  [15min]")
 @click.option("--times", type=click.IntRange(1, 100), default=3, metavar="N", help="Give up after N switches.  [3]")
-@click.option("--console", type=click.Path(path_type=Path), metavar="FILE", help="Serial console to record lines of.")
+@click.option("--console", type=click.Path(path_type=Path), metavar="FILE", help="Serial console from which to record.")
 @json_option
 @click.pass_obj
 def watch(
@@ -157,7 +157,7 @@ def watch(
     """Watch another machine while it tries boots; run CMD if it does not answer for too long.
 
     CMD is a command of your own, for IPMI, a PDU or a smart plug; run this on a machine where CMD works. ktrial
-    records each use with the last lines of the serial console. TIME must exceed a boot and its health check.
+    records each use with the last lines of the serial console. TIME must be longer than a boot and its health check.
 
     \b
     ./ktrial boot watch server --power 'ipmitool -H server-bmc chassis power cycle'

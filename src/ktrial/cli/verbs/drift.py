@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from ktrial.tuning.lasting.drift import DriftReport
 
 
-@click.command(short_help="Check that settings of `keep` are live, files unedited.")
+@click.command(short_help="Check that kept settings are live and their files unedited.")
 @json_option
 @click.pass_obj
 def command(app: App, as_json: bool) -> int:
     """Compare kept settings (`ktrial keep`) with the live values and their files.
 
-    It names settings that have another value now and who set it, files that somebody edited, settings that this
-    kernel no longer has, and verdicts that were reached on another kernel. The exit status is 3 if something differs.
-    It also shows what an update of ktrial changed in kept profiles; `ktrial keep --accept` accepts that.
+    It lists settings whose value has changed and who changed it, files that somebody edited, settings that this kernel
+    no longer has, and verdicts that were reached on another kernel. The exit status is 3 if something differs. It also
+    shows what an update of ktrial changed in kept profiles; `ktrial keep --accept` accepts that.
     """
     from msgspec import to_builtins
 

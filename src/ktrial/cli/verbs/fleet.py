@@ -23,7 +23,7 @@ _machines_options = with_options(
 
 @click.group(short_help="Run one trial over many machines.")
 def command() -> None:
-    """Run one trial over the machines of an Ansible inventory, and judge it with the machine as the unit.
+    """Run one trial over the machines of an Ansible inventory; each machine counts as one observation.
 
     \b
     ktrial fleet run backlog.toml -i hosts.ini --limit web
@@ -32,18 +32,20 @@ def command() -> None:
     """
 
 
-@command.command(short_help="Run a fleet's trial, or go on with it.")
+@command.command(short_help="Run a fleet's trial, or continue it.")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @_machines_options
 @when_idle_option
-@click.option("--dry-run", is_flag=True, help="Show who would be measured when, and for how long; measure nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show when and how long ktrial would measure each machine; measure nothing."
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before measuring.")
 @json_option
 @click.pass_obj
 def run(app: App, /, file: Path, **options: Any) -> int:
     """Run the trial of FILE on the machines of an inventory, wave by wave (docs/fleets.md).
 
-    If the trial of this file is not over, go on with it: after Ctrl-C, or after its coordinator died.
+    If the trial of this file has not ended, for example after Ctrl-C, ktrial continues it.
     """
     from ktrial.cli.shared.fleet import MachineChoice, run_fleet
 
@@ -56,7 +58,7 @@ def run(app: App, /, file: Path, **options: Any) -> int:
 @json_option
 @click.pass_obj
 def status(app: App, name: str | None, as_json: bool) -> None:
-    """Show each machine's state, and who coordinates the trial; by default the newest."""
+    """Show each machine's state, and who coordinates the trial (default: the newest)."""
     from ktrial.cli.shared.fleet import show_status
 
     show_status(app, name, as_json=as_json)
@@ -68,7 +70,7 @@ def status(app: App, name: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def stop(app: App, name: str | None, inventory: tuple[str, ...], limit: str | None, forks: int, as_json: bool) -> int:
-    """Stop a fleet's trial. Each machine restores its settings at once; what it has measured stays."""
+    """Stop a fleet's trial. Each machine restores its settings at once; the results stay."""
     from ktrial.cli.shared.fleet import MachineChoice, stop_fleet
 
     return stop_fleet(app, name, MachineChoice(inventory, limit, forks), as_json=as_json)
@@ -82,7 +84,7 @@ def stop(app: App, name: str | None, inventory: tuple[str, ...], limit: str | No
 def collect(
     app: App, name: str | None, inventory: tuple[str, ...], limit: str | None, forks: int, as_json: bool
 ) -> int:
-    """Fetch what machines have measured that were away when the trial ended, and judge it again."""
+    """Fetch the results of machines that were away when the trial ended, and judge the trial again."""
     from ktrial.cli.shared.fleet import MachineChoice, collect_fleet
 
     return collect_fleet(app, name, MachineChoice(inventory, limit, forks), as_json=as_json)
@@ -92,15 +94,15 @@ def collect(
 @click.argument("name", required=False, metavar=_NAME)
 @_machines_options
 @click.option("--arm", metavar="ARM", help="Arm to keep.  [the one that is better]")
-@click.option("--undo", is_flag=True, help="Take it back, wave by wave.")
-@click.option("--anyway", is_flag=True, help="Keep it even if the trial did not prove it.")
+@click.option("--undo", is_flag=True, help="Undo the roll-out, wave by wave.")
+@click.option("--anyway", is_flag=True, help="Keep the arm even if the trial did not prove it better.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before writing.")
 @json_option
 @click.pass_obj
 def rollout(app: App, /, name: str | None, **options: Any) -> int:
     """Keep the settings that a fleet's trial has proven on the machines of an inventory, wave by wave.
 
-    If a machine fails, its wave is taken back and the roll-out stops.
+    If a machine fails, ktrial undoes its wave and stops the roll-out.
     """
     from ktrial.cli.shared.fleet import MachineChoice, roll_out_fleet
 
@@ -115,14 +117,14 @@ def rollout(app: App, /, name: str | None, **options: Any) -> int:
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Page to write for others, .html (one file that works offline) or .md.",
+    help="Page to write: .html (one file that works offline) or .md.",
 )
 @click.option("--markdown", is_flag=True, help="Write Markdown to stdout.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @json_option
 @click.pass_obj
 def report(app: App, name: str | None, output: Path | None, markdown: bool, force: bool, as_json: bool) -> int:
-    """Show the effect over machines, how much it differs between them, and for which machines the verdict holds."""
+    """Show the effect, how much it differs between machines, and for which machines the verdict holds."""
     from ktrial.cli.shared.fleet import show_result, write_report
 
     if output is not None or markdown:

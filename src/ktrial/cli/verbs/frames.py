@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @env_option
 @clean_env_option
 @below_fps_option
-@idle_option("Start CMD only once nobody and nothing else uses the machine.")
+@idle_option("Start CMD only once the machine is otherwise idle.")
 @json_option
 @click.pass_context
 def command(

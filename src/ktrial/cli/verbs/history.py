@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     default="session",
     help="Show one value per session or per kernel.",
 )
-@output_option("Also draw it to FILE: .svg or .png.")
+@output_option("Also draw the history to FILE: .svg or .png.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @json_option
 @click.pass_obj

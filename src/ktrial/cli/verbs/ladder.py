@@ -36,7 +36,7 @@ from ktrial.kit.errors import BadInput, Refused
     "kernels",
     multiple=True,
     metavar="TIER=KERNEL",
-    help="Boot this kernel for a tier; on this machine an installed one. Repeatable.",
+    help="Kernel to boot for a tier; on this machine, an installed kernel. Repeatable.",
 )
 @click.option(
     "--boots", is_flag=True, help="Reboot this machine for each measurement; also run tiers that add kernel arguments."
@@ -55,7 +55,7 @@ from ktrial.kit.errors import BadInput, Refused
 @designed_options
 @click.pass_context
 def command(ctx: click.Context, /, name: str, **options: Any) -> int:
-    """Compare tiers of settings. Each tier adds to the one below; ktrial compares it with that one and with the lowest.
+    """Compare tiers of settings. Each adds to the tier below; ktrial compares it with that tier and with the lowest.
 
     \b
     ktrial ladder arashi --suite arashi --primary schbench.wakeup-p99

@@ -30,7 +30,7 @@ from ktrial.cli.shared.trial_options import watched_options
     "metrics",
     multiple=True,
     metavar="SPEC",
-    help="Number of the live work: NAME:lower=KIND:REST (docs/live.md). The first one decides. Repeatable.",
+    help="Number that describes the live work: NAME:lower=KIND:REST (docs/live.md). The first one decides. Repeatable.",
 )
 @secondary_option
 @click.option("--primary", metavar="OUTCOME", help="Metric that decides the trial.  [the first one]")
@@ -58,8 +58,8 @@ from ktrial.cli.shared.trial_options import watched_options
 def command(app: App, /, words: tuple[str, ...], **options: Any) -> int:
     """Switch settings back and forth while the machine does its usual work, and compare the periods.
 
-    A pilot first finds out how long a period must be. Guards look at every moment; they end the trial and restore
-    everything within seconds. `ktrial trial pause`, `resume` and `stop` control a trial that runs.
+    A pilot first finds out how long a period must be. Guards check each reading; they end the trial and restore
+    everything within seconds. `ktrial trial pause`, `resume` and `stop` control a running trial.
 
     \b
     ktrial live vm.swappiness=10 --metric 'ms:lower=log:/log?match=([0-9.]+) ms'

@@ -46,7 +46,7 @@ _LONGEST_LIFE_S = 24 * 3600.0
     help="Options of `ktrial live`, such as its --metric and --guard, with which agents may try settings on live work.",
 )
 @click.option(
-    "--plan-life", default="10m", show_default=True, metavar="TIME", help="Time for which a plan allows its write."
+    "--plan-life", default="10m", show_default=True, metavar="TIME", help="Time for which a plan stays valid."
 )
 @click.pass_context
 def command(
@@ -58,10 +58,11 @@ def command(
     live: str,
     plan_life: str,
 ) -> None:
-    """Serve tools of the Model Context Protocol over stdin and stdout; an agent's program starts it.
+    """Serve tools of the Model Context Protocol over stdin and stdout, to the agent that starts ktrial.
 
-    Without --allow-writes agents can only read. With it, a write needs a token from the tool `plan`, which allows
-    exactly what was planned, once. Every call is in the audit log, mcp/audit.jsonl in ktrial's state folder.
+    Without --allow-writes agents can only read. With --allow-writes, each write needs a token from the tool `plan`,
+    which allows exactly the planned write, once. Every call is in the audit log, mcp/audit.jsonl in ktrial's state
+    folder.
 
     It needs the extra `mcp`: pip install 'ktrial[mcp]'.
 

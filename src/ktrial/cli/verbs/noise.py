@@ -39,7 +39,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, suite: str | None, **options: Any) -> int:
-    """Measure the noise profile of a benchmark, again if there is one; without a benchmark, list the stored ones.
+    """Measure the noise profile of a benchmark, even if one is stored; without a benchmark, list stored profiles.
 
     \b
     ktrial noise

@@ -46,7 +46,8 @@ def command(
     ktrial power stock --detect 3%
     ktrial power --sd 3% --detect 5%
 
-    ktrial pairs the successive runs of a label or file, as if each were another configuration: 20 runs make 10 pairs.
+    ktrial pairs successive runs of a label or file, as if each pair compared two configurations: 20 runs make 10
+    pairs.
     """
     from ktrial.judge.model.power import PowerAsked
     from ktrial.trial.protocol.power import power_of, power_of_spread, power_text

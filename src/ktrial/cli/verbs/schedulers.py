@@ -24,7 +24,7 @@ from ktrial.cli.shared.trial_options import designed_options, measured_options, 
     type=click.Choice(("auto", "gaming", "powersave", "lowlatency", "server", "all")),
     help="Mode in which scx_loader starts each scheduler. Repeatable.  [auto]",
 )
-@click.option("--live", is_flag=True, help="Watch the work that this machine does anyway, by its --metric.")
+@click.option("--live", is_flag=True, help="Compare while the machine does its usual work, which --metric measures.")
 @watched_options
 @measured_options
 @env_option
@@ -45,8 +45,8 @@ def command(ctx: click.Context, /, **options: Any) -> int:
     ktrial schedulers --only lavd --mode all -- make -j8
     ktrial schedulers --live --metric 'ms:lower=log:/log?match=([0-9.]+) ms' --for 2h
 
-    They take turns in random order within one boot. A run in which the kernel ejects the scheduler has failed.
-    Afterwards the kernel's own scheduler is in force again.
+    The schedulers take turns in random order within one boot. A run in which the kernel ejects the scheduler has
+    failed. Afterwards the kernel's own scheduler is in force again.
     """
     from ktrial.cli.shared.run_trial import run_file, show_protocol
     from ktrial.cli.shared.schedulers import schedulers_file, startable

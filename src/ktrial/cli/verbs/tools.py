@@ -22,7 +22,7 @@ def command() -> None:
     """
 
 
-@command.command(name="list", short_help="List tools that can be built, and those that are.")
+@command.command(name="list", short_help="List tools that ktrial can build, and the built ones.")
 @json_option
 @click.pass_obj
 def list_tools(app: App, as_json: bool) -> int:

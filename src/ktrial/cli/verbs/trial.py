@@ -30,7 +30,7 @@ def command() -> None:
 def run(app: App, /, file: Path, **options: Any) -> int:
     """Run the trial that the protocol FILE describes, up to its verdict (docs/trial.md).
 
-    If its arms have kernel arguments or kernels, the machine reboots for each visit; --yes allows that.
+    If its arms have kernel arguments or kernels, the machine reboots for each measurement; --yes allows that.
     """
     from ktrial.cli.shared.run_trial import run_file
     from ktrial.kit.files import read_file
@@ -48,7 +48,7 @@ def run(app: App, /, file: Path, **options: Any) -> int:
 @fail_on_option
 @json_option
 def resume(app: App, /, name: str | None, **options: Any) -> int:
-    """Continue an interrupted trial; by default the newest."""
+    """Continue an interrupted trial (default: the newest)."""
     from ktrial.cli.shared.run_trial import resume_trial
 
     consent = boot_consent({"anyway": False, **options})
@@ -84,10 +84,10 @@ def next_(
     return next_visit(app, name, done=done, dry_run=dry_run, allow_dangerous=yes_dangerous, as_json=as_json)
 
 
-@command.command(short_help="Pause a live trial that runs.")
+@command.command(short_help="Pause a running live trial.")
 @of_trial
 def pause(app: App, name: str | None) -> int:
-    """Pause a live trial that another process runs, and restore everything. `ktrial trial resume` continues it."""
+    """Pause a live trial that another process is running, and restore everything. `trial resume` continues it."""
     from ktrial.cli.shared.live_control import pause_trial
 
     return pause_trial(app, name)
@@ -96,7 +96,7 @@ def pause(app: App, name: str | None) -> int:
 @command.command(short_help="Stop a live trial, or one that this machine continues by itself.")
 @of_trial
 def stop(app: App, name: str | None) -> int:
-    """Stop a live or unattended trial, or one over boots; restore everything. What it has measured stays."""
+    """Stop a live or unattended trial, or one over boots; restore everything. The results stay."""
     from ktrial.cli.shared.unattended import stop_trial
 
     return stop_trial(app, name)
@@ -122,7 +122,7 @@ def extend(app: App, name: str | None, blocks: int, yes_dangerous: bool, as_json
 @json_option
 @click.pass_obj
 def list_(app: App, name: str | None, as_json: bool) -> None:
-    """List all stored trials, or those whose files have NAME, the newest first, with their verdicts."""
+    """List all stored trials, or those with this NAME, the newest first, with their verdicts."""
     from ktrial.cli.shared.trial_outcome import list_trials
 
     list_trials(app, name, as_json=as_json)
@@ -136,7 +136,7 @@ def list_(app: App, name: str | None, as_json: bool) -> None:
 @fail_on_option
 @json_option
 def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
-    """Show what a trial found so far; by default the newest."""
+    """Show what a trial found so far (default: the newest)."""
     from ktrial.cli.shared.boot_questions import show_question
     from ktrial.cli.shared.trial_outcome import show_trial
 

@@ -67,8 +67,8 @@ def command(ctx: click.Context, /, goal: str, **options: Any) -> int:
     ktrial tune ktweak --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
 
     ktrial keeps no setting that stays undecided or makes a --guard outcome worse. If several are better, it tries them
-    together too. Then it applies them in one transaction. A receipt gives the reasons, and the command
-    that undoes it.
+    together too. Then it applies them in one transaction. A receipt gives the reasons, and the command that undoes the
+    changes.
     """
     from functools import partial
 

@@ -17,7 +17,7 @@ from ktrial.recordings.frame_loop import KINDS
 
 
 @click.command(cls=TakesCommand, short_help="Show and record pressure, stalls and kernel events.")
-@click.option("--pid", type=click.IntRange(min=1), metavar="P", help="Watch this process and what it starts.")
+@click.option("--pid", type=click.IntRange(min=1), metavar="P", help="Process to watch, with those that it starts.")
 @click.option(
     "--thread", type=click.IntRange(min=1), metavar="T", help="Thread of process P that draws frames.  [the first one]"
 )

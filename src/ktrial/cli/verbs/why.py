@@ -18,7 +18,7 @@ from ktrial.cli.options import json_option, seconds, write_answer
 def command(app: App, knobs: tuple[str, ...], watch_for: str | None, as_json: bool) -> None:
     """Show who set a knob: a file and line (and what it overrides), a daemon, ktrial itself, or nobody.
 
-    KNOB may be any sysctl, and PATH any such file below /proc/sys or /sys, even if the catalog lacks it.
+    KNOB may be any sysctl, and PATH any file below /proc/sys or /sys, even if the catalog lacks it.
 
     `ktrial doctor` lists every knob that differs from the kernel's default.
 
