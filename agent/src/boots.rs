@@ -92,12 +92,12 @@ fn check_words(root: &Root, entry: &BootEntry, confirmed: &[String]) -> std::res
         .find(|word| !rest.any(|one| one == word.as_str()))
     {
         return forbid(format!(
-            "{id}: {word} did not boot this machine, or not in this order; give it as a new word"
+            "{id}: {word} did not boot this machine, or not in this order; give it as a new kernel argument"
         ));
     }
     if entry.base.iter().any(|word| word == "--") {
         return forbid(format!(
-            "{id}: init gets what follows `--`, so the words that lead back would be lost"
+            "{id}: init gets everything after `--`, so the arguments that lead back would be lost"
         ));
     }
     let stays = |word: &str| {

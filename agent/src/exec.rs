@@ -390,7 +390,7 @@ impl Started {
                 self.child.id()
             );
             return Err(Error::new(Kind::Io, message)
-                .hint("it hangs in the kernel; as root, read its /proc/PID/stack"));
+                .hint("as root, read /proc/PID/stack to see where it hangs in the kernel"));
         }
         streams.drain();
         let waited = self

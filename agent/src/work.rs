@@ -123,7 +123,7 @@ impl Work {
         let inside = path.components().all(|part| part.as_os_str() != "..")
             && (self.is_of_plan(path) || self.folders.iter().any(|(folder, _)| path.starts_with(folder)));
         if !inside {
-            let message = format!("{} is in no folder of this session", path.display());
+            let message = format!("{} is not in a folder of this session", path.display());
             return Err(Error::new(Kind::Forbidden, message));
         }
         let failed = |error: io::Error| Error::io("read", path.display(), &error);
@@ -156,7 +156,7 @@ impl Work {
             return Ok(());
         }
         let Some(place) = self.folders.iter().position(|(own, _)| own == folder) else {
-            let message = format!("{} is no folder of this session", folder.display());
+            let message = format!("{} is not a folder of this session", folder.display());
             return Err(Error::new(Kind::NotFound, message));
         };
         remove_whole(folder);

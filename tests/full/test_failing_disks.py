@@ -23,5 +23,5 @@ def test_what_the_agent_says_of_a_disk_is_so(system: FileSystem, read_only: bool
     cases = failed_disks(KERNEL, system, fault_agent_with("fault-injection"), 40, read_only=read_only)
     assert len(cases) == 120
     assert [fault for case in cases for fault in case.wrong] == []
-    said_to_stand = sum("as applied, run revert" in case.said for case in cases)
+    said_to_stand = sum("as applied, run `ktrial revert" in case.said for case in cases)
     assert read_only or system is XFS or said_to_stand > 0

@@ -259,7 +259,7 @@ def _of_the_end(case: Case, told: Told, start: Tree) -> list[str]:
         wrong += differing("wrong bytes once recovered", told.tree("recovered"), start)
         wrong += _other_settings(told, "recovered")
     elif case.operation == "apply" and has_failed:
-        if re.search(r"as applied, run revert --only 1\b", case.said) is None:
+        if re.search(r"as applied, run `ktrial revert --only 1\b", case.said) is None:
             wrong.append("it stands, and nobody said so")
     else:
         wrong += differing("wrong bytes while applied", told.tree("recovered"), in_force(start, 1))

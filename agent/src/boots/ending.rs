@@ -73,7 +73,7 @@ fn ending(
             return of(Happened::Left, Vec::new());
         }
         if was_healthy {
-            let why = vec!["it was healthy, then ended without a shutdown".to_owned()];
+            let why = vec!["the boot was healthy, then ended without a shutdown".to_owned()];
             return Event {
                 log: health::last_lines(root, Some(&started.boot_id), armed.at),
                 ..of(Happened::Failed, why)

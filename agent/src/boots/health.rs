@@ -128,7 +128,7 @@ fn faults(root: &Root, before: &Baseline, words: &[String]) -> Vec<String> {
             let new: Vec<&str> = failed.difference(&before.failed).map(String::as_str).collect();
             if !new.is_empty() {
                 found.push(format!(
-                    "units failed that did not fail before: {}",
+                    "units that did not fail before have failed: {}",
                     new.join(", ")
                 ));
             }

@@ -37,10 +37,7 @@ pub fn check(root: &Root, entry: &BootEntry) -> std::result::Result<(), Refusal>
         )));
     }
     if entry.initrds.len() > 1 {
-        return Err(refused(format!(
-            "{}: kexec loads one initial file system",
-            entry.id
-        )));
+        return Err(refused(format!("{}: kexec can load only one initrd", entry.id)));
     }
     if root.read_text(LOCKED).is_ok_and(|text| text.trim() != "0") {
         return Err(refused(format!(

@@ -126,7 +126,7 @@ pub fn give_up(context: &Context, trial: &str, why: &str) -> Result<()> {
     let how = if transaction.is_some() {
         format!("To stop it: ktrial trial stop {trial}\n")
     } else {
-        "Everything that it prepared is removed.\n".to_owned()
+        "ktrial has removed everything that it prepared.\n".to_owned()
     };
     tell(
         context,
@@ -200,7 +200,7 @@ mod tests {
         give_up(&machine.context, "swap-1", "it has ended").unwrap();
         assert!(notice().contains("it has ended"), "{}", notice());
         assert!(
-            notice().contains("Everything that it prepared is removed."),
+            notice().contains("ktrial has removed everything that it prepared."),
             "{}",
             notice()
         );

@@ -107,7 +107,7 @@ pub fn set(root: &Root, path: &str, entry: &BootEntry) -> Result<(), Refusal> {
         let now = loader_variable(root, "LoaderEntryOneShot").unwrap_or_default();
         if now != file {
             return Err(refused(format!(
-                "the firmware did not take the entry: its variable is {now:?}"
+                "the firmware did not store the entry: its variable is {now:?}"
             )));
         }
         return Ok(());
@@ -126,7 +126,7 @@ pub fn set(root: &Root, path: &str, entry: &BootEntry) -> Result<(), Refusal> {
         .ok_or_else(|| refused(format!("{environment} has no space left")))?;
     overwrite(root, &environment, &block)?;
     if read(root, &environment)?.get(NEXT) != Some(id) {
-        return Err(refused(format!("{environment} did not take the entry")));
+        return Err(refused(format!("{environment} did not store the entry")));
     }
     Ok(())
 }
@@ -223,7 +223,7 @@ pub fn restore(root: &Root, path: &str, old: &[u8]) -> Result<(), Refusal> {
 pub fn check_entries_file(root: &Root, path: &str) -> Result<(), Refusal> {
     if let Ok(text) = root.read_bytes(path) {
         if !text.starts_with(BOOT_HEADER.as_bytes()) {
-            return Err(refused(format!("{path} was not written by ktrial")));
+            return Err(refused(format!("ktrial did not write {path}")));
         }
     }
     let folder = files::folder_of(path);
@@ -257,7 +257,7 @@ fn check_writable(root: &Root, environment: &str) -> Result<(), Refusal> {
         .unwrap_or_default();
     let is_writable = u64::try_from(kind).is_ok_and(|kind| WRITABLE.contains(&kind));
     if root.is_real() && !is_writable {
-        return cannot("a file system whose blocks it does not write in place");
+        return cannot("a file system that does not write blocks in place");
     }
     let device = std::fs::metadata(&file)
         .map(|found| found.dev())

@@ -320,7 +320,7 @@ fn what_did_not_boot_this_machine_and_kernels_of_others_are_refused() {
         ),
         (
             json!({"words": [{"name": "init", "value": "/bin/sh"}]}),
-            "never written by ktrial",
+            "ktrial never sets",
         ),
         (
             json!({"words": [{"name": "mitigations", "value": "off"}]}),

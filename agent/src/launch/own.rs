@@ -184,7 +184,10 @@ fn refusal(path: &Path, found: &Metadata) -> Error {
             found.gid()
         ),
     )
-    .hint(format!("start ktrial as its owner, who may use sudo ./ktrial; or give it to root alone: chown -R 0:0 and chmod -R go-w {path}"))
+    .hint(format!(
+        "start ktrial as its owner, who may use sudo ./ktrial; or give it to root alone: chown -R 0:0 {path} and \
+         chmod -R go-w {path}"
+    ))
 }
 
 #[cfg(test)]

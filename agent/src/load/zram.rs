@@ -139,7 +139,7 @@ fn take_away(context: &mut Context, transaction: u64) -> Result<()> {
         None => Ok(()),
         Some(report) => {
             let message = format!("cannot remove the device: {}", report.steps[0].message);
-            Err(Error::new(Kind::Io, message).hint("run recover"))
+            Err(Error::new(Kind::Io, message).hint("run `ktrial recover`"))
         }
     }
 }

@@ -365,7 +365,7 @@ fn recover(context: &mut Context, value: Value) -> Result<Value> {
         Ok(names) => reply["traces"] = json!(names),
         Err(why) => {
             return Err(Error::new(Kind::Io, why)
-                .hint("stop the programs that read these traces, then run recover again"))
+                .hint("stop the programs that read these traces, then run `ktrial recover` again"))
         }
     }
     Ok(reply)

@@ -75,7 +75,7 @@ fn transaction(text: &mut String, value: &Value) {
     }
     list(text, &value["left_alone"], |text, path| {
         let id = &value["transaction"];
-        let hint = format!("`revert --only {id} --force` restores it");
+        let hint = format!("`ktrial revert --only {id} --force` restores it");
         line(
             text,
             &format!("  {}: changed by others, not restored ({hint})", word(path)),
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(
             reply("status", &json!({"transactions": [left]})),
             "transaction 3  reverted\n  /proc/sys/vm/swappiness: changed by others, not restored \
-             (`revert --only 3 --force` restores it)\n"
+             (`ktrial revert --only 3 --force` restores it)\n"
         );
         assert_eq!(
             reply("status", &json!({"transactions": [], "damaged": []})),

@@ -262,7 +262,7 @@ impl Drop for Instance {
         let _ = self.write("tracing_on", "0");
         if let Err(error) = remove(&self.folder) {
             eprintln!(
-                "ktrial-agent: cannot remove {}: {error}; run recover to remove it",
+                "ktrial-agent: cannot remove {}: {error}; run `ktrial recover` to remove it",
                 self.folder.display()
             );
         }

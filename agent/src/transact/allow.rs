@@ -48,9 +48,10 @@ const SHARED: lists::Patterns = &[
 ];
 
 const NEVER_WRITTEN: &str =
-    "is never written by ktrial: it names a program that root runs, protects the machine, or \
-    stops, resets or takes away what runs";
-const NEVER_READ: &str = "is never read as root: it contains a secret, or reading it has side effects";
+    "is a path that ktrial never writes: it names a program that root runs, protects the machine, or \
+    can stop, reset or remove something that is in use";
+const NEVER_READ: &str =
+    "is a path that ktrial never reads as root: it contains a secret, or reading it has side effects";
 
 /// What a path is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,7 +144,7 @@ fn clean(path: &str) -> Result<String, &'static str> {
         cleaned.push_str(component);
     }
     if cleaned.is_empty() {
-        return Err("names no file");
+        return Err("does not name a file");
     }
     Ok(cleaned)
 }

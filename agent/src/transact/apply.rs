@@ -53,7 +53,7 @@ pub fn apply(context: &mut Context, plan: &Plan) -> Result<Report> {
 fn discard(path: &Path, error: Error) -> Error {
     match std::fs::remove_file(path) {
         Err(failure) if std::fs::symlink_metadata(path).is_ok() => error.hint(format!(
-            "nothing was changed; once the disk is writable, run recover or remove {} ({failure})",
+            "nothing was changed; once the disk is writable, run `ktrial recover` or remove {} ({failure})",
             path.display()
         )),
         _ => error,
@@ -67,7 +67,9 @@ fn refuse_unfinished(transactions: &[Transaction], plan: &Plan) -> Result<()> {
     {
         let why = unfinished::reason(open).unwrap_or_default();
         let message = format!("transaction {} is unfinished: {why}", open.id);
-        return Err(Error::new(Kind::Conflict, message).hint("nothing was changed; run recover first"));
+        return Err(
+            Error::new(Kind::Conflict, message).hint("nothing was changed; run `ktrial recover` first")
+        );
     }
     let mine: Vec<String> = plan.steps.iter().flat_map(Step::touches).collect();
     for transaction in transactions
@@ -257,13 +259,13 @@ impl<'a> Applying<'a> {
         let words = if !back.failed.is_empty() {
             unfinished::why(&self.transaction, &back.failed, &[]).unwrap_or_default()
         } else if back.unwritten.is_some() {
-            "everything was restored, but the journal could not be updated: run recover once the disk is writable"
+            "everything was restored, but the journal could not be updated: run `ktrial recover` once the disk is writable"
                 .to_owned()
         } else {
             return "everything was restored".to_owned();
         };
         if may_stand {
-            format!("{words}; if status then shows transaction {id} as applied, run revert --only {id}")
+            format!("{words}; if `ktrial status` then shows transaction {id} as applied, run `ktrial revert --only {id}`")
         } else {
             words
         }
@@ -499,7 +501,7 @@ mod tests {
         std::fs::create_dir(&journal).unwrap();
         let told = hint(&journal).unwrap();
         assert!(
-            told.contains(&format!("run recover or remove {}", journal.display())),
+            told.contains(&format!("run `ktrial recover` or remove {}", journal.display())),
             "{told}"
         );
     }

@@ -179,7 +179,7 @@ pub fn check_own(root: &Root, program: &str, user: u32) -> Result<(), Refusal> {
             .find(|part| part.starts_with(root.base()) && !is_of(part, user))
         {
             let message = format!(
-                "{} can be changed by someone other than {}, so no unit of root's runs {program}",
+                "{} can be changed by someone other than {}, so ktrial writes no unit that runs {program} as root",
                 weak.display(),
                 if user == 0 {
                     "root"
@@ -293,8 +293,8 @@ pub fn check(root: &Root, forward: &[String], undo: &[String]) -> Result<(), Ref
             outcome: Outcome::Forbidden,
             errno: Errno::PERM.raw_os_error(),
             message: format!(
-                "a plan may not run `{}` with the undo `{}`; it may run swapoff of an area, undone by its swapon, and \
-                 systemctl start or stop of a service that tunes, undone by the other",
+                "a plan may not run `{}` with the undo `{}`; it may run swapoff of an area, with its swapon as undo, \
+                 and systemctl start or stop of a service that tunes, with the opposite as undo",
                 forward.join(" "),
                 undo.join(" ")
             ),

@@ -121,7 +121,7 @@ pub fn verify(context: &mut Context, only: Option<u64>) -> Result<Value> {
     let transactions = match only {
         None => in_force(context)?,
         Some(id) => vec![context.store.load(id).map_err(|error| match error.kind {
-            Kind::NotFound => error.hint("status lists all transactions"),
+            Kind::NotFound => error.hint("`ktrial status` lists all transactions"),
             _ => error,
         })?],
     };

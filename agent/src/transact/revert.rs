@@ -137,7 +137,8 @@ fn choose<'a>(
 }
 
 fn missing(id: u64) -> Error {
-    Error::new(Kind::NotFound, format!("no such transaction: {id}")).hint("status lists all transactions")
+    Error::new(Kind::NotFound, format!("no such transaction: {id}"))
+        .hint("`ktrial status` lists all transactions")
 }
 
 /// Refuses if a newer transaction changes the same file or device: only knobs are stacked.
@@ -286,7 +287,7 @@ fn undo_alone(context: &Context, transaction: &Transaction, ask: Ask) -> Result<
     }
     if let Some(Unwritten { file, error }) = unwritten.or_else(|| log.failure()) {
         let why = format!(
-            "the journal could not be updated (cannot write {}: {error}). run recover once the disk is writable",
+            "the journal could not be updated (cannot write {}: {error}). run `ktrial recover` once the disk is writable",
             file.display()
         );
         unfinished = Some(match unfinished {
@@ -423,12 +424,12 @@ impl Scope {
         let other = |step: usize| {
             let (outcome, message) = if self.left.contains(&step) && is_doubtful {
                 let message = format!(
-                    "nothing proves that transaction {id} changed it; not restored (revert --only {id} --force restores it)"
+                    "nothing proves that transaction {id} changed it; not restored (`ktrial revert --only {id} --force` restores it)"
                 );
                 (Outcome::LeftAlone, message)
             } else if self.left.contains(&step) {
                 let message = format!(
-                    "others have changed it since; not restored (revert --only {id} --force restores it)"
+                    "others have changed it since; not restored (`ktrial revert --only {id} --force` restores it)"
                 );
                 (Outcome::ChangedByOthers, message)
             } else if self.gone.contains(&step) {

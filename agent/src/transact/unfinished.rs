@@ -8,7 +8,8 @@ use crate::transact::transaction::{State, Transaction};
 use crate::transact::undo::path_of;
 
 /// The reason for a lease whose holder is gone.
-pub const ABANDONED: &str = "its lease has ended, but it was not reverted. run recover to restore everything";
+pub const ABANDONED: &str =
+    "its lease has ended, but it was not reverted. run `ktrial recover` to restore everything";
 
 /// Returns why a transaction stays open; None if it doesn't. `failed` steps could not be restored;
 /// `unproven` steps were left alone because nothing proves that the transaction wrote them.
@@ -30,9 +31,9 @@ pub fn why(transaction: &Transaction, failed: &[usize], unproven: &[usize]) -> O
         ));
     }
     let hint = if gives_up {
-        format!("run recover to try again, or revert --only {id} --force to give up what cannot be restored")
+        format!("run `ktrial recover` to try again, or `ktrial revert --only {id} --force` to give up what cannot be restored")
     } else {
-        format!("run revert --only {id} to keep the present values, or with --force to restore the old ones")
+        format!("run `ktrial revert --only {id}` to keep the present values, or with --force to restore the old ones")
     };
     (!reasons.is_empty()).then(|| format!("{}. {hint}", reasons.join(", and ")))
 }
@@ -63,7 +64,7 @@ pub fn reason(transaction: &Transaction) -> Option<String> {
     };
     why(transaction, &failed, left.unwrap_or_default()).or_else(|| {
         Some(format!(
-            "{begun} was interrupted. run recover to restore everything"
+            "{begun} was interrupted. run `ktrial recover` to restore everything"
         ))
     })
 }
@@ -76,7 +77,7 @@ fn doubtful(transaction: &Transaction) -> String {
         "until you name the transaction"
     };
     format!(
-        "{}, and its state is unknown: nothing is changed {until}; run revert --only {id} to restore what the journal proves, or with --force every old value that is known",
+        "{}, and its state is unknown: nothing is changed {until}; run `ktrial revert --only {id}` to restore what the journal proves, or with --force every old value that is known",
         damaged_lines(transaction)
     )
 }
@@ -152,7 +153,7 @@ mod tests {
         let mut open = transaction(parse(b""));
         open.olds = vec![Old::nothing(0, "/0")];
         let failed = why(&open, &[0], &[]).unwrap();
-        assert!(failed.contains("run recover to try again"), "{failed}");
+        assert!(failed.contains("run `ktrial recover` to try again"), "{failed}");
         let unproven = why(&open, &[], &[0]).unwrap();
         assert!(unproven.contains("to keep the present values"), "{unproven}");
     }

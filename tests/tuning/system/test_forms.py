@@ -223,7 +223,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], int, str]] = {
     "udev-another-device": (
         step("udev", {**RULE, "set": [{"attribute": "device/reset", "value": "1"}]}),
         4,
-        "/sys/class/net/*/device/reset is never written by ktrial",
+        "/sys/class/net/*/device/reset is a path that ktrial never writes",
     ),
     "install": (step("modprobe.d", {"install": "zram", "value": "/tmp/x"}), 2, "install"),
     "install-in-a-value": (step("modprobe.d", {**LATENCY, "value": "0\ninstall zram /tmp/x"}), 2, "install"),

@@ -234,7 +234,7 @@ fn pattern(place: &str) -> Result<String, &'static str> {
         return Err("is not in a folder of knobs");
     }
     if never_written(&pattern) {
-        return Err("is never written by ktrial");
+        return Err("is a path that ktrial never writes");
     }
     Ok(pattern)
 }

@@ -135,8 +135,8 @@ fn a_word_that_ends_devices_is_only_a_name_elsewhere() {
 fn a_refusal_says_whether_reading_or_writing_is_meant() {
     let (_folder, root) = tree();
     for (purpose, words) in [
-        (Purpose::Read, "never read as root"),
-        (Purpose::Write, "never written by ktrial"),
+        (Purpose::Read, "never reads as root"),
+        (Purpose::Write, "ktrial never writes"),
     ] {
         for path in ["/sys/class/net/eth0/device/resource0", "/sys/class/net/eth0/rom"] {
             let denial = check(&root, path, purpose).unwrap_err();

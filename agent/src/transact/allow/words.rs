@@ -143,14 +143,12 @@ pub fn check(root: &Root, word: &Word, confirmed: &[String]) -> Result<(), Denia
     let (name, key) = (&word.name, word.key());
     let forbid = |why: &str| Err(Denial::Forbidden(format!("the kernel argument {name} {why}")));
     if is_fixed_name(&key) {
-        return forbid(
-            "is never written by ktrial: it decides what runs as root, or opens a way around the login",
-        );
+        return forbid("is one that ktrial never sets: it decides what runs as root, or bypasses the login");
     }
     if !is_known(root, &key) {
         let Some((module, parameter)) = key.split_once('.') else {
             return forbid(&format!(
-                "is in no knob of the catalog, and no file in {} adds it",
+                "belongs to no knob of the catalog, and no file in {} adds it",
                 knobs_d::FOLDER
             ));
         };
@@ -185,7 +183,7 @@ pub fn check_removal(word: &Word, added: &[&Word], confirmed: &[String]) -> Resu
         Err(Denial::Forbidden(message))
     };
     if is_fixed_name(&word.key()) {
-        return forbid("is never removed by ktrial: it decides what runs as root");
+        return forbid("is one that ktrial never removes: it decides what runs as root");
     }
     let is_replaced = added.iter().any(|one| one.key() == word.key());
     if !is_replaced && is_guarded_removal(word, confirmed) {
@@ -261,7 +259,7 @@ mod tests {
             "zram.dyndbg",
         ] {
             let why = outcome(name, Some("1"), &[name]).unwrap_err();
-            assert!(why.contains("never written"), "{name}: {why}");
+            assert!(why.contains("ktrial never"), "{name}: {why}");
         }
     }
 

@@ -78,7 +78,10 @@ impl BootEntry {
     fn check(&self) -> Checked {
         made_of("the entry's name", &self.id, "-")?;
         if !self.id.starts_with("ktrial-") {
-            return Err(format!("{:?}: an entry's name begins with ktrial-", self.id));
+            return Err(format!(
+                "{:?}: expected an entry's name that begins with ktrial-",
+                self.id
+            ));
         }
         made_of("the entry's title", &self.title, " _.,:=+-")?;
         for module in &self.modules {

@@ -42,7 +42,7 @@ pub(super) fn check_program(program: &str) -> Checked {
         return Err(format!("{program:?} is not an absolute path"));
     };
     if !program.ends_with("/ktrial") {
-        return Err(format!("{program:?} is not a program of the name ktrial"));
+        return Err(format!("{program:?} is not a program named ktrial"));
     }
     check_components(program, rest)
 }

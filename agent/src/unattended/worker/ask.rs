@@ -153,7 +153,7 @@ impl Worker<'_> {
             return Err(over("stopped", ""));
         }
         if boot_ms() >= self.deadline_boot_ms {
-            return Err(over("deadline", "the plan's deadline has come"));
+            return Err(over("deadline", "the plan's deadline has passed"));
         }
         Ok(())
     }

@@ -115,9 +115,9 @@ fn places_are_patterns_of_one_component_and_of_groups() {
 fn no_file_adds_what_is_forbidden_or_no_place_of_knobs() {
     let machine = Machine::new();
     for (place, words) in [
-        ("/proc/sys/kernel/core_pattern", "never written by ktrial"),
-        ("/sys/bus/pci/devices/{device}/reset", "never written by ktrial"),
-        ("/sys/fs/cgroup/{slice}/cgroup.kill", "never written by ktrial"),
+        ("/proc/sys/kernel/core_pattern", "ktrial never writes"),
+        ("/sys/bus/pci/devices/{device}/reset", "ktrial never writes"),
+        ("/sys/fs/cgroup/{slice}/cgroup.kill", "ktrial never writes"),
         ("/etc/shadow", "not in a folder of knobs"),
         ("/dev/sda", "not in a folder of knobs"),
         ("/proc/sys/../sysrq-trigger", "`.` or `..`"),
