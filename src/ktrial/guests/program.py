@@ -84,7 +84,9 @@ class GuestProgram:
             self._session.hang_up()
         reply = self._session.receive_next("exec", self._number)
         if isinstance(reply, Progress):
-            raise AgentError("lost", "malformed reply of the agent: `exec` has no progress")
+            raise AgentError(
+                "lost", "malformed reply of the agent: `exec` has no progress", hint="run the command again"
+            )
         raw = exec_output(reply)
         self._take(raw)
         if reply["hung_up"]:

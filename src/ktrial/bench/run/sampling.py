@@ -85,4 +85,4 @@ def read_samples(answer: Mapping[str, Any]) -> Samples:
     try:
         return msgspec.convert(answer, Samples)
     except msgspec.ValidationError as error:
-        raise AgentError("lost", f"cannot read the agent's samples: {error}") from None
+        raise AgentError("lost", f"cannot read the agent's samples: {error}", hint="run the command again") from None

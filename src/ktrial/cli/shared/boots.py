@@ -229,7 +229,9 @@ def refuse_forbidden(session: AgentSession, plan: Mapping[str, Any]) -> None:
     """Raise Refused, before anything is written, if the agent would refuse the plan."""
     for step in checked(session, plan):
         if step.outcome not in {"ready", "same"}:
-            raise Refused(f"cannot prepare a boot: {step.message}")
+            raise Refused(
+                f"cannot prepare a boot: {step.message}", hint="see what is prepared with `ktrial boot status`"
+            )
 
 
 def start_boot(app: App, session: AgentSession, entry: str, then: str | None, *, reboots: bool) -> None:

@@ -62,12 +62,15 @@ class CommandSource(PolledSource):
         at_ms = (begin_ms + self._world.clock.unix_ms()) // 2
         failure = why_failed(raw)
         if failure is not None:
-            raise NotRead(f"{self._words[0]} {failure}")
+            raise NotRead(f"{self._words[0]} {failure}", hint="run the command by hand to see why")
         try:
             found = self._number.read(PrintedNumber(RawOutput(stdout=raw.stdout[:_MOST_BYTES])))
         except BadRun:
             shown = raw.stdout[:60].decode(errors="replace").strip()
-            raise NotRead(f"{self._words[0]} printed {shown!r}, expected one number") from None
+            raise NotRead(
+                f"{self._words[0]} printed {shown!r}, expected one number",
+                hint="make the command print one number and nothing else",
+            ) from None
         self._readings.add(at_ms, found.value)
         return Sample(at_ms, found.value)
 

@@ -142,7 +142,7 @@ class OpenMetricsSource(PolledSource):
             return BucketQuantile(mean, mean, mean)
         counts = [one.counts for one in scrapes if one.counts is not None]
         if len(counts) != len(scrapes):
-            raise NotRead("its type changed")
+            raise NotRead("the type of the metric changed", hint="run one version of the program throughout")
         grown = growth(counts, together=True)
         if self._wanted.quantile is not None:
             buckets = {bound: count for le, count in grown.items() if (bound := bound_of(le)) is not None}
@@ -215,7 +215,10 @@ def scrape_of(found: Exposition, wanted: WantedSeries) -> Scrape:
     _check_one([{key: value for key, value in one.labels.items() if key not in drop} for one in series], wanted)
     versions = _versions(found, series, wanted)
     if len(versions) > 1:
-        raise NotRead(f"two versions are running: {', '.join(sorted(versions)[:4])}")
+        raise NotRead(
+            f"two versions are running: {', '.join(sorted(versions)[:4])}",
+            hint="wait until one version has replaced the other",
+        )
     is_counter = bool(suffix) or kind == "counter" or (wanted.name != family and kind in {"histogram", "summary"})
     counts = None
     if is_counter:

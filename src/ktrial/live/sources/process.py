@@ -75,7 +75,10 @@ def stat_counts(text: str, path: str) -> CounterValues:
     # The name may contain anything; only the last parenthesis ends it.
     fields = text.rpartition(")")[2].split()
     if len(fields) <= _BEGAN:
-        raise NotRead(f"cannot read {path}: it has {len(fields)} fields behind the name")
+        raise NotRead(
+            f"cannot read {path}: it has {len(fields)} fields after the name",
+            hint="measure something else of this process",
+        )
     ticks = _whole(fields[_USER], path) + _whole(fields[_SYSTEM], path)
     return CounterValues({"cpu": ticks / _TICKS}, fields[_BEGAN])
 

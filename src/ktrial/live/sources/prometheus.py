@@ -176,7 +176,7 @@ class PrometheusSource(PolledSource):
             first, second = sorted(one.text for one in found)[:2]
             raise BadInput(
                 f"--metric {self.metric.source!r}: the query returns {len(found)} series, such as {first} and {second}",
-                hint=f"aggregate them, for example  query=sum({self._query.text})  or avg, max; or select one by label",
+                hint=f"aggregate them, for example  query=sum({self._query.text}), or select one by a label",
             )
         if not math.isfinite(found[0].value):
             raise IdleSource(
@@ -270,7 +270,9 @@ class PrometheusSource(PolledSource):
         for query in queries:
             found = sorted({text for one in self._api.at(query, end_s) if (text := one.labels.get(str(label)))})
             if len(found) > 1:
-                raise NotRead(f"two versions ran: {', '.join(found[:4])}")
+                raise NotRead(
+                    f"two versions ran: {', '.join(found[:4])}", hint="wait until one version has replaced the other"
+                )
             if found:
                 return found
         raise NotRead(

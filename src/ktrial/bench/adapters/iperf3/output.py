@@ -37,7 +37,7 @@ def read_iperf3(data: bytes, source: str = "stdout") -> Iperf3Run:
     document = json_document(data, source, _REPEATED)
     said = document.get("error")
     if said is not None:
-        raise BadRun(f"iperf3 says: {said}")
+        raise BadRun(f"iperf3 says: {said}", hint="run iperf3 by hand to see more")
     start = json_table(document.get("start"), source, "'start'")
     asked = json_table(start.get("test_start"), source, "start.test_start")
     if asked.get("protocol") != "TCP":
