@@ -34,7 +34,7 @@ def test_a_lease_ends_though_its_disk_has_become_read_only() -> None:
     over = _transaction(told, "over")
     assert (over["state"], "lease has ended" in over["unfinished"]) == ("unfinished", True)
     late = _transaction(told, "late")
-    assert (late["state"], "run `ktrial recover` once the disk is writable" in late["unfinished"]) == ("unfinished", True)
+    assert (late["state"], "`ktrial recover` once the disk is writable" in late["unfinished"]) == ("unfinished", True)
     assert told.text("late.status") == "1\n"
     assert _transaction(told, "recover")["state"] == _transaction(told, "end")["state"] == "reverted"
     assert told.tree("end") == told.tree("start") != told.tree("applied") == told.tree("over")
