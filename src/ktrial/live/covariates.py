@@ -43,7 +43,7 @@ class AdjustedEffect(msgspec.Struct, frozen=True, kw_only=True):
             Finding(
                 kind="covariate-changed",
                 level="suspect",
-                sentence=f"the arm changes {name} (p = {p:.2g}), so the adjusted effect lacks what it does through it",
+                sentence=f"the arm changes {name} (p = {p:.2g}), so the adjusted effect lacks the part through {name}",
                 values={"p": p},
             )
             for name, p in self.changed.items()

@@ -284,7 +284,7 @@ IN_MENU = "linux\t/boot/vmlinuz-6.1.0-13-amd64 root=UUID=11111111-aaaa-4bbb-8ccc
         ("insmod gzio", "acpi /a.aml", "runs acpi"),
         (IN_MENU, f"if true; then\n{IN_MENU}fi\n", "runs linux under a condition"),
         ("/boot/initrd.img-6.1.0-13-amd64\n", "/boot/${image}\n", "has a variable in a path (/boot/${image})"),
-        ("/boot/initrd.img-6.1.0-13-amd64\n", "newc:x:/y\n", "names a file in a form of its own (newc:x:/y)"),
+        ("/boot/initrd.img-6.1.0-13-amd64\n", "newc:x:/y\n", "names a file in an unknown form (newc:x:/y)"),
         ("--fs-uuid --set=root --hint", "--label --set=root --hint", "by a label or a file"),
         ("ahci0,gpt2  1", "ahci0,gpt2  2", "finds its disk in two ways"),
         ("search --no", "true --no", "names its disk by number"),

@@ -70,8 +70,8 @@ def same_builds(builds: Mapping[Visit, str]) -> tuple[Finding, ...]:
             Finding(
                 kind="build-repeated",
                 level="suspect",
-                sentence=f"some builds gave the same bytes, which replicates nothing: {told}; have it vary "
-                'by KTRIAL_BUILD (the order of linking, padding), or say replicate = "run"',
+                sentence=f"some builds gave the same bytes, which replicates nothing: {told}; vary the "
+                'build by KTRIAL_BUILD (the order of linking, padding), or write replicate = "run"',
                 values={arm: float(made) for arm, (made, _) in again.items()},
             )
         )

@@ -205,7 +205,7 @@ class _Draft:
             if "$" in path:
                 self._refuse(f"has a variable in a path ({path})")
             elif path and not path.startswith("/"):
-                self._refuse(f"names a file in a form of its own ({path})")
+                self._refuse(f"names a file in an unknown form ({path})")
 
     def _take_search(self, words: Sequence[str]) -> None:
         variable, uuid = _search(words)

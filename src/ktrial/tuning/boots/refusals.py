@@ -300,8 +300,8 @@ def _of_kexec(scene: BootScene, found: KexecScene) -> Iterator[Obstacle]:
         )
     yield Obstacle(
         kind="kexec",
-        message="kexec does not reset the hardware: a graphics card, disk or network card may fail that works after a"
-        " normal boot",
+        message="kexec does not reset the hardware, so a graphics card, disk or network card that works after a "
+        "normal boot may fail",
         is_note=True,
     )
 
