@@ -306,9 +306,9 @@ kernel = "6.99"
 def test_a_trial_is_stored_where_the_service_finds_it() -> None:
     refuse_own_store(None, None)
     refuse_own_store(None, "")
-    with pytest.raises(Refused, match=r"ktrial would not look for it in /mine\.db"):
+    with pytest.raises(Refused, match=r"ktrial would not look for the trial in /mine\.db"):
         refuse_own_store("/mine.db", None)
-    with pytest.raises(Refused, match="look for it in /mine"):
+    with pytest.raises(Refused, match="look for the trial in /mine"):
         refuse_own_store(None, "/mine")
 
 

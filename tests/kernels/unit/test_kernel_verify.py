@@ -166,5 +166,5 @@ def test_rust_that_cannot_be_had_is_refused_with_the_reason(
 
 def test_a_target_that_rustc_cannot_be_told_is_refused_with_rust() -> None:
     target = next(one for one in TARGETS if one.c_only)
-    with pytest.raises(Refused, match="rustc does not support all that a kernel for"):
+    with pytest.raises(Refused, match="rustc does not support everything that a kernel for"):
         verify_target(target, TARGETS, TREE, ALL, Build({}), 4, rust=True)

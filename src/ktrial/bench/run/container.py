@@ -245,7 +245,7 @@ class ContainerExecutor:
             image = self.container.image
             raise KtrialError(
                 f"cannot reach the agent in the container of {image}: {error.message}",
-                hint="if somebody stopped it, run the same command again: it continues from the stored runs",
+                hint="if somebody stopped the container, run the same command again: it continues from the stored runs",
             ) from None
 
     def _connect(self) -> DetachedTransport:

@@ -156,7 +156,7 @@ class FoldersInGuest:
             why = made.failed or made.stderr.decode(errors="replace").strip()
             raise KtrialError(
                 f"cannot make a private directory in the guest: {why}",
-                hint="boot the guest again with this version of ktrial, which adds the programs for it",
+                hint="boot the guest again with this version of ktrial, which adds the necessary programs",
             )
         return Path(made.stdout.decode().strip())
 

@@ -67,7 +67,8 @@ def refuse_own_store(path: str | None, state_home: str | None) -> None:
     place, hint = path or state_home, "leave out --store and KTRIAL_STORE" if path else "run it without XDG_STATE_HOME"
     if place:
         raise Refused(
-            f"cannot boot this machine for a trial: after a boot, ktrial would not look for it in {place}", hint=hint
+            f"cannot boot this machine for a trial: after a boot, ktrial would not look for the trial in {place}",
+            hint=hint,
         )
 
 

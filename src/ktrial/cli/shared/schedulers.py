@@ -114,7 +114,9 @@ def _refuse_mixture(own: tuple[str, ...] | None, options: Mapping[str, Any]) -> 
     if own is not None and options["live"]:
         given = "a command after --"
     if given is not None and options["live"]:
-        raise BadInput(f"cannot use {given} with --live, which watches the work that runs anyway", hint="leave it out")
+        raise BadInput(
+            f"cannot use {given} with --live, which watches the work that runs anyway", hint=f"leave out {given}"
+        )
     if given is not None:
         raise BadInput(f"{given} requires --live", hint="add --live and a metric of your work")
 

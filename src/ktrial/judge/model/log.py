@@ -298,8 +298,8 @@ def check_protocol(protocol: Protocol) -> None:
     if protocol.outcomes[protocol.primary].scale == "count" and not protocol.race:
         _check_counter(protocol)
     if protocol.adjust and (protocol.extend or protocol.outcomes[protocol.primary].scale == "count"):
-        what = "one that may be extended" if protocol.extend else "one whose primary outcome is a counter"
-        raise Contradiction(f"cannot judge at equal covariates in a trial like this, {what}", hint="remove adjust")
+        what = "this trial may be extended" if protocol.extend else "its primary outcome is a counter"
+        raise Contradiction(f"cannot judge at equal covariates: {what}", hint="remove adjust")
 
 
 def _check_counter(protocol: Protocol) -> None:

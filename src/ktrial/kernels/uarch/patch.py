@@ -61,7 +61,7 @@ def without(text: str) -> str:
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
         if _BEGIN.fullmatch(line):
             if inside:
-                raise ValueError(f"line {number}: a mark begins inside the one of line {inside}")
+                raise ValueError(f"line {number}: a mark begins before the mark of line {inside} ends")
             inside = number
         elif _END.fullmatch(line):
             if not inside:
@@ -252,7 +252,9 @@ def _edited_kconfig(text: str, kconfig: Kconfig, new: Sequence[Target], facts: F
     shift = kconfig.entry("X86_L1_CACHE_SHIFT")
     defaults = [] if shift is None else [number for number, line in _numbered(shift) if line.startswith("default ")]
     if shift is None or not defaults:
-        raise Refused(f"{KCONFIG}: X86_L1_CACHE_SHIFT has no default to insert another one before", hint=_UNKNOWN_TREE)
+        raise Refused(
+            f"{KCONFIG}: X86_L1_CACHE_SHIFT has no default before which to insert another", hint=_UNKNOWN_TREE
+        )
     covered = any(re.match(r'default "?6"? if', line) and re.search(r"\bX86_64\b", line) for line in shift.lines)
     lines = shift_lines(micro, covered=covered)
     if lines:
@@ -266,7 +268,7 @@ def _edited_init(text: str) -> str:
     last = max((number for number, line in _numbered(rust) if line.startswith("depends on ")), default=0) if rust else 0
     if not last:
         raise Refused(
-            f"{INIT}: RUST has no dependency to insert another one after, yet the tree passes flags to rustc",
+            f"{INIT}: RUST has no dependency after which to insert another, yet the tree passes flags to rustc",
             hint=_UNKNOWN_TREE,
         )
     return insert(text, {last: f"\tdepends on !{NOT_IN_RUSTC}"})

@@ -50,7 +50,7 @@ def verify_target(
     check_accepted(target, compiler)
     if rust and target.c_only:
         raise Refused(
-            f"rustc does not support all that a kernel for {target.name} needs", hint="verify it without Rust"
+            f"rustc does not support everything that a kernel for {target.name} needs", hint="leave out --rust"
         )
     missing = [symbol for symbol in target.wanted if symbol not in tree.symbols]
     if missing:

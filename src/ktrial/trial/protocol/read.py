@@ -184,7 +184,10 @@ def _check_live(trial: TrialFile) -> None:
         and trial.live.stay
         and not all(one.placebo for name, one in trial.arms.items() if name != trial.control)
     ):
-        raise BadInput("[live] stay: an arm differs from the control", hint="remove stay, or make it a placebo")
+        raise BadInput(
+            "[live] stay requires arms that do not differ from the control",
+            hint="remove stay, or make the arm a placebo",
+        )
     for name, arm in trial.arms.items():
         plain = msgspec.structs.replace(arm, set={}, profile=(), commands=(), service=None, sched_ext=None)
         if not plain.changes_nothing or arm.expect or arm.environment:

@@ -95,7 +95,7 @@ def _change(text: str) -> WordChange:
         raise BadInput(f"{text!r} is not a kernel argument", hint="write NAME=VALUE, NAME or -NAME")
     name, equals, value = plain.partition("=")
     if any(same_name(name, net) for net in NETS) and not removes:
-        why = f"cannot set {name}: every trial boot sets it, so that a failure leads back"
+        why = f"cannot set {name}: every trial boot sets it, so that a failed boot leads back to the default entry"
         raise BadInput(why, hint="leave it out")
     return WordChange(BootWord(name, value if equals else None), removes)
 

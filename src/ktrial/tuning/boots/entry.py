@@ -212,7 +212,7 @@ def _running(grounds: BootGrounds, config: GrubConfig | None) -> _Loaded:
         return _running_entry(grounds)
     file = find_kernel(grounds.release, grounds)
     if file is None:
-        raise _cannot(f"/boot has no file of the running kernel, {grounds.release}", "install it there")
+        raise _cannot(f"/boot has no file of the running kernel, {grounds.release}", "install this kernel again")
     return _loaded_by_kexec(file, grounds)
 
 

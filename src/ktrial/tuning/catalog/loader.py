@@ -64,7 +64,7 @@ def with_profile_file(catalog: Catalog, path: Path) -> tuple[Catalog, str]:
         read = read_toml(path, Profile)
     except BadInput as error:
         if path.suffix != ".toml" and path.is_file():
-            error.hint = f"a list of settings becomes a profile with `ktrial profile import {path} -o mine.toml`"
+            error.hint = f"turn a list of settings into a profile with `ktrial profile import {path} -o mine.toml`"
         raise
     profile = _checked_profile(path, read, profiles)
     larger = msgspec.structs.replace(catalog, profiles=profiles)
