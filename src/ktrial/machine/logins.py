@@ -49,7 +49,7 @@ def read_sessions(data: bytes, source: str) -> tuple[LoginSession, ...]:
     text = decode_output(data, source)
     sessions = [_fields(block, source) for block in re.split(r"\n\s*\n", text.strip()) if block.strip()]
     if not sessions:
-        raise unreadable(source, None, text[:60], "properties of sessions")
+        raise unreadable(source, None, text[:60], "a list of properties of sessions")
     people = [one for one in sessions if one["Class"] == "user" and one["State"] in {"active", "online"}]
     return tuple(_session(one, source) for one in people if one["Type"] in {*_GRAPHICAL, "tty"})
 

@@ -55,7 +55,7 @@ def read_vmstat(data: bytes, source: str = "vmstat", interval_s: float | None = 
         if set(words) >= _NEEDED:
             fresh = [word for word in words if word in _KNOWN]
             if names is not None and fresh != names:
-                raise unreadable(source, line, text, "the same columns as above")
+                raise unreadable(source, line, text, "a header with the same columns as above")
             skip, names = names is None, fresh
             continue
         if names is None or not words or not words[0].isdigit():

@@ -175,7 +175,7 @@ def _result(node: _Node, source: str) -> PhoronixResult:
 def _entry(node: _Node, source: str, numbers: bool) -> PhoronixEntry:
     system = node.text("Identifier")
     if not system:
-        raise unreadable(source, node.line, "<Entry>", "one with an <Identifier>")
+        raise unreadable(source, node.line, "<Entry>", "an entry with an <Identifier>")
     raw, value = node.text("RawString"), node.text("Value")
     texts = raw.split(":") if raw else [value] if _ran_once(node.text("JSON")) else []
     if not numbers or not value:

@@ -47,7 +47,7 @@ def read_number(output: bytes, outcome: str) -> float:
         except msgspec.DecodeError:
             raise UnreadableOutput(_LAST_LINE, None, shown, "a number, or the agent's reply to a load") from None
         if outcome not in results:
-            raise UnreadableOutput(_LAST_LINE, None, ", ".join(results), f"results with {outcome}") from None
+            raise UnreadableOutput(_LAST_LINE, None, ", ".join(results), f"a list of results with {outcome}") from None
         value = results[outcome]
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise UnreadableOutput(_LAST_LINE, None, shown, f"{outcome} as a number")

@@ -69,7 +69,7 @@ def read_pgbench(data: bytes, source: str = "stdout") -> PgbenchRun:
             continue
         elif match := _FIELD.fullmatch(text):
             if match[1] in fields:
-                raise unreadable(source, line, text, f"'{match[1]}' once")
+                raise unreadable(source, line, text, f"the only line '{match[1]}'")
             fields[match[1]] = (line, match[2])
         elif match := _LATE.fullmatch(text):
             fields[_LATE_NAME] = (line, match[1])
