@@ -75,7 +75,7 @@ def _parse_as(text: str, default: Any, where: str) -> Any:
         return text
     raise BadInput(
         f"{where}: expected a {'whole ' if isinstance(default, int) else ''}number, got {text!r}",
-        hint=f"its default is {default}",
+        hint=f"write a number, such as its default {default}",
     )
 
 
@@ -88,7 +88,10 @@ def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
             raise BadInput(f"{entry.use} has no parameter {name!r}", hint=hint)
         default = benchmark.parameters[name]
         if isinstance(value, float) and not math.isfinite(value):
-            raise BadInput(f"{entry.use}: {name} = {value!r} is not a finite number", hint=f"its default is {default}")
+            raise BadInput(
+                f"{entry.use}: {name} = {value!r} is not a finite number",
+                hint=f"write a number, such as its default {default}",
+            )
         if default is not None and not _same_kind(value, default) and not _grows(value, default):
             raise BadInput(
                 f"{entry.use}: expected {name} of the same type as its default {default!r}, got {value!r}",

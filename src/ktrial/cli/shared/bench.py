@@ -455,7 +455,8 @@ def write_result(path: Path, result: Result, records: Sequence[RunRecord]) -> No
     except OSError as error:
         part.unlink(missing_ok=True)
         raise KtrialError(
-            f"cannot write {path}: {error.strerror}", hint=f"the runs are saved in {result.where}"
+            f"cannot write {path}: {error.strerror}",
+            hint=f"free some space there; the runs are saved in {result.where}",
         ) from None
 
 

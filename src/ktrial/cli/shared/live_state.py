@@ -96,7 +96,7 @@ class LiveState:
         if running is None:
             raise KtrialError(
                 "cannot stop the trial: its process has ended",
-                hint="`ktrial trial stop` stops one that this machine continues by itself",
+                hint="to stop a trial that this machine continues by itself, run `ktrial trial stop`",
             )
         interrupt(running)
         return f"Interrupted {told_process(running)}. It restores all settings and keeps its finished runs."

@@ -125,4 +125,7 @@ def finish_edit(edit: ProfileEdit) -> None:
         edit.file.parent.mkdir(parents=True, exist_ok=True)
         edit.draft.replace(edit.file)
     except OSError as error:
-        raise KtrialError(f"cannot write {edit.file}: {error.strerror}", hint=f"your text is in {edit.draft}") from None
+        raise KtrialError(
+            f"cannot write {edit.file}: {error.strerror}",
+            hint=f"make the folder writable; your text is in {edit.draft}",
+        ) from None

@@ -82,6 +82,8 @@ def parse_claim_file(data: bytes, file: str) -> ClaimFile:
         if unknown or len(set(names)) != len(names) or min((group.n for group in table.group), default=0) < 2:
             what = f"{unknown[0]!r} is not one of its groups" if unknown else "groups need distinct names and n >= 2"
             raise BadInput(
-                f"[[tukey]] {table.what!r}: {what}", file=file, hint=f"the table's groups: {', '.join(names) or 'none'}"
+                f"[[tukey]] {table.what!r}: {what}",
+                file=file,
+                hint=f"use one of the table's groups: {', '.join(names) or 'none'}",
             )
     return found

@@ -193,7 +193,7 @@ def _check_live(trial: TrialFile) -> None:
         if not plain.changes_nothing or arm.expect or arm.environment:
             raise BadInput(
                 f"arm {name}: a live trial cannot switch all of its changes while the work goes on",
-                hint="it may have set, profile, service, sched_ext and commands",
+                hint="use only set, profile, service, sched_ext and commands in this arm",
             )
 
 

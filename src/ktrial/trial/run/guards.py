@@ -52,7 +52,10 @@ class SafetyWatch:
     def _judge(self, samples: Samples) -> None:
         said = self._limits.passed(_temperature(samples), self._pressure(samples))
         if said is not None:
-            raise LimitPassed(said, hint="the trial has ended, and all settings have been restored")
+            raise LimitPassed(
+                said,
+                hint="all settings have been restored; remove the cause or raise the limit, then start a new trial",
+            )
 
     def _pressure(self, samples: Samples) -> float | None:
         stalled = _stalled(samples)

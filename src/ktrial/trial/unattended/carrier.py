@@ -124,7 +124,8 @@ class Carrier:
         if last >= lowest + _TOKENS:
             raise Refused(
                 "another coordinator has taken over this machine since this one began",
-                hint="`ktrial fleet status` says which one; `ktrial fleet run` with the same trial takes over in turn",
+                hint="`ktrial fleet status` shows the coordinator; to take over from it, run `ktrial fleet run` with "
+                "the same trial",
             )
         return max(last + 1, lowest)
 

@@ -264,7 +264,10 @@ class UnattendedVisits:
         ended = ended_in(lines)
         hint = f"everything has been restored; `ktrial trial resume {self._standing.trial} --unattended` continues"
         if ended is not None and ended.reason == "limit":
-            self._failure = LimitPassed(ended.message, hint="the trial has ended, and all settings have been restored")
+            self._failure = LimitPassed(
+                ended.message,
+                hint="all settings have been restored; remove the cause or raise the limit, then start a new trial",
+            )
         elif is_left or (ended is not None and ended.reason == "done"):
             self._failure = None
         elif ended is None:

@@ -120,7 +120,7 @@ def _of_mounts(scene: BootScene) -> Iterator[Obstacle]:
             yield Obstacle(
                 kind="not-mounted",
                 message=f"{folder} is in /etc/fstab but not mounted",
-                hint=f"`mount {folder}`",
+                hint=f"run `mount {folder}`",
             )
 
 
@@ -142,7 +142,9 @@ def _of_folder(scene: BootScene, folder: str) -> Iterator[Obstacle]:
     """Yield the reasons why ktrial cannot write a file into a folder."""
     options = mount_options(scene.mounts)
     if (mount := read_only_mount(folder, options)) is not None:
-        yield Obstacle(kind="read-only", message=f"{mount} is mounted read-only", hint=f"`mount -o remount,rw {mount}`")
+        yield Obstacle(
+            kind="read-only", message=f"{mount} is mounted read-only", hint=f"run `mount -o remount,rw {mount}`"
+        )
     found = _file_system(scene.filesystems, folder)
     size, used = (found or {}).get("size_bytes"), (found or {}).get("used_bytes")
     if isinstance(size, int) and isinstance(used, int) and size - used < _LEAST_FREE_BYTES:
@@ -262,7 +264,7 @@ def _of_systemd_boot(scene: BootScene, found: SystemdBootScene, entries: Mapping
         yield Obstacle(
             kind="no-one-shot",
             message=f"cannot write the firmware's variables ({_VARIABLES}), which name the entry to boot once",
-            hint=f"`mount -o remount,rw {_VARIABLES}`",
+            hint=f"run `mount -o remount,rw {_VARIABLES}`",
         )
     if default_would_change(entries, found):
         selected = scene.grounds.selected if scene.grounds is not None else None
