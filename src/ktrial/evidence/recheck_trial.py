@@ -44,7 +44,8 @@ def records_in(kept: KeptTrial, results: ReadResults) -> tuple[RunRecord, ...]:
             record = record_of(run, session)
         except msgspec.ValidationError as error:
             raise KtrialError(
-                f"run {run.number} of {session.session} has an {BROKEN} ({error})", hint="import its bundle again"
+                f"run {run.number} of {session.session} has an {BROKEN} ({error})",
+                hint="import its bundle again, if there is one",
             ) from None
         found += [] if record is None else [record]
     return tuple(found)

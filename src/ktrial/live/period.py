@@ -128,12 +128,12 @@ def live_benchmark(outcomes: Sequence[Outcome], *, rated: bool) -> LiveBenchmark
 def read_period(files: Mapping[str, bytes]) -> SeenPeriod:
     """Return the period in the raw output of a run. Raise BadRun if there is none."""
     if PERIOD_FILE not in files:
-        raise BadRun("the run has no readings of its period", hint="ask for a complete bundle of the trial")
+        raise BadRun("the run has no readings of its period", hint="import its bundle again, if there is one")
     try:
         return msgspec.json.decode(files[PERIOD_FILE], type=SeenPeriod)
     except msgspec.DecodeError as error:
         raise BadRun(
-            f"cannot read the readings of its period: {error}", hint="ask for a complete bundle of the trial"
+            f"cannot read the readings of its period: {error}", hint="import its bundle again, if there is one"
         ) from None
 
 
@@ -144,7 +144,7 @@ def read_usual(raw: bytes) -> dict[str, list[Sample]]:
     except msgspec.DecodeError as error:
         raise BadRun(
             f"cannot read what the trial measured of the control before its first block: {error}",
-            hint="ask for a complete bundle of the trial",
+            hint="import its bundle again, if there is one",
         ) from None
 
 

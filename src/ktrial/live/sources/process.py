@@ -175,7 +175,7 @@ def _group_counts(group: str, field: str, resource: str) -> Callable[[Machine], 
         path = f"{_GROUPS}{group}/cpu.stat"
         used = re.search(r"^usage_usec ([0-9]{1,20})$", _text(machine, path), re.MULTILINE)
         if used is None:
-            raise NotRead(f"{path} has no usage_usec", hint="name another control group, not the root")
+            raise NotRead(f"{path} has no usage_usec", hint="name another control group")
         return CounterValues({"cpu": int(used[1]) / 1e6})
 
     return read

@@ -168,7 +168,7 @@ def possible(ladder: Ladder, plans: Mapping[str, Plan]) -> Ladder:
         reasons = "; ".join(f"{name}: {why}" for name, why in not_run.items())
         raise BadInput(
             f"no tier of {ladder.name} changes anything on this machine: {reasons}",
-            hint=f"`ktrial plan {ladder.name}` shows why, setting by setting",
+            hint=f"`ktrial profiles {ladder.name}` shows its tiers",
         )
     return ladder._replace(arms=arms, not_run={name: not_run[name] for name in ladder.tiers if name in not_run})
 
