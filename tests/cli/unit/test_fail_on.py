@@ -75,9 +75,9 @@ def test_the_data_must_prove_that_it_is_worse_by_more(words: list[str], limit: s
     [
         ("worse>5%", "a limit follows a colon: worse:5%"),
         ("better:5%", "better takes no limit; only worse and different do"),
-        ("worse:5", "'worse:5' has no limit like worse:5%"),
-        ("different:", "'different:' has no limit like different:5%"),
-        ("worse:-5%", "'worse:-5%' has no limit like worse:5%"),
+        ("worse:5", "expected a limit such as worse:5%, got 'worse:5'"),
+        ("different:", "expected a limit such as different:5%, got 'different:'"),
+        ("worse:-5%", "expected a limit such as worse:5%, got 'worse:-5%'"),
     ],
 )
 def test_a_limit_that_cannot_be_read_is_refused(option: str, told: str) -> None:

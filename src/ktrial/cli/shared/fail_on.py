@@ -49,7 +49,7 @@ def _ask(context: click.Context, option: click.Parameter, text: str | None) -> N
         if colon and name not in _CHECKED:
             raise click.BadParameter(f"{name} takes no limit; only worse and different do", ctx=context, param=option)
         if colon and _PERCENT.fullmatch(limit) is None:
-            raise click.BadParameter(f"{word!r} has no limit like {name}:5%", ctx=context, param=option)
+            raise click.BadParameter(f"expected a limit such as {name}:5%, got {word!r}", ctx=context, param=option)
         conditions.append((known[name], float(limit[:-1]) / 100 if colon else None))
     if context.obj is not None:
         context.obj.fail_on = tuple(conditions)

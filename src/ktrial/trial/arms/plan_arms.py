@@ -70,7 +70,8 @@ def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> Non
     if dangerous and not allow_dangerous:
         names = ", ".join(one.address for one in dangerous)
         raise Refused(
-            f"arm {arm} sets dangerous knobs: {names}", hint="read `ktrial explain`, then add --yes-dangerous"
+            f"arm {arm} sets dangerous knobs: {names}",
+            hint=f"read `ktrial explain {dangerous[0].address}`, then add --yes-dangerous",
         )
     named = [one for one in plan.refusals if one.origin in asked]
     if named:
