@@ -288,7 +288,7 @@ def test_tiers_with_words_and_kernels_boot_this_machine(machine: BootedMachine) 
     assert machine.files() == before
     missing = machine.run(*words, "--kernel", "T3=6.99")
     assert (missing.status, "unknown kernel: '6.99'" in missing.err) == (2, True), missing.err
-    assert "`ktrial kernel build`" in " ".join(missing.err.split())
+    assert "`ktrial kernel package`" in " ".join(missing.err.split())
     both = machine.run(*words, "--boots", "--guest")
     assert (both.status, "cannot combine --boots with guests" in both.err) == (2, True), both.err
 

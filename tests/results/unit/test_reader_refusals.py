@@ -105,7 +105,7 @@ DEEP = "<a>" * 11 + "</a>" * 11
         (phoronix, suite(""), "a file of results: it has no <Result>"),
         (phoronix, suite(DEEP.replace("<a>", "<a><a>").replace("</a>", "</a></a>")), "within 12 levels of elements"),
         (phoronix, "<PhoronixTestSuite>", "not valid XML: no element found in line 1"),
-        (phoronix, result("<Value>1</Value>"), "one with an <Identifier>"),
+        (phoronix, result("<Value>1</Value>"), "an entry with an <Identifier>"),
     ],
 )
 def test_what_is_not_in_order_is_named(reader: ModuleType, data: Any, told: str) -> None:

@@ -182,7 +182,7 @@ class LogSource(PolledSource):
             raise NotRead(
                 f"{self._part.wrong!r} in {self._path} is not a complete number"
                 if self._part.wrong is not None
-                else f"no line of {self._path} matches the expression",
+                else f"no line of {self._path} matched",
                 hint="try the expression on the log with `grep -P`",
             )
         value = self._part.summary(numbers, stretch.seconds) * self._part.factor

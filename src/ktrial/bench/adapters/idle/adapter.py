@@ -65,7 +65,7 @@ def _read(chosen: Chosen, raw: RawOutput, _: Parameters) -> ParsedRun:
     watched = read_watched(collected(raw, WATCHED))
     found = [counter for counter in counters(watched.before) if chosen(counter)]
     if not found:
-        raise BadRun("cannot read the energy counter: it may need root", hint="run ktrial with sudo")
+        raise BadRun("cannot read the energy counter: it may need root", hint="start ktrial with sudo")
     used = [consumed(counter, watched.before, watched.after, watched.seconds) for counter in found]
     power = Measurement(
         outcome="power",
