@@ -83,7 +83,7 @@ def test_without_a_password_none_of_an_earlier_program_is_named(monkeypatch: pyt
 def test_lines_of_json_are_read_and_other_output_is_an_error() -> None:
     answer = ktrial('print(\'{"a": 1}\\n{"b": 2}\')').run("trial")
     assert answer.documents == ({"a": 1}, {"b": 2})
-    with pytest.raises(TaskFailed, match="no JSON: 'hello"):
+    with pytest.raises(TaskFailed, match="not JSON: 'hello"):
         ktrial("print('hello')").run("facts")
 
 

@@ -128,7 +128,7 @@ def test_the_chosen_one_of_several_is_shown(fake: Fake) -> None:
         ({"settings": {"vm.x": True}}, "vm.x: expected text or a number, got True"),
         ({"settings": {"vm.x": [1]}}, "expected text"),
         ({"settings": {}}, "no settings and no profiles"),
-        ({"settings": {}, "profiles": ["--all"]}, "--all: no name"),
+        ({"settings": {}, "profiles": ["--all"]}, "--all: not the name"),
     ],
 )
 def test_words_that_are_no_settings(more: dict[str, Any], why: str) -> None:
