@@ -12,9 +12,9 @@ from typing import NamedTuple
 from ktrial.agent.foreign_agent import agent_architecture
 from ktrial.kit.errors import BadInput, KtrialError
 
-#: The folder of the phone that the shell's user may write and start programs in.
+#: The folder of a phone in which the shell's user may write files and start programs.
 TEMPORARY = "/data/local/tmp"
-#: How long adb may take to answer about devices: it starts its server first.
+#: Seconds that adb may take to answer about devices, including the start of its server.
 _ASK_LIMIT_S = 30.0
 #: A phone that was just plugged in is `offline` or `unauthorized` for a moment.
 _SETTLE_S, _LOOK_S = 3.0, 0.2
@@ -126,7 +126,7 @@ def _ask(*words: str) -> str:
 
 
 def _devices(serial: str | None = None) -> list[ListedDevice]:
-    """Return the devices that adb lists, once this one, or any one, is ready or has had the time to be."""
+    """Return the devices that adb lists, after waiting a moment until `serial`, or any device, is ready."""
     deadline_s = time.monotonic() + _SETTLE_S
     while True:
         found = devices_in(_ask("devices"))
@@ -154,7 +154,7 @@ def find_serial() -> str:
 
 
 def check_is_there(serial: str) -> None:
-    """Raise KtrialError if adb cannot reach this phone. A phone on the network (HOST:PORT) is connected first."""
+    """Raise KtrialError if adb cannot reach this phone. Connect to a phone on the network (HOST:PORT) first."""
     said = ""
     if re.fullmatch(r"\S+:\d+", serial) and all(one.serial != serial for one in devices_in(_ask("devices"))):
         said = _ask("connect", serial).strip()
@@ -170,6 +170,6 @@ def check_is_there(serial: str) -> None:
 
 
 def check_serial(word: str, serial: str) -> None:
-    """Raise BadInput if this cannot be a serial number: adb would read it as an option, or as several words."""
+    """Raise BadInput for a word that adb would read as an option or as several words, not as a serial number."""
     if serial.startswith("-") or any(not one.isprintable() or one.isspace() for one in serial):
         raise BadInput(f"--host {word}: not a serial number", hint="use adb, or adb:SERIAL as `adb devices` lists it")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program of this machine on a phone, for as long as the connection lasts.
+"""Copies of this machine's programs on a phone, which last as long as the connection.
 
-A shell there receives it, then waits for the end of its input, and removes it: also if the cable is pulled. Nothing
-crosses the cable while it waits.
+A shell on the phone receives a copy, waits for the end of its input, and removes the copy, even if the cable is pulled.
+Nothing crosses the cable while it waits.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _SCRIPT = (
     'mkdir -p "$d" && head -c {size} > "$f" && chmod 700 "$f" && [ "$(sha256sum < "$f" | cut -c1-64)" = {digest} ] || '
     "{{ drop; exit 91; }}; echo there; read -r end; drop"
 )
-#: What the programs for an agent's architecture are called, where that is another word.
+#: Architectures that an ELF file names differently from the agent.
 _MACHINES = {"armv7": "arm"}
-#: Names of files that a shell takes as they are.
+#: Characters that a shell does not interpret in the name of a file.
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-")
 
 
 class ProgramThere:
-    """A copy of a program on a phone, in a folder named by its digest; `base` is where ktrial's files are there."""
+    """A copy of a program on a phone, in a folder named by its digest; `base` is the folder of ktrial's files there."""
 
     def __init__(self, way: Way, base: str, program: Path, architecture: str) -> None:
         data = program.read_bytes()

@@ -14,8 +14,7 @@ from ktrial.kit.errors import KtrialError
 
 #: Sources of the agent in a checkout.
 _SOURCES = ("agent/Cargo.toml", "agent/Cargo.lock", "agent/.cargo", "agent/src")
-#: What the agent for a kernel is called, where `uname -m` has another word. A 32-bit shell on a 64-bit kernel shows
-#: armv8l.
+#: Agents whose name differs from what `uname -m` prints. A 32-bit shell on a 64-bit kernel prints armv8l.
 _AGENTS = {"arm64": "aarch64", "armv7l": "armv7", "armv8l": "aarch64"}
 Build = Callable[[Path, str], bool]
 
@@ -26,7 +25,7 @@ def agent_architecture(machine: str) -> str:
 
 
 def agent_for(architecture: str, package: Path | None = None, build: Build | None = None) -> Path:
-    """Return the agent for `architecture`. Raises KtrialError if it does not exist and cannot be built."""
+    """Return the agent for `architecture`. Raise KtrialError if it does not exist and cannot be built."""
     if architecture == agent_architecture(platform.machine()):
         return find_agent(package)
     folder = package or Path(__file__).resolve().parent.parent

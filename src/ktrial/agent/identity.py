@@ -41,7 +41,7 @@ def identity(root: Path = Path("/")) -> Identity:
 
 
 def remember(folder: Path, hosts: set[str], users: set[str]) -> None:
-    """Note the names of another machine and its user, so that they are replaced in what is published."""
+    """Store the names of another machine and its user, so that ktrial replaces them in published results."""
     from ktrial.kit import plain_json
 
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)

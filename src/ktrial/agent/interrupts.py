@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, Self
 
-#: This many signals raise KeyboardInterrupt at once: the way out when nothing calls `wait` or `check`.
+#: After this many signals each one raises KeyboardInterrupt at once, for code that calls neither `wait` nor `check`.
 _PATIENCE = 3
 #: Seconds between two calls of `watch`.
 _WATCH_EACH_S = 1.0

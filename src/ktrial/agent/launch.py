@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start an installed ktrial as root, the way a checkout's launcher does it.
+"""Start an installed ktrial as root, as a checkout's launcher does.
 
 The agent checks that only root can change the files involved. It gives up root if the command was started on behalf of
 another user. It then starts the same command line again.
@@ -20,12 +20,12 @@ from ktrial.kit.errors import PrivilegeMissing, Refused
 
 
 def launch_anew() -> None:
-    """Start this command again through the agent, unless the agent started it. Raises PrivilegeMissing."""
+    """Start this command again through the agent, unless the agent started it. Raise PrivilegeMissing."""
     user = invoking_user()
     if user is None and os.environ.pop(LAUNCHED, "") == "root":
         return
     if user is None and checkout_folder() is not None:
-        return  # Python was started directly on a checkout's sources: for everything else there is the launcher
+        return  # Python was started directly on a checkout's sources; other starts go through the launcher
     agent = find_agent()
     try:
         check_trusted(agent, 0)

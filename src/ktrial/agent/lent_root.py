@@ -29,7 +29,7 @@ class LentRoot:
         self._end = end
 
     def start(self, state: str | None = None) -> Transport:
-        """Start a root session that keeps its journals in the folder `state`. Raises AgentError."""
+        """Start a root session that keeps its journals in the folder `state`. Raise AgentError."""
         theirs_in, to_agent = os.pipe()
         from_agent, theirs_out = os.pipe()
         try:

@@ -14,10 +14,10 @@ BEGUN, OUTPUT, ERRORS, ENDED, END = b"B", b"o", b"e", b"x", b"z"
 START, INPUT, KILL, TAKEN, SAID, OVER = b"S", b"i", b"K", b"a", b"s", b"X"
 #: For another machine: end all sessions if the head sends nothing for this many seconds; 0 waits for ever.
 SILENCE = b"q"
-#: The same, between the next request of a session and its reply.
+#: The same limit, between the next request of a session and its reply.
 NEXT_SILENCE = b"Q"
-#: Only in a script, which replaces the head: stop reading until a session has written that many lines, or that many
-#: lines that end a request, or has ended.
+#: Only in a script, which replaces the head: stop reading until a session has written a number of lines, or of lines
+#: that end a request, or has ended.
 WAIT, REPLIES = b"W", b"R"
 _KINDS = (BEGUN, OUTPUT, ERRORS, ENDED, END, TAKEN, SAID, OVER)
 _HEADER = struct.Struct(">cI")

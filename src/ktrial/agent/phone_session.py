@@ -16,16 +16,16 @@ from ktrial.machine.phone import LIST_MODULES, MODULES, modules_in, names_in, ph
 from ktrial.machine.watch_kernel_log import look
 
 _LIMIT_S, _MOST_BYTES = 30.0, 1 << 20
-#: What SELinux writes to the kernel's log, and how many of these are shown.
+#: A denial that SELinux writes to the kernel's log, and how many denials ktrial shows.
 _DENIAL = re.compile(r"avc: +denied +\{ ([^}]*) \}(.*?) scontext=(\S+) tcontext=(\S+)")
 _NAME = re.compile(r" name=\"([^\"]*)\"")
 _MOST_DENIALS = 3
 
 
 class PhoneSession(AgentSession):
-    """Adds the facts that `ask` returns for names to those of the agent, and overrides theirs.
+    """An agent's session on a phone, with the facts from `ask` added to those of the agent, or in their place.
 
-    `list_modules` asks for root on the phone's screen: a session that is not root uses it only for that fact's full
+    `list_modules` asks for root on the phone's screen, so a session without root calls it only for that fact's full
     name. If a setting is refused, `say` tells the user which rule of SELinux refused it, as far as the kernel's log
     shows.
     """
@@ -76,13 +76,13 @@ def denials(log: KernelLog) -> tuple[str, ...]:
 
 
 def ask_phone(session: AgentSession, names: Sequence[str], environment: Mapping[str, str]) -> Mapping[str, Fact]:
-    """Return these facts; `session` is one of the user's on the phone. A root shell may read more."""
+    """Return the named facts; `session` belongs to the user on the phone. A root shell may read more."""
     argv = ("/system/bin/sh", "-c", script(names))
     return phone_facts(_text(_run(session, argv, environment), "stdout"), names)
 
 
 def ask_modules(session: AgentSession, asker: Sequence[str], environment: Mapping[str, str]) -> Fact:
-    """Return the phone's modules; `asker` are the words there that start a program as root."""
+    """Return the phone's modules; `asker` are the words that start a program as root on the phone."""
     answer = _run(session, (*asker, *LIST_MODULES), environment)
     if answer["exit"].get("status") != 0:
         why = _text(answer, "stderr").strip().splitlines() or ["su ended without a reason"]

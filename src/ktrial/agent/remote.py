@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents on another machine, reached through a program of the user that connects: `ssh`, or `adb` for a phone.
+"""Agents on another machine, reached through the user's own `ssh` program, or `adb` for a phone.
 
 One connection carries all sessions. The agent is copied to a private folder there, named by its digest. It starts as a
 relay, and removes itself at the end. Between runs the head sends a sign of life; during a run neither side sends
@@ -32,21 +32,22 @@ from ktrial.agent.session_line import SessionLine, Window
 from ktrial.kit.errors import AgentError, KtrialError
 from ktrial.kit.plain_text import plain
 
-#: What may be under way on the connection: enough for a fast link with a long way.
+#: Bytes that may be in flight on the connection: enough for a fast link with a long delay.
 _WINDOW = Window(total_bytes=1 << 20, piece_bytes=1 << 15)
 _CHUNK_BYTES = 1 << 16
-#: A login that prints more than this before the marker never comes to it.
+#: ktrial gives up on a login that prints more than this before the marker.
 _MOST_NOISE_BYTES = 1 << 20
 #: Seconds between two signs of life, and how long each side waits for one before it gives up.
 _SIGN_EACH_S, SILENCE_S = 15.0, 60
 _LAST_LINES = 8
 _CLOSE_LIMIT_S = 70.0
 _SLOW_S = 8.0
-#: How often the agent is started if its copy is removed meanwhile, and how long the last lines of ssh or adb may take.
+#: How often ktrial starts the agent if its copy is removed meanwhile, and seconds to wait for the last lines of ssh or
+#: adb.
 _STARTS, _LAST_WORDS_S = 3, 1.0
 #: Starts the agent in a private folder there. It has no single quotes, backslashes, newlines or exclamation marks, so
-#: that every login shell passes it to /bin/sh unchanged. It says what it does line by line; the head answers once. If
-#: the connection breaks, it goes on until it has removed what it made.
+#: that every login shell passes it to /bin/sh unchanged. It prints a line for each step; the head answers once. If the
+#: connection breaks, it continues until it has removed what it created.
 _SCRIPT = " ".join(
     """
 umask 077; trap "" PIPE; echo; echo {marker} $(uname -m); read -r want size skip options || exit 90; n=0;
@@ -69,7 +70,7 @@ rm -f "$t"; [ -x "$f" ] || exit 93; echo go; exec "$f" relay --made $m $options;
 
 
 class Way(Protocol):
-    """How another machine is reached: the program that connects, and what is special about machines of its kind."""
+    """How to reach another machine: the program that connects, and what is special about machines of its kind."""
 
     #: The name of the machine in messages.
     name: str
@@ -77,7 +78,7 @@ class Way(Protocol):
     program: str
     #: Folders there that may hold the agent, as words of a shell without single quotes.
     bases: str
-    #: What to do if none of these can, and if commands cannot be run there.
+    #: Hints: what to do if none of these folders can hold the agent, and if commands cannot be run there.
     place_hint: str
     login_hint: str
     #: How long the machine may take to run its first command, if the program itself does not give up.
@@ -167,7 +168,7 @@ class OtherMachine:
 
     @contextlib.contextmanager
     def quiet(self, limit_s: float) -> Iterator[None]:
-        """Send no signs of life during a run, a single request, that takes at most `limit_s`."""
+        """Send no signs of life during a run, which is a single request and takes at most `limit_s`."""
         with self._silent(limit_s, self._line.bear_next_silence):
             yield
 

@@ -67,7 +67,7 @@ class ReplayedTransport:
         return self._answers.popleft()
 
     def wait(self, interrupts: Interrupts) -> None:
-        """Fetch the answer; raises KeyboardInterrupt if a Ctrl-C came meanwhile."""
+        """Fetch the answer; raise KeyboardInterrupt if the user pressed Ctrl-C meanwhile."""
         self._fetch()
         interrupts.check()
 

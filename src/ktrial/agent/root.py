@@ -17,7 +17,7 @@ from ktrial.kit.errors import PrivilegeMissing, Refused
 
 _SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/run/wrappers/bin"
 _ASKERS = (("sudo", ("--",)), ("doas", ("--",)), ("pkexec", ()))
-#: How sudo is asked without a question, and with the password as the first line of input.
+#: Options with which sudo never asks for a password, or reads it as the first line of input.
 SUDO_SILENT, SUDO_ASKING = ("-n", "--"), ("-k", "-S", "-p", "", "--")
 
 
@@ -29,7 +29,7 @@ def can_ask() -> bool:
 def invoking_user() -> int | None:
     """Return the user who ran sudo, pkexec or doas, if this process is root on behalf of another user.
 
-    Raises PrivilegeMissing if that user is unknown or ambiguous, instead of assuming root.
+    Raise PrivilegeMissing if that user is unknown or ambiguous, instead of assuming root.
     """
     if os.geteuid() != 0:
         return None
@@ -64,7 +64,7 @@ def root_transport(
 ) -> Transport:
     """Start the agent as root, if needed through sudo, doas or pkexec; `say` tells the user the `purpose`.
 
-    `password` returns the one for sudo if it was given beforehand.
+    `password` returns sudo's password if the user gave it beforehand.
     """
     argv = [str(agent), *arguments]
     if os.geteuid() == 0:
@@ -91,9 +91,10 @@ def root_transport(
 
 
 def _askers(agent: Path) -> Sequence[tuple[str, tuple[str, ...]]]:
-    """Return the programs to ask, in order: without a terminal pkexec first, whose question is a window.
+    """Return the programs that can start the agent as root, in order.
 
-    sudo stays first if it starts this agent without a password.
+    Without a terminal pkexec comes first, because it asks in a window. sudo stays first if it starts this agent without
+    a password.
     """
     is_graphical = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     if _has_terminal() or not is_graphical or shutil.which("pkexec", path=_SYSTEM_PATH) is None:

@@ -66,7 +66,7 @@ class PrivateFolder:
     """The folder of one run, locked so that no other process removes it as a leftover."""
 
     def __init__(self, work: Path) -> None:
-        """Create the folder in `work`. Raises OSError."""
+        """Create the folder in `work`. Raise OSError."""
         work.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _alone_in(work):
             self.path = Path(tempfile.mkdtemp(prefix=_RUN, dir=work))
@@ -95,7 +95,7 @@ def remove_leftovers(work: Path) -> None:
 
 
 def _is_own(place: Path) -> bool:
-    """Return whether `place` is this user's own folder and no link, with which another user could redirect root."""
+    """Return whether `place` is this user's folder and not a link, which another user could point elsewhere."""
     try:
         status = place.lstat()
     except OSError:

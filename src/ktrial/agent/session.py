@@ -20,7 +20,7 @@ from ktrial.machine.reading import Reading
 T = TypeVar("T")
 PROTOCOL_VERSION = 1
 _HELLO_LIMIT_S = 10.0
-#: Seconds that an agent has to confirm the begin of a request, or to end one on request.
+#: Seconds that an agent has to confirm that a request has begun, or to end one on request.
 _CONFIRM_LIMIT_S = 60.0
 _SPECIAL: dict[str, type[AgentError]] = {"bad-request": BadRequest, "busy": Busy, "conflict": StalePlan}
 
@@ -54,7 +54,7 @@ class AgentSession:
         return bool(self.hello.get("role") == "root")
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
-        """Send one request and return its `ok` content. Raises AgentError or a subclass."""
+        """Send one request and return its `ok` content. Raise AgentError or a subclass."""
         self.send(do, **fields)
         return self.receive(do)
 
@@ -68,7 +68,7 @@ class AgentSession:
             raise self._lost(do, error.strerror or str(error)) from None
 
     def wait(self, interrupts: Interrupts) -> None:
-        """Wait for the reply to the latest request; raises KeyboardInterrupt on Ctrl-C."""
+        """Wait for the reply to the latest request; raise KeyboardInterrupt on Ctrl-C."""
         self._transport.wait(interrupts)
 
     def hang_up(self) -> None:
@@ -82,7 +82,7 @@ class AgentSession:
         return self._content(do, limit_s)
 
     def receive_begun(self, do: str) -> None:
-        """Wait until the agent confirms that the latest request has begun. Raises AgentError."""
+        """Wait until the agent confirms that the latest request has begun. Raise AgentError."""
         if not self._reply(do, _CONFIRM_LIMIT_S).begun:
             raise self._lost(do, "the request ended before it began", hangs=True)
 
@@ -205,7 +205,7 @@ class _Reply(msgspec.Struct):
 
 
 class Progress(msgspec.Struct):
-    """A progress line of a running request: bytes to store, or what the agent sees at the moment."""
+    """A progress line of a running request: bytes to store, or what the agent currently sees."""
 
     chunk: str | Base64 | None = None
     seen: dict[str, Any] | None = None

@@ -17,7 +17,7 @@ from ktrial.agent.carrier import Ends
 from ktrial.agent.line_frames import Garbled, LineFrames
 
 _CHUNK_BYTES = 1 << 16
-#: How long to wait for room to open or end a session; what hangs never has any.
+#: Seconds to wait for room to start or end a session; if the other end hangs, there is never any.
 _ROOM_LIMIT_S = 20.0
 
 
@@ -39,7 +39,7 @@ class SessionLine:
         self, to_agents: IO[bytes], from_agents: IO[bytes], frames: LineFrames, window: Window = GUEST_WINDOW
     ) -> None:
         self._to_agents = to_agents
-        # Its own, so that whoever closes the stream does not close it under the thread that reads.
+        # A duplicate, so that closing the stream elsewhere does not close it under the thread that reads.
         self._listened = os.dup(from_agents.fileno())
         self._frames = frames
         self._window = window

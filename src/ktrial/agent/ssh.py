@@ -50,7 +50,7 @@ class SshWay:
 
 
 def ssh_words() -> list[str]:
-    """Return the program that connects, and its first options. Raise BadInput if `KTRIAL_SSH` names none."""
+    """Return the program that connects, and its first options. Raise BadInput if `KTRIAL_SSH` names no program."""
     given = os.environ.get(SSH_VARIABLE)
     try:
         words = ["ssh"] if given is None else shlex.split(given)
@@ -66,7 +66,7 @@ def ssh_words() -> list[str]:
 
 
 def configured_host(name: str) -> str:
-    """Return the host name or address that ssh connects to for a name of its configuration; it does not connect."""
+    """Return the host name or address that ssh connects to for a name in its configuration, without connecting."""
     done = subprocess.run([*ssh_words(), "-G", "--", name], capture_output=True, text=True, check=False)
     found = next((line.split()[1] for line in done.stdout.splitlines() if line.startswith("hostname ")), None)
     if done.returncode != 0 or found is None:
@@ -76,6 +76,6 @@ def configured_host(name: str) -> str:
 
 
 def check_name(word: str, name: str, option: str = "--host") -> None:
-    """Raise BadInput if `name` cannot be the name of a machine: ssh would read it as an option, or as several words."""
+    """Raise BadInput for a `name` that ssh would read as an option, or as several words, instead of a machine."""
     if not name or name.startswith("-") or any(not one.isprintable() or one.isspace() for one in name):
         raise BadInput(f"{option} {word}: not the name of a machine", hint="use ssh:NAME, as in `ssh NAME`")

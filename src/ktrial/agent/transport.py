@@ -29,13 +29,13 @@ class Transport(Protocol):
         """The program that may ask for a password before it starts the agent, if any."""
 
     def send(self, line: bytes) -> None:
-        """Write one request line. Raises OSError if the agent has ended."""
+        """Write one request line. Raise OSError if the agent has ended."""
 
     def receive(self, limit_s: float | None = None) -> bytes:
-        """Return one reply line, or nothing if the agent has ended. Raises TimeoutError after `limit_s`."""
+        """Return one reply line, or nothing if the agent has ended. Raise TimeoutError after `limit_s`."""
 
     def wait(self, interrupts: Interrupts) -> None:
-        """Wait for the answer; raises KeyboardInterrupt on Ctrl-C."""
+        """Wait for the answer; raise KeyboardInterrupt on Ctrl-C."""
 
     def hang_up(self) -> None:
         """End the agent's input without waiting; commands that it runs `while_connected` end."""

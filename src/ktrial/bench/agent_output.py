@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts the agent's replies to `exec` and `load` to `RawOutput`."""
+"""Convert the agent's replies to `exec` and `load` to `RawOutput`."""
 
 from __future__ import annotations
 

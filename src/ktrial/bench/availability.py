@@ -81,7 +81,7 @@ def _answer(probe: Probe, parameters: Parameters, executor: Executor) -> str | N
     return probe.why_not(raw)
 
 
-#: How the paths of Android's own programs begin, and one that all phones have.
+#: Start of the paths of Android's own programs, and a program that all phones have.
 _ANDROID = "/system/"
 _PHONE = "/system/bin/getprop"
 
@@ -128,7 +128,7 @@ def _lacking(benchmark: Benchmark, guest: GuestTools, programs: Mapping[str, str
 
 
 def _elsewhere(absent: Sequence[str]) -> tuple[str, str] | None:
-    """Return why only other machines have what is absent, and the next step."""
+    """Return why only other machines can have something that is absent here, and the next step."""
     if any(name.startswith(_ANDROID) for name in absent):
         return "only Android has its programs", "measure a phone: `ktrial --host adb bench …`"
     unseen = [name for name in absent if name.startswith(KERNEL_FILES)]
@@ -138,7 +138,7 @@ def _elsewhere(absent: Sequence[str]) -> tuple[str, str] | None:
 
 
 def _on_phone(benchmark: Benchmark, absent: Sequence[str]) -> str:
-    """Return the next step if a phone lacks programs: no package manager and no compiler of this machine helps."""
+    """Return the next step if a phone lacks programs, which no package manager of this machine can install."""
     if is_program(benchmark):
         return f"put {', '.join(absent)}, built statically for the phone, into a folder and add `--tools FOLDER`"
     return "use the agent-* benchmarks, which need no programs"

@@ -16,12 +16,12 @@ from ktrial.machine.facts import FactBook
 
 Parameters = Mapping[str, Any]
 
-#: Folders in which a benchmark's bare program name is looked up, in this order; PATH is never used. The last two are
-#: those of Android's own programs, and of those that a person copied to a phone.
+#: Folders in which a benchmark's bare program name is looked up, in this order; PATH is never used. The last two hold
+#: Android's own programs, and programs that a person copied to a phone.
 PROGRAM_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin", "/system/bin", "/data/local/tmp")
 #: Environment of every run; a benchmark adds its own variables.
 PINNED = {"PATH": ":".join(PROGRAM_FOLDERS), "LC_ALL": "C", "TZ": "UTC"}
-#: How many lines of stderr a failed run quotes: the last of those that tell most.
+#: How many lines of stderr a failed run quotes: the last of the most telling lines.
 QUOTED_LINES = 3
 #: How many of the last bytes of stdout to quote from, if a tool reports its failure there.
 QUOTED_BYTES = 500
@@ -36,12 +36,12 @@ VERSIONED_FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
 #: Stands for the run's private directory in argv, environment and load parameters. Records keep this word, so that they
 #: are the same for each run.
 DIRECTORY = "{directory}"
-#: Stand for the server's address, its port, both as in a URL, and a password of the run, in the words of a run whose
-#: load comes from another machine. Records keep these words too.
+#: Placeholders in a run whose load comes from another machine: the server's address, its port, both as in a URL, and a
+#: password of the run. Records keep the placeholders.
 ADDRESS, PORT, AUTHORITY, SECRET = "{address}", "{port}", "{authority}", "{secret}"
 #: Parameter of a benchmark whose load comes from another machine: what identifies that machine.
 GENERATOR_PARAMETER = "generator"
-#: Parameters of a benchmark that places its tasks itself: on which CPUs. They lie within those chosen for it.
+#: Parameters that place the tasks of a benchmark on CPUs; the values lie within the CPUs chosen for it.
 CPU_PARAMETERS = ("cpu", "other_cpu")
 #: Parameter of a benchmark that keeps its CPUs busy: the number of parallel tasks; 0 means one per usable CPU.
 JOBS_PARAMETER = "jobs"
@@ -158,11 +158,11 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     An invocation with `load` has no argv. `steps` run first. The first `warm_ups` runs of a measurement are stored but
     do not count. `in_memory` puts the private directory on a tmpfs. `realtime_priority` is the highest real-time
     priority that the process may take. `once_per_boot` means that a second run in the same boot would only repeat the
-    result of the first, so a measurement makes one. `network` runs argv in a network of its own. `watches` are patterns
-    of kernel files to read directly before and after the run; `parse` gets them as the file WATCHED. With `records`,
-    ktrial records the machine during the run as `ktrial watch` does: the files RECORDING, PHASES (`[[name, begin_s,
-    end_s]]`) or RECORDING_FAILED. With `generator`, another machine runs argv and sends the load; `steps`, `cpus` and
-    `environment` are for the server, which stays here.
+    result of the first, so a measurement makes only one run. `network` runs argv in a network of its own. `watches` are
+    patterns of kernel files to read directly before and after the run; `parse` gets them as the file WATCHED. With
+    `records`, ktrial records the machine during the run as `ktrial watch` does: the files RECORDING, PHASES (`[[name,
+    begin_s, end_s]]`) or RECORDING_FAILED. With `generator`, another machine runs argv and sends the load; `steps`,
+    `cpus` and `environment` are for the server, which stays here.
     """
 
     argv: tuple[str, ...] = ()
@@ -266,7 +266,7 @@ class Benchmark(Protocol):
         """Return the version in the output of `version_invocation`, or None."""
 
     def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
-        """Return the measurements of a successful run. Raise BadRun or UnreadableOutput."""
+        """Return the measurements of a successful run. Raise BadRun or UnreadableOutput if there are none."""
 
 
 def check_exit(raw: RawOutput) -> None:

@@ -44,7 +44,7 @@ _SUFFIXES: tuple[tuple[str, Unit, float, OutcomeKind], ...] = (
     ("_count", "count", 1, "count"),
 )
 _PLENTY = 1e18
-#: Most warm-up runs of a command.
+#: Maximum number of warm-up runs of a command.
 MOST_WARM_UPS = 1000
 _USAGE = (
     "write NAME:lower=REGEX or NAME:higher=REGEX with one group around the number: 'p99_ms:lower=p99: ([0-9.]+)'; "

@@ -49,7 +49,7 @@ def session_findings(records: Iterable[RunRecord], limits: Mapping[str, GateLimi
 
 
 def _against_first(good: Sequence[RunRecord], group: str) -> Iterator[Finding]:
-    """Yield a finding for each gate: how many runs began in another state than the first, and the last one's."""
+    """Yield a finding for each gate: how many runs began in another state than the first, and the last such state."""
     for gate in GATES.values():
         touched = [
             one

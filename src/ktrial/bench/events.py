@@ -43,7 +43,7 @@ class RunBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="waiting"):
-    """The next run waits for an idle machine; `used` names what somebody uses."""
+    """The next run waits for an idle machine; `used` names the session or terminal in use."""
 
     used: str
 

@@ -17,7 +17,7 @@ _SNMP, _DEVICES = "/proc/net/snmp", "/proc/net/dev"
 FILES = (_STAT, _SCHEDSTAT, _PRESSURE, _SNMP, _DEVICES)
 _GROUPS, _OLD_GROUPS = "/sys/fs/cgroup", "/sys/fs/cgroup/cpu"
 _LIMITED = "cpu.stat"
-#: Key of the time in such a file -> seconds of its unit.
+#: Key of the throttled time in a control group's file -> seconds of its unit.
 _THROTTLED = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
 #: Places in the lines of /proc/stat, /proc/schedstat (of a CPU) and /proc/net/dev (of a device: packets with errors,
 #: and those dropped before they were sent; a received packet that nobody wants is counted as dropped too).
@@ -36,7 +36,7 @@ class GeneratorLook(NamedTuple):
 
 
 def limit_files(groups: str | None) -> tuple[str, ...]:
-    """Return the files that tell how long CPU limits held back the groups in the content of /proc/self/cgroup."""
+    """Return the files that show how long CPU limits throttled the control groups; `groups` is /proc/self/cgroup."""
     found: list[str] = []
     for line in (groups or "").splitlines():
         _, controllers, place = line.split(":", 2)
@@ -104,7 +104,7 @@ def _cpu_times(text: str | None) -> list[int] | None:
 
 
 def _throttled_s(before: Texts, after: Texts) -> float | None:
-    """Return how long a limit held the groups back; the strictest one counts."""
+    """Return how long a CPU limit throttled the control groups; the strictest limit counts."""
     grown = (
         _grown(_held_s(before.get(path)), _held_s(text)) for path, text in after.items() if path.endswith(_LIMITED)
     )

@@ -9,7 +9,7 @@ from ktrial.kit.errors import BadInput
 from ktrial.kit.formats.packed import opened
 from ktrial.kit.scrub import Scrubber
 
-#: How many layers of compression are opened.
+#: ktrial opens at most this many layers of compression.
 _MOST_LAYERS = 3
 
 

@@ -37,7 +37,7 @@ class ServerAddress(NamedTuple):
     port: int | None = None
 
     def words(self, port: int, secret: str) -> dict[str, str]:
-        """Return the text for each word that stands for a part of this address, or for the password."""
+        """Return the text for each placeholder: the parts of this address, and the password."""
         is_long = ipaddress.ip_address(self.address).version == 6
         host = f"[{self.address}]" if is_long else self.address
         return {ADDRESS: self.address, PORT: str(port), AUTHORITY: f"{host}:{port}", SECRET: secret}
@@ -116,7 +116,7 @@ def refuse_unloaded(name: str, benchmark: Benchmark, known: Mapping[str, Benchma
 
 
 def fill_words(invocation: Invocation, words: Mapping[str, str]) -> Invocation:
-    """Return the invocation with these texts in place of the words that stand for them."""
+    """Return the invocation with each placeholder in `words` replaced by its text."""
 
     def text(word: str) -> str:
         for name, value in words.items():

@@ -94,7 +94,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def sample_period_s(self) -> float | None:
-        """Seconds between two samples during a run; None without samples. Raise BadInput."""
+        """Seconds between two samples during a run; None without samples. Raise BadInput if the text is invalid."""
         return parse_sample_period(self.sample_period)
 
 
@@ -108,7 +108,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_sample_period(text: str) -> float | None:
-    """Parse `1s`, `500ms` or `off`. Raise BadInput."""
+    """Parse `1s`, `500ms` or `off`. Raise BadInput for other texts."""
     if text == OFF:
         return None
     try:

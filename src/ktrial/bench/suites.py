@@ -137,7 +137,7 @@ def tasks_of(
 ) -> tuple[Task, ...]:
     """Return the suite's benchmarks with all parameters; `cpus` overrides the CPUs that the suite chooses.
 
-    A benchmark that cannot run on these CPUs goes to `unplaced`. Raises its error if none can run, or without
+    A benchmark that cannot run on these CPUs goes to `unplaced`. Raise its error if none can run, or without
     `unplaced`.
     """
     kinds = {"little": facts.value("cpu.efficiency_cores"), "big": facts.value("cpu.performance_cores")}

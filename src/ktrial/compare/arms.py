@@ -138,7 +138,7 @@ def places(arms: Sequence[Arm]) -> dict[str, int]:
     is no order. Without blocks, rows of a file give no order if their arms alternate or an outcome is sorted, because
     somebody may have sorted the file.
     """
-    from ktrial.judge.stats.stretches import lie_sorted  # numpy
+    from ktrial.judge.stats.stretches import lie_sorted  # imports numpy
 
     runs = [(arm.name, run) for arm in arms for run in arm.runs]
     shared = set.intersection(*(set(run.clocks) for _, run in runs)) if runs else set()

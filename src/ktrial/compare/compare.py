@@ -310,7 +310,7 @@ def _never(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
 
 def _order_doubts(benchmark: str, arm: str, case: _Case) -> Iterator[Finding]:
     """Yield reasons why an arm without values may not be the cause of its failures."""
-    from ktrial.judge.observational_verdict import order_check  # numpy
+    from ktrial.judge.observational_verdict import order_check  # imports numpy
 
     arms = {one.name: one for one in (case.control, *case.arms)}
     here, there = (

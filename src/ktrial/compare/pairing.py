@@ -18,7 +18,7 @@ MOST_LONELY = 0.2
 
 
 def pair_sessions(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], Finding | None]:
-    """Return the arms, control first, with blocks if their sessions alternated, and a finding on what was done.
+    """Return the arms, control first, with blocks if their sessions alternated, and a finding on the pairing.
 
     Measured values do not affect this. There is no finding if each arm has one session or a run already has a block.
     """

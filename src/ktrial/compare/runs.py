@@ -172,7 +172,7 @@ def readings_of(document: Mapping[str, Any]) -> dict[str, Reading]:
 
 
 def _read(readings: Mapping[str, Reading]) -> dict[str, str]:
-    """Return the keys for comparison that each run itself has read."""
+    """Return the keys for comparison whose values come from the run's own readings."""
     named = (("governor", readings.get("governor")), ("power", readings.get("power_source")))
     return {key: str(value) for key, value in named if value is not None}
 

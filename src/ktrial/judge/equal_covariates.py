@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores at equal covariates: takes from each visit what its load, or another covariate, explains.
+"""Scores at equal covariates: remove from each visit's score what its load, or another covariate, explains.
 
 The slope comes from how scores and covariates differ within blocks, whichever arm they belong to. If no arm has an
 effect, all that remains of a block is fixed but for the coin that chose its order, so tests of signs stay exact. The
 slope of a block comes from all blocks up to the look at which it is first judged, and never changes afterwards.
 
-That holds if the arm leaves the covariate alone; otherwise a part of its effect is taken away.
+All this holds if the arm leaves the covariate alone; otherwise a part of the arm's effect is removed too.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 from ktrial.judge.sequential import Array
 from ktrial.judge.stats.critical import LOOKS
 
-#: A slope needs so many more differences within blocks than covariates.
+#: A slope needs this many more differences within blocks than there are covariates.
 _SPARE = 3
 #: A covariate that moves by less than this share of its size is constant.
 _CONSTANT = 1e-9
-#: Covariates are told apart if they move apart by more than this share.
+#: Two covariates have separate slopes only if they move apart by more than this share.
 _TOGETHER = 1e-6
 
 
@@ -66,7 +66,7 @@ def _block(visits: Mapping[str, float], covariates: Mapping[str, Sequence[float]
 def _slopes(blocks: Sequence[_Block]) -> Array:
     """Return how much the score changes with each covariate within blocks; zeros if that is unknown.
 
-    Slopes that a few outliers made, and that leave typical visits no more alike, are zero.
+    Slopes that rest on a few outliers, and do not make typical visits more alike, are zero.
     """
     whole = [one for one in blocks if len(one.arms) > 1 and np.isfinite(one.scores).all()]
     count = next(one.apart.shape[1] for one in blocks if one.arms)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge of trials, which computes the verdicts and the next step from the log alone.
+"""Compute the verdicts on a trial and its next step, from its log alone.
 
 Live trials, resumed trials, rechecks and simulations all call `judge`.
 """
@@ -32,7 +32,7 @@ from ktrial.machine.gates import GateLimits, group_findings
 
 
 def rests_on_few(trial: Trial, outcome: str, arms: Sequence[str]) -> bool:
-    """Return whether a typical run of one of these arms has too few events for the percentile to decide."""
+    """Return whether a typical run of one of these arms has too few events for a verdict on the percentile."""
     quantile = trial.protocol.outcomes[outcome].quantile
     events = typical_events(_events(trial, outcome, arm) for arm in arms)
     return quantile is not None and events is not None and events < events_needed(quantile)
@@ -59,7 +59,7 @@ def _events(trial: Trial, outcome: str, arm: str) -> list[int]:
 
 
 Contrast = tuple[str, str]
-#: If failures keep a trial from its cap, it ends after this many times as many blocks.
+#: If failures keep a trial from its cap, it ends after this multiple of the cap.
 _MOST_BLOCKS = 1.5
 _FAMILIES: tuple[Role, ...] = ("secondary", "guard", "exploratory")
 
@@ -77,7 +77,7 @@ class _Stand(NamedTuple):
 
     @property
     def has_blocks_left(self) -> bool:
-        """Whether a trial that makes all its blocks goes on."""
+        """Whether a trial that must make all its blocks has some left."""
         return self.trial.ended is None and (self.cap is None or len(self.trial.complete) < self.cap)
 
     def pairs(self, outcome: str, contrast: Contrast) -> Pairs:
@@ -116,7 +116,7 @@ def judge(log: TrialLog) -> Judgement:
 
 
 def refuse_unanswerable(protocol: Protocol) -> None:
-    """Raise BadInput for a protocol with a question that no data could answer; the caller asks before the first run."""
+    """Raise BadInput for a protocol with a question that no data could answer. Called before the first run."""
     check_protocol(protocol)
     if protocol.screen is not None:
         refuse_screening(protocol)
@@ -164,7 +164,7 @@ def _stand(trial: Trial) -> _Stand:
 
 
 def largest_row(protocol: Protocol) -> int:
-    """Return how many comparisons the largest group that shares an error rate has; it needs the most blocks."""
+    """Return the number of comparisons in the largest group with one error rate, which needs the most blocks."""
     sizes = [family_size(protocol, role) for role in ("secondary", "guard")]
     return max(table_row(protocol), *(row_of(protocol.alpha, size) for size in sizes))
 
@@ -245,7 +245,7 @@ def _with_failures(
 ) -> tuple[OutcomeReading, tuple[Finding, ...]]:
     """Return the verdict corrected for failed runs.
 
-    If only one arm fails, it is never better, and with many failures it is worse.
+    An arm that alone has failures is never better; with many failures it is worse.
     """
     arm, against = contrast
     failed = stand.trial.failed(stand.protocol.primary)
@@ -272,7 +272,7 @@ def _given_up(stand: _Stand, reading: OutcomeReading) -> OutcomeReading:
 
 
 def _goes_on(stand: _Stand, reading: OutcomeReading) -> bool:
-    """Return whether an extended trial makes more blocks for a comparison that was inconclusive at the cap."""
+    """Return whether an extended trial continues for a comparison that was inconclusive at the cap."""
     trial = stand.trial
     has_blocks = trial.extended is not None and trial.ended is None and len(trial.complete) < trial.extended
     return has_blocks and reading.verdict == "inconclusive" and reading.why in {"cap", "futility"}

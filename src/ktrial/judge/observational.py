@@ -23,7 +23,7 @@ from ktrial.judge.stats.machines import Together, pool_machines
 from ktrial.judge.stats.multiplicity import benjamini_hochberg, holm
 from ktrial.kit.finding import Finding
 
-#: A tier needs this many blocks with the control before its differences from the control can stand for it.
+#: A tier needs this many blocks in common with the control before its differences from the control can stand for it.
 FEWEST_BLOCKS = 2
 NO_SHARED_BLOCK = "the two share no block: differences between blocks would be attributed to the arm"
 NOT_COMPARABLE = "the two tiers were measured in different sessions, and the control is not in the blocks of both"
@@ -320,7 +320,7 @@ def _cross_checks(one: ForeignQuery) -> tuple[TestResult, ...]:
 
 
 def _explained(effect: Effect, held: Effect | None, drifted: Check | None) -> list[Finding]:
-    """Return findings on other causes that could explain the effect: the covariate and drift."""
+    """Return findings on other causes of the effect: the covariate and drift."""
     found = []
     if held is not None and effect.excludes_zero and not held.excludes_zero:
         sentence = f"after correction for {covariate.NAME} no difference beyond chance remains"
@@ -331,7 +331,7 @@ def _explained(effect: Effect, held: Effect | None, drifted: Check | None) -> li
 
 
 def _dependent(one: ForeignQuery, series: OutcomeSeries) -> list[Finding]:
-    # Neighbouring runs that are alike count for fewer than they are, unless they are paired.
+    # Neighbouring runs that are alike count for fewer runs than there are, unless they are paired.
     check = series.dependence_of(one.arm, one.against)
     if check is None or check.holds or one.layout.unit != "run":
         return []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layout of observational runs: what the units are, in which order they ran, what is confounded with the arm."""
+"""The layout of observational runs: the units, the order in which they ran, and what is confounded with the arm."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def decide(case: Case) -> tuple[Verdict, str, tuple[Finding, ...]]:
 
 
 def _obstacle(case: Case) -> str | None:
-    """Return why no verdict is possible; None if one is."""
+    """Return why no verdict is possible; None if a verdict is possible."""
     if case.floor_adjusted > case.alpha:
         return _too_small(case)
     if not is_equivalent(case) and case.effect.low == case.effect.high == 0:
@@ -82,7 +82,7 @@ def _observed_verdict(case: Case, cause: str) -> tuple[Verdict, str]:
 
 
 def _doubt(case: Case) -> str | None:
-    """Return why these data show neither a difference nor equivalence; None if they do."""
+    """Return why these data show neither a difference nor equivalence; None if they show either."""
     if is_equivalent(case):
         return None
     if not case.effect.excludes_zero:

@@ -26,8 +26,8 @@ Found = TypeVar("Found")
 def holm_over_tables(members: int, read: Callable[[int, int], Found | None]) -> tuple[Found | None, ...]:
     """Return what each member shows in the tables of `judge.sequential`, corrected by Holm's method.
 
-    All members begin with an error of 0.05/members. Each one that shows something raises the error of the others.
-    `read(member, row)` returns what one member shows at an error of 0.05/row, None if nothing. A larger error never
+    All members begin with an error rate of 0.05/members. Each member that shows something raises the rate of the
+    others. `read(member, row)` returns what a member shows at a rate of 0.05/row, None if nothing. A larger rate never
     decides less, so a result is never lost.
     """
     found: list[Found | None] = [None] * members
@@ -97,7 +97,7 @@ def _by_holm(
 def _side_of(member: Member, cap: int, row: int, shift: float) -> Verdict | None:
     """Return `better` or `worse` if the effect surely lies above or below -shift; otherwise None.
 
-    "Surely" means at an error of 0.05/row.
+    "Surely" means at an error rate of 0.05/row.
     """
     if member.rule.scale == "log":
         return first_exclusion(member.pairs.differences + shift, cap, row)
@@ -134,7 +134,10 @@ def _reading(member: Member, found: Verdict | None, cap: int, row: int) -> Outco
 
 
 def _guards(protocol: Protocol, members: Sequence[Member], cap: int) -> tuple[Guard, ...]:
-    """Return the state of each guard: `holds` rests on its own interval, `broken` is a claim and shares the error."""
+    """Return the state of each guard.
+
+    `holds` rests on the guard's own interval; `broken` is a claim at the shared error rate.
+    """
     broken = _by_holm(protocol, "guard", members, cap, shifted=True)
     alone = row_of(protocol.alpha, 1)
     return tuple(
@@ -164,7 +167,7 @@ def _exploratory(protocol: Protocol, members: Sequence[Member], cap: int) -> tup
 
 
 def _p_of(member: Member) -> float:
-    from ktrial.judge.stats.blocked import signed_rank_p  # loads scipy, which only exploratory outcomes need
+    from ktrial.judge.stats.blocked import signed_rank_p  # imports scipy, which only exploratory outcomes need
 
     test = sign_flip_p if member.rule.scale == "count" else signed_rank_p
     return test(member.pairs.differences)

@@ -93,14 +93,14 @@ class OutcomeSeries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _UNKNOWN = OutcomeSeries(drift=None, dependence=None, places={})
-#: Two single arms and all runs together are checked; each check gets this part of the error rate.
+#: ktrial checks two single arms and all runs together; each check gets this part of the error rate.
 _LOOKS = 3
 
 
 def read_series(runs: Mapping[str, Runs]) -> OutcomeSeries:
     """Return drift and dependence; both are unknown unless the place of every run is known.
 
-    With blocks both are computed within blocks, because a difference between hosts is no drift.
+    With blocks both are computed within blocks, because a difference between hosts is not drift.
     """
     everything = [place for of_arm in runs.values() for place in of_arm.places]
     if None in everything or not everything or len(set(everything)) < len(everything):
@@ -214,7 +214,7 @@ def doubts(question: Question, runs: Mapping[str, Runs], scale: Scale, swing: fl
     return found
 
 
-#: Values that span at most this many steps of their tool always form groups.
+#: Values that span at most this many steps of their tool form groups anyway.
 _STEPS = 3
 
 

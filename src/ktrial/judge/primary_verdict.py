@@ -87,7 +87,7 @@ def _log_resolution(rule: OutcomeRule, scores: Array) -> float:
 
 
 def abs_score(score: float, rule: OutcomeRule) -> float:
-    """Return the logarithm of the value that has this score."""
+    """Return the logarithm or count of the value that has this score."""
     return score if rule.direction == "higher" else -score
 
 
@@ -189,7 +189,7 @@ def _count_effect(found: Counter, sign: float, differences: Array, alpha: float)
 
 
 def family_effect(differences: Array, cap: int, row: int) -> Effect | None:
-    """Return estimate and interval of one of several outcomes that share an error rate, at its part of that rate."""
+    """Return estimate and interval of one of several outcomes that share an error rate, at its share of that rate."""
     if not len(differences):
         return None
     low, high = interval_at(differences, cap, row) or (None, None)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The judge of a race, in which many configurations meet the control in a few common blocks.
 
-A race only chooses what deserves more runs. It gives estimates and no verdict, so it may drop arms after a single
-block: nothing is claimed of the arms that stay.
+A race only chooses what deserves more runs. It gives estimates and no verdict, so it may drop arms after a single block
+without a false claim about the arms that stay.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ktrial.judge.model.verdict import Effect
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.kit.finding import Finding
 
-#: Most blocks of a race. More would be better spent on a trial.
+#: Maximum number of blocks in a race. More would be better spent on a trial.
 MOST_RACE_BLOCKS = 9
-#: If blocks are void, a race ends after this many times as many blocks.
+#: If blocks are void, a race ends after this multiple of its blocks.
 _MOST_DRAWN = 2
 _METHOD = "mean difference to the control within blocks"
 
@@ -74,7 +74,7 @@ def _race_of(protocol: Protocol) -> Race:
 
 
 def compared(score: float, scale: str) -> float:
-    """Return a score in which differences compare: that of a counter as a logarithm, because a few are many."""
+    """Return a score for comparing differences: for a counter its logarithm, because a few events can matter."""
     return math.copysign(math.log1p(abs(score)), score) if scale == "count" else score
 
 

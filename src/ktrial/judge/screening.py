@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Foldover screening: finds which of many settings causes a difference.
+"""Foldover screening: find which of many settings causes a difference.
 
 Each block runs a configuration with about half of the settings on, and its complement. The difference between the two
 is the sum of all effects, each with the sign of its setting. Every block thus measures every setting, and drift and
@@ -24,9 +24,9 @@ ARM_PREFIX = "on-"
 FIRST_LOOK, LOOK_EACH, CAP = 12, 4, 72
 #: One-sided error of naming a setting, shared by all settings.
 _ERROR = 0.02
-#: Most settings that one screening names.
+#: Maximum number of settings that one screening names.
 MOST_NAMED = 4
-#: Blocks beyond the number of coefficients, which are needed to estimate the noise.
+#: Blocks needed in addition to one per coefficient, to estimate the noise.
 _SPARE = 3
 
 Signs = NDArray[np.int8]

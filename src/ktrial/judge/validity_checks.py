@@ -17,7 +17,7 @@ from ktrial.kit.outcome import ANOTHER
 from ktrial.kit.startup import load_special
 from ktrial.machine.gates import Readings
 
-#: This many failures in one arm and none in the other decide the trial; a flaky tool causes fewer by chance.
+#: This many failures in one arm and none in the other decide the trial; chance gives a flaky tool fewer.
 DECIDING_FAILURES = 6
 _MOST_VOID = 0.20
 #: This many blocks voided by a knob that changed make the trial not comparable.
@@ -57,7 +57,8 @@ def voids(
 ) -> list[Finding]:
     """Return findings on too many void blocks and on arms that cause them. `cap` is None after the trial.
 
-    Blocks in which the user `paused` the trial say nothing about the machine, but may not prefer an arm either.
+    Blocks in which the user `paused` the trial are not the machine's fault, but must not fall on one arm more than
+    others.
     """
     count = sum(by_arm.values()) - paused
     found = []
@@ -101,7 +102,7 @@ def identity(runs: Sequence[tuple[str, Mapping[str, str]]], varies: Sequence[str
 
 
 def another(failures_of: Sequence[tuple[str, str | None]]) -> Finding | None:
-    """Return a finding if a tool reports that it measured something other than what was asked."""
+    """Return a finding if a tool reports that it measured something other than the requested work."""
     found = [(arm, why.partition(ANOTHER)[2]) for arm, why in failures_of if why is not None and ANOTHER in why]
     if not found:
         return None
@@ -116,7 +117,7 @@ def another(failures_of: Sequence[tuple[str, str | None]]) -> Finding | None:
 
 
 def temperature(readings: Mapping[str, Sequence[Readings]]) -> Finding | None:
-    """Return a finding if some arm starts hotter. Arms alternate, so that arm itself must be the cause."""
+    """Return a finding if some arm starts hotter. Because arms alternate, the arm itself must be the cause."""
     medians = {}
     for arm, rows in readings.items():
         known = [float(value) for row in rows if isinstance(value := row.get("temperature_c"), int | float)]

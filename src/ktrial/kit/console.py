@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text for a terminal: lines that are redrawn in place at the bottom, and colours of words that judge."""
+"""Text for a terminal: lines that are redrawn in place at the bottom, and colours of verdicts and doubts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ _CLEAR_BELOW = "\x1b[J"
 
 
 def is_live(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Return whether codes may control a stream: on a terminal that is not dumb, unless NO_COLOR is set."""
+    """Return whether a stream takes control codes: a terminal that is not dumb does, unless NO_COLOR is set."""
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM", "dumb") != "dumb"
 
 
-#: Colours of words that judge: verdicts where a column or a list has them, and the labels of doubts. Each word says the
-#: same without its colour.
+#: Colours of verdicts in columns and lists, and of the labels of doubts. Each word means the same without its colour.
 _GREEN, _RED, _YELLOW, _AS_BEFORE = "\x1b[32m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
 _COLOURS = {"better": _GREEN, "worse": _RED, "not comparable": _RED, "refused": _RED, "doubt": _YELLOW}
 _JUDGING = re.compile(
@@ -31,7 +30,7 @@ _JUDGING = re.compile(
 
 
 def coloured(text: str) -> str:
-    """Return a text with colours for verdicts and doubts, and everything else that controls a terminal escaped."""
+    """Colour the verdicts and doubts in a text, and escape everything else that controls a terminal."""
     return _JUDGING.sub(lambda found: f"{_COLOURS[found[0]]}{found[0]}{_AS_BEFORE}", plain(text))
 
 
@@ -60,7 +59,7 @@ class LiveLines:
         return self._size().columns - 1
 
     def _size(self) -> os.terminal_size:
-        """Return the size, or the usual one for a serial console, which tells 0 columns and 0 rows."""
+        """Return the terminal's size; 80 by 24 for a serial console, which reports 0 columns and 0 rows."""
         columns, rows = self._terminal_size()
         return os.terminal_size((columns or 80, rows or 24))
 

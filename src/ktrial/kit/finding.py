@@ -9,9 +9,9 @@ from typing import Literal
 import msgspec
 
 FindingLevel = Literal["note", "suspect", "refuse"]
-#: What people read for each level.
+#: The word that ktrial prints for each level.
 LEVEL_WORDS: Mapping[FindingLevel, str] = {"refuse": "refused", "suspect": "doubt", "note": "note"}
-#: Kinds which say that the difference may have another cause than the arm.
+#: Kinds of findings which say that something other than the arm may cause the difference.
 CONFOUNDED = frozenset(
     ("time-and-arm-confounded", "order-unknown", "boot-and-arm-confounded", "machine-and-arm-confounded")
 )

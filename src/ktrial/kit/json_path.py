@@ -29,7 +29,7 @@ def is_path(text: str) -> bool:
 
 
 def parse_path(text: str) -> tuple[Step, ...]:
-    """Return the keys and indices of a path. Raise BadInput."""
+    """Return the keys and indices of a path. Raise BadInput if the text is not a path."""
     steps: list[Step] = []
     at = 1
     while at < len(text):
@@ -48,7 +48,7 @@ def parse_path(text: str) -> tuple[Step, ...]:
 
 
 def select(document: Any, text: str) -> int | float:
-    """Return the number at a path. Raise BadRun that names the last existing place on the path."""
+    """Return the number at a path. Raise BadRun, naming the last place on the path that exists."""
     place, value = "$", document
     for step in parse_path(text):
         value = _inside(value, step, place, text)

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class NotStrictJson(ValueError):
-    """The JSON is invalid: `item` is the text there, `wanted` what was expected, `line` where, if known."""
+    """Invalid JSON: `item` is the text at the fault, `wanted` what was expected, `line` the line number if known."""
 
     def __init__(self, line: int | None, item: str, wanted: str) -> None:
         super().__init__(f"{item!r} is not {wanted}")
@@ -38,8 +38,11 @@ class NotStrictJson(ValueError):
 
 
 def decode(text: str, repeated: Container[str] = ()) -> Any:
-    """Decode a document. Raise NotStrictJson. A key in `repeated` may occur again; its last value counts."""
-    import json  # slow to load, and most commands read nothing else than replies of the agent
+    """Decode a document. Raise NotStrictJson if it is invalid.
+
+    A key in `repeated` may occur again; its last value counts.
+    """
+    import json  # slow to load, and most commands read only replies of the agent
 
     try:
         document = json.loads(
@@ -59,7 +62,7 @@ def decode(text: str, repeated: Container[str] = ()) -> Any:
 
 
 def decode_as(data: bytes | str, shape: type[T] | msgspec.json.Decoder[T]) -> T:
-    """Decode a document as `shape`. Raises msgspec.DecodeError, also for deep nesting and invalid UTF-8."""
+    """Decode a document as `shape`. Raise msgspec.DecodeError, also for deep nesting and invalid UTF-8."""
     try:
         return shape.decode(data) if isinstance(shape, msgspec.json.Decoder) else msgspec.json.decode(data, type=shape)
     except RecursionError:

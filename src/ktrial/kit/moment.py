@@ -7,16 +7,16 @@ import calendar
 import re
 from collections.abc import Mapping
 
-#: This clock may step: it orders runs only if they share no better one.
+#: This clock may step, so it orders runs only if they share no better clock.
 WALL = "wall"
-#: A time of day without its zone: comparable only with others of its kind.
+#: A time of day without its zone: comparable only with other times of this kind.
 LOCAL = "wall, zone not told"
 #: Names that files use for the time of a run, best first.
 NAMES = ("timestamp_ms", "started_at", "started", "start_time", "datetime", "timestamp", "date", "time")
 _CLOCK = re.compile(r"\d\d?:\d\d(?::\d\d(?:[.,]\d{1,9})?)?")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)([.,]\d{1,9})?\s?(Z|UTC|[+-]\d\d:?\d\d)?")
 _NUMBER = re.compile(r"\d{9,19}(?:\.\d{1,9})?")
-#: Numbers count seconds, milliseconds, microseconds or nanoseconds since 1970, in the years 2001 to 2100.
+#: A number is a time if it lies in the years 2001 to 2100, counted in seconds, ms, us or ns since 1970.
 _FIRST_S, _LAST_S = 978_307_200, 4_102_444_800
 
 

@@ -10,7 +10,7 @@ import msgspec
 Unit = Literal["s", "1/s", "B/s", "B", "count", "score", "ratio", "J", "W"]
 Direction = Literal["lower", "higher"]
 OutcomeKind = Literal["time", "rate", "latency-quantile", "count", "size", "score", "energy", "power"]
-#: Prefix of the failure of a run whose tool reports that it did something else than requested.
+#: Prefix of the failure of a run whose tool reports that it did something other than requested.
 ANOTHER = "something else was measured"
 
 
@@ -18,8 +18,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """A quantity that a benchmark measures; `unit` is the base unit in which its values are stored.
 
     `direction` says whether lower or higher is better. The tool cannot distinguish values closer than `resolution`. A
-    value outside `low` to `high` is an error of measurement. These three are in the base unit. `better`, `worse` and
-    `blind_spots` are plain sentences for reports.
+    value outside `low` to `high` is an error of measurement. `resolution`, `low` and `high` are in the base unit.
+    `better`, `worse` and `blind_spots` are plain sentences for reports.
     """
 
     name: str

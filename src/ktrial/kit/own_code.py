@@ -12,7 +12,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @cache
 def code_sha256(package: Path = _PACKAGE) -> str:
-    """Return the digest of all modules and catalogs. A version number does not change with every commit."""
+    """Return the digest of all modules and catalogs, which changes with the code more often than the version number."""
     digest = hashlib.sha256()
     for path in sorted(one for one in package.rglob("*") if one.suffix in {".py", ".toml"}):
         data = path.read_bytes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Percentiles: parse them from names, count the events behind them, and how many they need."""
+"""Percentiles: parse them from names, and count the events that they have and need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMED = re.compile(
 )
 #: Details of a run that count all its events.
 _TOTALS = ("requests", "events", "frames")
-#: Kinds of findings on a percentile with too few events in its tail: a doubt, and that it did not become primary.
+#: Kinds of findings on a percentile with too few events in its tail: it is doubtful, or it did not become primary.
 FEW_EVENTS, NOT_PRIMARY = "few-events", "not-primary"
 
 

@@ -14,5 +14,5 @@ UNPLAIN = re.compile(
 
 
 def plain(text: str) -> str:
-    """Return the text with these characters escaped as in a Python literal."""
+    """Return the text with control and invisible characters (UNPLAIN) escaped as in a Python literal."""
     return UNPLAIN.sub(lambda found: ascii(found[0])[1:-1], text)

@@ -2,7 +2,8 @@
 """Plug-ins: the contract of each kind of module, a checker, and the plug-ins of other packages.
 
 A package registers one with an entry point: `[project.entry-points."ktrial.importers"]` with `mytool = "mine.reader"`.
-A plug-in that breaks its contract is skipped with a warning; an error in one names it. Root never loads any.
+A plug-in that breaks its contract is skipped with a warning; an error in one names it. ktrial loads no plug-ins as
+root.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def guarded(function: Callable[..., Result], what: str) -> Callable[..., Result]
 
 
 def of_others(contract: Contract, warn: Callable[[str], None]) -> Iterator[tuple[str, ModuleType]]:
-    """Yield the modules of this kind from other packages, by name; call `warn` for each that cannot be used."""
+    """Yield name and module of each usable plug-in from other packages; call `warn` for each unusable one."""
     if os.geteuid() == 0 or not _are_there():
         return
     from importlib.metadata import entry_points

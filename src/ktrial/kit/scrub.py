@@ -55,7 +55,7 @@ _KEPT_KEYS = frozenset(
 #: The name of a file's format, by which readers recognise it.
 _SCHEMA = re.compile(rb'"schema"\s{0,9}:\s{0,9}"([^"\s]{1,99})"')
 _IS = r"""["']?\s{0,3}[:=]\s{0,3}["']?"""
-#: The same for text in columns.
+#: The same for text in columns, which may have more blanks around the sign.
 _FAR = r"""["']?[ \t]{0,24}[:=][ \t]{0,24}["']?"""
 _QUANTITY = r"[\d.]+(?:[A-Za-z]{0,3}|e[-+]?\d+)(?![A-Za-z0-9_-])"
 _MIXED = r"(?=[A-Za-z_-]*\d)(?=[\d_-]*[A-Za-z])"
@@ -63,19 +63,19 @@ _PAIR = "[0-9A-Fa-f]{2}"
 #: A longer row of pairs is not a MAC address.
 _NOT_AFTER = rf"(?<![^A-Za-z]{_PAIR}[_-])"
 _ENDS = rf"(?![_-]{_PAIR}(?![0-9A-Za-z]))"
-#: Patterns of names that their context or form marks. Each has one group, named after its kind: only that is replaced.
+#: Patterns of names that their context or form marks. Only the group, named after its kind, is replaced.
 _PLACES = (
     rf"""(?<![A-Za-z0-9_])(?i:host[_ ]?name|nodename){_IS}(?P<host_a>[A-Za-z0-9][A-Za-z0-9.-]{{0,252}})""",
     r"""(?<![A-Za-z0-9_])Linux\ (?P<host_b>[A-Za-z0-9][A-Za-z0-9.-]{0,63})\ \d+\.\d+\.\S+\ \#""",
     r"""(?<![A-Za-z0-9_])(?:USER|LOGNAME|SUDO_USER|USERNAME)=(?P<user_a>[A-Za-z_][A-Za-z0-9_.-]{0,63})""",
     r"""(?<![A-Za-z0-9_.-])/(?:(?:var/|usr/)?home|Users)/(?P<user_b>[^/\s"':;,<>|\\\0()\[\]]{1,64})""",
-    # As smartctl, udev, and lshw, lsblk and nvme print it; a number with a unit is not a serial number.
+    # A serial number as smartctl, udev, lshw, lsblk and nvme print it; a number with a unit is not one.
     rf"""(?<![A-Za-z0-9])(?i:serial[ _]?number|product_serial){_FAR}(?P<serial_a>[A-Za-z0-9][A-Za-z0-9_.-]{{2,63}})""",
     r"""(?<![A-Za-z0-9])ID_SERIAL(?:_SHORT)?=(?P<serial_c>[A-Za-z0-9][A-Za-z0-9_.-]{2,126})""",
     rf"""(?:(?<![A-Za-z0-9])(?i:serial)|(?m:^)sn){_FAR}(?!tty|{_QUANTITY})(?P<serial_d>{_MIXED}[A-Za-z0-9_-]{{7,64}})""",
     r"""(?<![A-Za-z0-9])(?:PART)?UUID=(?P<serial_b>[0-9A-Fa-f]{4,8}-[0-9A-Fa-f-]{4,28})""",
     rf"""(?<![0-9A-Fa-f:.]){_NOT_AFTER}(?P<mac_a>(?=[0-9:]{{0,17}}[A-Fa-f])(?:{_PAIR}:){{5}}{_PAIR})(?![:.]?[0-9A-Fa-f]){_ENDS}""",
-    # As it appears in the name of a sensor.
+    # A MAC address in the name of a sensor.
     rf"""(?<![0-9A-Za-z]){_NOT_AFTER}(?P<mac_c>(?=[0-9_]{{0,17}}[A-Fa-f])(?:{_PAIR}_){{5}}{_PAIR})(?![0-9A-Za-z]){_ENDS}""",
     r"""(?<![A-Za-z0-9])(?:en|wl|ww)x(?P<mac_b>[0-9a-f]{12})(?![0-9A-Za-z])""",
 )
@@ -100,7 +100,7 @@ class Scrubber:
     """Replaces identifying names in the results of one session.
 
     First pass everything that the session holds to `learn`: a name that the context marks in one place is then
-    replaced everywhere. `left` holds names that are too ambiguous for that.
+    replaced everywhere. `left` holds names that are too ambiguous to replace.
     """
 
     def __init__(self, identity: Identity, salt: bytes, names_of_results: Iterable[str] = ()) -> None:

@@ -52,7 +52,7 @@ def has_text(stream: TextIO) -> bool:
 
 
 def tell(stream: TextIO, text: str) -> None:
-    """Write and flush. Raise KtrialError if the reader closed the pipe; ignores a terminal that has gone."""
+    """Write and flush. Raise KtrialError if the reader closed the pipe; ignore a terminal that has gone."""
     try:
         stream.write(text)
         stream.flush()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The container that runs benchmark programs, as in `--tools` and as in records."""
+"""The container that runs benchmark programs: the request in `--tools`, and the record stored with a run."""
 
 from __future__ import annotations
 

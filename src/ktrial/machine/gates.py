@@ -71,7 +71,7 @@ class Gate(NamedTuple):
     dimension: str
     what: str
     default: GateLimits
-    #: What is unknown without a reading; None: `what`.
+    #: What is unknown if there is no reading; None stands for `what`.
     unknown: str | None = None
 
 
@@ -156,8 +156,8 @@ DEFAULTS: Mapping[str, GateLimits] = {name: gate.default for name, gate in GATES
 def parse_gates(table: Mapping[str, Any], *, phone: bool = False, has_generator: bool = False) -> dict[str, GateLimits]:
     """Return the limits of all gates: those of a `[gates]` table, and defaults for the others. Raise BadInput.
 
-    Gates of phones are among them if the machine is a `phone`, that of the load generator if there is one, and all
-    that the table has.
+    The result has the gates of phones for a `phone`, the gate of the load generator if there is one, and every gate in
+    the table.
     """
     absent = {*(() if phone else OF_PHONES), *(() if has_generator else (LOAD_GENERATOR,))}
     limits = {name: limit for name, limit in DEFAULTS.items() if name not in absent}
@@ -360,7 +360,7 @@ def _above(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimi
 
 
 def _touched(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimits) -> list[GateFinding]:
-    """Compare the numbers of affected runs. Never void runs for this, because the arm may be the cause."""
+    """Compare the numbers of affected runs. This never voids a run, because the arm may be the cause."""
     shares: dict[str, float] = {}
     details = []
     for name, column in columns.items():

@@ -63,7 +63,7 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogPattern(msgspec.Struct, frozen=True):
-    """Matches lines of one `kind`; if that is None, lines that do not affect a measurement, with `why`."""
+    """A pattern for log lines of one `kind`; without a `kind`, for lines that do not affect a measurement (`why`)."""
 
     pattern: str
     kind: Kind | None = None
@@ -80,7 +80,7 @@ class KernelLine(msgspec.Struct, frozen=True):
 
 
 class KernelLogDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """New lines that may explain a measurement, the number of others, and why lines may be missing."""
+    """New lines that may explain a measurement, the number of other lines, and why lines may be missing."""
 
     lines: tuple[KernelLine, ...] = ()
     passed_over: int = 0

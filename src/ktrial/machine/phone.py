@@ -33,18 +33,18 @@ _COMMANDS = {
     '[ ! -f "$m/module.prop" ] || [ -e "$m/disable" ] || echo "$m"; done',
 }
 _MARK = "=ktrial"
-#: The fact that only root can read, and the command that prints it: no shell needs to look at its words.
+#: The fact that only root can read, and the command that prints it, whose words a shell would not change.
 MODULES = "phone.modules"
 LIST_MODULES = ("/system/bin/find", "/data/adb/modules", "-maxdepth", "2", "-type", "f")
-#: Services that change clocks, governors and limits by themselves, as their processes are called.
+#: Names of processes that change clocks, governors and limits on their own.
 _SERVICES = re.compile(
     r"(?:.*[./@-])?(thermal-engine[\w-]*|mi_thermald|thermald|thermal_core|perfd|perf-hal-service|perfservice"
     r"|mpdecision|power-service[\w.-]*|android\.hardware\.power[\w@.-]*|android\.hardware\.thermal[\w@.-]*"
     r"|vendor\.qti\.hardware\.perf[\w@.-]*|vendor\.mediatek\.hardware\.mtkpower[\w@.-]*|uperf|scene-daemon)"
 )
-#: What su calls itself in the answer to `su -v`.
+#: A word in the output of `su -v` -> the tool that provides su.
 _SU = {"magisk": "magisk", "kernelsu": "kernelsu", "ksu": "kernelsu", "apatch": "apatch"}
-#: Makers of systems on chip, by how properties begin.
+#: Makers of systems on chip, and how their names for chips begin.
 _MAKERS = {
     "qualcomm": r"qti|qcom|qualcomm|msm|sdm|sm\d",
     "mediatek": r"mediatek|mt\d",
@@ -53,7 +53,7 @@ _MAKERS = {
 }
 #: The charging state in `dumpsys battery`.
 _CHARGING = {"2": "charging", "3": "discharging", "4": "not charging", "5": "full"}
-#: The type of the temperature of a phone's surface.
+#: The type number of the temperature of a phone's surface.
 _SKIN = 3
 
 Sections = Mapping[str, str]
@@ -61,7 +61,7 @@ Read = Callable[[Sections], Any]
 
 
 def names_in(only: Sequence[str]) -> tuple[str, ...]:
-    """Return the facts of a phone that a request names, with those below a name; all if the request names none."""
+    """Return the phone's facts that a request names, including those below each name; all facts if it names none."""
     return tuple(name for name in _FACTS if not only or any(f"{name}.".startswith(f"{one}.") for one in only))
 
 
@@ -175,7 +175,7 @@ def _low_power(sections: Sections) -> bool | None:
 
 
 def _skin(sections: Sections) -> float | None:
-    """Return the highest temperature of the surface that the hardware reports now; else the last one it reported."""
+    """Return the highest surface temperature that the hardware reports now; without one, the last that it reported."""
     text = sections["thermal"]
     parts = text.partition("Current temperatures from HAL")[2], text
     pattern = rf"Temperature\{{mValue=(-?\d{{1,3}}(?:\.\d+)?), mType={_SKIN}, "
@@ -184,7 +184,7 @@ def _skin(sections: Sections) -> float | None:
 
 
 def _cooling(sections: Sections) -> list[dict[str, Any]] | None:
-    """Return the cooling devices with their states; 0 does not limit anything."""
+    """Return the cooling devices with their states; a device in state 0 limits nothing."""
     part = sections["thermal"].partition("Current cooling devices from HAL")[2]
     found = re.findall(r"CoolingDevice\{mValue=(\d{1,6}), mType=\d+, mName=([^},]+)", part, re.ASCII)
     return [{"name": name, "state": int(state)} for state, name in found] or None

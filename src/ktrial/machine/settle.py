@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides whether a machine is back at the temperature and load of the first run."""
+"""Decide whether a machine is back at the temperature and load of the first run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AIMS = (
 
 
 class Settling(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run still waits for: `waiting` is too high, `untold` is unknown and does not delay the run."""
+    """Readings for which a run still waits (`waiting`), and unknown ones, which do not delay the run (`untold`)."""
 
     waiting: tuple[str, ...]
     untold: tuple[str, ...]
@@ -45,7 +45,7 @@ class Settling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
-    """How a wait ended: `left` names what was still too high at the limit, `untold` what was unknown."""
+    """How a wait ended: `left` names readings that were still too high, `untold` those that were unknown."""
 
     waited_s: float
     left: tuple[str, ...]

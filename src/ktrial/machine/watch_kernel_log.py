@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the kernel's log before and after a run."""
+"""Read the kernel's log before and after a run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Observes the conditions of runs: readings before and after, samples and the kernel's log during each."""
+"""Observe the conditions of runs: readings before and after, samples and the kernel's log during each."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads recordings of ktrial and other programs."""
+"""Readers of recordings of ktrial and other programs."""

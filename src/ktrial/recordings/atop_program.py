@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts raw atop logs with the installed atop, because their format changes with its version."""
+"""Convert raw atop logs with the installed atop, because their format changes with its version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORDS = 300
 
 
 def print_raw_log(path: Path) -> bytes:
-    """Return the output of `atop -r`. Raise BadInput."""
+    """Return the output of `atop -r`. Raise BadInput if atop is missing or cannot read the log."""
     program = shutil.which("atop")
     if program is None:
         raise BadInput(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads ktrial's own recordings, `ktrial.recording/1`: a sequence of blocks, readable up to where it is cut off.
+"""Read ktrial's own recordings, `ktrial.recording/1`: a sequence of blocks, readable up to where it is cut off.
 
 Times are relative to the first moment. Missing values never become 0.
 """

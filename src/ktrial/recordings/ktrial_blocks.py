@@ -119,7 +119,7 @@ def head_of(data: bytes, name: str = "the recording") -> Head:
 
 
 def contents(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield letter and content of each block from byte `at` on. Raise ValueError or zlib.error."""
+    """Yield letter and content of each block from byte `at` on. Raise ValueError or zlib.error for a damaged block."""
     while at < len(data):
         if at + BLOCK.size > len(data):
             raise ValueError(f"the block at byte {at} is incomplete")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merges the files of one recording onto one clock."""
+"""Merge the files of one recording onto one clock."""
 
 from __future__ import annotations
 

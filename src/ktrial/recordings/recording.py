@@ -38,7 +38,7 @@ def steadied(
 ) -> tuple[list[float], tuple[Gap, ...]]:
     """Map moments of a wall clock that may have stepped to a rising clock.
 
-    Return them, and the steps and pauses.
+    Return the mapped moments, and the steps and pauses.
 
     `lengths_s` are the times since the previous sample according to the tool. Without them an interval with a step
     counts as long as usual. Raise UnreadableOutput for fewer than two moments, or if the clock often steps back.

@@ -48,7 +48,7 @@ def is_sadf(head: bytes) -> bool:
 
 
 def read_sadf(data: bytes, source: str = "sadf.json") -> Recording:
-    """Return series of all known groups of the single host. Raise UnreadableOutput."""
+    """Return series of all known groups of the single host. Raise UnreadableOutput for other files."""
     sysstat = json_table(json_document(data, source).get("sysstat"), source, "sysstat")
     hosts = json_list(sysstat.get("hosts"), source, "hosts")
     if len(hosts) != 1:

@@ -45,7 +45,10 @@ def is_vmstat(head: bytes) -> bool:
 
 
 def read_vmstat(data: bytes, source: str = "vmstat", interval_s: float | None = None) -> Recording:
-    """Return series of all known columns. Raise UnreadableOutput, and BadInput without times and interval."""
+    """Return series of all known columns.
+
+    Raise UnreadableOutput for other text, and BadInput if there are neither times nor an interval.
+    """
     names: list[str] | None = None
     rows: list[list[float]] = []
     unix_s: list[float] = []

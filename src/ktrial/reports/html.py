@@ -55,7 +55,7 @@ _FORMS: Mapping[str, tuple[str, str | None]] = {
     "worse": ("strong", "worse"),
     "trade-off": ("strong", "doubt"),
 }
-#: The outcomes that get charts, and the points in all of these charts together.
+#: The most outcomes that get charts, and the most points in all of these charts together.
 _MOST_CHARTED = 12
 _ALL_POINTS = 7500
 _MOST_POINTS = 1200

@@ -25,7 +25,7 @@ class LoadReply(msgspec.Struct, frozen=True, kw_only=True):
     histogram: dict[str, int] | None = None
 
     def number(self, name: str) -> int | None:
-        """Return a count; None if the load did not measure it. Raise UnreadableOutput."""
+        """Return a count; None if the load did not measure it. Raise UnreadableOutput if it is not a count."""
         if name not in self.results:
             raise UnreadableOutput(_SOURCE, None, ", ".join(self.results), f"a list of results with {name}")
         value = self.results[name]
@@ -42,7 +42,7 @@ class LoadReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_load(data: bytes) -> LoadReply:
-    """Parse the JSON of the reply. Raise UnreadableOutput."""
+    """Parse the JSON of the reply. Raise UnreadableOutput if it is malformed."""
     try:
         return decode_as(data, LoadReply)
     except msgspec.DecodeError as error:

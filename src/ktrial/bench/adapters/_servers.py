@@ -7,10 +7,10 @@ from ktrial.bench.benchmark import ADDRESS, PORT, SECRET, Step
 
 NGINX_PACKAGES = {"apt": "nginx-light", "dnf": "nginx", "pacman": "nginx", "zypper": "nginx"}
 REDIS_PACKAGES = {"apt": "redis-server", "dnf": "redis", "pacman": "redis", "zypper": "redis"}
-#: What the outcomes of a benchmark do not show if its clients are on the measured machine, and if they are on another.
+#: Blind spots of a benchmark with its clients on the measured machine, and with its clients on another machine.
 SHARED = "Server and clients share the CPUs."
 APART = "The clients are on another machine: the network between them is a part of what is measured."
-#: Name of the page that nginx serves, and how it ends.
+#: Name of the page that nginx serves, and its last bytes.
 PAGE = "page"
 LAST_WORDS = "the end of it\n"
 REDIS_SOCKET = "redis.sock"
@@ -52,7 +52,7 @@ def nginx(at: str, workers: int, page_bytes: int) -> tuple[Step, ...]:
     return (
         Step(argv=("tee", "nginx.conf"), stdin=_NGINX.format(at=at, workers=workers).encode()),
         Step(argv=("tee", PAGE), stdin=page.encode()),
-        # It writes its process id once it listens.
+        # nginx writes its process id once it listens.
         Step(argv=("nginx", "-p", ".", "-c", "nginx.conf", "-e", "stderr"), ready=("test", "-s", "nginx.pid")),
     )
 
@@ -66,7 +66,7 @@ def redis() -> Step:
 
 
 def redis_for_generator() -> tuple[Step, ...]:
-    """Return the steps for a redis that another machine reaches; the password is in a file, not in its words."""
+    """Return the steps for a redis that another machine reaches; the password is in a file, not on the command line."""
     # Without the password, redis answers that it wants one, which shows that it listens.
     ready = ("redis-cli", "-h", ADDRESS, "-p", PORT, "ping")
     return (

@@ -25,7 +25,7 @@ from ktrial.kit.formats.tool_output import Quantity
 from ktrial.kit.outcome import ANOTHER, Measurement, Outcome
 from ktrial.machine.facts import FactBook
 
-#: Most seconds for a tool to print its version.
+#: A tool may take at most this many seconds to print its version.
 VERSION_LIMIT_S = 10.0
 #: A run shorter than this share of the requested time measures something else.
 _LEAST_OF_TIME = 0.9
@@ -48,7 +48,8 @@ class RemoteLoad(msgspec.Struct, frozen=True, kw_only=True):
     """How a benchmark runs with its load from another machine, the generator.
 
     `server` has the programs here, `generator` those on the other machine. `command` builds an invocation with a
-    `generator` part. Parameters named in `without` make no sense then, those in `parameters` only then.
+    `generator` part. Parameters named in `without` are invalid with such a load, those in `parameters` are valid only
+    with it.
     """
 
     what: str
@@ -214,7 +215,7 @@ def refusal(raw: RawOutput) -> str | None:
 
 
 def agree(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    """Raise BadRun if the tool reports other values than requested."""
+    """Raise BadRun if the tool reports values other than those requested."""
     for name, value in wanted.items():
         if found[name] != value:
             raise BadRun(f"{ANOTHER}: asked for {name} {value}, but the tool reports {found[name]}")

@@ -35,7 +35,7 @@ from ktrial.tuning.state.snapshot import take_state
 def surroundings(
     world: RunWorld, suite: Suite, order: Order, *, when_idle: bool = False, settle_s: float | None = None
 ) -> Around:
-    """Return the actions around the suite's runs. Gets root now if a reset needs it."""
+    """Return the actions around the suite's runs. Get root now if a reset needs it."""
     purpose = suite.between.needs_root
     root = world.root_session(purpose) if purpose is not None else None
     machine = world.looking_session
@@ -124,7 +124,7 @@ class Around:
         self._idle = idle
         self._take_state = take_state
         self.gates = gates
-        #: Records runs that ask for it; called when the first of them comes.
+        #: Returns the recorder of runs that ask for a recording; called before the first such run.
         self.recorder: Callable[[], RunRecorder] | None = None
         self._counters, self._notes = self._energy() if counters is None else (counters, ())
 
@@ -192,7 +192,7 @@ class Around:
         return self.gates.judge(counts=counts) if self.gates is not None else Start()
 
     def forget_settings(self) -> None:
-        """Accept the present settings: the next run records the ones to check from then on."""
+        """Accept the present settings: the next run records which settings later runs must still have."""
         if self.gates is not None:
             self.gates.watch.forget_settings()
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find out whether the machine is in use: by somebody, or by other programs while ktrial waits.
 
-Somebody shows in logind's sessions or in the access times of terminals.
+logind's sessions and the access times of terminals show whether somebody uses it.
 
 `find /dev … -printf '%A@ %C@ %p'` prints when each terminal was last read from, and when it was opened.
 """
@@ -18,14 +18,14 @@ from ktrial.kit.formats.tool_output import number, numbered, unreadable
 from ktrial.machine.logins import PROPERTIES, read_session_ids, read_sessions
 from ktrial.machine.ports import Clock
 
-#: A terminal that was opened so short before its last access has not been read since.
+#: A terminal opened at most this many seconds before its last access has not been read since.
 _OPENING_S = 0.5
 
 
 def read_access_times(data: bytes, source: str) -> dict[str, float]:
     """Return when each terminal was last read, in seconds since 1970. Raise UnreadableOutput.
 
-    That is 0 for one that was never read since it was opened: programs open terminals of their own to run others.
+    The time is 0 for a terminal that was never read since it was opened, because programs open terminals to run others.
     """
     found: dict[str, float] = {}
     for line_number, line in numbered(data, source):
@@ -50,7 +50,7 @@ _TERMINALS = ("find", "/dev", "/dev/pts", "-maxdepth", "1", "-type", "c", *_CHOI
 
 
 class MachineInUse(Exception):
-    """Somebody or something uses a machine for which nobody waits."""
+    """Somebody or something uses the machine, and ktrial must not wait."""
 
 
 class LastInput(NamedTuple):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inhibits sleep and screen lock during a measurement, and lists the timers that may disturb it."""
+"""Inhibit sleep and screen lock during a measurement, and list the timers that may disturb it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare the machine before each run with its state before the first run.
 
-ktrial waits until they are alike, or judges the difference.
+ktrial waits until the two states are alike, or judges their difference.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ktrial.machine.ports import Clock
 from ktrial.machine.settle import TEMPERATURE, Settled, settling
 from ktrial.machine.watch_run import ConditionWatch
 
-#: Seconds between two looks; each of them wakes the machine that should come to rest.
+#: Seconds between two looks; each look disturbs the machine, which should come to rest.
 LOOK_EACH_S = 5.0
 
 
@@ -44,7 +44,7 @@ class Settle:
 
 #: How long to wait without --settle for a machine that is too hot for its gate.
 COOL_S = 60.0
-#: How long to wait only to see what other programs do, and for how long that stays valid.
+#: Seconds to observe other programs without another reason to wait, and seconds for which the result stays valid.
 OTHERS_S, OTHERS_HOLD_S = 0.5, 10.0
 #: How long to observe other programs to see whether the machine is idle.
 BUSY_S = 1.0
@@ -83,7 +83,7 @@ class StartGates:
 
     @property
     def reference(self) -> Readings | None:
-        """The readings before the first run that counts; None before it."""
+        """The readings before the first run that counts; None until there is one."""
         return self._reference
 
     def take_up(self, earlier: Iterable[RunRecord]) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ask scx_loader over the D-Bus system bus which sched_ext schedulers it can start.
 
-Whether one is in force is never asked here: /sys/kernel/sched_ext alone knows.
+Only /sys/kernel/sched_ext shows which scheduler is in force.
 """
 
 from __future__ import annotations

@@ -34,9 +34,10 @@ from ktrial.machine.facts import FactBook
 AGENT = "/ktrial-agent"
 #: Path of the host's files in a distrobox.
 _HOST_FILES = "/run/host"
-#: Most seconds for a command of the runtime.
+#: Maximum number of seconds for a command of the runtime.
 _LIMIT_S = 120.0
-#: Most seconds for a container to start: without overlays, or for another user, the first start copies the whole image.
+#: Maximum number of seconds for a container to start. The first start may copy the whole image: without overlays, or
+#: for another user.
 _START_LIMIT_S = 600.0
 _SERVE = ("serve", "--role", "user")
 _INSPECT = "{{.Id}}"
@@ -174,7 +175,7 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
 class ContainerExecutor:
     """Implements `bench.run.ports.Executor`: programs run in the container, loads and facts use `outside`."""
 
-    #: Benchmarks that need root are left out: the container has none, and loads of root would not measure it.
+    #: Benchmarks that need root are skipped: the container has no root, and loads of root would run outside it.
     has_root = False
     runs_as_root = False
     guest: GuestTools | None = None
@@ -230,7 +231,7 @@ class ContainerExecutor:
         if self._holder is not None:
             self._holder.finish()
             assert self._box is not None
-            # It is gone already unless it did not end in time.
+            # The container is gone already, unless it did not end in time.
             _ask(self._box.remove)
             self._holder = None
 

@@ -78,7 +78,7 @@ class AgentExecutor:
         self._tools = tools
         self._interrupts = interrupts or Interrupts()
         self.clock = SystemClock(self._interrupts)
-        #: Paths of programs that do not change: those in a guest, and those that were copied there.
+        #: Paths of programs that do not change: those in a guest, and those that were copied to the machine.
         self._known: dict[str, str | None] = {}
         self._transport: Detached | None = None
         self._session: AgentSession | None = None
@@ -124,7 +124,7 @@ class AgentExecutor:
         return self._open().read(paths)
 
     def use_programs(self, places: Mapping[str, str]) -> None:
-        """Take these programs, name to path there, before all others."""
+        """Prefer these programs, given as name -> path on the machine, to all others."""
         self._known |= places
 
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
@@ -326,7 +326,7 @@ class AgentExecutor:
             return RawOutput(failed=error.message)
 
     def request_for(self, invocation: Invocation, folder: Path) -> dict[str, Any]:
-        """Return the fields of the agent's request `exec` or `load` that runs this in a folder."""
+        """Return the fields of the agent's request `exec` or `load` that runs the invocation in a folder."""
         common = {"limit_s": invocation.limit_s, **({"cpus": list(invocation.cpus)} if invocation.cpus else {})}
         if invocation.load is not None:
             parameters = {

@@ -20,7 +20,7 @@ from ktrial.bench.guest_tools import GuestTools
 from ktrial.kit.errors import AgentError, KtrialError
 from ktrial.kit.json_bytes import read_bytes
 
-#: Bytes kept of each file that a run leaves.
+#: ktrial stores at most this many bytes of each file that a run leaves.
 FILE_BYTES = 64 << 20
 #: Programs that a guest needs for the directory of a run: to make it, to read its files and to remove it.
 GUEST_PROGRAMS = ("mktemp", "cat", "rm")
@@ -241,6 +241,6 @@ class FoldersThere:
         return content[:FILE_BYTES], True
 
     def remove(self, folder: Path) -> None:
-        """Remove the directory. One of a session that was lost ended with it."""
+        """Remove the directory. If its session was lost, the directory is gone already."""
         with contextlib.suppress(AgentError):
             self._session().request("folder-remove", path=str(folder))

@@ -21,9 +21,9 @@ _PASSED_ON = frozenset(
 )
 #: `si_code` of a signal from the kernel: Ctrl-C on the terminal reaches the program by itself.
 _FROM_KERNEL = 0x80
-#: Most bytes of a capture; an hour at 500 frames per second needs less.
+#: Maximum size of a capture; an hour at 500 frames per second needs less.
 CAPTURE_BYTES = 512 << 20
-#: How far the clock that stamps files may lag behind.
+#: Milliseconds by which the clock that stamps files may lag behind.
 _COARSE_MS = 20
 
 

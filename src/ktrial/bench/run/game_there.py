@@ -16,7 +16,7 @@ from ktrial.kit.errors import KtrialError
 from ktrial.kit.streams import pass_on
 from ktrial.recordings.frames.statistics import Capture
 
-#: A game that nobody ends is ended after a week.
+#: ktrial ends a game after a week.
 _LIMIT_S = 604_800.0
 _SHOWN_BYTES = 1 << 20
 

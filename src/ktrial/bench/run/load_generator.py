@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends the load of runs from another machine, the load generator, and reads how busy that machine is meanwhile."""
+"""Send the load of runs from another machine, the load generator, and read how busy that machine is meanwhile."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
     ReadFiles = Callable[[Sequence[str]], Mapping[str, Reading | None]]
 
-#: Ports to choose from: below those that kernels give out by themselves.
+#: Ports to choose from, below those that kernels assign on their own.
 _PORTS = range(20_000, 32_000)
 _SOCKETS, _LISTENS = ("/proc/net/tcp", "/proc/net/tcp6"), "0A"
 #: Where a kernel lists the addresses of its machine.
 _TREE, _LONG = "/proc/net/fib_trie", "/proc/net/if_inet6"
 #: How long the server may take to answer the generator, and how often it is asked if it refuses.
 REACH_S, _ASKS, _PAUSE_S = 10.0, 3, 0.3
-#: How long to wait until the sessions of a broken connection have ended there: longer than the silence that they bear.
+#: How long to wait until the sessions of a broken connection have ended there: longer than they tolerate silence.
 RECONNECT_S = 90.0
 _FACTS = ("boot.id", "cpu.model", "cpu.threads", "kernel.release")
 
 
 class GeneratorExecutor(Protocol):
-    """What runs programs on the load generator, and reads it."""
+    """Runs programs on the load generator, and reads files of that machine."""
 
     @property
     def clock(self) -> Clock: ...
@@ -74,14 +74,14 @@ class GeneratorMachine(NamedTuple):
 
 
 class PlacedRun(NamedTuple):
-    """A run as records tell it, the same with its server's address, port and password, and these words."""
+    """A run as records show it, the run with the server's address, port and password, and the placeholders' texts."""
 
     told: Invocation
     invocation: Invocation
     words: Mapping[str, str]
 
     def hide(self, data: bytes) -> bytes:
-        """Return output with words in place of the address and the password."""
+        """Return output with placeholders for the address and the password."""
         for word in (AUTHORITY, SECRET, ADDRESS):
             data = data.replace(self.words[word].encode(), word.encode())
         return data
@@ -112,7 +112,7 @@ class LoadGenerator:
         self._disconnect = disconnect
         self._executor: GeneratorExecutor | None = None
         self._machine: GeneratorMachine | None = None
-        #: The first answers about each program, by its name: what all runs must have in common.
+        #: The first answer about each program, by its name; later answers must be the same.
         self._identities: dict[str, str] = {}
         self._programs: dict[str, Program] = {}
 
@@ -142,7 +142,7 @@ class LoadGenerator:
             self._disconnect()
 
     def identify(self, program: Program) -> str:
-        """Return the machine and the version of a program there, as they were at first."""
+        """Return the machine and the version of a program there, as at the first call."""
         name = program.needs[0]
         if name not in self._identities:
             self._programs[name] = program
@@ -171,7 +171,7 @@ class LoadGenerator:
     def check_server(self, boot_id: str | None, read: ReadFiles) -> None:
         """Raise BadInput if the generator is the measured machine, or the server's address is not its own.
 
-        `boot_id` and `read` are of the measured machine.
+        `boot_id` and `read` belong to the measured machine.
         """
         if boot_id is not None and boot_id == self.machine.boot_id:
             raise BadInput(
@@ -205,7 +205,7 @@ class LoadGenerator:
     def run(self, placed: PlacedRun, watch: Watch | None) -> Execution:
         """Send the load of a run whose server is ready. Raise GeneratorLost if the generator or its connection fails.
 
-        An error of the measured machine is raised as it is.
+        An error of the measured machine passes unchanged.
         """
         watching = _Looking(self, watch)
         try:
@@ -296,7 +296,7 @@ class _Looking:
         self._watch = watch
         self._before: GeneratorLook | None = None
         self.looks: tuple[GeneratorLook, GeneratorLook] | None = None
-        #: Whether the measured machine is being read, so that an error now is its own.
+        #: Whether the measured machine is being read, so that an error belongs to it.
         self.is_reading_measured = False
 
     def begin(self) -> None:
@@ -322,7 +322,7 @@ def generator_limit_s(invocation: Invocation) -> float:
 
 
 def with_words(ran: Sequence[tuple[str, ...]], told: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-    """Return the commands that ran, each with the path of its program and the words that hide its password."""
+    """Return the commands that ran, with the full path of each program, and with placeholders for the password."""
     return tuple((one[0], *shown[1:]) for one, shown in zip(ran, told, strict=False))
 
 

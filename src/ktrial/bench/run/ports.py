@@ -48,17 +48,20 @@ class Watching(Protocol):
     def watch(
         self, fields: dict[str, Any], begun: Callable[[], None]
     ) -> Iterator[MachineView | HandedBlocks | WatchEnded]:
-        """Begin, call `begun`, then yield views and recorded blocks, and the end at last. Raise AgentError."""
+        """Begin, call `begun`, then yield views and recorded blocks, and finally the end.
+
+        Raise AgentError if the agent fails.
+        """
 
 
 class RunRecorder(Protocol):
     """Something that records the machine during a run, especially the processes of the run."""
 
     def start(self) -> None:
-        """Start to record; return once the recording has begun. Raise AgentError."""
+        """Start to record; return once the recording has begun. Raise AgentError if it cannot begin."""
 
     def stop(self) -> bytes:
-        """Stop and return the recording. Raise AgentError."""
+        """Stop and return the recording. Raise AgentError if it failed."""
 
 
 class Executor(Protocol):

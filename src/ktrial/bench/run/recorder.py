@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records the machine during a run with an agent of its own, whose data a thread collects."""
+"""Record the machine during a run with a separate agent, whose data a thread collects."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class AgentRunRecorder:
         if thread is None or session is None:
             raise RuntimeError("nothing is being recorded")
         if self._error is None:
-            # Another request ends it, and the agent stays for the next run.
+            # Any other request ends the recording, and the agent stays for the next run.
             session.send("list", patterns=[])
         thread.join(_END_S)
         if thread.is_alive():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples the machine's sensors during a run, with an agent for that purpose."""
+"""Sample the machine's sensors during a run, with an agent for that purpose."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from ktrial.recordings.frames.lines import FrameLine
 
 #: Seconds between two looks, which is how late a line's moment may be.
 LOOK_S = 0.02
-#: Most lines that wait to be taken, and most bytes of one.
+#: Maximum number of lines that wait for `take`, and of bytes in one line.
 _MOST_LINES = 1_000_000
 _LINE_BYTES = 4096
 _READ_BYTES = 1 << 16

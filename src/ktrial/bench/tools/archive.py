@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from ktrial.kit.errors import KtrialError
 
-#: Most bytes and files of a source. The largest tool has some 2 MiB in 150 files.
+#: Maximum number of bytes and files in a source. The largest tool has some 2 MiB in 150 files.
 TREE_BYTES = 512 << 20
 TREE_FILES = 100_000
 _CHUNK_BYTES = 1 << 20

@@ -17,7 +17,7 @@ from ktrial.bench.tools.archive import check_size, file_sha256, tree_sha256, unp
 from ktrial.bench.tools.download import ARCHIVE_BYTES, download
 from ktrial.kit.errors import BadInput, Busy, KtrialError
 
-#: Most seconds for one command.
+#: Maximum number of seconds for one command.
 LIMIT_S = 900.0
 #: Environment of a build, without HOME and TMPDIR, which are its private folder.
 ENVIRONMENT = {"PATH": ":".join(PROGRAM_FOLDERS), "LC_ALL": "C", "TZ": "UTC", "SOURCE_DATE_EPOCH": "0"}

@@ -54,7 +54,7 @@ class TukeyPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class TukeyTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A printed table. Its program prints no p outside of `p_ends`: a p beyond is printed as the nearest end."""
+    """A printed table. Its program limits p to `p_ends`: it prints a p beyond them as the nearest end."""
 
     what: str
     group: tuple[TukeyGroup, ...]

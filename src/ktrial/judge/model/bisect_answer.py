@@ -10,7 +10,7 @@ import msgspec
 from ktrial.judge.model.verdict import Effect, Verdict
 from ktrial.kit.commits import Commit
 
-#: On which side of half the difference a commit lies; `between` is about half, `unclear` undecided after all boots.
+#: The side of half the difference on which a commit lies; `between` is about half, `unclear` undecided after all boots.
 Standing = Literal["good", "bad", "between", "unclear"]
 Why = Literal["found", "several steps", "untold", "unconfirmed", "spent"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims: what somebody says about an outcome in a few words, read as the range of changes that it can mean.
+"""Claims: a statement about an outcome in a few words, read as the range of changes that it can mean.
 
 A printed number stands for every value that rounds to it; `~` doubles that range.
 """

@@ -20,8 +20,8 @@ Role = Literal["primary", "secondary", "guard", "exploratory"]
 class Point(msgspec.Struct, frozen=True, kw_only=True):
     """One measurement. `place` is its run's place in the order of all runs, from 1, or null if the order is unknown.
 
-    `run` names the run for `ktrial show`, or the file and number it was read from. `conditions` holds the known
-    readings of the run by name.
+    `run` names the run for `ktrial show`, or the file that it was read from and its number there. `conditions` holds
+    the known readings of the run by name.
     """
 
     value: float
@@ -72,7 +72,7 @@ class TestResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect on one machine. If there is none, the machine is not pooled, and `why` gives the reason."""
+    """The effect on one machine. If it cannot be computed, the machine is not pooled, and `why` gives the reason."""
 
     machine: str
     blocks: int
@@ -191,7 +191,7 @@ class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rules(self) -> str:
-        """How it was judged: the way that is better, the margin, and the covariates that are taken as equal."""
+        """How the outcome was judged: which direction is better, the margin, and the covariates taken as equal."""
         way = "nobody said which way is better" if self.direction is None else f"{self.direction} is better"
         equal = f"; judged at equal {' and '.join(self.at_equal)}" if self.at_equal else ""
         return f"{way}; differences below {100 * self.margin:g} % do not matter{equal}"
@@ -224,7 +224,7 @@ class ArmSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One difference in tunable state between the control and an arm; `declared` says what declared it, if anything."""
+    """One difference in tunable state between the control and an arm; `declared` names its declaration, if any."""
 
     arm: str
     name: str
@@ -236,7 +236,7 @@ class StateChange(msgspec.Struct, frozen=True, kw_only=True):
 class Exclusion(msgspec.Struct, frozen=True, kw_only=True):
     """Runs that were excluded after their values were known.
 
-    `changed` names the outcomes whose verdict depends on the exclusion, `moved` those with an interval that does.
+    `changed` names the outcomes whose verdict depends on the exclusion, `moved` those whose interval does.
     """
 
     what: str

@@ -33,7 +33,7 @@ Guard = Literal["holds", "broken", "open"]
 class EValues(msgspec.Struct, frozen=True, kw_only=True):
     """Evidence (e-values) that may be checked after any block.
 
-    It speaks against no difference, for an effect above -margin, and for an effect below the margin.
+    The three kinds speak against no difference, for an effect above -margin, and for an effect below the margin.
     """
 
     no_difference: float

@@ -195,7 +195,7 @@ class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 class BlockVoided(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="void"):
     """A block that doesn't count, by a rule that never looks at measurements.
 
-    `arm` was being measured when the rule applied. `period` stands for the rules of live trials: values are missing,
+    The rule applied while `arm` was measured. `period` stands for the rules of live trials: values are missing,
     another version runs, or the clock stepped. `pause` means that the user paused or interrupted a live trial.
     """
 

@@ -13,7 +13,7 @@ _MS_PER_DAY = 86_400_000
 
 
 class ProfileKey(msgspec.Struct, frozen=True, kw_only=True):
-    """What a profile is valid for. `visits` is what separates the halves of a block: run, boot or build."""
+    """What a profile is valid for. `visits` says what separates the halves of a block: run, boot or build."""
 
     machine: str
     suite: str

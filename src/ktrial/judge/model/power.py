@@ -7,7 +7,7 @@ import msgspec
 
 
 class PowerAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect worth detecting, the margin (None for each outcome's own), and the maximum number of blocks."""
+    """The effect to detect, the margin (None for each outcome's own), and the maximum number of blocks."""
 
     detect: float
     margin: float | None

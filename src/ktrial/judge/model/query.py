@@ -55,7 +55,7 @@ class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A result file: its name as given, from which its runs are named, and the digest of its bytes."""
+    """A result file: its name as given, from which ktrial names its runs, and the digest of its bytes."""
 
     path: str
     sha256: str

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 #: A stutter takes more than this many times the usual time. A frame that misses one refresh of the screen takes twice
 #: as long, so the limit lies below 2; at 2, chance would decide whether it counts.
 STUTTER_FACTOR = 1.75
-#: A stutter also takes longer than this: at hundreds of frames a second nobody sees one of 5 ms.
+#: A stutter also takes longer than this: at hundreds of frames a second nobody sees a frame of 5 ms.
 STUTTER_S = 0.010
 #: Number of frames on each side that define the usual time.
 NEIGHBOURS = 15

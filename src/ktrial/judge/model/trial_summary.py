@@ -12,7 +12,7 @@ from ktrial.judge.model.verdict import Verdict
 
 
 class ToldArm(msgspec.Struct, frozen=True, kw_only=True):
-    """An arm on the machine: what it set, what was in force already, what was refused and why.
+    """An arm on the machine: what it set, what was already in force, and what was refused, with reasons.
 
     `manual` is what a person did to set it up, `expect` holds the facts that identify it.
     """

@@ -6,12 +6,12 @@ from typing import Literal
 
 import msgspec
 
-#: With fewer values than this, no order is rare enough to show a change of level.
+#: With fewer values than this, chance alone explains any order, so none can show a change of level.
 NEEDED = 10
 #: `different` and `no difference seen` are for data that cannot separate the arm from other causes.
 Verdict = Literal["better", "worse", "equivalent", "different", "no difference seen", "inconclusive", "not comparable"]
-#: Whether a real difference also matters: `yes` if the near end of its interval exceeds the margin, `likely` if only
-#: its estimate does.
+#: Whether a real difference also matters: `yes` if the end of its interval nearest zero exceeds the margin, `likely` if
+#: only its estimate does.
 WorthIt = Literal["yes", "likely", "unclear"]
 
 

@@ -14,11 +14,11 @@ from ktrial.kit.startup import load_special
 
 special = load_special()
 
-#: Up to this many blocks the distribution of signed ranks is exact; beyond it a normal approximation is good enough.
+#: Up to this many blocks the distribution of signed ranks is exact; with more, a normal approximation is good enough.
 EXACT_BLOCKS = 100
-#: Up to this many blocks all 2^n sign patterns are tried.
+#: With up to this many blocks the test tries all 2^n sign patterns.
 ALL_SIGNS = 13
-#: Beyond this many blocks the median of Walsh averages is found without listing them.
+#: With more blocks than this, the median of Walsh averages is computed without listing them.
 LISTED_BLOCKS = 2_000
 
 
@@ -99,7 +99,7 @@ def critical_rank(blocks: int, alpha: float) -> int | None:
     if blocks > EXACT_BLOCKS:
         deviation = math.sqrt(blocks * (blocks + 1) * (2 * blocks + 1) / 24)
         return int(blocks * (blocks + 1) / 4 + float(special.ndtri(alpha / 2)) * deviation - 0.5)
-    # The factor includes alpha itself, which sums of halves can miss in the last digit.
+    # The factor includes alpha itself, which a sum of halves can miss by its last digit.
     rare = int(np.searchsorted(_plain_ranks(blocks), alpha / 2 * (1 + 1e-12), side="right"))
     return rare - 1 if rare else None
 

@@ -11,12 +11,12 @@ from ktrial.judge.model.question import Question
 from ktrial.judge.observational_layout import LARGEST
 from ktrial.judge.stats.arrays import Array, steps
 
-#: How far two outcomes may differ, as a share of their spread: as much as rounding to three digits causes.
+#: How far two outcomes may differ, as a share of their spread: as far as rounding to three digits can move them.
 ROUNDING = 0.005
 
 
 def duplicates(questions: Sequence[Question]) -> Mapping[str, str]:
-    """Map each duplicate outcome to the one that it repeats: the declared one of its kind, otherwise the first."""
+    """Map each duplicate outcome to the outcome that it repeats: a declared one of its kind, otherwise the first."""
     shapes: dict[tuple[tuple[str, int], ...], list[Question]] = {}
     for question in questions:
         shape = tuple((arm, len(runs)) for arm, runs in question.arms.items())

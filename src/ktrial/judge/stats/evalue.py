@@ -14,10 +14,10 @@ import numpy as np
 
 from ktrial.judge.sequential import Array
 
-#: The sizes of the bets that are averaged, in units of the scale.
+#: The sizes of the bets, in units of the scale; ktrial averages their results.
 BETS = (0.3, 0.6, 1.2, 2.4, 5.0)
 _BETS = np.array(BETS)
-#: Without a profile there is no bet until this many earlier blocks give a scale.
+#: Without a profile there is no bet until this many earlier blocks show the scale.
 _FIRST_SCALED = 4
 _MAD = 1.4826
 _HALVINGS = 80

@@ -14,7 +14,7 @@ from ktrial.judge.stats.arrays import Array
 
 #: Bars per doubling in the histograms.
 _BARS = 4
-#: A valley is no higher than this share of the lower heap beside it.
+#: A valley is no higher than this share of the lower of the two heaps beside it.
 _VALLEY = 0.5
 #: A heap needs at least this share of the requests, and this many of them.
 _LEAST_SHARE, _FEWEST = 0.002, 5
@@ -28,7 +28,7 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def modes(histogram: Sequence[tuple[float, int]]) -> tuple[Mode, ...]:
-    """Return the modes, shortest latency first. `histogram` holds (end of bar, count) without empty bars."""
+    """Return the modes, shortest latency first. `histogram` holds (end of bar, count); empty bars are left out."""
     total = sum(count for _, count in histogram)
     if total == 0:
         return ()

@@ -21,7 +21,7 @@ from ktrial.kit.errors import BadInput
 from ktrial.kit.finding import Finding
 from ktrial.kit.startup import load_special
 
-#: Fewer machines than this are shown side by side, not pooled.
+#: Fewer machines than this are shown side by side instead of being pooled.
 FEWEST_MACHINES = 3
 
 
@@ -110,7 +110,7 @@ def pool(machines: Sequence[PooledMachine], confidence: float = 0.95) -> PooledE
 
 
 def _between(effects: np.ndarray, variances: np.ndarray) -> tuple[float, float]:
-    """Return DerSimonian and Laird's variance between machines, and the share of the scatter that it explains."""
+    """Return DerSimonian and Laird's variance between machines, and its share of the scatter."""
     weights = 1 / variances
     mean = (weights * effects).sum() / weights.sum()
     scatter = float((weights * (effects - mean) ** 2).sum())

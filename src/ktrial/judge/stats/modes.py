@@ -11,7 +11,7 @@ import numpy as np
 
 from ktrial.judge.stats.arrays import Array
 
-#: Two modes need this gain in BIC over one, centres this many standard deviations apart, and this many runs.
+#: Two modes need this gain in BIC over one mode, centres this many standard deviations apart, and this many runs.
 _GAIN, _GAP, _RUNS = 10.0, 3.0, 12
 _EM_STEPS, _EM_STOP = 60, 1e-7
 #: Each mode has at least this share of the runs, and at least this share of the whole spread.
@@ -25,7 +25,10 @@ _FEWEST_BLOCKS = 6
 
 
 class Modes(NamedTuple):
-    """Two modes of log values: their gain over one (BIC), their centres, the sd within, the share of the lower one."""
+    """Two modes of log values.
+
+    `gain` is their gain over one mode (BIC), `sd` the standard deviation within a mode.
+    """
 
     gain: float
     low: float
@@ -79,7 +82,7 @@ def two_modes(values: Array) -> Modes | None:
     )
 
 
-#: By number of runs: how many times the wider side the widest gap exceeds in 1 of 100 cases with a single mode.
+#: By number of runs: the widest gap exceeds the wider side by this factor in 1 of 100 cases with a single mode.
 _APART = {4: 15.0, 5: 6.3, 6: 3.8, 7: 2.8, 8: 2.2, 9: 1.8, 10: 1.6, 11: 1.4}
 #: Groups lie apart if their values differ by at least this factor.
 APART_FACTOR = 1.5
@@ -94,7 +97,7 @@ class Apart(NamedTuple):
 
 
 def apart(logs: Array) -> Apart | None:
-    """Return a few runs that a gap separates from all others, if the series is too short for a mixture; or None."""
+    """Return a few runs that a gap separates from all others, if the series is too short for a mixture; else None."""
     count = len(logs)
     if count < min(_APART):
         return None

@@ -15,7 +15,7 @@ from ktrial.judge.stats.change_points import change_points
 
 #: A recording is cut into this many stretches of equal length, and changes are sought between them.
 _STRETCHES = 60
-#: A steady state needs a recording of at least this length, and a last phase of at least this share of it.
+#: A steady state needs a recording of at least this many seconds, and a last phase of at least this share of it.
 SHORTEST_S = 600.0
 _STEADY_SHARE = 0.2
 

@@ -16,7 +16,7 @@ import numpy as np
 from ktrial.judge.model.judgement import Counter
 from ktrial.judge.sequential import Array
 
-#: Up to this many blocks all sign patterns are tried; above, this many random ones.
+#: Up to this many blocks all sign patterns are tried; with more blocks, this many random patterns.
 EXACT_BLOCKS = 13
 FLIPS = 10_000
 #: A fixed seed for the random patterns, so that a verdict can be recomputed.
@@ -29,7 +29,10 @@ _SAME = 1e-9
 
 
 def sign_flip_p(differences: Array) -> float:
-    """Return the two-sided p of the sum of differences, zeros included; above 13 blocks from 10,000 random flips."""
+    """Return the two-sided p of the sum of differences, zeros included.
+
+    With more than 13 blocks it comes from 10,000 random flips.
+    """
     if not len(differences):
         return 1.0
     return _p_of(differences, signs_of(len(differences)))
@@ -125,7 +128,7 @@ def share_of_flips(hits: int, blocks: int) -> float:
 
 @lru_cache(maxsize=8)
 def signs_of(blocks: int) -> Array:
-    """Return sign patterns of `blocks` blocks, one a row: all of them up to 13 blocks, above 10,000 random ones."""
+    """Return sign patterns, one a row: all patterns of up to 13 blocks, otherwise 10,000 random ones."""
     if blocks <= EXACT_BLOCKS:
         patterns = np.arange(2**blocks)[:, None] >> np.arange(blocks)
         return np.where(patterns & 1, 1.0, -1.0)

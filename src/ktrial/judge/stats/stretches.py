@@ -14,7 +14,7 @@ from ktrial.kit.startup import load_special
 
 special = load_special()
 
-#: A stretch is this many times as long as runs stay correlated.
+#: A stretch lasts this many times as long as the correlation between runs.
 TIMES = 4
 #: Correlation needs at least this many runs.
 FEWEST = 8

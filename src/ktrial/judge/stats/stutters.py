@@ -115,7 +115,7 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recurrence(msgspec.Struct, frozen=True, kw_only=True):
-    """The median time between the starts of two episodes, and the chance that random ones are as regular."""
+    """The median time between the starts of two episodes, and the chance that random episodes are as regular."""
 
     period_s: float
     p: float
@@ -134,7 +134,7 @@ def episodes(begins_s: Array, ends_s: Array, gap_s: float) -> tuple[Episode, ...
 
 
 def recurrence(found: tuple[Episode, ...], begin_s: float, end_s: float, gap_s: float) -> Recurrence | None:
-    """Return how regularly episodes recur, compared with random ones; None if there are too few."""
+    """Return how regularly episodes recur, compared with random episodes; None if there are too few."""
     if len(found) < _FEWEST_EPISODES:
         return None
     starts = np.array([one.begin_s for one in found])

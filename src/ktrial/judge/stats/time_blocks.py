@@ -8,7 +8,7 @@ import numpy as np
 from ktrial.judge.model.interval import Interval
 from ktrial.judge.stats.arrays import Array
 
-#: The length of resampled blocks, at least a sixtieth of the recording: events within it may be related.
+#: The length of resampled blocks, or a sixtieth of the recording if that is longer: events in a block may be related.
 BLOCK_S = 10.0
 _FEWEST_BLOCKS = 6
 #: Cells per block; a block may begin at any cell.

@@ -20,7 +20,7 @@ EXACT_PAIRS = 10_000
 EXACT_TIED_UNITS = 80
 #: Up to this many ways to choose the arm's units, all are tried.
 ALL_PICKS = 20_000
-#: Beyond this many units the permutation test is left out: Welch's test then gives the same.
+#: With more units than this, no permutation test is made, because Welch's test gives the same.
 RELABELLED_UNITS = 400
 
 
@@ -44,7 +44,7 @@ def _pairs_at_most(control: int, arm: int) -> Array:
 
 @functools.lru_cache(maxsize=1024)
 def _tied_sums(doubled: tuple[int, ...], arm: int) -> Array:
-    """Return P(sum of the arm's doubled ranks = s) for each s, over all ways to choose them."""
+    """Return P(sum of the arm's doubled ranks = s) for each s, over all choices of the arm's units."""
     ways = np.zeros((arm + 1, sum(doubled) + 1))
     ways[0, 0] = 1.0
     for rank in doubled:
@@ -126,7 +126,7 @@ def _search_differences(control: Array, arm: Array, places: list[int]) -> list[f
 
 @functools.lru_cache(maxsize=16)
 def _picks(n_control: int, n_arm: int) -> tuple[Array, bool]:
-    """Return weights that compute the difference of means for each choice of the arm's units, and if these are all."""
+    """Return weights that give the difference of means for each choice of the arm's units, and if these are all."""
     units = n_control + n_arm
     if math.comb(units, n_arm) <= ALL_PICKS:
         picked = np.array(list(itertools.combinations(range(units), n_arm)), dtype=np.int64)

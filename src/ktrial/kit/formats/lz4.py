@@ -48,7 +48,7 @@ def _block(data: bytes) -> bytearray:
 
 
 def _length(data: bytes, at: int, length: int) -> tuple[int, int]:
-    """Return a length, which continues while its bytes are 255, and the position after it."""
+    """Return a length and the position after it; the length continues while its bytes are 255."""
     more = 255 if length == 15 else 0
     while more == 255:
         more = data[at]

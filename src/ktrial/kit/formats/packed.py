@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from ktrial.kit.errors import BadInput
 
-#: The most that is unpacked.
+#: ktrial decompresses at most this many bytes.
 LIMIT_BYTES = 256 << 20
 #: Small enough that one piece cannot decompress to more than fits into memory.
 _PIECE_BYTES = 512
-#: The most memory that a stream may request: kernels and packages request at most half of it (xz -9e: 64 MiB).
+#: The most memory that a stream may request. Kernels and packages request at most half as much (xz -9e: 64 MiB).
 _DICTIONARY_BYTES = 256 << 20
 _GZIP_WINDOW = 31
 #: Flags of gzip headers with a file name, a comment or extra fields.

@@ -50,7 +50,7 @@ def delimiter_of(header: str) -> str | None:
 def is_of_blanks(lines: Sequence[str]) -> bool:
     """Return whether only blanks separate the cells of a table.
 
-    They are if the first row has numbers and as many cells as the header.
+    True if the first row has numbers and as many cells as the header.
     """
     first_two = list(islice((line for line in _of_blanks(lines) if line), 2))
     if len(first_two) < 2 or delimiter_of(first_two[0]) is not None or "|" in first_two[0]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what Android keeps about frames: `dumpsys gfxinfo PACKAGE framestats` and `dumpsys SurfaceFlinger --latency`.
+"""Read what Android stores about frames: `dumpsys gfxinfo PACKAGE framestats` and `dumpsys SurfaceFlinger --latency`.
 
 gfxinfo has the last 120 frames of each window, as a table between lines `---PROFILEDATA---`. Several dumps may follow
 each other; a frame that is in two of them counts once. All times are nanoseconds of the clock that never steps.
@@ -28,10 +28,10 @@ _LONGEST_NS = 600 * 10**9
 class DrawnFrames(msgspec.Struct, frozen=True):
     """Frames of an app in the order in which they were complete.
 
-    `times_s` is from the moment at which a frame was due to begin until it was complete. `ends_s` is when. `flagged`
-    counts frames that Android marks as unusual, such as the first of a window; they are left out. `rendered` is how
-    many frames Android counted since its statistics were reset, if it says so. `interval_s` is the time between two
-    frames of the screen.
+    `times_s` holds the times from the moment at which a frame was due to begin until it was complete, `ends_s` the
+    moments at which it was complete. `flagged` counts frames that Android marks as unusual, such as the first of a
+    window; they are left out. `rendered` is how many frames Android counted since its statistics were reset, if it says
+    so. `interval_s` is the time between two frames of the screen.
     """
 
     times_s: tuple[float, ...]

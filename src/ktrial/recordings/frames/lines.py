@@ -67,7 +67,7 @@ class FramePattern:
     def end_ns(self, line: FrameLine, file: str, within_ns: int) -> int:
         """Return when the frame of a line ended: the time in the line or, without one, when the line was read.
 
-        Raise BadInput if that time is not shortly before the line was read: it must be from another clock.
+        Raise BadInput if that time is not shortly before the line was read, because it is then from another clock.
         """
         if _END not in self._expression.groupindex:
             return line.at_ns

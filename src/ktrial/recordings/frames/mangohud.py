@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads frame logs of MangoHud: the CSV of every release that writes `frametime`, if it has one row per frame.
+"""Read frame logs of MangoHud: the CSV of every release that writes `frametime`, if it has one row per frame.
 
 ktrial finds columns by name. `frametime` was whole microseconds up to 0.6 and is milliseconds since; its inverse `fps`
 shows which. `elapsed` is nanoseconds since logging began. With an interval (`log_interval`, default 100 ms) each row is
@@ -29,14 +29,15 @@ PER_FRAME = "record again with log_interval=0; `ktrial frames -- COMMAND` sets i
 _SUMMARY = "0.1% Min FPS,"
 _SYSTEM = "os,cpu,gpu,"
 _NEEDED = ("fps", "frametime", "elapsed")
-#: The header is within the first lines, at most this many.
+#: The header is within this many lines from the start.
 _HEAD_LINES = 50
 _PER_SECOND: Mapping[FrameUnit, float] = {"ms": 1e3, "us": 1e6}
 #: fps times frametime of the middle row may be off by this factor; ms and us are 1000 apart.
 _UNIT_FACTOR = 2.0
 #: A row belongs to one frame when `elapsed` moved on by its frame time, within 2 % and 50 us.
 _ROW_SHARE, _ROW_S = 0.02, 50e-6
-#: This share of rows must do so, and all frame times together must match the logged time to within 1 %.
+#: At least this share of rows must belong to one frame each, and all frame times together must match the logged time to
+#: within 1 %.
 _ROWS, _TOTAL = 0.95, 0.01
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads logs with samples of the frame rate: MSI Afterburner (.hml), and telemetry of X-Plane as a table.
+"""Read logs with samples of the frame rate: MSI Afterburner (.hml), and telemetry of X-Plane as a table.
 
 Afterburner writes records of comma-separated cells. A record begins with its kind and a time in whole seconds. Kind
 `00` names the log, `01` the graphics card, `02` the columns. `80` holds the values, `N/A` if nothing is drawn.
@@ -55,7 +55,7 @@ def read_afterburner(data: bytes, source: str = "HardwareMonitoring.hml") -> Fra
             case "00" if moments:
                 again = again or line
             case "00":
-                names = card = None  # Afterburner appends: the previous log ended before its first sample.
+                names = card = None  # Afterburner appends to the file; the previous log ended before its first sample.
             case "80" if again is not None:
                 raise BadRun(f"{source}:{again}: a second log begins here", hint="split the file there")
             case _ if again is not None:

@@ -16,8 +16,8 @@ from ktrial.judge.model.stutter import NEIGHBOURS, STUTTER_FACTOR, STUTTER_S, us
 from ktrial.kit.errors import BadInput, BadRun
 from ktrial.kit.outcome import Direction, Measurement, Outcome, OutcomeKind, Unit
 
-#: MangoHud options that capture every frame. They come last, so that they override the user's options.
-#: `read_cfg` keeps the user's file in force, as a frame limit is part of the measurement. 0.7 logs only what it shows.
+#: MangoHud options that capture every frame. They come last, so that they override the user's options. `read_cfg` keeps
+#: the user's file in force, as a frame limit is part of the measurement. MangoHud 0.7 logs only what it shows.
 CAPTURE_OPTIONS = "read_cfg,autostart_log=1,log_interval=0,no_display=0"
 #: With fewer frames than this there are no statistics.
 LEAST_FRAMES = 100

@@ -127,7 +127,7 @@ def caption(comparison: Comparison, rows: Sequence[ForestRow], axis: Axis) -> li
 
 
 def _is_corrected(rows: Sequence[ForestRow]) -> bool:
-    """Return whether verdicts hold for fewer errors than intervals; without a test, the interval itself decides."""
+    """Return whether the verdicts are corrected for several comparisons, which the intervals are not."""
     return len(rows) > 1 and any(row.contrast.pooled is None or row.contrast.test is not None for row in rows)
 
 

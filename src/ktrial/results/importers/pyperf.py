@@ -51,7 +51,7 @@ def read_pyperf(data: bytes, source: str = "pyperf.json") -> tuple[PyperfBenchma
     return tuple(_benchmark(one, common, f"benchmarks[{index}]", source) for index, one in enumerate(benchmarks))
 
 
-#: Such as `Linux-6.12.9-example-x86_64-with-glibc2.36`.
+#: The platform of a run, such as `Linux-6.12.9-example-x86_64-with-glibc2.36`.
 _PLATFORM = re.compile(r"Linux-(.+)-\w+-with-.+")
 _GOVERNOR = re.compile(r"governor:([\w-]+)")
 _DEGREES = re.compile(r"=(-?\d{1,3}(?:\.\d+)?) ?C(?:,|$)")

@@ -95,7 +95,7 @@ class Database:
             return cls._open_file(Path(parsed.database or ""))
         if parsed.get_backend_name() != "postgresql":
             raise BadInput(f"--store: ktrial cannot use {parsed.get_backend_name()}", hint=f"write {_FORMS}")
-        if "@" in (parsed.host or ""):  # the part before it belongs to the password
+        if "@" in (parsed.host or ""):  # the part before the @ belongs to the password
             raise BadInput("--store: the URL has a second @", hint="in a password write %40 for @, or use ~/.pgpass")
         return cls._open_server(parsed)
 
@@ -187,7 +187,7 @@ class Database:
 
 
 def _has_no_space(path: Path) -> bool:
-    """Return whether the file system of a store is full; SQLite does not always say so of the files beside it."""
+    """Return whether the file system of a store is full; SQLite may not report that for the files beside the store."""
     try:
         found = os.statvfs(path.parent)
     except OSError:

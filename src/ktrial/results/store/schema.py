@@ -134,7 +134,7 @@ noise_profiles = sa.Table(
     sa.Column("document", sa.Text, nullable=False),
 )
 
-#: Trials of fleets. `holder` is the coordinator that has one until `held_until_unix_ms`; `fence` grows with each.
+#: Trials of fleets. `holder` is the coordinator of a trial until `held_until_unix_ms`; `fence` grows with each holder.
 fleets = sa.Table(
     "fleets",
     metadata,

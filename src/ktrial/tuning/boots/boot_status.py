@@ -75,7 +75,7 @@ class BootStatus(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[BootEvent, ...] = ()
 
     def of_attempt(self) -> tuple[BootEvent, ...]:
-        """Return the events of the present attempt, oldest first; with no transaction, all."""
+        """Return the events of the present attempt, oldest first; all events if its transaction is unknown."""
         return tuple(
             one for one in self.events if self.transaction is None or one.transaction in {None, self.transaction}
         )
@@ -130,7 +130,7 @@ def last_attempt(status: BootStatus) -> tuple[BootState, BootEvent] | None:
 
 
 def _ending(events: tuple[BootEvent, ...], at: int) -> BootState:
-    """Return how a boot ended, from the event at this place and the events since its entry was armed."""
+    """Return how a boot ended, from the event with index `at` and the events since its entry was armed."""
     end = events[at]
     if end.event in {"healthy", "left"}:
         return "left"
@@ -153,7 +153,7 @@ def _of_last(status: BootStatus, events: tuple[BootEvent, ...]) -> tuple[BootSta
     """Return the state of the attempt while the default entry runs and nothing is armed."""
     for at, one in reversed(list(enumerate(events))):
         if one.event in {"armed", "started"} and one.boot_id == status.boot_id:
-            # It was armed in this boot and is no longer: somebody disarmed it.
+            # The entry was armed in this boot and no longer is, so somebody disarmed it.
             continue
         if one.event in {"armed", "started"} and one.entry != REHEARSAL:
             return "did-not-come-up", one

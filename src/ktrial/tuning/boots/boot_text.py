@@ -115,7 +115,7 @@ def _moment(event: BootEvent) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(event.at))
 
 
-#: State -> a sentence, and the next step. {it} and {this} are the boot, which may be one of a trial.
+#: State -> a sentence, and the next step. {it} and {this} name the boot, which may belong to a trial.
 _SENTENCES: dict[BootState, tuple[str, str]] = {
     "nothing": ("No trial boot is prepared.", "`ktrial boot try ARGUMENT` prepares one"),
     "prepared": (
@@ -160,7 +160,7 @@ _SENTENCES: dict[BootState, tuple[str, str]] = {
         f"{_KEEP}; {_UNDO}",
     ),
 }
-#: Sentences that are others if a trial boots the machine.
+#: State -> the sentence to use instead if a trial boots the machine.
 _OF_TRIALS: dict[BootState, str] = {
     "prepared": "The boots of {trial} are prepared, and none is armed: the next boot takes the default entry.",
     "rehearsal-armed": (

@@ -16,7 +16,7 @@ from ktrial.tuning.origin.formats.command_line import same_name
 
 #: Carries the ID of a trial boot's entry.
 MARK = "ktrial.boot"
-#: What every trial boot gets from the agent, which no word of the user's may change.
+#: Arguments that the agent adds to every trial boot, and that the user must not change.
 NETS = (
     "panic",
     "oops",
@@ -27,7 +27,7 @@ NETS = (
     "systemd.watchdog_sec",
     MARK,
 )
-#: What no boot loader reads in a way of its own.
+#: Characters that no boot loader treats specially.
 _SAFE = re.compile(r"[A-Za-z0-9_.,:/+=@-]+")
 _NEW = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*(?:=[A-Za-z0-9_.,:/+=@-]+)?")
 #: Words that the boot loader adds for itself.
@@ -35,7 +35,7 @@ _OF_LOADER = {"grub": ("BOOT_IMAGE",), "systemd-boot": ("BOOT_IMAGE", "initrd"),
 #: Names of arguments that add up: a second one does not replace the first.
 _ADD_UP = frozenset(("console", "earlycon", "earlyprintk", "memmap", "video"))
 _PAGES = frozenset(("hugepages", "hugepagesz"))
-#: x86 and arm64 take 2048 bytes with the final zero; the nets and the entry's ID need some of them.
+#: x86 and arm64 take 2048 bytes with the final zero; the agent's own arguments and the entry's ID need some of them.
 MOST_BYTES = 2047
 _NETS_BYTES = 160
 
@@ -52,7 +52,10 @@ class BootWord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WordChange(msgspec.Struct, frozen=True):
-    """An argument to add in place of those with its name, or to remove. Without a value, all with its name go."""
+    """An argument to add in place of those with its name, or to remove.
+
+    A removal without a value removes all arguments with its name.
+    """
 
     word: BootWord
     removes: bool = False

@@ -14,7 +14,7 @@ from ktrial.tuning.lasting.boot_words import DEFAULT_KERNEL
 from ktrial.tuning.lasting.model import LastingEntry, Rival
 from ktrial.tuning.lasting.word_rivals import default_in_grub
 
-#: What the agent takes in the name of an entry.
+#: Characters that the agent accepts in the name of an entry.
 _ID = re.compile(r"[A-Za-z0-9_.+~:-]+")
 _RELEASE = re.compile(r"(?:vmlinu[xz]|kernel|linux|Image|bzImage)-(.+)")
 _RESCUE = frozenset(("single", "recovery", "rescue", "emergency"))

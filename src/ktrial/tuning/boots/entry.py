@@ -16,10 +16,10 @@ from ktrial.tuning.boots.grub_menu import GrubConfig, MenuEntry, read_grub_confi
 from ktrial.tuning.boots.loader_entry import LoaderEntry, entry_id, read_loader_entry
 
 BootLoader = Literal["grub", "systemd-boot", "kexec"]
-#: Where entries are that the running kernel starts itself.
+#: The folder of entries that the running kernel starts itself (kexec).
 KEXEC_FOLDER = "/etc/ktrial-kexec"
 TRIAL, REHEARSAL = "ktrial-trial", "ktrial-rehearsal"
-#: How distributions call a kernel, and an initramfs, of a release.
+#: Names that distributions give to the kernel, and to the initramfs, of a release.
 _KERNELS = ("vmlinuz-{}", "vmlinux-{}", "kernel-{}", "Image-{}", "linux-{}")
 _INITRDS = ("initrd.img-{}", "initrd-{}.img", "initramfs-{}.img", "initrd-{}", "initramfs-{}")
 #: Modules of GRUB that reach a disk, a file system or a packed kernel; others are for the screen.
@@ -28,7 +28,7 @@ _REACH = re.compile(
     r"|mdraid[a-z0-9_]+|(?:gz|xz|lzop|zstd)io?"
 )
 _HOW_TO_ADD = "add an entry for it first: `kernel-install add` or `grub-mkconfig`"
-#: What the agent takes in a title.
+#: Characters that the agent does not accept in a title.
 _TITLE = re.compile(r"[^A-Za-z0-9 _.,:=+-]")
 _TITLE_CHARACTERS = 60
 
@@ -37,7 +37,7 @@ class BootGrounds(msgspec.Struct, frozen=True, kw_only=True):
     """Everything from which ktrial makes an entry.
 
     `files` are kernels and initramfs images by their paths on the machine. `entries` are entry files with their
-    texts; `mount` is where the partition that holds them is mounted. `selected` is the one that booted, according to
+    texts; `mount` is where the partition that holds them is mounted. `selected` is the entry that booted, according to
     systemd-boot.
     """
 
@@ -369,7 +369,7 @@ def _on_machine(path: str, grounds: BootGrounds, folder: str) -> str:
 
 
 def _other(grounds: BootGrounds, config: GrubConfig | None, running: _Loaded, file: str) -> _Loaded:
-    """Return how to load another kernel: like its own entry, or else like the running one with other file names."""
+    """Return how to load another kernel: like its own entry, or like the running kernel with other file names."""
     if file not in grounds.files:
         raise UnknownName("kernel", file, grounds.files, hint="install it (`ktrial kernel package` makes a package)")
     if grounds.loader == "kexec":

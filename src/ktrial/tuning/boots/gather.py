@@ -19,10 +19,10 @@ from ktrial.tuning.boots.loader_entry import entry_id
 from ktrial.tuning.boots.scene import BootScene, GrubScene, KernelScene, KexecScene, SystemdBootScene
 from ktrial.tuning.lasting.loaders import ESPS, LoaderSigns, find_loader, look_for_loaders, read_variable
 
-#: The loader that is none: the running kernel.
+#: The name of the running kernel as a boot loader.
 KEXEC: Final = "kexec"
 _KEXEC_PROGRAMS, _KEXEC_LOCKED = ("/usr/sbin/kexec", "/sbin/kexec"), "/proc/sys/kernel/kexec_load_disabled"
-#: Facts that both functions need.
+#: Facts that both `gather_scene` and `gather_kernel` need.
 FACTS = ("os", "container", "cpu.architecture", "filesystems", "kernel.release", "power.source")
 _COMMAND_LINE, _FSTAB, _CRYPTTAB = "/proc/cmdline", "/etc/fstab", "/etc/crypttab"
 _SYSTEMD, _WATCHDOGS, _LOGINS = "/run/systemd/system", "/sys/class/watchdog/*/identity", "/run/systemd/sessions/*"
@@ -30,11 +30,11 @@ _SOFTWARE_WATCHDOG = "Software Watchdog"
 _ENTRIES = "loader/entries/*.conf"
 _HOSTS, _DKMS = "/sys/class/scsi_host/*/proc_name", "/var/lib/dkms/*/*/*/*/module/*"
 _RPM = ("/usr/bin/rpm", "/bin/rpm")
-#: The agent reads this much of a file.
+#: The agent reads at most this much of a file.
 _LIMIT_BYTES = 1 << 20
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,120}")
 _MODULE = re.compile(r"([A-Za-z0-9_-]+)\.ko(?:\.[a-z0-9]{1,4})?")
-#: File systems, layers and the beginnings of disks' names -> the module that drives them.
+#: File system, layer or start of a disk's name -> the module that drives it.
 _DRIVERS = {"ext3": "ext4", **{name: name for name in ("ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "jfs")}}
 _LAYERS = {"luks": "dm_crypt", "lvm": "dm_mod", "raid": "md_mod", "multipath": "dm_multipath"}
 _DISKS = {"nvme": "nvme", "vd": "virtio_blk", "xvd": "xen_blkfront", "mmcblk": "mmc_block", "sd": "sd_mod"}
@@ -42,7 +42,10 @@ _OLD_X86 = frozenset(("i386", "i486", "i586", "i686"))
 
 
 def gather_scene(machine: Machine, facts: FactBook, *, chosen: str | None = None, user: str | None = None) -> BootScene:
-    """Read what decides whether a trial boot is possible. `chosen` names the loader, `user` the person who asks."""
+    """Read what decides whether a trial boot is possible.
+
+    `chosen` names the loader, `user` the person who runs the command.
+    """
     signs = look_for_loaders(machine, facts)
     loader = KEXEC if chosen == KEXEC else find_loader(signs, chosen)
     listed = machine.list([_SYSTEMD, _WATCHDOGS, _LOGINS])
@@ -211,7 +214,7 @@ def gather_kernel(machine: Machine, facts: FactBook, plan: BootPlan, scene: Boot
         architecture="i386" if architecture in _OLD_X86 else architecture,
         has_modules=bool(own) and texts.bytes(f"{own}/modules.dep") is not None,
         modules=_modules(texts, own),
-        # A name that the running kernel has not either is no module's name.
+        # A name that the running kernel lacks too is not the name of a module.
         drivers=tuple(name for name in root_drivers(scene.filesystems, hosts) if known is not None and name in known),
         dkms=listed[_DKMS],
         is_packaged=_is_owned(release, [texts.get(path) or "" for path in packages])
@@ -234,7 +237,7 @@ def _modules(texts: _Texts, folder: str) -> frozenset[str] | None:
 
 def module_names(text: str) -> set[str]:
     """Return the modules that a `modules.dep` or `modules.builtin` lists, with `_` for `-`."""
-    # In modules.dep, what a module depends on follows a colon.
+    # In modules.dep, the dependencies of a module follow a colon.
     files = (line.partition(":")[0].rpartition("/")[2] for line in text.splitlines())
     return {found[1].replace("-", "_") for name in files if (found := _MODULE.fullmatch(name)) is not None}
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-#: Every text is a sequence of these, and each is found without going back.
+#: Every text is a sequence of these pieces; none of them needs backtracking.
 _PIECE = re.compile(
     r"""(?P<blank>(?:[ \t\r]|\\\n)+)
     |(?P<end>[\n;&|]+)
@@ -50,7 +50,7 @@ _HARMLESS = frozenset(
         "false",
     )
 ) | frozenset(("sleep", "clear", "terminal_output", "terminal_input", "background_image", "loadfont", "play", ":"))
-#: Commands that an entry needs and ktrial's cannot have -> what they do.
+#: Commands that an entry may need and that ktrial's own entry cannot have -> what they do.
 _UNFIT = {
     "cryptomount": "unlocks an encrypted disk",
     "loopback": "boots from a disk image",
@@ -64,8 +64,8 @@ _UNFIT = {
 class MenuEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An entry that loads Linux.
 
-    Paths are GRUB's, without devices; `unfit` says what ktrial's own entry cannot reproduce. `ids` are the names of
-    its submenus and its own; a menu without a name has an empty one.
+    Paths are GRUB's, without devices; `unfit` says what ktrial's own entry cannot reproduce. `ids` are the names of its
+    submenus and its own, empty for a menu without a name.
     """
 
     title: str
@@ -81,7 +81,7 @@ class MenuEntry(msgspec.Struct, frozen=True, kw_only=True):
 class GrubConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What a `grub.cfg` does. `modules` and `search` are those before `blscfg`, which reads entries from files.
 
-    `may_ask_password` means that it asks only under a condition, as Fedora's does if there is a `user.cfg`.
+    `may_ask_password` means that GRUB asks only under a condition, as Fedora's does if there is a `user.cfg`.
     """
 
     entries: tuple[MenuEntry, ...] = ()
@@ -99,7 +99,7 @@ class GrubConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_grub_config(text: str) -> GrubConfig:
-    """Return what the file does; any other text has no entries."""
+    """Return what a `grub.cfg` does; other texts give a result without entries."""
     script = _Script()
     for command in _commands(text):
         script.take(command)

@@ -8,14 +8,14 @@ import zlib
 
 import msgspec
 
-#: How many bytes of a kernel are enough.
+#: The header lies within this many bytes from the start of a kernel.
 ENOUGH_BYTES = 65_536
 _HEADER, _HEADER_END = 0x202, 0x250
 _FLAT_AT = 56
 _FLAT = {b"ARM\x64": "aarch64", b"RSC\x05": "riscv64"}
 _PE = {0x014C: "i386", 0x8664: "x86_64", 0xAA64: "aarch64", 0x5064: "riscv64", 0x6264: "loongarch64"}
 _GZIP = b"\x1f\x8b"
-#: Where the data directories of an EFI program begin within its optional header, by that header's kind.
+#: Offset of the data directories in the optional header of an EFI program, by the kind of that header.
 _DIRECTORIES = {0x010B: 96, 0x020B: 112}
 _CERTIFICATES = 4
 
@@ -42,7 +42,7 @@ def read_kernel_header(data: bytes) -> KernelHeader | None:
 
 
 def _is_64_bit(data: bytes) -> bool:
-    """Return the header's XLF_KERNEL_64 (protocol 2.12 and later); assume 64 bits for older ones."""
+    """Return whether XLF_KERNEL_64 is set in the header; True for headers before protocol 2.12, which lack it."""
     return _number(data, 0x206, "<H") < 0x020C or bool(_number(data, 0x236, "<H") & 1)
 
 

@@ -33,7 +33,7 @@ _SUPPORTED = ("grub", "systemd-boot", "kexec")
 _BOOT_FOLDERS = ("/boot", "/boot/efi", "/efi", "/boot/grub", "/boot/grub2")
 #: File systems in which GRUB overwrites grubenv in place; others have checksums, snapshots or packed files.
 _WRITTEN_BY_GRUB = frozenset(("ext2", "ext3", "ext4", "vfat", "msdos", "xfs"))
-#: Layers that GRUB reads through and cannot write through.
+#: Layers through which GRUB can read but not write.
 _LAYERS = {
     "lvm": "LVM",
     "raid": "RAID",
@@ -240,7 +240,7 @@ def _not_cleared(why: str, hint: str | None = None) -> Obstacle:
 
 
 def _of_disk(found: Mapping[str, Any] | None, folder: str) -> Iterator[str]:
-    """Yield why GRUB cannot write into a file of the folder."""
+    """Yield the reasons why GRUB cannot write into a file of the folder."""
     if found is None:
         yield f"the file system of {folder} is unknown"
         return

@@ -95,8 +95,9 @@ class KexecScene(msgspec.Struct, frozen=True, kw_only=True):
 class BootScene(msgspec.Struct, frozen=True, kw_only=True):
     """A machine before a trial boot.
 
-    `loader` is the boot loader, or why ktrial cannot use it; `grounds` are missing then. `fstab` and `crypttab` are
-    None if they cannot be read. `unreadable` are files that need root. `watchdog` is the name of the hardware watchdog.
+    `loader` is the boot loader, or why ktrial cannot use it; without a loader, `grounds` are missing. `fstab` and
+    `crypttab` are None if they cannot be read. `unreadable` are files that need root. `watchdog` is the name of the
+    hardware watchdog.
     """
 
     loader: str | NoLoader

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which entry systemd-boot boots by default, and whether one more entry file would change that.
 
-It sorts entries with boots left before those without, then (since version 250) those with a sort key before those
-without one, and takes the first. An entry of ktrial has no sort key; entries without one are sorted by name, the
+systemd-boot sorts entries with boots left before those without, then (since version 250) those with a sort key before
+those without one, and takes the first. An entry of ktrial has no sort key; entries without one are sorted by name, the
 greatest first.
 """
 
@@ -16,7 +16,7 @@ from ktrial.tuning.boots.loader_entry import entry_id, read_loader_entry
 from ktrial.tuning.boots.scene import SystemdBootScene
 
 _OWN = "ktrial-"
-#: A name of such an entry is greater than one of ktrial's, whatever else decides between names.
+#: A name that begins with one of these sorts above ktrial's, whatever else decides between names.
 _GREATER = re.compile(r"[0-9l-z]")
 _FIRST_WITH_KEYS = 250
 _USED_UP = re.compile(r"\+0(?:-[0-9]{1,9})?\.conf$")

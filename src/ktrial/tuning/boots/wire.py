@@ -13,10 +13,10 @@ from ktrial.kit.errors import BadInput
 from ktrial.tuning.boots.entry import BootPlan, entry_json
 
 _UNITS = "/etc/systemd/system"
-#: Kinds of units that can guard a boot, how many may, and what their names stay below in bytes: as the agent has it.
+#: Kinds of units that can guard a boot, and limits on their number and on the bytes of a name, as in the agent.
 GUARD_KINDS = ("service", "socket", "target", "mount", "timer", "path", "swap")
 MOST_GUARDS, UNIT_BYTES = 32, 256
-#: What systemd takes in a name, without the escapes of `systemd-escape`.
+#: Names that systemd accepts, without the escapes of `systemd-escape`.
 _UNIT = re.compile(rf"[A-Za-z0-9:_.@][A-Za-z0-9:_.@-]*\.(?:{'|'.join(GUARD_KINDS)})")
 OTHER_KINDS = ("automount", "device", "scope", "slice")
 
@@ -30,7 +30,7 @@ class ResumedTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_guards(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the full names of the units that guard a boot. Raise BadInput for a unit that cannot."""
+    """Return the full names of the units that guard a boot. Raise BadInput for a unit that cannot guard one."""
     endings, others = (tuple(f".{kind}" for kind in kinds) for kinds in (GUARD_KINDS, OTHER_KINDS))
     units = tuple(dict.fromkeys(one if one.endswith((*endings, *others)) else f"{one}.service" for one in names))
     for unit in units:

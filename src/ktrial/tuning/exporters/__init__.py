@@ -53,7 +53,7 @@ NOUNS: Mapping[Form, str] = {
 }
 
 
-#: What to name first to somebody who needs a target: the machine's own formats.
+#: Targets to suggest first: the machine's own formats.
 _NATIVE = ("sysctl.d", "udev", "tmpfiles.d", "modprobe.d", "zram-generator", "systemd-unit", "grub")
 
 
@@ -85,7 +85,7 @@ def export(
 ) -> dict[ExportTarget, Mapping[str, str]]:
     """Return the files of each chosen target; a setting goes to the first one that can express it.
 
-    Raise BadInput that names every setting that none of them can, with the targets that can.
+    Raise BadInput that names each setting that no chosen target can express, and the targets that can.
     """
     parts: dict[ExportTarget, list[LastingSetting]] = {target: [] for target in chosen}
     refused: list[tuple[LastingSetting, str]] = []

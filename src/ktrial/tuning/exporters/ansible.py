@@ -16,7 +16,7 @@ NAME = "ansible"
 WHAT = "An Ansible role that installs sysctl.d, udev, tmpfiles.d, modprobe.d, zram-generator files and a unit."
 FORMS: frozenset[Form] = frozenset({"sysctl", "sysfs", "device", "cgroup", "debugfs", "module", "zram"})
 NEXT = "put the folder among your roles; it needs no collection beyond ansible-core"
-#: Where a setting goes: the first of these that can express it.
+#: A setting goes to the first of these that can express it.
 _NATIVE: tuple[ModuleType, ...] = (sysctl_d, udev, modprobe_d, zram_generator, tmpfiles_d, systemd_unit)
 #: Name of a native form -> command that applies its file at once.
 _APPLY: Mapping[str, tuple[str, ...]] = {

@@ -19,7 +19,7 @@ def options_of(setting: LastingSetting) -> dict[str, str]:
         return {name: "y" if setting.text == "1" else "n"}
     if name == "HZ":  # Kconfig computes it from the member of a choice
         return {f"HZ_{setting.text}": "y"}
-    if setting.knob.value.type == "choice":  # the choice has no symbol of its own, its members have
+    if setting.knob.value.type == "choice":  # a choice has no symbol of its own, but its members do
         return {setting.text: "y"}
     return {name: setting.text}
 

@@ -27,7 +27,7 @@ FORMS: frozenset[Form] = frozenset(
     {"sysctl", "sysfs", "device", "cgroup", "debugfs", "module", "zram", "boot", "kconfig"}
 )
 NEXT = "add it to the imports of your configuration and run `nixos-rebuild switch`"
-#: Wins over plain definitions (100) and loses to mkForce (50). Two of equal priority would fail the evaluation.
+#: Wins over plain definitions (100) and loses to mkForce (50). Two values of equal priority would fail the evaluation.
 _PRIORITY = 75
 
 
@@ -149,7 +149,7 @@ def _command(setting: LastingSetting) -> str:
 
 
 Writer = Callable[[LastingProfile, Sequence[LastingSetting]], list[str]]
-#: Form, or name of a native form -> what writes its settings.
+#: Form, or name of a native form -> the function that writes its settings.
 _WRITERS: dict[str, Writer] = {
     "sysctl": _sysctls,
     "boot": _arguments,
@@ -160,5 +160,5 @@ _WRITERS: dict[str, Writer] = {
     tmpfiles_d.NAME: _tmpfiles,
     systemd_unit.NAME: _service,
 }
-#: Where other settings go: the first of these that can express it.
+#: Other settings go to the first of these that can express them.
 _NATIVE: tuple[ModuleType, ...] = (udev, modprobe_d, tmpfiles_d, systemd_unit)

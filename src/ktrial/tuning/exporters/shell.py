@@ -29,7 +29,7 @@ def write(profile: LastingProfile) -> dict[str, str]:
     return {f"ktrial-{profile.name}.sh": file_text([text.replace("@CALLS@", "\n".join(calls))])}
 
 
-#: /run is root's own and is empty after a boot, as saved values must be.
+#: Saved values are in /run, which belongs to root and is empty after a boot.
 _TEMPLATE = r"""#!/bin/sh
 @HEADING@
 

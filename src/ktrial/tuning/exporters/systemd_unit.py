@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A systemd unit that writes the values once at boot, for what has no place of its own."""
+"""A systemd unit that writes values once at boot, for settings that no other file can hold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = "systemd-unit"
 WHAT = "A oneshot unit for /etc/systemd/system: writes any file of the kernel once at boot."
 FORMS: frozenset[Form] = frozenset({"sysctl", "sysfs", "device", "cgroup", "debugfs", "module"})
 NEXT = "copy it to /etc/systemd/system, run `systemctl daemon-reload` and `systemctl enable --now` it"
-#: Arguments are pairs of a pattern and a value. Later pairs are written although an earlier one failed.
+#: Arguments are pairs of a pattern and a value. The program writes later pairs even if an earlier one failed.
 _PROGRAM = (
     'failed=0; while [ "$#" -gt 1 ]; do for file in $1; do'
     ' [ -e "$file" ] || case $1 in *[*?[]*) continue;; esac;'
@@ -53,6 +53,6 @@ def write(profile: LastingProfile) -> dict[str, str]:
 
 
 def _quoted(text: str) -> str:
-    """Return a quoted argument of ExecStart=, without specifiers and variables."""
+    """Quote an argument of ExecStart=, so that systemd expands no specifier or variable in it."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"'

@@ -14,7 +14,7 @@ FORMS: frozenset[Form] = frozenset({"device"})
 NEXT = "copy it to /etc/udev/rules.d, run `udevadm control --reload` and `udevadm trigger`"
 #: udev cuts off longer values.
 _LONGEST_BYTES = 500
-#: Interfaces are renamed after they appear, which is an event of its own.
+#: udev renames interfaces after they appear, which is a separate event.
 _ACTIONS = {"net": "add|change|move"}
 
 

@@ -18,7 +18,7 @@ Form = Literal["sysctl", "sysfs", "device", "cgroup", "debugfs", "module", "zram
 """What decides where a setting can be written: `device` is a file of a device that udev knows, `sysfs` any other."""
 
 FORMS: tuple[Form, ...] = get_args(Form)
-#: Beginning of a place -> udev's subsystem, and what comes before the rest of the place in the attribute's name.
+#: Start of a place -> udev's subsystem, and the prefix of the attribute's name.
 _SUBSYSTEMS = (
     ("/sys/block/{block}/", "block", ""),
     ("/sys/class/nvme/{nvme}/", "nvme", ""),
@@ -36,7 +36,7 @@ _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
 _GLOB = re.compile(r"[*?\[]")
 #: Placeholders whose instances all begin with the placeholder's own name: `{cpu}` is `cpu0`.
 _SELF_NAMED = frozenset(name for name, (pattern, _) in PLACEHOLDERS.items() if pattern.startswith(name))
-#: Boolean words of the command line that the kernel knows with `=1` and `=0` only, as it does parameters of modules.
+#: Boolean kernel arguments that the kernel accepts with `=1` and `=0` only, as it does parameters of modules.
 _WITH_VALUE = frozenset({"boot:psi"})
 #: Modules that are always a part of the kernel.
 _PARTS_OF_THE_KERNEL = frozenset({"zswap", "damon_reclaim", "damon_lru_sort", "workqueue", "pcie_aspm"})
@@ -45,7 +45,7 @@ _PARTS_OF_THE_KERNEL = frozenset({"zswap", "damon_reclaim", "damon_lru_sort", "w
 class PhoneValue(msgspec.Struct, frozen=True):
     """A value that a module computes on the phone: a recipe of its functions.sh, with its argument.
 
-    `beside` is the name of the file that lists the offered words, or that must show a choice, if it is another one.
+    `beside` names the file that lists the offered words, or that must show a choice, if it is not the knob's own.
     """
 
     recipe: str
@@ -57,7 +57,7 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
     """One setting. `place` is a place of the knob; `pattern` selects instances by name; None selects all.
 
     `rotational` restricts it to disks that rotate, or to those that do not. `reasons` are lines of text. `on_phone`
-    replaces the value, and `couples` are knobs that the kernel changes with this one: both are for modules of phones.
+    replaces the value, and `couples` are knobs that the kernel changes with this one: both are for phone modules.
     """
 
     knob: Knob

@@ -22,7 +22,7 @@ from ktrial.tuning.knobs.value import kernel_text
 from ktrial.tuning.plans.model import Context
 
 _ROTATIONAL = re.compile(r"\s*device\.rotational\s*(==|!=)\s*(true|false)\s*")
-#: What field=value of a device's record its name tells as well: knob's placeholder and condition -> pattern.
+#: Conditions on a device's record that its name shows too: placeholder, field and value -> pattern of the name.
 _BY_NAME = {("block", "transport", "nvme"): "nvme*"}
 
 

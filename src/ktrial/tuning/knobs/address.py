@@ -78,7 +78,10 @@ def selector_conditions(selector: str) -> dict[str, str]:
 
 
 def group_pattern(selector: str) -> str | None:
-    """Return a pattern that lists nested control groups; None for the topmost ones. Raise BadInput for no path."""
+    """Return a pattern that lists nested control groups; None for the topmost ones.
+
+    Raise BadInput if the selector is not a path.
+    """
     parts = selector.split("/")
     if len(parts) == 1:
         return None

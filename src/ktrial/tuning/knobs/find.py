@@ -13,7 +13,7 @@ from ktrial.machine.reading import InstanceState, KnobState
 from ktrial.tuning.knobs.address import parse_address, selector_conditions, selects
 from ktrial.tuning.knobs.knob import INSTANCE_FACTS, Knob
 
-#: Most knobs that an error proposes for a name that people use.
+#: An error proposes at most this many knobs for a name that people use.
 _MOST_MEANT = 3
 _OWN = "put your own into ~/.config/ktrial/knobs/"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copy a profile under another name, with a record of what it was copied from."""
+"""Copy a profile under another name, with a record of the original."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _whole(name: str, profiles: Mapping[str, Profile]) -> Profile:
     profile = profiles[name]
     settings = [one for parent in profile.extends for one in flatten(parent, profiles)]
     latest: dict[tuple[str, str], Setting] = {}
-    for one in (*settings, *profile.setting):  # the later one wins, and takes its place
+    for one in (*settings, *profile.setting):  # a later setting replaces an earlier one and moves to the end
         key = one.knob, str(one.when)
         latest.pop(key, None)
         latest[key] = one

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unit that writes values at boot which no other file can set, and the drop-in that starts it."""
+"""The unit that writes values at boot that no other file can set, and the drop-in that starts it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _parent(group: str) -> str:
 
 
 def with_wants(changes: Sequence[FileChange], kept: Mapping[Form, KeptFile]) -> tuple[FileChange, ...]:
-    """Return the changes plus the change of the drop-in, which exists only together with the unit."""
+    """Return the changes, with the change of the drop-in, which exists only together with the unit."""
     unit = next((one for one in changes if one.form == "systemd-unit"), None)
     if unit is None or (unit.after is None) == ("systemd-wants" not in kept):
         return tuple(changes)

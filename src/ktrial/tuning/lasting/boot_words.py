@@ -17,16 +17,16 @@ from ktrial.tuning.lasting.model import FileChange, Guarded, LastingEntry
 from ktrial.tuning.origin.formats.command_line import same_name
 from ktrial.tuning.plans.model import Change, Refusal, Why
 
-#: The address of a word that is removed begins so; that of the default kernel is the second.
+#: Start of the address of a removed argument, and the address of the default kernel.
 REMOVAL, DEFAULT_KERNEL = "boot:-", "boot:kernel"
-#: The value of a word that is removed.
+#: The value of a removed argument.
 REMOVED = "removed"
-#: Stands for the path of a kernel argument.
+#: The path that stands for kernel arguments.
 COMMAND_LINE = "/proc/cmdline"
-#: What the agent takes: no boot loader or shell reads these characters in a special way.
+#: Arguments that the agent accepts: no boot loader or shell treats these characters specially.
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*(?:=[A-Za-z0-9_.,:/+=@-]+)?")
 _PARAMETER = re.compile(r"/sys/module/([^/]+)/parameters/([^/]+)")
-#: Pattern of a word that may weaken the machine's protection -> its values that do not. The agent has the same list.
+#: Pattern of an argument that may weaken the machine's protection -> its harmless values. The agent has the same list.
 GUARDED: Mapping[str, tuple[str, ...]] = {
     "amd_iommu": ("force_enable", "force_isolation"),
     "apparmor": ("1",),
@@ -98,7 +98,7 @@ GUARDED: Mapping[str, tuple[str, ...]] = {
     "vmscape": ("on", "auto", "force"),
     "vsyscall": ("none", "xonly"),
 }
-#: Patterns among them of arguments that protect nothing, whatever their value.
+#: Patterns in GUARDED of arguments that themselves weaken the protection, so that removing one is harmless.
 WEAKENS = (
     "dis_ucode_ldr",
     "efi_no_storage_paranoia",
@@ -116,7 +116,7 @@ WEAKENS = (
 
 
 def change_of_word(refusal: Refusal, knobs: Mapping[str, Knob], modules: Iterable[str]) -> Change | None:
-    """Return the change of a kernel argument, or of a read-only parameter of a built-in module; None for others."""
+    """Return the change of a kernel argument or of a built-in module's read-only parameter; None for other settings."""
     knob = knobs.get(refusal.knob)
     if knob is None:
         return None

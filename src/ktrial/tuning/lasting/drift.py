@@ -147,7 +147,7 @@ class _Inspection(NamedTuple):
 
 
 def _folder_of_device(knob: Knob, label: str) -> str | None:
-    """Return the folder that exists only while the knob's device or module does."""
+    """Return the folder that exists only while the knob's device or module exists."""
     place = knob.files[0]
     if place.startswith("/sys/module/"):
         return "/".join(place.split("/")[:4])

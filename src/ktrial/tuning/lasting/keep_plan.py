@@ -81,7 +81,7 @@ def plan_keep(
             left.append(found)
             live = replace(live, zram=None)
         else:
-            # The generator's file counts in MiB: the device that is made now gets the same size.
+            # The generator's file counts in MiB, so the device that is created now gets the same rounded size.
             size = int(found.values[f"zram:disksize@{plan.zram.device or 'zram0'}"])
             live = replace(live, zram=replace(plan.zram, size_bytes=size))
             reasons = dict.fromkeys(found.values, f"{UNTESTED}; {_source(plan.zram.origin)}")
@@ -156,7 +156,7 @@ def _merged(
             result.append(entry)
     # Their reader writes the values from the first line to the last, and a scheduler resets what was set before it.
     ordered = in_write_order([*result, *own], _knobs_of, knobs)
-    # GRUB's drop-in removes words of other files before it adds its own.
+    # GRUB's drop-in removes arguments of other files before it adds its own.
     return tuple(sorted(ordered, key=lambda entry: "removes" not in entry.holds))
 
 
@@ -167,8 +167,8 @@ def _knobs_of(entry: LastingEntry) -> list[str]:
 def _replaces(new: LastingEntry, old: LastingEntry, knobs: Mapping[str, Knob]) -> bool:
     """Return whether an entry replaces an old one.
 
-    It does if it sets the same knob in another form, sets the partner that the kernel clears, or undoes the word that
-    the old one adds or removes.
+    It does if it sets the same knob in another form, sets the partner that the kernel clears, or undoes the argument
+    that the old entry adds or removes.
     """
     if takes(new, old) or takes(old, new):
         return True

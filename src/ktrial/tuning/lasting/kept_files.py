@@ -37,7 +37,7 @@ def kept_transactions(status: Status) -> tuple[Journaled, ...]:
 def kept_files(machine: Machine, status: Status, *, to_write: bool = False) -> dict[Form, KeptFile]:
     """Return the files that ktrial keeps now.
 
-    With `to_write`, raises Refused for an existing file that the journal lacks.
+    With `to_write`, raise Refused for an existing file that the journal lacks.
     """
     texts: dict[Form, str] = {}
     for transaction in reversed(kept_transactions(status)):
@@ -66,7 +66,7 @@ def _present(machine: Machine) -> dict[Form, str]:
     steps = [{"kind": "file", "path": path, "holds": None} for form, path in PLACES.items() if form not in SHARED_FORMS]
     told = checked(machine, {"schema": "ktrial.plan/2", "steps": steps})
     found = {_FORM_OF[one.path]: read_bytes(one.now) for one in told if one.now is not None}
-    # Of a place that cannot be written, a plan says only that.
+    # If a path cannot be written, the plan does not say what it holds.
     refused = [one.path for one in told if one.now is None and one.outcome == "refused"]
     refused += [PLACES[form] for form in SHARED_FORMS]
     for path, reading in machine.read(refused).items():

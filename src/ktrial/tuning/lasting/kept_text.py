@@ -15,7 +15,7 @@ from ktrial.tuning.lasting.boot_words import REMOVED, word_text
 from ktrial.tuning.lasting.model import SHARED_FORMS, Form, LastingEntry
 from ktrial.tuning.lasting.scheduler_files import HEADER, read_scheduler
 
-#: The agent takes no more.
+#: The agent accepts at most this many lines in a note, and bytes in a line.
 _NOTE_LINES, _NOTE_BYTES = 8, 240
 _NOTE_COLUMNS = 98
 _KEYS = ("zram-size", "compression-algorithm", "swap-priority", "host-memory-limit", "zram-resident-limit")
@@ -33,7 +33,7 @@ RemainAfterExit=yes
 _EXEC = """ExecStart=-/bin/sh -c 'printf "%%s\\\\n" "$$2" > "$$1"' ktrial"""
 _GRUB = 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX '
 _REMOVE, _DEFAULT = "ktrial_remove ", 'GRUB_DEFAULT="'
-#: Stands above the lines of GRUB's drop-in that remove words.
+#: Functions above the lines of GRUB's drop-in that remove arguments.
 _FUNCTIONS = """\
 ktrial_filter() {
 	ktrial_left=" $1 "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares kept kernel arguments with the command line of this boot."""
+"""Compare kept kernel arguments with the command line of this boot."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import msgspec
 from ktrial.machine.facts import FactBook
 from ktrial.machine.ports import Machine
 
-#: Where the EFI system partition may be.
+#: Folders on which the EFI system partition may be mounted.
 ESPS = ("/efi", "/boot/efi", "/boot")
 _FOLDERS = (*ESPS, "/etc")
 #: Loader -> files that show it.
@@ -75,7 +75,7 @@ def read_variable(machine: Machine, name: str) -> str:
     """Return the text of a variable that boot loaders share with the system; empty without one."""
     path = f"{_FIRMWARE}{name}-{_VENDOR}"
     reading = machine.read([path]).get(path)
-    # Four bytes of attributes precede it.
+    # Four bytes of attributes precede the text.
     data = reading.data[4:] if reading is not None and reading.data is not None else b""
     return data.decode("utf-16-le", "replace").strip("\0")
 

@@ -17,13 +17,13 @@ from ktrial.tuning.lasting.model import Form, LastingEntry
 from ktrial.tuning.plans.model import Change, Refusal, Why, ZramStep
 
 _MIB = 2**20
-#: What the agent takes in values: nothing that a reader of these files takes for a quote, an escape or a comment.
+#: Values that the agent accepts: nothing that a reader of these files could take for a quote, an escape or a comment.
 _VALUE = re.compile(r"[A-Za-z0-9_.,:/+=-](?:[A-Za-z0-9 _.,:/+=-]*[A-Za-z0-9_.,:/+=-])?")
 _PARAMETER_VALUE = re.compile(r"[A-Za-z0-9_.,:/+-]+")
 PARAMETER = re.compile(r"/sys/module/([^/]+)/parameters/([^/]+)")
 _DEVICE = re.compile(r"/sys/(?:(block)|class/([^/]+)|bus/([^/]+)/devices)/([^/]+)/(.+)")
 _PATH = re.compile(r"[A-Za-z0-9_.:+/-]+")
-#: Interfaces are renamed after they appear, which is an event of its own.
+#: udev renames interfaces after they appear, which is a separate event.
 _ACTIONS = {"net": "add|change|move"}
 #: Places without a file that makes them last: the reason, and what to use instead.
 _WITHOUT = (
@@ -64,7 +64,7 @@ def _place(path: str, value: str, grounds: Grounds) -> tuple[Form, Mapping[str, 
     if path.startswith("/proc/sys/"):
         return "sysctl.d", {"path": path, "value": value}
     parameter = PARAMETER.fullmatch(path)
-    # The options of a built-in module are not read; its parameters can only be written like other files.
+    # Nothing reads the options of a built-in module; its parameters can only be written like other files.
     if parameter is not None and parameter[1] in grounds.modules:
         return "modprobe.d", {"module": parameter[1], "parameter": parameter[2], "value": value}
     device = _DEVICE.fullmatch(path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds who else writes a kept setting, and which of them wins at boot."""
+"""Find who else writes a kept setting, and which writer wins at boot."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _is_later(form: Form, claim: ConfiguredValue, item: Assignment) -> bool:
         is_option = form == "modprobe.d" and claim.source == "command-line"
         return is_option or ORDER.index(claim.source) > ORDER.index(form)
     is_glob = sysctl_d.is_glob(item.name)
-    # A line with the key's own name wins over a glob, wherever that lies.
+    # A line with the key's own name wins over a glob, wherever the glob is.
     if form == "sysctl.d" and is_glob:
         return False
     own, other = posixpath.basename(PLACES[form]), posixpath.basename(item.file)

@@ -33,10 +33,10 @@ MODES: Mapping[str, str] = {
     "server": "Server",
 }
 _NAME = re.compile(r"scx_[a-z0-9_]{1,64}")
-#: What the agent takes as options: nothing that names a file.
+#: Options that the agent accepts: none that names a file.
 _FLAG = re.compile(r"[A-Za-z0-9_.,:+=-]+")
 _UNIT_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
-#: Where systemd looks for a program without a folder.
+#: Folders in which systemd looks for a program without a folder.
 _PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin")
 _TARGETS = ("graphical", "multi-user")
 #: What scx_loader reads if there is no file in /etc.
@@ -110,7 +110,7 @@ def _why_unfit(name: str, measured: MeasuredScheduler) -> tuple[str, str | None]
 
 
 def _why_not_here(measured: MeasuredScheduler, form: Form, here: BootSchedulers) -> tuple[str, str] | None:
-    """Return why no service of this machine starts it as the trial did, with a hint."""
+    """Return why no service of this machine starts the scheduler as the trial did, with a hint."""
     unit, other = (LOADER_UNIT, SERVICE_UNIT) if measured.mode else (SERVICE_UNIT, LOADER_UNIT)
     if unit not in here.units:
         how = "by scx_loader" if measured.mode else "itself"
@@ -167,7 +167,7 @@ def scheduler_changes(
 
 
 def _wants_changes(unit: str, here: BootSchedulers, kept: Mapping[Form, KeptFile]) -> Iterator[FileChange]:
-    """Yield the change of the drop-in that starts the service; it needs none if somebody has enabled it."""
+    """Yield the change of the drop-in that starts the service; none is needed if somebody has enabled the service."""
     before = kept["scx-wants"].text if "scx-wants" in kept else None
     after = None if unit in here.enabled else wants_text(unit)
     if after != before:
@@ -185,7 +185,7 @@ def without_scheduler(kept: Mapping[Form, KeptFile]) -> Iterator[FileChange]:
 
 
 def scheduler_rivals(entry: LastingEntry, here: BootSchedulers) -> Iterator[Rival]:
-    """Yield the other service that starts a scheduler at boot: the second one fails, or throws the first one out."""
+    """Yield the other service that starts a scheduler at boot: the second one to start fails, or replaces the first."""
     other = LOADER_UNIT if entry.form == "scx-service" else SERVICE_UNIT
     if other not in here.enabled:
         return

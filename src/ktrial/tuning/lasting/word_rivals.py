@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the other files of GRUB's configuration: their arguments, and lines that compete with kept ones."""
+"""Read the other files of GRUB's configuration: their arguments, and lines that compete with kept ones."""
 
 from __future__ import annotations
 

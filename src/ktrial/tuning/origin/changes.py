@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches the values of knobs and notes when somebody changes them."""
+"""Watch the values of knobs and note when somebody changes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOK_EACH_S = 0.25
 
 
 class ValueChange(msgspec.Struct, frozen=True):
-    """A value that changed: after how many seconds it was seen, and from what to what; None if unreadable."""
+    """A changed value: the seconds until ktrial saw it, the value before and the value after; None if unreadable."""
 
     address: str
     after_s: float

@@ -217,7 +217,7 @@ def _tuned(files: _Files, unread: list[Unread]) -> list[ConfiguredValue]:
 
 
 def _tuned_reapplies(files: _Files, claims: Iterable[ConfiguredValue]) -> bool:
-    """Return whether TuneD sets sysctls and then applies sysctl.d again, which it does unless it is told not to."""
+    """Return whether TuneD sets sysctls and then applies sysctl.d again, as it does by default."""
     if not any(one.source == "tuned" and one.assignment.kind == "sysctl" for one in claims):
         return False
     text = (files.text(_TUNED_SETTINGS) or b"").decode(errors="replace")

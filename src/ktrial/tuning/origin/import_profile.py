@@ -34,7 +34,7 @@ _EXPRESSED = re.compile(
     r"(?:unless )?(?:(?:ACTION|SUBSYSTEM|KERNEL|TEST|ATTR\{queue/rotational\})[=!]=|ENV\{DEVTYPE\}==\"disk\")"
 )
 """Conditions of udev rules that a setting's selector and `when` express."""
-#: How paths begin that a person may give instead of a knob's name.
+#: Starts of paths that a user may give instead of a knob's name.
 KNOB_PATHS = ("/proc/sys/", "/proc/irq/", "/sys/")
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
 _CONDITION = re.compile(r'(?P<key>KERNEL|SUBSYSTEM|ATTR\{queue/rotational\})(?P<operator>==|!=)"(?P<value>[^"]*)"')
@@ -56,8 +56,8 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """A profile and everything that did not become part of it.
 
     `unread` are lines that no reader understood. `unknown` are settings without a knob in the catalog; their reason
-    names similar knobs. `notes` tell decisions, such as for a value given twice or for a pair that excludes each
-    other.
+    names similar knobs. `notes` describe decisions, for example on a value given twice or on two settings that exclude
+    each other.
     """
 
     profile: Profile
@@ -103,7 +103,7 @@ def import_profile(
 
 
 def read_settings(data: bytes, file: str, as_format: Format | None = None) -> tuple[FileReading, Sniffed]:
-    """Return what a foreign text sets, and its format. Raises BadInput if no line of it can be read."""
+    """Return what a foreign text sets, and its format. Raise BadInput if no line of it can be read."""
     try:
         return read(data, file, as_format)
     except ForeignFormatError as error:
@@ -245,7 +245,7 @@ def checked_toml(profile: Profile, catalog: Catalog) -> str:
 def spelled_setting(word: str, knobs: Mapping[str, Knob]) -> str:
     """Return `/proc/sys/vm/swappiness=10` as `vm.swappiness=10`, and other words as they are; the value is optional.
 
-    Raises UnknownName for a file below /proc/sys or /sys that belongs to no knob.
+    Raise UnknownName for a file below /proc/sys or /sys that belongs to no knob.
     """
     path, equals, value = word.partition("=")
     if not path.startswith(KNOB_PATHS):
@@ -387,7 +387,7 @@ def _selector_of(knob: Knob, parts: Sequence[str]) -> str | None:
 def _knob_of_attribute(
     attribute: str, subsystem: str | None, knobs: Mapping[str, Knob]
 ) -> tuple[Knob, tuple[str, ...]] | None:
-    """Return the knob of a file below a device, and what its name has for further placeholders."""
+    """Return the knob of a file below a device, and the parts of the attribute that stand for further placeholders."""
     for knob in knobs.values():
         for place in knob.files:
             folder, _, tail = place.partition("}/")
@@ -431,7 +431,7 @@ def _no_such(item: Assignment, knobs: Mapping[str, Knob]) -> UnknownSetting:
 
 
 def _similar(item: Assignment, name: str, knobs: Mapping[str, Knob]) -> tuple[str, ...]:
-    """Return knobs with similar names. Only those of the same area are compared if there are some: lists are long."""
+    """Return knobs with similar names: of the same area if it has any, because longer lists do not help."""
     if item.kind == "boot":
         return tuple(f"boot:{one}" for one in nearest(name, [k.short_name for k in knobs.values() if k.kind == "boot"]))
     if name.startswith("/") or item.kind == "attribute":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sysctls and files of /sys that the catalog lacks, for `ktrial why`: who set them does not depend on it."""
+"""Stand-ins for sysctls and files of /sys that the catalog lacks, so that `ktrial why` can say who set them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _FILE = re.compile(r"/(?:proc/)?sys(?:/(?!\.{1,2}(?:/|$))[^/*?\[\]{}\s]+)+")
 def knob_or_file(text: str, knobs: Mapping[str, Knob]) -> tuple[Address, Knob]:
     """Return the knob with this name or file; for one that the catalog lacks, a stand-in without a known default.
 
-    A stand-in for a sysctl may be a misspelled name: then the machine has no such file. Raise BadInput.
+    If the name of a sysctl is misspelled, the stand-in has no file on the machine. Raise BadInput for a file outside
+    the folders of settings.
     """
     if _FILE.fullmatch(text):
         return _of_file(text, knobs)

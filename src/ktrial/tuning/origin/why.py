@@ -269,7 +269,7 @@ def claims_about(knob: Knob, instance: InstanceState, claims: Claims) -> list[Co
 
 
 def yields(claim: ConfiguredValue, claims: Claims) -> bool:
-    """Return whether a value of TuneD's is overridden by the administrator's files of sysctl.d."""
+    """Return whether the administrator's files of sysctl.d override a value from TuneD."""
     return claims.tuned_reapplies and claim.source == "tuned" and claim.assignment.kind == "sysctl"
 
 

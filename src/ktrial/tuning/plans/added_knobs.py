@@ -15,7 +15,7 @@ from ktrial.machine.transactions import checked
 
 #: Folder on the machine where root adds knobs.
 ADDED = "/etc/ktrial/knobs.d"
-#: Most steps of one plan.
+#: Maximum number of steps in one plan.
 _MOST_STEPS = 4096
 
 

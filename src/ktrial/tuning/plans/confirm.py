@@ -55,7 +55,7 @@ def held_back() -> Iterator[Presses]:
 
 
 def apply_whole(root: AgentSession, apply: Callable[[], dict[str, Any]]) -> tuple[Applied, dict[str, Any]]:
-    """Return the reply of an apply, decoded and as it came. Reverts it and raises KeyboardInterrupt after Ctrl-C."""
+    """Return the reply of an apply, decoded and raw. After Ctrl-C, revert it and raise KeyboardInterrupt."""
     with held_back() as presses:
         answer = apply()
     applied = decode_reply("apply", answer, Applied)

@@ -21,7 +21,7 @@ from ktrial.tuning.knobs.relevance import inert_here
 from ktrial.tuning.knobs.value import active_text, kernel_text, offered, same_value, show_value
 from ktrial.tuning.plans.model import Change, Context, Plan, Refusal, Request, Why, ZramStep
 
-#: The knobs that the agent's step sets. Others are refused and not ignored.
+#: The knobs that the agent's step for zram sets. ktrial refuses other zram knobs instead of ignoring them.
 _ZRAM_KNOBS = frozenset({"zram:disksize", "zram:comp_algorithm"})
 #: The default size is half of the memory, but at most this.
 _USUAL_MOST_BYTES = 4 * 2**30

@@ -68,7 +68,7 @@ def make_plan(
 
 
 def refuse_dangerous(plan: Plan, allowed: bool) -> None:
-    """Raise Refused if a plan has nothing but dangerous settings and nobody has allowed them."""
+    """Raise Refused if a plan has nothing but dangerous settings and the user has not allowed them."""
     dangerous = [refusal.address for refusal in plan.refusals if refusal.kind is Why.DANGEROUS]
     if dangerous and not allowed and plan.empty:
         raise Refused(
@@ -91,7 +91,10 @@ def context_for(machine: Machine, catalog: Catalog, requests: Sequence[Request],
 
 
 def requests_on(machine: Machine, catalog: Catalog, words: Sequence[str], facts: FactBook) -> tuple[Request, ...]:
-    """Return the requests of PROFILE and KNOB=VALUE words on this machine. Raise Refused if a profile cannot hold."""
+    """Return the requests of PROFILE and KNOB=VALUE words on this machine.
+
+    Raise Refused if a requirement of a profile is not met.
+    """
     _check_requirements(words, catalog, facts)
     return tuple(_generated(request, machine, catalog, facts) for request in requests_from(words, catalog))
 

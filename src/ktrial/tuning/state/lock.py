@@ -23,7 +23,7 @@ PLACES = (Path("/proc/self/ns/time"), Path("/sys/kernel"))
 #: The same for kernel builds, of which several may run.
 BUILD_PLACES = (Path("/proc/self/ns/user"), Path("/sys/kernel/mm"))
 _PROC = Path("/proc")
-#: Index of the start time in /proc/PID/stat after the name, which ends at the last bracket; it is field 22 of all.
+#: Index of the start time among the fields after the name in /proc/PID/stat; it is field 22 of the whole line.
 _START_FIELD = 19
 
 
@@ -37,7 +37,10 @@ class MachineLock:
         self._build: int | None = None
 
     def take(self) -> bool:
-        """Exclude other trials until `close`; return False if already taken. Raise Busy that names the holder."""
+        """Exclude other trials until `close`; return False if this lock is taken already.
+
+        Raise Busy that names the holder if another process has it.
+        """
         if self._descriptor is not None:
             return False
         descriptor = self._open()
@@ -61,7 +64,7 @@ class MachineLock:
         return True
 
     def share(self) -> None:
-        """Exclude trials, but not other commands of `ktrial with`, until `close`. Raise Refused."""
+        """Exclude trials, but not other commands of `ktrial with`, until `close`. Raise Refused while a trial runs."""
         descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -19,7 +19,7 @@ _MOST_CHARACTERS = 120
 _MOST_LOOKED_AT = 4096
 
 
-#: A lock that several may hold, or only one.
+#: READ locks may have several holders, WRITE locks have one.
 LockKind = Literal["READ", "WRITE"]
 
 
@@ -32,7 +32,7 @@ class LockedFile(msgspec.Struct, frozen=True):
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """A process to describe. None and empty values are what this user may not see."""
+    """A process to describe. What this user may not see is None or empty."""
 
     pid: int
     user: str | None = None

@@ -30,7 +30,7 @@ class SavedStates:
         return read_limited(self._path(name)), str(self._path(name))
 
     def save(self, name: str, data: bytes) -> Path:
-        """Save a state; replaces one of the same name."""
+        """Save a state; replace one of the same name."""
         if not _NAME.fullmatch(name) or name == "now":
             raise BadInput(
                 f"invalid name {name!r} for a state",

@@ -61,7 +61,7 @@ class MachineState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_state(data: bytes, file: str) -> MachineState:
-    """Return a saved state. Raise BadInput if `data` is not one."""
+    """Return a saved state. Raise BadInput if `data` is not a state."""
     try:
         state = decode_as(data, MachineState)
     except msgspec.DecodeError as error:

@@ -54,7 +54,7 @@ _OUTCOMES = (
 
 
 def _stalls(reply: LoadReply) -> tuple[Measurement, ...]:
-    """Return the number of stalls, if counted: agents before 0.1.0 and some kernels do not."""
+    """Return the number of stalls; nothing if the agent (before 0.1.0) or the kernel does not count them."""
     stalls = reply.number("allocation_stalls") if "allocation_stalls" in reply.results else None
     if stalls is None:
         return ()

@@ -101,7 +101,7 @@ def _redis(parameters: Parameters) -> Invocation:
 def _read(raw: RawOutput, parameters: Parameters, load: Callable[[Parameters], AgentLoad]) -> ParsedRun:
     reply = read_load(raw.stdout)
     asked = load(parameters)
-    # The address contains the folder of the run.
+    # The address contains the run's folder, so it is not compared.
     check_reply(reply, asked.name, {name: value for name, value in asked.parameters.items() if name != "address"})
     planned, answered = reply.positive("planned"), reply.positive("answered")
     left_over = reply.number("left_over") or 0

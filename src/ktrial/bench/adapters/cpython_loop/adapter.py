@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cpython-loop: how fast the system's Python interpreter does fixed work of its own."""
+"""cpython-loop: how fast the system's Python interpreter runs a fixed loop."""
 
 from __future__ import annotations
 

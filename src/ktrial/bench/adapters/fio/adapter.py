@@ -86,7 +86,8 @@ def _command(pattern: str, parameters: Parameters) -> Invocation:
     ]
     name = "data"
     if parameters["folder"]:
-        # The folder may hold other people's files, so the name must not be one of theirs. fio wants the folder first.
+        # The folder may hold other people's files, so the name must differ from theirs. fio needs the folder before the
+        # name.
         name = "ktrial-fio-data"
         argv.append(f"--directory={matching(parameters, 'folder', '/[^:,]*', '/mnt/disk')}")
     argv += [f"--filename={name}", "--unlink=1", "--output-format=json+", f"--output={_FILE}"]

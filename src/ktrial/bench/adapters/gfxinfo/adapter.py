@@ -15,7 +15,7 @@ from ktrial.recordings.frames.statistics import nearest
 
 _SHELL = "/system/bin/sh"
 _END = b"=ktrial end\n"
-#: Android keeps 120 frames of a window, so they are fetched before a fast screen has drawn as many.
+#: Android keeps 120 frames of a window, so the script fetches them before a fast screen has drawn more.
 _SCRIPT = """\
 package=$1 activity=$2 looks=$3
 shift 3

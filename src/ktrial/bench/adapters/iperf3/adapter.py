@@ -99,7 +99,7 @@ def _command(parameters: Parameters) -> Invocation:
 
 def _remote_command(parameters: Parameters) -> Invocation:
     server = ("iperf3", "-s", "-B", ADDRESS, "-p", PORT)
-    # Asking it for nothing but an end of the test shows that it listens.
+    # A test of one byte succeeds once the server listens.
     asked = ("iperf3", "-c", ADDRESS, "-p", PORT, "-n", "1")
     invocation = _client(parameters, ADDRESS, PORT)
     argv = invocation.argv

@@ -30,7 +30,7 @@ _IMAGES = {
     "armv7l": ("arch/arm/boot", "zImage"),
 }
 _TARGETS = ("bzImage", "Image", "Image.gz", "zImage", "vmlinux")
-#: What kbuild writes beside a file once its rule has run; `cmd_` alone before Linux 6.2.
+#: The line that kbuild writes into a `.cmd` file beside each file that it has built; `cmd_` alone before Linux 6.2.
 _MADE_IT = re.compile(rb"\s*(?:saved)?cmd_\S+ := ")
 #: Keeps the clock, the user's name and the host's name out of the build.
 _PINNED = {"KBUILD_BUILD_TIMESTAMP": "1970-01-01", "KBUILD_BUILD_USER": "ktrial", "KBUILD_BUILD_HOST": "ktrial"}

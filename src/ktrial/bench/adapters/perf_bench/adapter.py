@@ -29,7 +29,7 @@ from ktrial.kit.outcome import Outcome
 
 _LIMIT_S = 600.0
 _PINNED = "pinned"
-#: Content of that file if the run ended before its second task could be moved.
+#: Content of the file _PINNED if the run ended before its second task could be moved.
 _OVER = b"over"
 #: perf cannot place the two ends of its pipe itself: the shell moves the child to another CPU as soon as it exists, and
 #: writes a file once that is done. The few milliseconds until then are part of the measurement. A process that has

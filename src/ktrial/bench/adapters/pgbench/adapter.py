@@ -50,7 +50,7 @@ _SOCKET = ("-h", "/proc/self/cwd", "-U", _USER)
 _REMOTE = ("-h", ADDRESS, "-p", PORT, "-U", _USER)
 _SERVER_FOLDER = ".."
 _DATABASE = "postgres"
-#: Every transaction is logged, and the log must not exceed what is collected.
+#: Every transaction is logged, and the log must not exceed the limit of collected files.
 _MOST_TRANSACTIONS = 1_000_000
 #: Below this share of the requested rate, a note says that it was not reached, unless that may be chance.
 _HELD = 0.95
@@ -119,7 +119,7 @@ def _command(parameters: Parameters) -> Invocation:
 def _remote_command(parameters: Parameters) -> Invocation:
     scale, fsync = whole(parameters, "scale", 1, 10_000), flag(parameters, "fsync")
     cluster = ("initdb", "-D", "data", "-U", _USER, "-A", "scram-sha-256", "--pwfile", "password")
-    # The socket lies in the private folder of the run; all others need the password.
+    # The socket lies in the private folder of the run; connections from other machines need the password.
     allowed = "local all all trust\nhost all all 0.0.0.0/0 scram-sha-256\nhost all all ::/0 scram-sha-256\n"
     server = _server(fsync, "-c", f"listen_addresses={ADDRESS}", "-c", f"port={PORT}")
     return msgspec.structs.replace(

@@ -37,7 +37,7 @@ _HEADER = re.compile(
 _ROW = re.compile(r"\s+(\*?) ?(\d+\.\d+)th: (\S+)(?:\s+\((\d+) samples\))?\s*")
 _EXTREMES = re.compile(r"\s+min=([^,\s]+), max=(\S+)")
 _JSON_KEY = re.compile(r"(wakeup_latency|request_latency|rps)_(?:pct(\d+\.\d+)|(min|max))")
-#: How lines about the whole run begin, which follow the last block since 2023.
+#: Starts of lines about the whole run, which follow the last block since 2023.
 _ENDS = ("average rps:", "final rps goal was ", "avg worker transfer:")
 _BLOCKS = {"wakeup_latency": ("wakeup", "us"), "request_latency": ("request", "us"), "rps": ("rps", "1/s")}
 
@@ -52,7 +52,7 @@ class SchbenchBlock(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def empty(self) -> bool:
-        """Whether there was no sample: their number is 0 or, if it is not printed, the maximum is."""
+        """Whether the block has no samples: their number is 0 or, if it is not printed, the maximum is 0."""
         if self.samples is not None:
             return self.samples == 0
         return self.maximum is not None and self.maximum.value == 0

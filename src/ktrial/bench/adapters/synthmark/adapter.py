@@ -15,7 +15,7 @@ from ktrial.kit.formats.tool_output import Quantity, nearest_rank, quantity
 #: A burst is 96 frames at 48 kHz; latency comes in steps of it.
 _BURST_S = 0.002
 _BIN_S = 1e-4
-#: LatencyMark of 1.25 tries several buffer sizes, and the one that it finds once more.
+#: LatencyMark 1.25 tries several buffer sizes, and repeats the one that it chooses.
 _LEAST_RUNS = 2
 _PROGRAM = Program(needs=("synthmark",))
 _ONE_THREAD = "A single audio thread on a virtual sound device. "

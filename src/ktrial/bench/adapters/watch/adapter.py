@@ -26,7 +26,7 @@ _START = f'echo $$ >{_PID}; exec "$0" "$@"'
 #: File with the program's output if it reports frames: more than is captured of other programs.
 _FRAMES = "frames"
 _START_TOLD = f"{_START} >{_FRAMES}"
-#: The frame loop is the agent, which also starts the run.
+#: The frame loop is part of the agent, which is also the parent process of the run.
 _START_LOOP = f'echo $$ >{_PID}; exec /proc/$PPID/exe "$0" "$@" >{_FRAMES}'
 _LONGEST_S = 86_400.0
 
@@ -62,7 +62,7 @@ def _command(parameters: Parameters) -> Invocation:
             limit_s=seconds + 60.0,
             expected_s=float(seconds),
             files=(_PID, _FRAMES),
-            # Its output must not wait for a disk.
+            # The program's output must not wait for a disk.
             in_memory=True,
             records=True,
         )

@@ -70,7 +70,7 @@ def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
     )
 
 
-#: What existing devices say about the kernel; without one, a run has to make its own first.
+#: Prints the algorithms that existing devices offer; without a device, a run must first create one.
 _ASKED = Invocation(
     argv=("grep", "-rhs", "--include=comp_algorithm", "", "/sys/devices/virtual/block"), limit_s=VERSION_LIMIT_S
 )

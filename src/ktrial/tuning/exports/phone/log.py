@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log that a module writes on a phone: what came of each setting, boot by boot."""
+"""The log that a module writes on a phone: the result of each setting, boot by boot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEVICE = re.compile(r"/block/([^/*]+)/|/(policy\d+)/")
 
 
 class PhoneSetting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One file of one setting. `overwritten` means that somebody else wrote to it in the minute after."""
+    """One file of one setting. `overwritten` means that another program wrote to it in the minute after."""
 
     outcome: str
     knob: str
@@ -42,7 +42,7 @@ class PhoneRival(msgspec.Struct, frozen=True):
 
 
 class PhoneBoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One boot. `finished` is the time at which it counted as complete; `unread` are lines that nobody can read."""
+    """One boot. `finished` is the time at which it counted as complete; `unread` are lines that ktrial cannot read."""
 
     module: str
     version: str
@@ -58,7 +58,7 @@ class PhoneBoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def in_force(self) -> bool:
-        """Whether everything that the phone has was set and stayed."""
+        """Whether every setting that the phone has was set and stayed so."""
         applied = bool(self.settings) and self.guard is None
         return applied and not any(one.outcome in _FAILURES for one in self.settings)
 
@@ -68,7 +68,7 @@ def is_module_log(text: str) -> bool:
 
 
 def parse_log(text: str) -> tuple[PhoneBoot, ...]:
-    """Return the boots of a log, oldest first. Raises BadInput for a file that is not a log of a module."""
+    """Return the boots of a log, oldest first. Raise BadInput for a file that is not a log of a module."""
     boots: list[dict[str, Any]] = []
     for line in text.lstrip("\ufeff").replace("\r\n", "\n").split("\n"):
         fields = line.split("\t")

@@ -55,7 +55,7 @@ def _script(name: str) -> str:
 
 
 def _digest(*texts: str) -> str:
-    """Return a short digest of all that the scripts do; reasons are not a part of it."""
+    """Return a short digest of everything that the scripts do; the reasons do not affect it."""
     lines = (line for text in texts for line in text.split("\n") if not line.lstrip().startswith("#"))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
 
@@ -88,7 +88,7 @@ def _calls(settings: Iterable[LastingSetting]) -> Iterator[str]:
 
 
 def _shared_pattern(setting: LastingSetting, couple: Knob) -> str | None:
-    """Return the pattern of a couple: the same if both have the same kind of devices."""
+    """Return the pattern for a coupled knob: that of the setting if both knobs have the same kind of devices."""
     return setting.pattern if couple.placeholders == setting.knob.placeholders else None
 
 
@@ -108,7 +108,7 @@ def _at_each_place(setting: LastingSetting) -> tuple[LastingSetting, ...]:
 
 
 def _names(settings: Iterable[LastingSetting]) -> list[str]:
-    """Return what to look for in the scripts of other modules: one name a line."""
+    """Return the names to look for in the scripts of other modules, one a line."""
     found: dict[str, None] = {}
     for setting in settings:
         for place in setting.knob.files:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings for a phone that nobody has seen: what depends on the phone becomes a recipe for the module's shell."""
+"""Settings for an unknown phone: a value that depends on the phone becomes a recipe for the module's shell."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ktrial.tuning.knobs.profile import Setting
 from ktrial.tuning.knobs.value import kernel_text, show_value
 from ktrial.tuning.plans.model import Context
 
-#: What is known about any phone that a module is installed on.
+#: Facts that hold for any phone on which a module is installed.
 PHONE_FACTS = FactBook({"os.android": Fact(value=True)})
 _INPUT_BOOST = "module:cpu_boost.input_boost_freq"
 
 
 def phone_settings(setting: Setting, context: Context, left: list[Omission]) -> list[LastingSetting]:
-    """Return the setting, with its value as a recipe if that depends on the phone; or say why it is left out."""
+    """Return the setting, with its value as a recipe if that depends on the phone; add what is left out to `left`."""
     knob = find_knob(setting.knob, context.knobs)
     pattern = parse_address(setting.knob).selector
     if setting.when is not None:
@@ -64,7 +64,7 @@ def _recipe(knob: Knob, recipe: Mapping[str, Any]) -> PhoneValue | None:
 
 
 def _adapted(knob: Knob, text: str) -> PhoneValue:
-    """Return the recipe of a plain value: some depend on the clusters of the phone all the same."""
+    """Return the recipe of a plain value, because some of these depend on the phone's clusters too."""
     if knob.id == _INPUT_BOOST and (found := re.fullmatch(r"0:(\d{1,9})", text)):
         return PhoneValue("boost", found[1])
     words = text.split()

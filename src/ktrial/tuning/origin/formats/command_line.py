@@ -23,7 +23,7 @@ from ktrial.tuning.origin.formats.lines import (
 )
 
 _GRUB = re.compile(r"\s*(?:export\s+)?GRUB_CMDLINE_LINUX(?:_DEFAULT|_RECOVERY)?\+?=(.*)")
-#: What a drop-in of GRUB appends to.
+#: The variable to which a drop-in of GRUB appends.
 _SELF = re.compile(r"\$\{?GRUB_CMDLINE_LINUX(?:_DEFAULT|_RECOVERY)?\}?")
 _NAME = re.compile(r"[A-Za-z0-9_.,:/@+*\[\]-]+")
 

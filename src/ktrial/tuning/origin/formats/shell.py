@@ -42,7 +42,7 @@ _DEEPEST = 8
 _MOST_COMMANDS = 20_000
 #: Commands nested deeper than this count more towards the limit.
 _ORDINARY_DEPTH = 16
-#: Most commands between `if` and `then`.
+#: Maximum number of commands between `if` and `then`.
 _LONGEST_CONDITION = 100
 
 Variables = dict[str, list[str] | Unknown]

@@ -70,7 +70,7 @@ _BY_LINE: tuple[tuple[str, Format, str], ...] = (
     (r'[A-Z]+(?:\{[^}]*\})?\s*[=!:+]=?\s*".*(?:ATTR|SYSCTL)\{', "udev", "has a rule that sets ATTR{} or SYSCTL{}"),
 )
 _COMMANDS, _SYSCTLS = "has commands that set values", "most lines are key = value with a sysctl name"
-#: Reasons for a format that single lines give; the other lines may have others.
+#: Reasons that rest on single lines; the other lines may have other formats.
 _PERHAPS_MIXED = {
     *(_COMMANDS, _SYSCTLS),
     *(reason for _, found, reason in _BY_LINE if found in {"command-line", "modprobe.d", "tmpfiles.d", "udev"}),

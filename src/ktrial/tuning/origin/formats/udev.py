@@ -64,7 +64,7 @@ class UdevRule(msgspec.Struct, frozen=True, kw_only=True):
     assignments: tuple[Assignment, ...]
 
     def may_match(self, key: str, name: str) -> bool:
-        """Return whether the conditions on `key` (`KERNEL`, `SUBSYSTEM`) allow `name`; without any they do."""
+        """Return whether the conditions on `key` (`KERNEL`, `SUBSYSTEM`) allow `name`; True without such conditions."""
         for match in self.matches:
             if match.key != key:
                 continue

@@ -68,7 +68,7 @@ def page_lines(data: str | bytes, file: str) -> tuple[list[Line], list[Unread]]:
 
 
 class _PageReader:
-    """Collects text into lines; `number` is the line of the page at which the reader is."""
+    """Collects text into lines; `number` is the current line of the page."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -76,7 +76,7 @@ class _PageReader:
         self.lines: list[Line] = []
         self.unread: list[Unread] = []
         self._parts: list[str] = []
-        self._first: int | None = None  # the line with the first text of the line that is being collected
+        self._first: int | None = None  # the line with the first text of the line in progress
         self._in_row = self._as_written = False
 
     def add(self, text: str) -> None:
@@ -93,7 +93,7 @@ class _PageReader:
             self._parts.append(plain if not index or self._as_written else f" {plain}")
 
     def tag(self, tag: str, *, closes: bool) -> None:
-        """Take a tag into account."""
+        """Process a tag, which may end a line or begin a cell of a table."""
         if tag in _CELLS:
             self._in_row = True
             if not closes:
