@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Boots of entries that a transaction has prepared: arms one for the next boot, judges the boot,
-//! and records what became of it.
+//! and records how it ended.
 
 mod ending;
 mod grubenv;
@@ -33,7 +33,7 @@ pub use health::health;
 pub use next::{announce, forget_notice, give_up, next};
 pub use oneshot::{check_entries_file, forget_entry, is_grub_entries, restore, GRUB_ENVIRONMENTS};
 
-/// How often something that is awaited is looked for.
+/// Time between two looks while waiting.
 const LOOK: Duration = Duration::from_secs(1);
 /// Where kernels that an entry starts may be.
 const KERNELS: [&str; 2] = ["/boot/", "/efi/"];
@@ -42,10 +42,10 @@ const LOGS: usize = 20;
 /// Words that a loader adds for itself.
 const OF_LOADERS: [&str; 2] = ["BOOT_IMAGE", "initrd"];
 
-/// Refuses an entry of the file at `path` unless the loader would load root's own files from the file
-/// system that they are on; and a command line with words that did not boot this machine and are not
-/// new words that [`crate::transact::allow`] has checked, or without a word that protects the machine
-/// and that nobody in `confirmed` has given up.
+/// Refuses an entry of the file at `path` unless the loader would load root's own files from the
+/// file system that they are on. Also refuses a command line with words that did not boot this
+/// machine and are not new words that [`crate::transact::allow`] has checked, or without a word
+/// that protects the machine and is not in `confirmed`.
 pub fn check_entry(
     root: &Root,
     path: &str,
@@ -227,7 +227,7 @@ fn running(root: &Root) -> Option<String> {
 ///
 /// # Errors
 ///
-/// No transaction in force has the entry, the loader cannot be told, or the record cannot be
+/// No transaction in force has the entry, the loader cannot be set, or the record cannot be
 /// written.
 pub fn arm(context: &Context, id: &str, then: Option<&str>) -> Result<Value> {
     context.need_root()?;
@@ -265,7 +265,8 @@ fn arm_locked(context: &Context, id: &str, then: Option<&str>) -> Result<Value> 
     Ok(json!({"armed": id, "transaction": transaction.id}))
 }
 
-/// Refuses entries that somebody has edited since they were prepared: nothing has checked them.
+/// Refuses entries that somebody has edited since they were prepared, because nothing has checked
+/// them.
 fn check_unchanged(root: &Root, transaction: &Transaction) -> Result<()> {
     for step in transaction.steps() {
         let Step::File(file) = step else { continue };
@@ -293,7 +294,7 @@ fn event(context: &Context, what: Happened, entry: &str) -> Event {
     }
 }
 
-/// Reboots the machine. Only while an entry is armed, or from a boot of one.
+/// Reboots the machine. Works only while an entry is armed, or in the boot of an entry.
 ///
 /// # Errors
 ///
@@ -330,7 +331,8 @@ pub fn reboot(context: &Context) -> Result<Value> {
     Ok(json!({}))
 }
 
-/// Refuses to undo entries while the boot of one of them is checked: its unit brings back a boot that hangs.
+/// Refuses to undo entries while the boot of one of them is checked, because its unit ends a boot
+/// that hangs.
 ///
 /// # Errors
 ///
@@ -377,9 +379,9 @@ pub fn refuse_while_prepared(context: &Context) -> Result<()> {
     }
 }
 
-/// Returns what is prepared, armed and running, and what has happened so far; and the version of the
-/// loader that would read entries at `path`, or of the one that reads those that are prepared. With
-/// `with_units` also the units that are active now.
+/// Returns what is prepared, armed and running, what has happened so far, and the version of the
+/// loader: of entries at the path `asked`, or of the prepared ones. `with_units` adds the units
+/// that are active now.
 ///
 /// # Errors
 ///
@@ -419,7 +421,8 @@ pub fn status(context: &Context, asked: Option<&str>, with_units: bool) -> Resul
     }))
 }
 
-/// Returns events as a reply has them: without the machine before, and with the newest logs only.
+/// Returns events as a reply has them: without the machine's earlier state, and with the newest
+/// logs only.
 fn told(events: Vec<Event>) -> Vec<Event> {
     let old = events.len().saturating_sub(LOGS);
     let bare = |(number, one): (usize, Event)| Event {

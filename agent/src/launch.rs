@@ -101,7 +101,7 @@ pub fn become_user_for_good(uid: u32) -> Result<()> {
 ///
 /// # Errors
 ///
-/// It does.
+/// The number belongs to no user, or to root.
 pub fn check_user(uid: u32) -> Result<()> {
     User::find(uid).map(|_| ())
 }
@@ -110,7 +110,7 @@ pub fn check_user(uid: u32) -> Result<()> {
 ///
 /// # Errors
 ///
-/// One did, and it is unknown who.
+/// Some user did, but it is unknown which.
 pub fn invoking_user() -> Result<Option<u32>> {
     user::invoking(&|name| std::env::var(name).ok())
 }

@@ -94,13 +94,13 @@ pub fn main(options: &Options) -> Result<ExitCode> {
     served.map(|()| ExitCode::SUCCESS)
 }
 
-/// How long the head may be silent. It may ask for more. For a run, that counts from its request on,
-/// so that a line that breaks before the request is noticed in the usual time. From the reply on,
-/// the usual time counts again.
+/// How long the head may be silent. The head may ask for more time. For a run, the longer time
+/// counts from its request on, so that a line that breaks before the request is noticed in the
+/// usual time. From the reply on, the usual time counts again.
 pub struct Silence {
     usual_s: u32,
     now_s: AtomicU32,
-    /// What counts from the next request on; 0 if nothing was asked for.
+    /// The time that counts from the next request on; 0 if none was set.
     next_s: AtomicU32,
     /// Wakes the reader when the time changes.
     woken: OwnedFd,

@@ -453,8 +453,8 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// `thread` is the frame thread, and whether the event's thread is watched; None if threads cannot
-/// be told apart.
+/// Returns the event for the recording. `thread` is the frame thread, and whether the event's
+/// thread is watched; None if threads cannot be told apart.
 fn to_json(
     root: &Root,
     names: &mut Names,

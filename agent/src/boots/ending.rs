@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a boot ended that is not the present one.
+//! How an earlier boot ended.
 
 use super::record::{self, Event, Happened};
 use super::{entries_of, event, health, is_grub_entries, kexec, oneshot, prepared, running};
@@ -7,7 +7,7 @@ use crate::error::{Error, Kind, Result};
 use crate::transact::context::Context;
 use crate::transact::forms::REHEARSAL;
 
-/// Records how the last armed boot ended, if it is over and nobody has yet; returns all events.
+/// Records how the last armed boot ended, if it is over and not recorded yet; returns all events.
 pub(super) fn settle(context: &Context) -> Result<Vec<Event>> {
     let mut events = record::read(context)?;
     let Some(armed) = events.iter().rposition(|one| one.what == Happened::Armed) else {
@@ -52,7 +52,7 @@ pub(super) fn settle(context: &Context) -> Result<Vec<Event>> {
     Ok(events)
 }
 
-/// Returns how a boot ended that is not the present one.
+/// Returns how an earlier boot ended.
 fn ending(
     context: &Context,
     armed: &Event,

@@ -4,7 +4,7 @@
 const HEADER: &str = "# GRUB Environment Block\n";
 const BYTES: usize = 1024;
 
-/// The variables of a block, in order, values as they stand there.
+/// The variables of a block in order, with their values as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variables {
     lines: Vec<String>,
@@ -12,7 +12,7 @@ pub struct Variables {
 }
 
 impl Variables {
-    /// Reads a block; none if it is not one.
+    /// Reads a block; None if the bytes are not one.
     #[must_use]
     pub fn read(block: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(block).ok()?;
@@ -43,7 +43,7 @@ impl Variables {
         line.get(name.len() + 1..)
     }
 
-    /// Sets a variable, in its place if it has one; none removes it.
+    /// Sets a variable in its place, or adds it at the end; None removes it.
     pub fn set(&mut self, name: &str, value: Option<&str>) {
         let line = value.map(|value| format!("{name}={value}"));
         match (self.lines.iter().position(|one| Self::is(one, name)), line) {
@@ -54,7 +54,7 @@ impl Variables {
         }
     }
 
-    /// Renders the block; none if it would be too long.
+    /// Renders the block; None if it would be too long.
     #[must_use]
     pub fn render(&self) -> Option<Vec<u8>> {
         let mut text = HEADER.to_owned();

@@ -9,11 +9,11 @@ use crate::transact::programs;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
-/// How a guard stands.
+/// The state of a guard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Guard {
     Active,
-    /// systemd still works on it, or does not answer.
+    /// systemd is still starting it, or does not answer.
     Waits(String),
     Down(String),
 }
@@ -41,8 +41,8 @@ fn judge(text: &str) -> Guard {
     }
 }
 
-/// Waits for units that are still starting, until the limit after `began`; returns what speaks
-/// against the boot.
+/// Waits for units that are still starting, until the limit after `began`; returns the guards that
+/// keep the boot from being healthy.
 pub(super) fn wait(root: &Root, guards: &[String], began: Instant, limit: Duration) -> Vec<String> {
     let mut why = Vec::new();
     for unit in guards {
@@ -61,7 +61,7 @@ pub(super) fn wait(root: &Root, guards: &[String], began: Instant, limit: Durati
     why
 }
 
-/// Refuses guards that are not active now: no boot would be healthy.
+/// Refuses guards that are not active now, because no boot with them would be healthy.
 pub fn check_guards(root: &Root, guards: &[String]) -> Result<(), Refusal> {
     for unit in guards {
         let argv: Vec<String> = [&["systemctl"], &argv(unit)[..]]

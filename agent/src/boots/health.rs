@@ -40,10 +40,10 @@ const BAD: [&str; 12] = [
     "BTRFS error",
     "Corruption",
 ];
-/// The kernel's word for arguments that it passes on to init, since it does not know them.
+/// The kernel's message about arguments that it does not know and passes on to init.
 const UNKNOWN: &str = "Unknown kernel command line parameters";
 
-/// What a boot is compared with.
+/// The state of the machine with which a boot is compared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Baseline {
     /// Units that had failed.
@@ -119,7 +119,7 @@ fn plain(line: &str) -> String {
         .join(" ")
 }
 
-/// Returns what speaks against the present boot of an entry.
+/// Returns the faults of the present boot of an entry.
 fn faults(root: &Root, before: &Baseline, words: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     match failed_units(root) {
@@ -217,8 +217,8 @@ fn wait_for_network(root: &Root, before: &Baseline) -> Vec<String> {
 }
 
 /// Judges the present boot if it is one of our entries: waits for its target and for the units that
-/// guard it, looks for faults, and records the result. Returns whether the boot may stay; the unit that
-/// runs this reboots if not, and if this process cannot run or hangs.
+/// guard it, looks for faults, and records the result. Returns whether the boot may stay. If it may
+/// not, or if this process cannot run or hangs, the unit that runs this reboots.
 ///
 /// # Errors
 ///
@@ -299,8 +299,8 @@ pub fn health(context: &Context, limit: Duration, guards: &[String]) -> Result<b
     Ok(is_healthy)
 }
 
-/// Returns why the loader would start this entry again, and disarms it: the machine would never come back
-/// to its default entry.
+/// Returns why the loader would start this entry again, and disarms the entry, because otherwise
+/// the machine would never come back to its default entry.
 fn kept_by_loader(root: &Root, path: &str, id: &str) -> Vec<String> {
     if oneshot::armed(root, path).as_deref() != Some(id) {
         return Vec::new();
@@ -315,8 +315,8 @@ fn newest(lines: Vec<String>) -> Vec<String> {
     lines.into_iter().skip(start).collect()
 }
 
-/// Returns the last lines that a boot logged: of the journal, if it got as far, or of the dump that
-/// the firmware keeps of a panic since the second `since`.
+/// Returns the last lines that a boot logged: from the journal, if the boot got that far, or from
+/// the dump of a panic that the firmware has kept since the second `since`.
 pub fn last_lines(root: &Root, boot_id: Option<&str>, since: u64) -> Vec<String> {
     if let Some(boot_id) = boot_id {
         return journal(root, boot_id, true);
@@ -355,7 +355,8 @@ fn dumps(root: &Root) -> Vec<(u64, String)> {
         .collect()
 }
 
-/// Returns the last lines of a boot in the journal: of the kernel, which hold nobody's secrets, or of all.
+/// Returns the last lines of a boot in the journal: only the kernel's, which contain no secrets, or
+/// all.
 fn journal(root: &Root, boot_id: &str, only_kernel: bool) -> Vec<String> {
     let count = LINES.to_string();
     let id = boot_id.replace('-', "");
@@ -374,7 +375,7 @@ fn journal(root: &Root, boot_id: &str, only_kernel: bool) -> Vec<String> {
     newest(text.lines().map(str::to_owned).collect())
 }
 
-/// Whether a boot ended with a shutdown, as far as the journal shows; it counts as one without a journal.
+/// Whether a boot ended with a shutdown, as far as the journal shows; true without a journal.
 pub fn has_shut_down(root: &Root, boot_id: &str) -> bool {
     let lines = journal(root, boot_id, false);
     lines.is_empty() || ends_with_shutdown(&lines)

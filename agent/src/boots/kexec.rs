@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Entries that the running kernel starts itself, past the firmware and the boot loader.
+//! Entries that the running kernel starts itself, without the firmware and the boot loader.
 
 use super::oneshot::refused;
 use crate::error::{Error, Kind, Result};
@@ -9,11 +9,11 @@ use crate::transact::forms::{BootEntry, KEXEC_FOLDER};
 use crate::transact::machine::Refusal;
 use crate::transact::programs;
 
-/// Names the entry that is loaded; like that, it is gone after each boot.
+/// The file that names the loaded entry; like the entry, it is gone after each boot.
 const LOADED: &str = "/run/ktrial-kexec";
-/// 1 if the kernel holds another one to start.
+/// 1 if another kernel is loaded.
 const HOLDS: &str = "/sys/kernel/kexec_loaded";
-/// 1 if the kernel takes no other one until the next boot.
+/// 1 if no other kernel can be loaded until the next boot.
 const LOCKED: &str = "/proc/sys/kernel/kexec_load_disabled";
 
 /// Whether an entry is started by the running kernel.

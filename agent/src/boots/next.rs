@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What goes on after a boot: the attempt after its rehearsal, and a trial over boots.
+//! What continues after a boot: the attempt after its rehearsal, and a trial over boots.
 
 use super::record::{self, Event, Happened};
 use super::{arm_locked, entries_of, event, oneshot, prepared, reboot, running, settle, LOOK};
@@ -12,7 +12,7 @@ use crate::transact::forms::REHEARSAL;
 /// What `pam_motd` shows at a login; the folder is empty after each boot.
 const NOTICE: &str = "/run/motd.d/ktrial";
 
-/// Takes the notice away that a trial boots this machine.
+/// Removes the notice that a trial boots this machine.
 pub fn forget_notice(root: &Root) {
     match std::fs::remove_file(root.path(NOTICE)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -45,8 +45,8 @@ fn tell(context: &Context, text: &str) {
     }
 }
 
-/// Goes on after a boot: records how the last one ended, and tries the next entry once the rehearsal
-/// has shown that the machine comes back. Returns whether a trial may continue.
+/// Continues after a boot: records how the last boot ended, and tries the next entry once the
+/// rehearsal has shown that the machine comes back. Returns whether a trial may continue.
 ///
 /// # Errors
 ///
@@ -74,7 +74,8 @@ pub fn next(context: &Context) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether a trial may arm its next boot: not if its rehearsal did not lead back.
+/// Whether a trial may arm its next boot; false if its rehearsal did not lead back to the default
+/// entry.
 fn may_go_on(context: &Context, events: &[Event]) -> Result<bool> {
     let Some(transaction) = prepared(context)? else {
         return Ok(false);
@@ -106,8 +107,8 @@ fn wait_until_judged(context: &Context, id: &str) -> Result<bool> {
     }
 }
 
-/// Ends a boot of one of our entries in which the trial could not continue; in another boot, only says so. The
-/// default entry comes next, where the trial is tried once more.
+/// Ends a boot of one of our entries in which the trial could not continue; in another boot, only
+/// reports it. The default entry boots next, and the trial tries once more there.
 ///
 /// # Errors
 ///

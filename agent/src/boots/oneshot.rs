@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a boot loader is told to start an entry once: GRUB by a variable of its environment, which
-//! GRUB clears, and systemd-boot by a variable of the firmware.
+//! Makes a boot loader start an entry once: GRUB by a variable of its environment, which GRUB
+//! clears, and systemd-boot by a variable of the firmware.
 
 use super::grubenv::{self, Variables};
 use super::kexec;
@@ -25,7 +25,7 @@ const OURS: [&str; 2] = [NEXT, STARTED];
 
 /// File systems whose blocks GRUB writes in place: ext2 to ext4, FAT, XFS.
 const WRITABLE: [u64; 3] = [0xef53, 0x4d44, 0x5846_5342];
-/// What a device of several others has in its folder.
+/// The folder of a device that consists of other devices, and what such a device is.
 const LAYERS: [(&str, &str); 2] = [("dm", "device mapper (LVM or encryption)"), ("md", "RAID")];
 
 /// Whether systemd-boot has booted this machine.
@@ -131,8 +131,8 @@ pub fn set(root: &Root, path: &str, entry: &BootEntry) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Overwrites a file in its place: GRUB writes to the blocks that it finds, before any journal of the
-/// file system is replayed.
+/// Overwrites a file in its place, because GRUB writes to the blocks that it finds, before any
+/// journal of the file system is replayed.
 pub fn overwrite(root: &Root, path: &str, block: &[u8]) -> Result<(), Refusal> {
     let cannot = |error: std::io::Error| Refusal::of("write", path, &error);
     let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -168,7 +168,7 @@ pub fn armed(root: &Root, path: &str) -> Option<String> {
     found.starts_with("ktrial-").then_some(found)
 }
 
-/// Whether the loader started an entry; none if nothing shows it.
+/// Whether the loader started an entry; None if nothing shows it.
 pub fn seen(root: &Root, path: &str, id: &str) -> Option<bool> {
     if armed(root, path).as_deref() == Some(id) {
         return Some(false);
@@ -200,7 +200,7 @@ pub fn clear(root: &Root, path: &str) -> Result<(), Refusal> {
     overwrite(root, &environment, &block)
 }
 
-/// Restores GRUB's environment as it was, but for what others have changed in it since.
+/// Restores GRUB's environment, but leaves what others have changed in it since.
 pub fn restore(root: &Root, path: &str, old: &[u8]) -> Result<(), Refusal> {
     let now = root
         .read_bytes(path)
@@ -244,7 +244,7 @@ pub fn check_entries_file(root: &Root, path: &str) -> Result<(), Refusal> {
     check_writable(root, &environment)
 }
 
-/// Refuses an environment that GRUB cannot write: the entry would be started at every boot.
+/// Refuses an environment that GRUB cannot write, because GRUB would start the entry at every boot.
 fn check_writable(root: &Root, environment: &str) -> Result<(), Refusal> {
     let cannot = |what: &str| {
         Err(refused(format!(

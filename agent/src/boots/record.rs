@@ -23,7 +23,7 @@ const LIMIT_BYTES: u64 = 4 << 20;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Happened {
-    /// The loader was told to start an entry at the next boot.
+    /// The loader was set to start an entry at the next boot.
     #[default]
     Armed,
     /// The running kernel was asked to start an entry of kexec.
@@ -80,7 +80,7 @@ pub fn path(context: &Context) -> PathBuf {
 }
 
 /// Returns the newest events, oldest first, and what a long series of boots relies on: the newest rehearsal,
-/// and the machine before the first boot. A line that was cut off by a power cut is passed over.
+/// and the machine before the first boot. A line that a power cut has truncated is skipped.
 pub fn read(context: &Context) -> Result<Vec<Event>> {
     let path = path(context);
     let text = match fs::read(&path) {

@@ -33,7 +33,8 @@ pub(super) fn collect(machine: &Machine, sink: &mut Sink) {
     sink.add("tracing.debugfs", || Ok(debugfs(root)));
 }
 
-/// A kernel booted with `psi=0` has the files but refuses to read them.
+/// Whether the kernel reports pressure. A kernel booted with `psi=0` has the files but refuses to
+/// read them.
 fn pressure(root: &Root) -> Probe<bool> {
     const PATH: &str = "/proc/pressure/memory";
     match root.read_bytes(PATH) {

@@ -66,7 +66,8 @@ fn patched(machine: &Machine) -> Probe<Option<&'static str>> {
     Ok(None)
 }
 
-/// EEVDF places tasks by lag and has a base slice; CFS has gentle sleepers and a latency target.
+/// Returns the scheduler that debugfs shows: EEVDF places tasks by lag and has a base slice; CFS
+/// has gentle sleepers and a latency target.
 fn by_debugfs(root: &Root) -> Option<&'static str> {
     for path in FEATURES {
         let Ok(features) = text(root, path) else { continue };
@@ -88,12 +89,12 @@ fn by_debugfs(root: &Root) -> Option<&'static str> {
     seen(root, "/sys/kernel/debug/sched/latency_ns").then_some("CFS")
 }
 
-/// Old CFS kernels have their latency target among the sysctls.
+/// Detects old CFS kernels, which have their latency target among the sysctls.
 fn by_sysctl(root: &Root) -> Option<&'static str> {
     seen(root, "/proc/sys/kernel/sched_latency_ns").then_some("CFS")
 }
 
-/// EEVDF shows a task's own slice; CFS has no such line, nor do early versions of EEVDF.
+/// Detects EEVDF by the task's own slice; CFS has no such line, nor do early versions of EEVDF.
 fn by_task(root: &Root) -> Option<&'static str> {
     let task = text(root, "/proc/self/sched").ok()?;
     task.lines()
@@ -101,7 +102,8 @@ fn by_task(root: &Root) -> Option<&'static str> {
         .then_some("EEVDF")
 }
 
-/// Only under EEVDF has a scheduling entity a lag (`vlag`); BTF lists its members.
+/// Detects EEVDF by BTF, which lists the members of a scheduling entity: only EEVDF has a lag
+/// (`vlag`).
 fn by_type_information(root: &Root) -> Option<&'static str> {
     let names = type_names(root)?;
     if !names.contains("\0sched_entity\0") {

@@ -94,8 +94,8 @@ fn is_of_python(path: &Path) -> bool {
     name.starts_with("libpython3") || (name.starts_with("python3.") && path.join("os.py").exists())
 }
 
-/// Packages next to a Python standard library (it contains `os.py`) don't belong to the environment
-/// that is started.
+/// Whether this is a folder of packages next to a Python standard library (which contains `os.py`).
+/// Such packages don't belong to the environment that is started.
 fn is_of_others(folder: &Path, name: &OsStr) -> bool {
     PACKAGES.iter().any(|packages| name == *packages) && folder.join("os.py").exists()
 }

@@ -7,7 +7,7 @@ use std::io;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Readings of two clocks, at most; the one that took least time counts.
+/// Most readings of two clocks; the fastest reading counts.
 const TRIES: usize = 10;
 /// A reading of two clocks that took no longer is good enough.
 const AT_ONCE_NS: u64 = 1_000_000;

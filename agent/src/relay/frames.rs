@@ -28,9 +28,9 @@ pub const WAIT: u8 = b'W';
 pub const REPLIES: u8 = b'R';
 /// From the head: end all sessions if nothing comes for this many seconds; 0 waits for ever.
 pub const SILENCE: u8 = b'q';
-/// From the head: the same, between the next request of a session and its reply.
+/// From the head: the same limit, between the next request of a session and its reply.
 pub const NEXT_SILENCE: u8 = b'Q';
-/// How many bytes of the head's have been read from the line.
+/// How many of the head's bytes have been read from the line.
 pub const TAKEN: u8 = b'a';
 /// Output of a session, after its number.
 pub const SAID: u8 = b's';

@@ -27,7 +27,7 @@ const PIECE_BYTES: usize = 1 << 14;
 const MOST_BYTES: usize = 1 << 16;
 const HEADER_BYTES: usize = 5;
 const NUMBER_BYTES: usize = 4;
-/// This much of a line shows what it is.
+/// This many bytes of a line show whether it is a reply.
 const BEGIN_BYTES: usize = 64;
 const LOOK: Duration = Duration::from_millis(20);
 

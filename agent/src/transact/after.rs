@@ -84,7 +84,7 @@ pub fn check(root: &Root, path: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Does what must follow the write of the configuration file at `path`.
+/// Runs the program that must follow the write of the configuration file at `path`.
 pub fn run(root: &Root, path: &str) -> Result<(), Refusal> {
     reload(root, path);
     make(root, path)
@@ -129,8 +129,8 @@ fn put_back(root: &Root, transaction: &Transaction, old: &Old) -> Result<(), Ref
         .map_err(|error| Refusal::of("write", &old.path, &error))
 }
 
-/// Lets systemd read its units again, if the file is one. A failure is only reported: at the next
-/// boot systemd reads them anyway.
+/// Lets systemd read its units again, if the file is a unit. A failure is only reported: at the
+/// next boot systemd reads them anyway.
 pub fn reload(root: &Root, path: &str) {
     boots::forget_entry(root, path);
     if path == NEXT_BOOT && !machine::exists(root, path) {

@@ -10,7 +10,7 @@ use crate::transact::machine::{Outcome, Refusal};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 
-/// What an entry's name follows in the menu that grub-mkconfig makes.
+/// Texts before an entry's name in the menu that grub-mkconfig makes.
 const BEFORE_IDS: [&str; 2] = ["$menuentry_id_option '", "--id '"];
 
 /// Refuses an entry that the menu lacks, or that boots something else than the kernel as this machine

@@ -82,13 +82,13 @@ pub enum Form {
     /// The service that judges a boot of such an entry.
     #[serde(rename = "boot-service")]
     BootService(BootLimit),
-    /// The service that goes on after each boot.
+    /// The service that continues after each boot.
     #[serde(rename = "boot-next")]
     BootNext(BootNext),
-    /// What `scx_loader` starts at boot; none takes ktrial's lines back.
+    /// What `scx_loader` starts at boot; None removes ktrial's lines.
     #[serde(rename = "scx-loader")]
     ScxLoader(Option<LoaderDefault>),
-    /// What `scx.service` starts at boot; none takes ktrial's lines back.
+    /// What `scx.service` starts at boot; None removes ktrial's lines.
     #[serde(rename = "scx-service")]
     ScxService(Option<ServiceScheduler>),
 }

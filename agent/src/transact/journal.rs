@@ -304,7 +304,7 @@ fn is_begun(line: &[u8]) -> bool {
     number(line).is_some_and(|length| line.len() < HEADER_BYTES + length + 1)
 }
 
-/// Lines of version 1 have no length.
+/// Whether a line is of version 1, whose lines have no length.
 fn is_of_version_1(line: &[u8]) -> bool {
     line.get(9) == Some(&b'{')
 }

@@ -142,7 +142,7 @@ pub fn is_roots_alone(part: &Path) -> bool {
     is_of(part, 0)
 }
 
-/// The same for root and one user.
+/// Whether only root and one user can change or replace a file.
 fn is_of(part: &Path, user: u32) -> bool {
     let owns = |uid: u32| uid == 0 || uid == user;
     let is_own_link = std::fs::symlink_metadata(part).is_ok_and(|found| owns(found.uid()));

@@ -430,7 +430,8 @@ fn open_lock(path: &Path) -> io::Result<File> {
     )?))
 }
 
-/// Writes in place and always the same length, so that the next owner needs no space on the disk.
+/// Writes this process's ID in place and always in the same length, so that the next owner needs no
+/// space on the disk.
 fn note_owner(mut file: &File) -> io::Result<()> {
     file.write_all(format!("{:<10}\n", std::process::id()).as_bytes())
 }

@@ -184,7 +184,7 @@ pub const SOURCES: [&str; 2] = ["temperature", "pressure"];
 const TEMPERATURES: &str = "temperature.";
 /// How long all tasks have waited for memory since boot, in seconds.
 const STALLED: &str = "pressure.memory.full";
-/// Over a shorter time a share of it is meaningless.
+/// Over a shorter time, a share of it means nothing.
 const SHORTEST_NS: f64 = 5e8;
 
 /// Compares samples with the limits.

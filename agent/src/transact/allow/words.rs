@@ -121,7 +121,7 @@ const GUARDED: &[(&str, &[&str])] = &[
     ("vsyscall", &["none", "xonly"]),
 ];
 
-/// Guarded words that protect nothing, whatever their value: without them the machine is safer.
+/// Guarded words that themselves weaken the protection: without them the machine is safer.
 const WEAKENS: &[&str] = &[
     "dis_ucode_ldr",
     "efi_no_storage_paranoia",
@@ -138,7 +138,7 @@ const WEAKENS: &[&str] = &[
 ];
 
 /// Refuses a word that no plan may add, that no knob has, or that weakens the machine's protection
-/// without standing in `confirmed`.
+/// and is not in `confirmed`.
 pub fn check(root: &Root, word: &Word, confirmed: &[String]) -> Result<(), Denial> {
     let (name, key) = (&word.name, word.key());
     let forbid = |why: &str| Err(Denial::Forbidden(format!("the kernel argument {name} {why}")));
@@ -169,14 +169,14 @@ fn is_known(root: &Root, key: &str) -> bool {
     catalog().words.iter().any(|known| is(known)) || knobs_d::read(root).words.iter().any(|known| is(known))
 }
 
-/// Whether words of this name decide what runs as root: they are neither added nor left out.
+/// Whether words of this name decide what runs as root: plans neither add nor remove them.
 #[must_use]
 pub fn is_fixed_name(key: &str) -> bool {
     NEVER.iter().any(|pattern| fits(pattern, key))
 }
 
-/// Refuses to remove a word that decides what runs as root, or that protects the machine, without
-/// standing in `confirmed` or being replaced by a word in `added`.
+/// Refuses to remove a word that decides what runs as root, or that protects the machine, unless it
+/// is in `confirmed` or a word in `added` replaces it.
 pub fn check_removal(word: &Word, added: &[&Word], confirmed: &[String]) -> Result<(), Denial> {
     let forbid = |why: &str| {
         let message = format!("the kernel argument {} {why}", word.text());
@@ -192,8 +192,8 @@ pub fn check_removal(word: &Word, added: &[&Word], confirmed: &[String]) -> Resu
     Ok(())
 }
 
-/// Whether this word may protect the machine, and nobody has confirmed that it may go. Without a
-/// value it stands for any.
+/// Whether this word may protect the machine, and nobody has confirmed its removal. A word without
+/// a value stands for any value.
 #[must_use]
 pub fn is_guarded_removal(word: &Word, confirmed: &[String]) -> bool {
     let key = word.key();

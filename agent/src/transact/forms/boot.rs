@@ -13,10 +13,10 @@ pub(super) const NEXT: &str = "ktrial-boot-next.service";
 /// The first line of these files.
 pub const HEADER: &str = "# ktrial wrote this file; `ktrial boot undo` removes it.\n";
 
-/// The entry that panics at once: the default entry must come back by itself.
+/// The entry that panics at once, to show that the default entry comes back by itself.
 pub const REHEARSAL: &str = "ktrial-rehearsal";
 
-/// Where entries are that the running kernel starts itself.
+/// The folder of entries that the running kernel starts itself.
 pub const KEXEC_FOLDER: &str = "/etc/ktrial-kexec/";
 
 /// The kernel argument with the entry's name.
@@ -24,16 +24,18 @@ pub const WORD: &str = "ktrial.boot";
 /// The variable of GRUB that shows that it started the entry.
 pub const STARTED: &str = "ktrial_boot";
 
-/// What brings a machine back that panics, oopses or gets stuck; dracut would wait in a shell.
+/// Arguments that bring a machine back that panics, oopses or gets stuck; dracut would wait in a
+/// shell.
 const NETS: &str = "panic=10 oops=panic softlockup_panic=1 hung_task_panic=1 rd.shell=0 rd.emergency=reboot";
-/// initramfs-tools passes over an `init=` that is not there, so it must not start either.
+/// initramfs-tools ignores an `init=` that does not exist, so the initramfs must not start either.
 const FAILS: &str = "panic=5 init=/nonexistent rdinit=/nonexistent";
 
 /// Seconds that the check itself may take beyond its limit.
 const SPARE_S: u32 = 60;
 
 const AGENT: &str = crate::transact::recovery::AGENT;
-/// A search among many suspects boots a random half of them and the other half in each of up to 108 blocks.
+/// Most entries. A search among many suspects boots a random half of them and the other half in
+/// each of up to 108 blocks.
 const ENTRIES: usize = 256;
 const GUARDS: usize = 32;
 /// The kinds of units that can guard a boot, and what systemd takes as a name.
@@ -125,9 +127,10 @@ impl BootEntry {
         line
     }
 
-    /// Returns the entry for GRUB. It notes in GRUB's environment that it was started: nothing else
-    /// shows that if the kernel ends before it can write. If GRUB cannot write, it could not forget
-    /// the entry either, and would start it for ever: then it starts its first one instead.
+    /// Returns the entry for GRUB. The entry records its start in GRUB's environment, because
+    /// nothing else shows it if the kernel ends before it can write. If GRUB cannot write, it could
+    /// not clear the entry either, and would start it for ever. It then starts its first entry
+    /// instead.
     fn grub(&self) -> String {
         let mut text = format!("menuentry '{}' --id '{}' {{\n", self.title, self.id);
         for module in &self.modules {
@@ -195,7 +198,7 @@ pub(super) fn check_entries(entries: &[BootEntry]) -> Checked {
     Err("two entries have the same name".to_owned())
 }
 
-/// Refuses an entry with faults, or whose file has another name.
+/// Refuses an entry with faults, or in a file of another name.
 pub(super) fn check_entry(path: &str, entry: &BootEntry) -> Checked {
     if !path.ends_with(&format!("/{}.conf", entry.id)) {
         return Err(format!("{path}: expected the entry's name, {}.conf", entry.id));
@@ -228,7 +231,7 @@ fn check_unit(unit: &str) -> Checked {
     ))
 }
 
-/// How long a boot may take until it is found healthy.
+/// How long a boot may take until it is healthy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BootLimit {
@@ -256,7 +259,8 @@ impl BootLimit {
             .fold(self.limit_s.to_string(), |text, unit| text + " --guard " + unit)
     }
 
-    /// The unit runs only in boots of our entries. It must not wait for the targets that it judges.
+    /// Renders the unit. It runs only in boots of our entries, and must not wait for the targets
+    /// that it judges.
     pub(super) fn render(&self) -> String {
         format!(
             "{HEADER}[Unit]\nDescription=Check whether the boot that ktrial tries is healthy\nDefaultDependencies=no\n\
@@ -271,7 +275,7 @@ impl BootLimit {
     }
 }
 
-/// What goes on after each boot, in the default entry too.
+/// What continues after each boot, in the default entry too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BootNext {
@@ -280,7 +284,7 @@ pub struct BootNext {
     pub trial: Option<Resumed>,
 }
 
-/// A trial that goes on after each boot.
+/// A trial that continues after each boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resumed {

@@ -12,8 +12,9 @@ const IN_PATHS: &str = "_.+~@-";
 /// The most submenus that an entry is in, and the entry itself.
 const DEPTH: usize = 4;
 
-/// Removes words from both variables, whose names and values stand in it literally. Words are found by
-/// comparing texts: nothing is split or expanded. A value with a quote stays, since it may hold spaces.
+/// Removes words from both variables, whose names and values appear in it literally. It compares
+/// whole texts: nothing is split or expanded. A value with a quote stays, because it may hold
+/// spaces.
 const REMOVES: &str = r#"ktrial_filter() {
 	ktrial_left=" $1 "
 	while :; do

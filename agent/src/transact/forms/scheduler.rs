@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The `sched_ext` scheduler that a service starts at boot, in the configuration file of that service.
 //! Such a file may be the user's: ktrial adds its lines at the top, sets other lines with the same
-//! keys aside as comments, and can take both back.
+//! keys aside as comments, and can undo both.
 
 use super::{made_of, notes, Checked, Form};
 use crate::bytes::Bytes;
@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 const BEGIN: &str =
     "# ktrial keeps these lines: `ktrial drift` checks them, `ktrial keep --undo` removes them.\n";
 const END: &str = "# end of the lines that ktrial keeps\n";
-/// What ktrial puts before a line of the file that has one of its keys.
+/// The prefix of a line that ktrial sets aside because it has one of ktrial's keys.
 const ASIDE: &str = "# set aside by ktrial: ";
 
 const MODES: [&str; 5] = ["Auto", "Gaming", "PowerSave", "LowLatency", "Server"];
