@@ -20,7 +20,10 @@ from ktrial.kit.errors import PrivilegeMissing, Refused
 
 
 def launch_anew() -> None:
-    """Start this command again through the agent, unless the agent started it. Raise PrivilegeMissing."""
+    """Start this command again through the agent, unless the agent started it.
+
+    Raise PrivilegeMissing if others than root could change the agent.
+    """
     user = invoking_user()
     if user is None and os.environ.pop(LAUNCHED, "") == "root":
         return

@@ -29,7 +29,10 @@ class LentRoot:
         self._end = end
 
     def start(self, state: str | None = None) -> Transport:
-        """Start a root session that keeps its journals in the folder `state`. Raise AgentError."""
+        """Start a root session that keeps its journals in the folder `state`.
+
+        Raise AgentError if the helper cannot start it.
+        """
         theirs_in, to_agent = os.pipe()
         from_agent, theirs_out = os.pipe()
         try:

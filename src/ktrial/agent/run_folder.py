@@ -66,7 +66,7 @@ class PrivateFolder:
     """The folder of one run, locked so that no other process removes it as a leftover."""
 
     def __init__(self, work: Path) -> None:
-        """Create the folder in `work`. Raise OSError."""
+        """Create the folder in `work`. Raise OSError if that fails."""
         work.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _alone_in(work):
             self.path = Path(tempfile.mkdtemp(prefix=_RUN, dir=work))

@@ -82,7 +82,7 @@ class AgentSession:
         return self._content(do, limit_s)
 
     def receive_begun(self, do: str) -> None:
-        """Wait until the agent confirms that the latest request has begun. Raise AgentError."""
+        """Wait until the agent confirms that the latest request has begun. Raise AgentError if it cannot begin."""
         if not self._reply(do, _CONFIRM_LIMIT_S).begun:
             raise self._lost(do, "the request ended before it began", hangs=True)
 

@@ -97,7 +97,7 @@ class ParsedRun(msgspec.Struct, frozen=True, kw_only=True):
 class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
     """A load that the agent runs itself (request `load`). A load with `as_root` needs a root session.
 
-    It works on the first `parameters["bytes"]` bytes of the regular file `data`. ktrial reads that file with the
+    The load works on the first `parameters["bytes"]` bytes of the regular file `data`. ktrial reads that file with the
     user's rights.
     """
 

@@ -16,7 +16,7 @@ _HARDWARE = ("cpu", "board", "memory")
 def scope_of(arms: Sequence[Arm]) -> str:
     """Return text like `on this boot, across 8 sessions` or `across 6 boots, across 5 machines`.
 
-    It mentions sessions if there are more of them than boots and arms, and says if boots or machines are unknown.
+    The text mentions sessions if there are more of them than boots and arms, and says if boots or machines are unknown.
     """
     runs = [run for arm in arms for run in arm.good]
     boots = [{run.boot for run in arm.good} for arm in arms]

@@ -77,7 +77,7 @@ class _Stand(NamedTuple):
 
     @property
     def has_blocks_left(self) -> bool:
-        """Whether a trial that must make all its blocks has some left."""
+        """Whether the trial has not ended and may make more blocks, up to its cap."""
         return self.trial.ended is None and (self.cap is None or len(self.trial.complete) < self.cap)
 
     def pairs(self, outcome: str, contrast: Contrast) -> Pairs:

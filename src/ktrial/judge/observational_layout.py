@@ -375,7 +375,7 @@ def _by_stretch(control: Runs, arm: Runs) -> tuple[tuple[list[list[int]], list[l
 def _in_visits(visits: Sequence[tuple[int, list[int]]]) -> bool:
     """Return whether arms changed too rarely for single runs to be units.
 
-    They did if no visit has a single run, or if a random order would give more visits (Wald-Wolfowitz).
+    Arms changed too rarely if no visit has a single run, or if a random order would give more visits (Wald-Wolfowitz).
     """
     if all(len(group) > 1 for _, group in visits):
         return True

@@ -134,7 +134,7 @@ def temperature(readings: Mapping[str, Sequence[Readings]]) -> Finding | None:
 
 
 class CarryOverFit(NamedTuple):
-    """What an arm's effect leaves in the run after it, on the scale of the scores, with its standard error."""
+    """The part of an arm's effect that lasts into the next run, on the scale of the scores, with its standard error."""
 
     estimate: float
     error: float
@@ -154,8 +154,8 @@ def fit_carry_over(
 ) -> CarryOverFit | None:
     """Return how much of an arm's effect the next run still shows; None if there are too few runs.
 
-    It is a least-squares fit of successive differences on the change of arm now and one run earlier. With
-    `others_stay`, the effects of other arms may last too; that takes more runs.
+    The result comes from a least-squares fit of successive differences on the change of arm now and one run earlier.
+    With `others_stay`, the effects of other arms may last too; that takes more runs.
     """
     others = sorted(set(arms) - {control, arm})
     states = np.array([[name == one for one in (arm, *others)] for name in arms], dtype=np.float64)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs that are due during a measurement and may disturb it.
 
-They come from `systemctl list-timers --all --output=json` (systemd 246 and later).
+The jobs come from `systemctl list-timers --all --output=json` (systemd 246 and later).
 """
 
 from __future__ import annotations

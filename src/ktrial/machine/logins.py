@@ -45,7 +45,7 @@ def read_session_ids(data: bytes, source: str) -> tuple[str, ...]:
 
 
 def read_sessions(data: bytes, source: str) -> tuple[LoginSession, ...]:
-    """Return users' sessions, without greeters, services and closing sessions. Raise UnreadableOutput."""
+    """Return users' sessions without greeters, services and closing sessions. Raise UnreadableOutput for other text."""
     text = decode_output(data, source)
     sessions = [_fields(block, source) for block in re.split(r"\n\s*\n", text.strip()) if block.strip()]
     if not sessions:

@@ -40,7 +40,7 @@ class Nvml:
     """Reads all cards; `columns` describes the values that `read` returns, in order."""
 
     def __init__(self, library: str = LIBRARY) -> None:
-        """Open the library. Raise NvmlAbsent or NvmlFailed."""
+        """Open the library. Raise NvmlAbsent if there is no readable card, NvmlFailed if the library fails."""
         try:
             self._library = ctypes.CDLL(library)
             for needed in ("nvmlInit_v2", "nvmlShutdown", "nvmlDeviceGetCount_v2", "nvmlErrorString"):

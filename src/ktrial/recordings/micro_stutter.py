@@ -89,7 +89,10 @@ def is_suite_table(head: bytes, name: str) -> bool:
 
 
 def read_suite_table(data: bytes, source: str) -> Recording:
-    """Return every column as a series; an empty cell is a missing value, never 0. Raise UnreadableOutput."""
+    """Return every column as a series; an empty cell is a missing value, never 0.
+
+    Raise UnreadableOutput for other files.
+    """
     stem = _stem(source) or source.rsplit("/", 1)[-1].rsplit(".", 1)[0].lower()
     table = read_tidy_csv(data, source)
     if len(table.columns) < 2:

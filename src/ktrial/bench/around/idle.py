@@ -23,7 +23,7 @@ _OPENING_S = 0.5
 
 
 def read_access_times(data: bytes, source: str) -> dict[str, float]:
-    """Return when each terminal was last read, in seconds since 1970. Raise UnreadableOutput.
+    """Return when each terminal was last read, in seconds since 1970. Raise UnreadableOutput for other text.
 
     The time is 0 for a terminal that was never read since it was opened, because programs open terminals to run others.
     """

@@ -66,7 +66,7 @@ def _desktop() -> DBusAddress:
 
 
 def connected(address: str, bus: str = "session bus") -> DBusConnection:
-    """Return a connection that waits at most `_LIMIT_S` for a reply. Raise BusError."""
+    """Return a connection that waits at most `_LIMIT_S` for a reply. Raise BusError if the bus cannot be reached."""
     from jeepney.auth import AuthenticationError
     from jeepney.bus import get_bus
     from jeepney.io.blocking import DBusConnection, prep_socket

@@ -122,7 +122,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 
     @property
     def steps(self) -> tuple[tuple[str, str], ...]:
-        """Each tier of a ladder with the one before it, the first one with the control."""
+        """Each tier of a ladder with the tier before it; the first tier with the control."""
         tiers = self._tried if self.questions == "ladder" else ()
         return tuple(zip(tiers, (self.control, *tiers), strict=False))
 

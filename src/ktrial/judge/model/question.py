@@ -48,7 +48,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def steps(self) -> tuple[tuple[str, str], ...]:
-        """Each tier with the one before it, the first one with the control."""
+        """Each tier with the tier before it; the first tier with the control."""
         return tuple(zip(self.tiers, (self.control, *self.tiers), strict=False))
 
 

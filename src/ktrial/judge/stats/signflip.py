@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counters that may be zero: a sign-flip test of paired counts, and the ratio of rates by inverting it.
 
-It needs no logarithm and assumes no distribution: under "no difference", control and arm of a block are exchangeable
-because a coin chose their order. The number of blocks is fixed beforehand; there is one look, at the end.
+The test needs no logarithm and assumes no distribution: under "no difference", control and arm of a block are
+exchangeable because a coin chose their order. The number of blocks is fixed beforehand; there is one look, at the end.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def to_parquet(samples: Samples) -> bytes:
 def _writer() -> duckdb.DuckDBPyConnection:
     """Return a cached connection, because opening one takes longer than writing.
 
-    It uses one thread, which disturbs a run least.
+    The connection uses one thread, which disturbs a run least.
     """
     return duckdb.connect(":memory:", config={"threads": 1})
 

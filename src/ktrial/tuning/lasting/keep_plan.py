@@ -167,8 +167,8 @@ def _knobs_of(entry: LastingEntry) -> list[str]:
 def _replaces(new: LastingEntry, old: LastingEntry, knobs: Mapping[str, Knob]) -> bool:
     """Return whether an entry replaces an old one.
 
-    It does if it sets the same knob in another form, sets the partner that the kernel clears, or undoes the argument
-    that the old entry adds or removes.
+    An entry replaces an old one if it sets the same knob in another form, sets the partner that the kernel clears, or
+    undoes the argument that the old entry adds or removes.
     """
     if takes(new, old) or takes(old, new):
         return True
