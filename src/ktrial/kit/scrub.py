@@ -220,7 +220,7 @@ class Scrubber:
             self.left.add(found)
 
     def _spare(self, word: str) -> None:
-        """Never replace this word, because it belongs to the format, even if a host has the same name."""
+        """Exempt this word from replacement, because it belongs to the format, even if a host has the same name."""
         self._results.add(word)
         if self._known.pop(word, None) is not None:
             self.left.add(word)

@@ -24,7 +24,7 @@ class IdleState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_cpuidle(before: Mapping[str, str], after: Mapping[str, str], seconds: float) -> tuple[IdleState, ...]:
-    """Return the states by depth, combined by name. Raise UnreadableOutput without states, or for an invalid counter."""
+    """Return the states by depth, combined by name. Raise UnreadableOutput without states or for a bad counter."""
     microseconds: dict[str, int] = {}
     entries: dict[str, int] = {}
     depths: dict[str, int] = {}

@@ -130,7 +130,7 @@ def moved_by(part: Recording, by_s: float) -> Recording:
     clocks: dict[int, array[float]] = {}
 
     def moved(times_s: array[float]) -> array[float]:
-        """Move the moments once for all series that share them."""
+        """Return the moved moments, computed once for all series that share them."""
         if id(times_s) not in clocks:
             clocks[id(times_s)] = array("d", (time_s + by_s for time_s in times_s))
         return clocks[id(times_s)]

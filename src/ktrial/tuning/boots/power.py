@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides when to switch the power of a machine that no longer answers."""
+"""Decide when to switch the power of a machine that no longer answers."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def must_agree(question: str, declined: str = "aborted; nothing was changed") ->
 
 
 def must_type(danger: str, word: str) -> None:
-    """Name a danger and raise Interrupted unless the user types the word."""
+    """State a danger and raise Interrupted unless the user types the word."""
     if _answer_to(f"{danger}\nType {word} to accept: ") != word:
         raise Interrupted("aborted; nothing was changed")
 

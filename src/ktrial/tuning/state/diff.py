@@ -62,7 +62,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     fact: str | None = None
 
     def covers(self, difference: ValueDifference) -> bool:
-        """Whether this declares the difference. A selector by an instance's properties covers all instances."""
+        """Return whether this declares the difference. A selector by an instance's properties covers all instances."""
         if self.fact is not None:
             return difference.kind == "fact" and difference.name == self.fact
         if self.path is not None:
