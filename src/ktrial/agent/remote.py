@@ -260,7 +260,7 @@ class OtherMachine:
             self._ended.clear()
 
     def _arrange(self, marker: str, skip: int, tried: list[str]) -> _AgentPlace | int:
-        """Talk with the script. Return the place of the agent, or how many places are full."""
+        """Answer the script. Return the place of the agent, or how many places are full."""
         lines = _ScriptLines(self._process)
         with self._telling():
             words = lines.after(marker.encode())

@@ -155,8 +155,7 @@ _RECIPES: dict[str, Callable[..., Answer]] = {
 
 
 def _min_free_kilobytes(facts: FactBook) -> int | None:
-    """Return the value that mm/page_alloc.c and mm/khugepaged.c (6.12) compute: 4·sqrt(lowmem kB), clamped; more with
-    THP."""
+    """Return the value of mm/page_alloc.c and mm/khugepaged.c (6.12): 4·sqrt(lowmem kB), clamped; more with THP."""
     zones = [zone for zone in facts.records("memory.zones") if int(zone.get("managed_pages") or 0) > 0]
     page_bytes = facts.value("memory.page_bytes")
     if not zones or not isinstance(page_bytes, int):
@@ -172,7 +171,7 @@ def _min_free_kilobytes(facts: FactBook) -> int | None:
 
 
 def _queue_scheduler(facts: FactBook) -> str | None:
-    """Return the scheduler that block/elevator.c (6.12) chooses: none for several hardware queues and for loop devices."""
+    """Return the choice of block/elevator.c (6.12): none for several hardware queues and for loop devices."""
     if str(facts.value("device.name") or "").startswith("loop"):
         return "none"
     queues = facts.value("device.hardware_queues")
