@@ -27,7 +27,7 @@ QUOTED_LINES = 3
 QUOTED_BYTES = 500
 #: Address on which the server of a run's own network listens.
 SERVER_ADDRESS = "198.51.100.1"
-#: Lines that do not say what went wrong: how each make above the failing one ends, and rulers.
+#: Lines that do not say what went wrong: the last lines of each make above the failing one, and rulers.
 _NOT_TELLING = re.compile(r"make(\[\d+\])?: \*\*\* (\[.*\] Error \d+|Waiting for unfinished jobs.*)|\W*")
 #: Words of the most telling lines, best first: a full disk, then errors of the linker, the compiler and make.
 _WORST = ("No space left on device", "undefined reference to", ": fatal error: ", ": error: ", ": *** ")

@@ -20,10 +20,11 @@ from ktrial.kit.outcome import Direction, Measurement, Outcome, OutcomeKind, Uni
 from ktrial.machine.facts import FactBook
 
 NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
-#: The rest of a number: digits, a decimal or thousands mark of any language with digits after it, an exponent.
+#: The part of a number after a match: digits, a decimal or thousands mark of any language with digits after it, an
+#: exponent.
 _GOES_ON = re.compile(r"(?:[.,'\u2019\u00a0\u202f]?[0-9]+)+|[eE][-+]?[0-9]+")
-#: The beginning of a number: more of its digits in any case; a mark or a sign only if the expression matches nothing
-#: before the number.
+#: The part of a number before a match: digits always, a mark or a sign only if the expression matches nothing before
+#: the number.
 _BEGAN = re.compile(r"[-+]?[0-9.]{0,40}[0-9]\.?$")
 _BEGAN_OUTSIDE = re.compile(r"(?:[-+]?[0-9.,'\u2019\u00a0\u202f]{0,40}[0-9][.,'\u2019\u00a0\u202f]?|(?<!\w)-)$")
 #: How many characters on each side of a number are examined.

@@ -15,7 +15,7 @@ from ktrial.kit.outcome import Measurement, Outcome
 
 RAPL = "/sys/class/powercap/*/energy_uj"
 BATTERY = "/sys/class/power_supply/*/status"
-#: All files that energy is computed from.
+#: All files from which ktrial computes energy.
 PATTERNS = (
     RAPL,
     "/sys/class/powercap/*/name",

@@ -66,13 +66,13 @@ MACHINE_FACTS = (
 
 
 class GeneratorRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The load generator of one run: the machine, and its readings during the run; None for what it cannot read.
+    """The load generator of one run: the machine, and its readings during the run; None for a failed reading.
 
-    It loaded a server on the machine `measured`. `identity` must be equal in all runs. `program_share` is the CPU time
-    of the sending program per thread and second, `machine_share` the share of all CPUs that was busy, `throttled_share`
-    how long a CPU limit of its control groups held each thread back. `busy_share` tells how near it was to its limit: 1
-    means that it could not send more. `waiting_share` is the share of the time in which a task waited for a CPU,
-    `run_delay_s` how long all tasks waited.
+    The generator loaded a server on the machine `measured`. `identity` must be equal in all runs. `program_share` is
+    the CPU time of the sending program per thread and second, `machine_share` the share of all CPUs that was busy,
+    `throttled_share` how long a CPU limit of its control groups held each thread back. `busy_share` tells how near it
+    was to its limit: 1 means that it could not send more. `waiting_share` is the share of the time in which a task
+    waited for a CPU, `run_delay_s` how long all tasks waited.
     """
 
     name: str
@@ -208,10 +208,10 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
 class Session(msgspec.Struct, frozen=True, kw_only=True):
     """The data that all runs of a command share; `machine` holds facts: value, absent or unknown.
 
-    `notes` say what ktrial does not measure or know here, and why. `held_off` is what it inhibits (`sleep`, and `idle`,
-    which includes the screen lock); `disturbances` are timers that are due within the expected time. `gates` are the
-    limits for judging runs, `sample_period_s` is the time between two samples. `missing` lists benchmarks of the suite
-    that did not run, and why.
+    `notes` say what ktrial does not measure or know here, and why. `held_off` is what ktrial inhibits (`sleep`, and
+    `idle`, which includes the screen lock); `disturbances` are timers that are due within the expected time. `gates`
+    are the limits for judging runs, `sample_period_s` is the time between two samples. `missing` lists benchmarks of
+    the suite that did not run, and why.
     """
 
     session: str

@@ -22,7 +22,7 @@ _LINE = re.compile(
 _PROCESS = re.compile(r"(?=[^\n]*\Z)(?P<pid>\d{1,10}) \((?P<name>.*)\) (?P<state>\S) (?P<rest>.*)")
 _CPU = ("system", "user", "nice", "idle", "iowait", "irq", "softirq", "steal")
 _PSI = ("cpu.some", "memory.some", "memory.full", "io.some", "io.full")
-#: Only this many processes are kept, those with the most memory.
+#: A recording has at most this many processes, those with the most memory.
 _MOST_PROCESSES = 200
 #: Position of the PRM field that distinguishes processes from threads.
 _IS_PROCESS = 13

@@ -59,7 +59,7 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def state_left(length_s: float, idle_s: float | None, states: tuple[PowerState, ...]) -> PowerState | None:
-    """Return the power state that best explains a request's duration after this idle time, or None."""
+    """Return the power state that best explains a request's duration after this idle time; None if no state does."""
     if idle_s is None or idle_s < IDLE_S:
         return None
     fitting = [state for state in states if state.fits(length_s)]

@@ -20,7 +20,7 @@ _ZONES = range(-48, 57)
 def together(name: str, parts: Sequence[Recording]) -> Recording:
     """Merge parts that share a calendar clock; the zero of the result is the first moment of all.
 
-    Parts with only a time of day are placed by the others. Raise BadInput if their place is ambiguous.
+    The others determine the place of parts with only a time of day. Raise BadInput if their place is ambiguous.
     """
     if len(parts) == 1:
         return msgspec.structs.replace(parts[0], name=name)

@@ -49,7 +49,7 @@ GapKind = Literal["suspend", "clock-step", "missing", "cut-off"]
 class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where samples or events come from.
 
-    `why` explains why the source failed or is absent. `lost` counts events that nobody saw. `wanted_hz` is the
+    `why` explains why the source failed or is absent. `lost` counts events that were lost unread. `wanted_hz` is the
     requested rate, `achieved_hz` the actual one. `cost_cpu_s` is the CPU time of reading the source.
     """
 

@@ -44,7 +44,7 @@ class TracedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event that the agent reports.
 
     `victim`: it hit the frame thread. `watched`: it hit a thread of the program. `idle_ns` is how long the device had
-    had no request before, if that was long.
+    been idle before, if that was long.
     """
 
     kind: str

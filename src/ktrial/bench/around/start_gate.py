@@ -60,7 +60,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 class StartGates:
     """The gates at the start of each run; they remember how the first run of a session began.
 
-    `settle_s` limits the wait before each other run. `others_s` is how long to observe other programs if there is
+    `settle_s` limits the wait before each later run. `others_s` is how long to observe other programs if there is
     no wait before a run.
     """
 

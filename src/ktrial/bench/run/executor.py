@@ -45,11 +45,11 @@ SERVER_LIMIT_S = 3600.0
 class AgentExecutor:
     """Implements `bench.run.ports.Executor` with agents of its own.
 
-    `connect` starts one as the user, detached. `root` opens the root session, given its purpose; None if root is not
-    available. Programs of `tools`, which ktrial built for this user, take precedence over those in the fixed folders.
-    `interrupts` can end the wait for a run. If the agents are in a guest, `guest` returns its programs. If they are on
-    another machine, `quiet` keeps the connection quiet during a run of at most the given seconds. `generator` is the
-    machine that sends the load of runs which need one.
+    `connect` starts an agent as the user, detached. `root` opens the root session, given its purpose; None if root is
+    not available. Programs of `tools`, which ktrial built for this user, take precedence over those in the fixed
+    folders. `interrupts` can end the wait for a run. If the agents are in a guest, `guest` returns its programs. If
+    they are on another machine, `quiet` keeps the connection quiet during a run of at most the given seconds.
+    `generator` is the machine that sends the load of runs which need one.
     """
 
     container: None = None

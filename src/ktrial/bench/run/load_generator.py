@@ -33,7 +33,7 @@ _PORTS = range(20_000, 32_000)
 _SOCKETS, _LISTENS = ("/proc/net/tcp", "/proc/net/tcp6"), "0A"
 #: Where a kernel lists the addresses of its machine.
 _TREE, _LONG = "/proc/net/fib_trie", "/proc/net/if_inet6"
-#: How long the server may take to answer the generator, and how often it is asked if it refuses.
+#: Seconds that the server may take to answer the generator, attempts if it refuses, and seconds between them.
 REACH_S, _ASKS, _PAUSE_S = 10.0, 3, 0.3
 #: How long to wait until the sessions of a broken connection have ended there: longer than they tolerate silence.
 RECONNECT_S = 90.0

@@ -91,7 +91,7 @@ class Executor(Protocol):
 
     @property
     def guest(self) -> GuestTools | None:
-        """The programs of the guest in which this runs; None on a real machine."""
+        """The programs of the guest in which this executor runs them; None on a real machine."""
 
     def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
         """Return the path of each program, or None; look up bare names in the fixed folders."""

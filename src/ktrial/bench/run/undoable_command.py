@@ -67,7 +67,7 @@ class ArmBuild(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmExtras(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of an arm besides its plan; `measured` is what it measures, if arms differ in that."""
+    """The parts of an arm besides its plan; `measured` is what the arm measures, if arms differ in that."""
 
     commands: tuple[ArmCommand, ...] = ()
     checks: tuple[ArmCheck, ...] = ()

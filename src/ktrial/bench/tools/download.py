@@ -69,7 +69,7 @@ def download(address: str, into: Path, *, most_bytes: int = ARCHIVE_BYTES) -> No
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
         reason = getattr(error, "reason", None) or error
         if isinstance(error, urllib.error.HTTPError):
-            error.close()  # it holds the connection
+            error.close()  # the error holds the connection
         raise KtrialError(
             f"cannot download {address}: {reason}", hint="download it yourself and give the file's path"
         ) from None

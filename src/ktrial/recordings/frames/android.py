@@ -30,8 +30,8 @@ class DrawnFrames(msgspec.Struct, frozen=True):
 
     `times_s` holds the times from the moment at which a frame was due to begin until it was complete, `ends_s` the
     moments at which it was complete. `flagged` counts frames that Android marks as unusual, such as the first of a
-    window; they are left out. `rendered` is how many frames Android counted since its statistics were reset, if it says
-    so. `interval_s` is the time between two frames of the screen.
+    window; they are left out. `rendered` is how many frames Android counted since its statistics were reset, if Android
+    reports that. `interval_s` is the time between two frames of the screen.
     """
 
     times_s: tuple[float, ...]

@@ -24,7 +24,7 @@ _ENDINGS: dict[Unit, str] = {
     "J": "-joules",
     "W": "-watts",
 }
-#: Outcomes that already are such a unit because they were imported from this format.
+#: Names of outcomes that are units of Go already, because they were imported from this format.
 _GO_UNIT = re.compile(r"sec|sec/\S+|\S+-sec|B/s|B/op|allocs/op")
 
 

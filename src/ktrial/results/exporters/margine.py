@@ -29,7 +29,7 @@ _DETAILS: Mapping[str, tuple[str, int]] = {
     "total_time_s": ("sysbench_total_time_s", 1),
     "latency_mean_s": ("sysbench_lat_avg_ms", 10**3),
 }
-#: For runs that were imported from such a file: outcome -> key, factor.
+#: For runs that were imported from a file of this format: outcome -> key, factor.
 _IMPORTED: Mapping[str, tuple[str, int]] = {
     "schbench-p50": ("schbench_p50_us", 10**6),
     "schbench-p99": ("schbench_p99_us", 10**6),

@@ -76,7 +76,7 @@ _LEAST_PARTS = 4
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Look for lists of numbers under dotted names, in a file called `matrix`."""
+    """Return whether a file called `matrix` has lists of numbers under dotted names."""
     if has_keys(head, "stats_source"):
         return True
     return looks_like_json(head) and stem(name) == "matrix" and _FIRST.match(head) is not None

@@ -107,7 +107,7 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """A pattern for each placeholder of the place. Raise BadInput for one that spans several."""
+        """A pattern for each placeholder of the place. Raise BadInput if a pattern spans several placeholders."""
         names = _PLACEHOLDER.findall(self.file)
         whole = ("*",) * len(names)
         labels: tuple[str, ...]
@@ -134,7 +134,7 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_glob(self) -> bool:
-        """Whether its path may stand for several files."""
+        """Whether the path may stand for several files."""
         return _GLOB.search(self.path) is not None
 
     @property
@@ -145,7 +145,7 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_part_of_the_kernel(self) -> bool:
-        """Whether its module is always built into the kernel and cannot be loaded."""
+        """Whether the module is always built into the kernel and cannot be loaded."""
         return self.module[0] in _PARTS_OF_THE_KERNEL
 
     @property

@@ -19,7 +19,7 @@ _OWN = "put your own into ~/.config/ktrial/knobs/"
 
 
 def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
-    """Return the knob of the catalog. Raise UnknownName with suggestions."""
+    """Return the catalog's knob with this name. Raise UnknownName with suggestions if there is none."""
     name = parse_address(address_text).knob
     knob = known_knob(name, knobs)
     if knob is None:
@@ -51,7 +51,7 @@ def knobs_called(name: str, knobs: Mapping[str, Knob]) -> list[Knob]:
 
 
 def known_knob(name: str, knobs: Mapping[str, Knob]) -> Knob | None:
-    """Return the knob with this name, or that was a sysctl of this name on older kernels; None if there is none."""
+    """Return the knob with this name, or with this name as a sysctl of older kernels; None if there is none."""
     place = f"/proc/sys/{name.replace('.', '/')}"
     return knobs.get(name) or next((one for one in knobs.values() if place in one.files), None)
 

@@ -47,7 +47,7 @@ PLACEHOLDERS: dict[str, tuple[str, str]] = {
 }
 #: Placeholder whose instances are nested: `user.slice/user-1000.slice`.
 _NESTED = "slice"
-#: Placeholder -> the fact whose records describe such instances.
+#: Placeholder -> the fact whose records describe its instances.
 INSTANCE_FACTS = {
     "block": "block.devices",
     "nvme": "nvme.controllers",
@@ -137,7 +137,7 @@ class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     @property
     def rule(self) -> VerifyRule:
-        """The rule that compares a value that was read back with the one written."""
+        """The rule that compares the value read back with the value written."""
         return self.verify or _VERIFY[self.value.type]
 
     @property

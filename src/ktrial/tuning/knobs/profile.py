@@ -75,7 +75,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 def flatten(name: str, profiles: Mapping[str, Profile]) -> tuple[Setting, ...]:
-    """Return all settings: first those of extended profiles and of tiers, then its own. Later ones win."""
+    """Return all settings: first those of extended profiles and of tiers, then its own. Later settings win."""
     return tuple(_walk(name, profiles, ()))
 
 

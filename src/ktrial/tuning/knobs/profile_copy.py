@@ -16,7 +16,7 @@ from ktrial.tuning.knobs.profile_toml import profile_toml
 def copy_profile(name: str, own: str, profiles: Mapping[str, Profile], version: str) -> Profile:
     """Return the profile `name` as `own`, with the settings of the profiles that it extends.
 
-    Raise BadInput for one whose settings are computed on the machine.
+    Raise BadInput for a profile whose settings are computed on the machine.
     """
     profile = profiles[name]
     if profile.generated is not None:

@@ -139,7 +139,7 @@ def _state(one: CheckedSetting) -> str:
 
 
 def compliance_json(found: Compliance) -> dict[str, Any]:
-    """Return `ktrial.status-check/1`."""
+    """Return the answer as a `ktrial.status-check/1` document."""
     return {
         "schema": "ktrial.status-check/1",
         "answer": found.answer,

@@ -46,7 +46,7 @@ def _row(one: KeptSetting) -> tuple[str, ...]:
 
 
 def drift_json(drift: DriftReport) -> dict[str, Any]:
-    """Return `ktrial.drift/1`."""
+    """Return the drift as a `ktrial.drift/1` document."""
     return {
         "schema": "ktrial.drift/1",
         "differs": drift.has_drifted,

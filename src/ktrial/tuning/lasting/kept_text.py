@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text of kept files: how the agent writes it, and a reader for it."""
+"""The text of kept files, as the agent writes it, and a reader for it."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Rival(msgspec.Struct, frozen=True):
 
 
 class KeptFile(msgspec.Struct, frozen=True):
-    """A file that ktrial keeps: its text according to the journal, and the text that is there now."""
+    """A file that ktrial keeps: its text according to the journal, and its present text."""
 
     form: Form
     text: str

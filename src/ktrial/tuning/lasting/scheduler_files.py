@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sched_ext scheduler that a service starts at boot: the file that configures it, with lines of ktrial's.
+"""The sched_ext scheduler that a service starts at boot: the file that configures it, with ktrial's lines.
 
 `scx_loader` and `scx.service` read such files. ktrial puts its lines at the top and sets other lines with the same
 keys aside as comments; the agent writes the same text.
@@ -99,7 +99,7 @@ def place_scheduler(measured: MeasuredScheduler, here: BootSchedulers) -> Lastin
 
 
 def _why_unfit(name: str, measured: MeasuredScheduler) -> tuple[str, str | None] | None:
-    """Return why no service can start such a scheduler, with a hint."""
+    """Return why no service can start the scheduler, with a hint."""
     if not _NAME.fullmatch(name):
         return "services start only programs with names such as scx_lavd", None
     if measured.ops is not None and not measured.ops.startswith(name.removeprefix("scx_")):
@@ -214,7 +214,7 @@ def wants_text(unit: str) -> str:
 
 
 def edited(old: str, form: Form, lines: str, notes: Sequence[str]) -> str:
-    """Return the file with these lines in place of ktrial's present ones; an empty `old` means that there is none."""
+    """Return the file with these lines in place of ktrial's present ones; without a file, `old` is empty."""
     plain = restored(old)
     head = "".join(f"# {line}\n" for line in notes) + lines
     if plain is None:
@@ -227,7 +227,7 @@ def edited(old: str, form: Form, lines: str, notes: Sequence[str]) -> str:
 
 
 def restored(text: str) -> str | None:
-    """Return the file as it was without ktrial's lines; None if ktrial made the whole file, or there is none."""
+    """Return the file as it was without ktrial's lines; None if ktrial made the whole file, or there is no file."""
     if not text or text.startswith(HEADER):
         return None
     if not text.startswith(_BEGIN) or _END not in text:

@@ -71,7 +71,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 def import_profile(
     data: bytes, file: str, catalog: Catalog, *, name: str | None = None, as_format: Format | None = None
 ) -> Imported:
-    """Read a foreign text. Raise BadInput if it contains no usable setting; the loader accepts the result."""
+    """Convert a foreign text to a profile that the loader accepts. Raise BadInput if it has no usable setting."""
     reading, sniffed = read_settings(data, file, as_format)
     settings: dict[str, tuple[Setting, Assignment]] = {}
     unread = list(reading.unread)

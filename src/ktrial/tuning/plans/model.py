@@ -124,7 +124,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """The knobs, facts and states that settings are resolved with."""
+    """The knobs, facts and states with which ktrial resolves settings."""
 
     knobs: Mapping[str, Knob]
     kinds: Mapping[str, FactKind]

@@ -285,7 +285,7 @@ def _fixed(knob: Knob, instance: InstanceState) -> tuple[str, str | None] | None
 
 
 def _like_old(knob: Knob, shown: str | None, text: str) -> str:
-    """Return the kernel's own spelling if it shows this value already, so that the plan sees no change."""
+    """Return the kernel's own spelling if the kernel shows this value already, so that the plan sees no change."""
     if shown is not None and same_value(knob, active_text(knob, shown), text):
         return active_text(knob, shown)
     return text

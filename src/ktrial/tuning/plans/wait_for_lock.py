@@ -42,7 +42,7 @@ class PatientMachine:
         return self._machine.read(paths)
 
     def request(self, do: str, **fields: Any) -> dict[str, Any]:
-        """Send any other request. A busy agent has done nothing, so the request is repeated until the limit."""
+        """Send a request; repeat it until the limit while the agent is busy, because a busy agent has done nothing."""
         end_ns = self._clock.monotonic_ns() + int(self._limit_s * 1e9)
         told: str | None = None
         while True:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describe the process that holds a lock, from what the kernel shows of it."""
+"""Describe the process that holds a lock, from what the kernel shows about it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from ktrial.kit.errors import BadInput, BadRun
 from ktrial.recordings.frames.mangohud import MangoHudLog, read_mangohud
 from ktrial.recordings.frames.statistics import BELOW_FPS, CAPTURE_OPTIONS, FRAME_OUTCOMES, below_rate, frame_statistics
 
-#: Ends the program some time after its log if it does not end by itself; that is no failure.
+#: Ends the program some time after its log if it does not end by itself, which is not a failure.
 _SCRIPT = """\
 [ "$1" != 0 ] || { shift; exec mangohud "$@"; }
 ends=$1

@@ -56,7 +56,7 @@ class MemoryRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FutexHashRun(msgspec.Struct, frozen=True, kw_only=True):
-    """`futex/hash`: operations per second: the mean over `count` threads, and of each thread if printed."""
+    """`futex/hash`: operations per second, as the mean over `count` threads, and of each thread if printed."""
 
     average: Quantity
     spread_percent: float
@@ -170,7 +170,7 @@ def read_futex_wake(data: bytes, source: str = "stdout") -> FutexWakeRun:
 
 
 def _lines(data: bytes, source: str, wanted: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines from the banner on. Raise UnreadableOutput if it is missing or another benchmark's."""
+    """Yield the lines from the banner on. Raise UnreadableOutput if the banner is missing or another benchmark's."""
     first: str | None = None
     opened = False
     for line, text in ended_lines(data, source):

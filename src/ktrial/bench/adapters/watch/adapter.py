@@ -23,7 +23,7 @@ from ktrial.recordings.model import Frames, Recording
 #: exec.
 _PID = "pid"
 _START = f'echo $$ >{_PID}; exec "$0" "$@"'
-#: File with the program's output if it reports frames: more than is captured of other programs.
+#: File for the output of a program that reports frames, which may be longer than the usual capture.
 _FRAMES = "frames"
 _START_TOLD = f"{_START} >{_FRAMES}"
 #: The frame loop is part of the agent, which is also the parent process of the run.
@@ -81,7 +81,7 @@ def _loop_arguments(loop: object, seconds: int) -> tuple[str, str]:
 
 
 def _pattern(parameters: Parameters) -> FramePattern | None:
-    """Return the pattern of printed frames, if any. Raise BadInput unless it finds when frames ended."""
+    """Return the pattern of printed frames, if any. Raise BadInput unless the pattern finds when frames ended."""
     text = LINES if parameters["frame_loop"] else parameters["pattern"]
     if not text:
         return None

@@ -58,7 +58,7 @@ class PhoneBoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def in_force(self) -> bool:
-        """Whether every setting that the phone has was set and stayed so."""
+        """Whether every setting that the phone has was set and stayed in force."""
         applied = bool(self.settings) and self.guard is None
         return applied and not any(one.outcome in _FAILURES for one in self.settings)
 

@@ -59,7 +59,7 @@ DIRECTORIES = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/us
 """Folders in order of preference: of files with the same name, the one in the first folder counts."""
 
 SYSCTL_CONF = "/etc/sysctl.conf"
-"""`sysctl --system` applies it after all folders; systemd reads it only if sysctl.d has a link to it."""
+"""The file that `sysctl --system` applies after all folders; systemd reads it only if sysctl.d has a link to it."""
 
 _KEY = re.compile(r"[A-Za-z0-9_*?\[\]!,@:+-]+(?:[./][A-Za-z0-9_*?\[\]!,@:+-]+)*")
 _GLOB = re.compile(r"[*?\[]")
