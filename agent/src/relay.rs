@@ -51,7 +51,7 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// The program's own file cannot be found, or the streams carry something that is no frame.
+/// The program's own file cannot be found, or the streams carry something that is not a frame.
 pub fn main(options: &Options) -> Result<ExitCode> {
     let broken = |error: io::Error| Error::io("use", "standard input and output", &error);
     let program = std::env::current_exe().map_err(|error| Error::io("find", "/proc/self/exe", &error))?;

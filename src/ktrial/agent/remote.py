@@ -362,7 +362,7 @@ class OtherMachine:
         return msgspec.json.decode(found[0].content, type=RelayDescription)
 
     def _pass_on(self, errors: IO[bytes]) -> None:
-        """Pass on what the connecting program and those there write to stderr, and remember the last lines."""
+        """Pass on what the connecting program and the programs there write to stderr, and remember the last lines."""
         with errors:
             for line in errors:
                 text = plain(line.decode(errors="replace").strip("\r\n"))

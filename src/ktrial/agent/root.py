@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start a root agent directly or through sudo, doas or pkexec; `lent_root` is the other way."""
+"""Start a root agent directly or through sudo, doas or pkexec. `lent_root` offers another way."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from ktrial.results.model import StoredMeasurement
 
 #: Prefix of clocks that are only positions in a file; a file may be sorted by anything.
 FILE = "file "
-#: Readings that a report plots over time. The temperature at the start is kept separately.
+#: Readings that a report plots over time. The temperature at the start is stored separately.
 SHOWN_READINGS = (
     "frequency_hz",
     "steal_share",

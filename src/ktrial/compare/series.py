@@ -64,7 +64,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
     @property
     def dependent(self) -> Finding | None:
-        """A note that values of one process were averaged, with the number of values and means; None if none were."""
+        """A note that values of one process were averaged, with the numbers of both; None if none was averaged."""
         counts = {arm: (len(runs), len(self.independent(arm))) for arm, runs in self.runs.items()}
         if all(values == units for values, units in counts.values()):
             return None

@@ -34,7 +34,7 @@ class ComparedSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadingOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to read files, and the importers to do so."""
+    """How to read files, and the importers for them."""
 
     options: ImportOptions
     as_format: str | None
@@ -51,7 +51,7 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gather(sources: Sequence[ComparedSource], results: Callable[[], ReadResults], reading: ReadingOptions) -> Gathered:
-    """Return the arms that the words name. It opens `results` only if a word needs the store."""
+    """Return the arms that the words name. `results` is opened only if a word needs the store."""
     found: dict[str, Arm] = {}
     given: dict[str, ComparedSource] = {}
     resolved: list[AskedSource] = []

@@ -48,7 +48,7 @@ class Search:
         self._commits = tuple(commits)
         self._place = {commit.id: place for place, commit in enumerate(commits)}
         self._ancestors = self._all_ancestors()
-        #: One bit per commit: those that may be the first bad one, and those that could not be judged.
+        #: One bit per commit: commits that may be the first bad one, and commits that could not be judged.
         self._suspects = (1 << len(commits)) - 1
         self._skipped = 0
 

@@ -11,7 +11,7 @@ import msgspec
 FindingLevel = Literal["note", "suspect", "refuse"]
 #: The word that ktrial prints for each level.
 LEVEL_WORDS: Mapping[FindingLevel, str] = {"refuse": "refused", "suspect": "doubt", "note": "note"}
-#: Kinds of findings which say that something other than the arm may cause the difference.
+#: Kinds of findings that say that something other than the arm may cause the difference.
 CONFOUNDED = frozenset(
     ("time-and-arm-confounded", "order-unknown", "boot-and-arm-confounded", "machine-and-arm-confounded")
 )

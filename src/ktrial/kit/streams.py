@@ -24,7 +24,7 @@ class PlainStream:
         return self.bare.write(plain(self.spell(text)))
 
     def spell(self, text: str) -> str:
-        """Return the text with the commands that it names spelled for the reader of this stream."""
+        """Return the text with its commands spelled as the reader of this stream can run them."""
         return self._spell(text) if self._spell else text
 
     def __getattr__(self, name: str) -> Any:
@@ -42,7 +42,7 @@ def bare(stream: TextIO) -> TextIO:
 
 
 def spell(stream: TextIO, text: str) -> str:
-    """Return the text with its commands spelled for the reader, for callers that use `bare` or a pager."""
+    """Return the text with its commands spelled as its reader can run them, for callers that use `bare` or a pager."""
     return stream.spell(text) if isinstance(stream, PlainStream) else text
 
 

@@ -63,7 +63,7 @@ def _longest(headers: Sequence[str], cells: Sequence[Sequence[str]], breaks: Seq
 
 
 def _fit(natural: list[int], floors: Sequence[list[int]], room: int) -> list[int]:
-    """Return widths that fit into `room`.
+    """Return column widths that fit into `room`.
 
     The widest columns shrink first, down to the first floors, then to the next.
     """

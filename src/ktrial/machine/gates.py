@@ -19,7 +19,7 @@ from ktrial.kit.finding import Finding
 from ktrial.kit.units import parse_quantity, show_bytes, show_seconds
 
 Reading = float | str | None
-#: Conditions of one run by name; None if reading failed, ABSENT if the machine is known not to have it.
+#: Conditions of one run by name; None if the reading failed, ABSENT if the machine lacks the thing to read.
 Readings = Mapping[str, Reading]
 #: Groups (arms, labels) of runs.
 Groups = Mapping[str, Sequence[Readings]]
@@ -322,7 +322,7 @@ def _apart(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimi
 
 
 def _presence(gate: Gate, columns: Mapping[str, Sequence[Reading]], limit: GateLimits) -> list[GateFinding]:
-    """Report that some groups have a thing which others lack."""
+    """Report that some groups have a thing that others lack."""
     without = {name for name, column in columns.items() if ABSENT in column}
     having = {name for name, column in columns.items() if _numbers(gate, column)}
     if not without or not having:

@@ -266,5 +266,5 @@ _FACTS: Mapping[str, tuple[tuple[str, ...], Read]] = {
     "phone.soc_maker": (("properties",), _maker),
     "phone.thermal_status": (("thermal",), _thermal_status),
 }
-"""The facts, with the sections that they need. Android's battery service knows more than the files that its rules
-hide from programs, so its two facts take the place of the agent's."""
+"""The facts, with the sections that they need. Android's rules hide the battery's files from programs, so two facts
+from its battery service replace those of the agent."""

@@ -26,7 +26,7 @@ _LONGEST_NAME = 80
 
 
 def publication(comparison: Comparison, data: Mapping[str, bytes] = {}, *, has_data: bool = False) -> dict[str, bytes]:
-    """Return file name -> content: report, charts, comparison, a file for each run, a script that reproduces it.
+    """Return file name -> content: report, charts, comparison, a file for each run, a script to reproduce them.
 
     `data` holds files with the raw data; `has_data` says that such files already lie beside these.
     """

@@ -64,7 +64,7 @@ def _sentence(names: Mapping[str, str], outcome: OutcomeComparison, contrast: Co
 
 #: Characters of the headline: two lines of the page on a desk. A name in it has fewer.
 _HEADLINE, _NAME = 130, 34
-#: Names that the headline lists; of more it gives the number.
+#: Names that the headline lists; for more names it gives their number.
 _MOST_NAMED = 2
 
 

@@ -157,7 +157,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summaries(runs: Iterable[StoredRun]) -> tuple[StoredSummary, ...]:
-    """Return a summary per benchmark and outcome, in the order of measuring; only good runs count, no warm-ups."""
+    """Return a summary per benchmark and outcome, in the order of measuring; only good runs count, without warm-ups."""
     groups: dict[tuple[str, str], list[StoredMeasurement]] = {}
     for run in runs:
         for one in run.measurements if counts(run) else ():

@@ -41,7 +41,7 @@ class Section(NamedTuple):
 
 
 class Elf:
-    """An ELF file in memory. Raise BadInput if the data are no ELF file, or are truncated."""
+    """An ELF file in memory. Raise BadInput if the data are not an ELF file, or are truncated."""
 
     def __init__(self, data: bytes | mmap, name: str) -> None:
         self._data, self._name = data, name

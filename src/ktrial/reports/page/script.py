@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The script of the page: it sorts tables, hides arms, and shows the table row of the mark under the pointer.
 
-The page shows the same facts without it. It creates only text nodes, never markup.
+The page shows the same facts without the script. The script creates only text nodes, never markup.
 """
 
 from __future__ import annotations

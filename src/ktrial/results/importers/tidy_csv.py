@@ -46,7 +46,7 @@ class _Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Return whether a header with delimiters precedes a row of the same length. More specific formats take precedence."""
+    """Return whether a header with delimiters precedes a row of the same length; other formats take precedence."""
     if b"\0" in head:
         return False
     lines = [line for line in head.decode("utf-8", "replace").split("\n") if line.strip()]
