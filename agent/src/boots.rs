@@ -35,7 +35,7 @@ pub use oneshot::{check_entries_file, forget_entry, is_grub_entries, restore, GR
 
 /// Time between two looks while waiting.
 const LOOK: Duration = Duration::from_secs(1);
-/// Where kernels that an entry starts may be.
+/// Folders that may contain the kernels of entries.
 const KERNELS: [&str; 2] = ["/boot/", "/efi/"];
 /// Events of a reply that come with their logs.
 const LOGS: usize = 20;
@@ -380,8 +380,8 @@ pub fn refuse_while_prepared(context: &Context) -> Result<()> {
 }
 
 /// Returns what is prepared, armed and running, what has happened so far, and the version of the
-/// loader: of entries at the path `asked`, or of the prepared ones. `with_units` adds the units
-/// that are active now.
+/// loader that reads the prepared entries or, without these, entries at the path `asked`.
+/// `with_units` adds the units that are active now.
 ///
 /// # Errors
 ///

@@ -3,7 +3,8 @@
 //! in tracefs, read in the kernel's binary format.
 //!
 //! The readings are verified: a marker that the agent writes must come back, the number of events
-//! must match what the kernel says it delivered, and whatever can be counted in a second way is.
+//! must match what the kernel says it delivered, and the kernel's own counters must agree, for kinds
+//! that have one.
 
 mod checks;
 mod events;

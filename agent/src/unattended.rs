@@ -2,8 +2,8 @@
 //! A trial's next blocks as one plan that the agent carries out by itself.
 //!
 //! The head sends a plan and its digest. A detached process of root makes the visits, with the
-//! requests that the head would make; the commands run in sessions of the user. Everything that they
-//! answer goes into a log. The head fetches it and judges it.
+//! requests that the head would make; the commands run in sessions of the user. All answers go into
+//! a log, which the head fetches and judges.
 
 mod gates;
 mod log;
@@ -74,7 +74,7 @@ fn spawn(context: &Context, place: &Place, plan: &Plan, sha256: &str) -> Result<
     }
 }
 
-/// Returns which plans there are, and how far each came.
+/// Returns the plans, and how far each got.
 pub fn status(context: &Context) -> Result<Value> {
     Place::of(context).status()
 }

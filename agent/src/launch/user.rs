@@ -88,7 +88,8 @@ impl User {
     }
 }
 
-/// Returns the user whom sudo, pkexec or doas names in the environment; none if it is root, or nobody.
+/// Returns the user whom sudo, pkexec or doas names in the environment; None if that is root, or if
+/// none of them names a user.
 pub fn invoking(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<u32>> {
     let names = ["SUDO_UID", "PKEXEC_UID", "DOAS_USER"];
     let told = names

@@ -27,14 +27,17 @@ pub fn slept_ns() -> i64 {
     lead_by(|| [now_ns(), read_ns(ClockId::Boottime), now_ns()]).0
 }
 
-/// Returns the wall clock at the zero of the monotonic one, and the largest error of that.
+/// Returns the wall clock's time at the zero of the monotonic clock, and its largest possible
+/// error.
 pub fn unix_at_zero_ns() -> (i64, u64) {
     lead_by(|| [now_ns(), read_ns(ClockId::Realtime), now_ns()])
 }
 
-/// Returns the lead of the second clock over the first one, which is read before and after it, and how long that took.
+/// Returns the lead of the second clock over the first one, which is read before and after it, and
+/// how long that took.
 ///
-/// A busy machine can leave any time between two readings, which would look like a suspension or a clock step.
+/// On a busy machine any time may pass between two readings, which would look like a suspension or
+/// a clock step.
 fn lead_by(mut read: impl FnMut() -> [u64; 3]) -> (i64, u64) {
     let (mut shortest_ns, mut lead) = (u64::MAX, 0);
     for _ in 0..TRIES {

@@ -36,7 +36,7 @@ impl Latency {
         idle_ns
     }
 
-    /// Undoes the start of a request that was none, or had started before.
+    /// Undoes the start of something that was not a request, or had started before.
     pub fn again(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
     }

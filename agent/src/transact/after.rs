@@ -17,9 +17,9 @@ use std::path::Path;
 const GRUB_FOLDER: &str = "/etc/default/grub.d/";
 const UNITS: &str = "/etc/systemd/system/";
 
-/// The drop-in that starts a timer at boot; the timer itself starts and stops with it.
-/// The unit that goes on after a boot.
+/// The unit that continues after a boot.
 const NEXT_BOOT: &str = "/etc/systemd/system/ktrial-boot-next.service";
+/// The drop-in that starts a timer at boot; the timer itself starts and stops with it.
 const OF_TIMERS: &str = "/etc/systemd/system/timers.target.d/ktrial.conf";
 const TIMER: &str = "ktrial-drift.timer";
 

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 /// Texts before an entry's name in the menu that grub-mkconfig makes.
 const BEFORE_IDS: [&str; 2] = ["$menuentry_id_option '", "--id '"];
 
-/// Refuses an entry that the menu lacks, or that boots something else than the kernel as this machine
-/// was booted: a rescue entry has the same kernel.
+/// Refuses an entry that the menu lacks, that boots another kernel, or that adds unfit words which
+/// did not boot this machine: a rescue entry has the same kernel, but other words.
 pub fn check(root: &Root, path: &str, wanted: &DefaultKernel) -> Result<(), Refusal> {
     let refuse = |outcome, errno: Errno, message: String| {
         Err(Refusal {

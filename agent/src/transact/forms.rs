@@ -300,7 +300,7 @@ impl Form {
         }
     }
 
-    /// Returns the program that its reader runs, and the user as whom it does.
+    /// Returns the program that its reader runs, and the user as whom it runs.
     #[must_use]
     pub fn program(&self) -> Option<(&str, u32)> {
         match self {

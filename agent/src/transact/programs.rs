@@ -153,7 +153,7 @@ fn is_of(part: &Path, user: u32) -> bool {
         })
 }
 
-/// Refuses a program for units of root's that someone other than root and `user` can change, or whose
+/// Refuses a program for root's units that somebody other than root and `user` can change, or whose
 /// interpreter somebody else can change.
 pub fn check_own(root: &Root, program: &str, user: u32) -> Result<(), Refusal> {
     let refuse = |outcome, errno: Errno, message: String| Refusal {

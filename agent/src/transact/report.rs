@@ -138,8 +138,8 @@ pub fn verify(context: &mut Context, only: Option<u64>) -> Result<Value> {
     Ok(json!({"transactions": verified}))
 }
 
-/// Returns the transactions in force. The oldest ones are over for good: a session that asks before and
-/// after each run of a trial reads their journals once.
+/// Returns the transactions in force. The session reads the journals of the oldest ones, which are
+/// over for good, only once, although it asks before and after each run of a trial.
 fn in_force(context: &mut Context) -> Result<Vec<Transaction>> {
     let mut transactions = match context.over_up_to {
         0 => context.store.transactions()?,

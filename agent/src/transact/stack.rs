@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// The open transactions that are newer than one, oldest first.
+/// The open transactions that are newer than a given one, oldest first.
 #[derive(Debug, Default)]
 pub struct Stack {
     newer: Vec<Transaction>,

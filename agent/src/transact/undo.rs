@@ -379,8 +379,8 @@ impl<'a> Undo<'a> {
         }
     }
 
-    /// Does what must follow the undo of a configuration file. What a program makes from it is
-    /// restored on its own, unless the journal has lost it.
+    /// Lets programs read a configuration file again after its undo. A file that a program makes
+    /// from it is restored on its own, unless the journal has lost that file.
     fn follow(&self, old: &Old) -> Result<(), Refusal> {
         after::reload(self.root, &old.path);
         let has_made = self

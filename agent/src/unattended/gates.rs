@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Gates and limits as data of a plan: which readings void a run, and which end the plan.
 //!
-//! The head judges the same readings again when it fetches the log, and its word counts. Here they
-//! only decide whether a run is worth making.
+//! The head judges the same readings again when it fetches the log, and its judgement counts. Here
+//! they only decide whether a run is worth making.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -78,7 +78,7 @@ pub enum Reading {
 /// The text of a reading that the machine does not have.
 const ABSENT: &str = "none";
 
-/// Returns the answer's column's last value in its unit.
+/// Returns the last value of a sample's column, in the column's unit.
 fn last(sample: &Value, name: &str) -> Option<f64> {
     let value = sample["columns"][name].as_array()?.last()?.as_f64()?;
     Some(value / sample["units"][name]["per_unit"].as_f64()?)

@@ -82,7 +82,7 @@ impl Log {
     }
 }
 
-/// How far a plan came, as its log tells.
+/// How far a plan got, according to its log.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Progress {
     /// Visits that are over, with or without a void run.

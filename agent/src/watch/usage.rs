@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which processes and control groups use more or less memory and disk, look by look.
+//! How the memory and disk use of processes and control groups changes from look to look.
 //!
 //! Each look reads two small files of every process. To stay cheap on a machine with thousands of
 //! processes, looks become rarer until they take no more than their share of a CPU.
@@ -83,8 +83,8 @@ impl Usage {
         }
     }
 
-    /// Takes a look. Returns who has changed since the previous one, biggest change first; None at
-    /// the first look, and if nobody has.
+    /// Takes a look. Returns the changes since the previous one, the biggest first; None at the
+    /// first look, and if nothing changed.
     pub fn look(&mut self, root: &Root) -> Option<Value> {
         let began_cpu_ns = thread_cpu_ns();
         let at_ns = now_ns();

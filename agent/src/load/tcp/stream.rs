@@ -44,8 +44,9 @@ impl Course<'_> {
         })
     }
 
-    /// Records the counters at the beginning and end of the window, and ends the other threads. A window that begins
-    /// late, on a busy machine, is as long as any: only a load that ends early makes it shorter.
+    /// Records the counters at the beginning and end of the window, and ends the other threads. A
+    /// window that begins late, on a busy machine, is not shorter: only a load that ends early
+    /// shortens it.
     fn watch(&self, window: Window, clients: &[TcpStream]) -> io::Result<Option<(Sight, Sight)>> {
         let _ending = Ending(&self.over);
         self.sleep_until(window.begin_ns)?;

@@ -138,7 +138,7 @@ impl GrubLine {
         }
     }
 
-    /// Returns what may stand only once in a file.
+    /// Returns what may occur only once in a file.
     pub(super) fn key(&self) -> String {
         match self {
             Self::Word(word) => word.key(),

@@ -129,8 +129,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Whether a sample is new enough to be looked at again. Without a sampling beside the commands, the
-    /// head counts samples, and each look takes its own.
+    /// Whether a sample is new enough to be used again. If nothing samples while commands run, the
+    /// head counts the samples, so each look takes its own.
     fn is_fresh(&self, taken_ns: u64) -> bool {
         self.plan.period_s.is_some() && now_ns() - taken_ns < FRESH_NS
     }

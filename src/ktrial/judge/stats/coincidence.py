@@ -82,7 +82,7 @@ def coincidences(
     """Return each cause that was active at all. The named ones are first, in the order in which they were named.
 
     Causes in `last` may be consequences of a stutter. They are named only if no other cause is significant. `makes`
-    maps a cause to its effects. It is named before them if it is significant and overlaps most of what they do.
+    maps a cause to its effects. The cause is named before them if it is significant and overlaps most of what they do.
     """
     made_by = {effect: cause for cause, effects in (makes or {}).items() for effect in effects}
     seen = {name: overlaps(one, begins_s, ends_s) for name, one in activities.items() if len(one.begins_s)}
