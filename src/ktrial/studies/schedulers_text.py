@@ -44,7 +44,7 @@ def advice_of(found: Comparison) -> SchedulerAdvice:
         effect = next(one.effect for one in real if one.arm == best)
         change, _ = effect_text(effect, primary.unit, primary.direction)
         with_mode = f" with mode {mode}" if mode else ""
-        why = f"{names[primary.name]} {change} against {found.control}, and worse in nothing asked"
+        why = f"{names[primary.name]} {change} against {found.control}, and worse in no other outcome"
         line = clean(f"use {scheduler}{with_mode}: {why}")
         return SchedulerAdvice(line=line, use=best, scheduler=scheduler, mode=mode)
     if prices:

@@ -25,7 +25,7 @@ from ktrial.cli.shared.bench import TakesCommand, check_picture, own_words
 from ktrial.cli.shared.trial_options import build_options, guest_options, measured_options
 
 
-@click.command(cls=TakesCommand, short_help="Find the setting or kernel argument that matters.")
+@click.command(cls=TakesCommand, short_help="Find which of many settings helps or does harm.")
 @words_argument("[PROFILE|FILE|KNOB=VALUE…]")
 @click.option(
     "--profile",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ktrial.judge.model.comparison import Comparison
 
 
-@click.command(short_help="Compare configurations, and say what the data support.")
+@click.command(short_help="Compare results; fail a CI job on a slowdown.")
 @click.argument(
     "words", nargs=-1, required=True, shell_complete=result_names, metavar="LABEL|SESSION|[NAME=]FILE|TRIAL…"
 )

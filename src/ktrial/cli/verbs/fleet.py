@@ -21,31 +21,30 @@ _machines_options = with_options(
 )
 
 
-@click.group(short_help="Run one trial over many machines.")
+@click.group(short_help="Try a setting on many machines, then roll it out.")
 def command() -> None:
-    """Run one trial over the machines of an Ansible inventory; each machine counts as one observation.
+    """Try a setting on the machines of an Ansible inventory, in waves, and roll it out if it is better.
 
     \b
     ktrial fleet run backlog.toml -i hosts.ini --limit web
     ktrial fleet status
     ktrial fleet report
+    ktrial fleet rollout -i hosts.ini
     """
 
 
-@command.command(short_help="Run a fleet's trial, or continue it.")
+@command.command(short_help="Run or continue a trial, wave by wave.")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @_machines_options
 @when_idle_option
-@click.option(
-    "--dry-run", is_flag=True, help="Show when and how long ktrial would measure each machine; measure nothing."
-)
+@click.option("--dry-run", is_flag=True, help="Show the machines of each wave and the time; measure nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before measuring.")
 @json_option
 @click.pass_obj
 def run(app: App, /, file: Path, **options: Any) -> int:
     """Run the trial of FILE on the machines of an inventory, wave by wave (docs/fleets.md).
 
-    If the trial of this file has not ended, for example after Ctrl-C, ktrial continues it.
+    If the trial of this file is not over, for example after Ctrl-C or the death of its coordinator, continue it.
     """
     from ktrial.cli.shared.fleet import MachineChoice, run_fleet
 
@@ -53,7 +52,7 @@ def run(app: App, /, file: Path, **options: Any) -> int:
     return run_fleet(app, file, chosen, **options)
 
 
-@command.command(short_help="Show where a fleet's trial stands.")
+@command.command(short_help="Show the progress of a trial.")
 @click.argument("name", required=False, metavar=_NAME)
 @json_option
 @click.pass_obj
@@ -64,7 +63,7 @@ def status(app: App, name: str | None, as_json: bool) -> None:
     show_status(app, name, as_json=as_json)
 
 
-@command.command(short_help="Stop a fleet's trial.")
+@command.command(short_help="Stop a trial and restore all machines.")
 @click.argument("name", required=False, metavar=_NAME)
 @_machines_options
 @json_option
@@ -90,19 +89,19 @@ def collect(
     return collect_fleet(app, name, MachineChoice(inventory, limit, forks), as_json=as_json)
 
 
-@command.command(short_help="Keep what was proven, wave by wave.")
+@command.command(short_help="Make a proven setting last on all machines.")
 @click.argument("name", required=False, metavar=_NAME)
 @_machines_options
 @click.option("--arm", metavar="ARM", help="Arm to keep.  [the one that is better]")
 @click.option("--undo", is_flag=True, help="Undo the roll-out, wave by wave.")
-@click.option("--anyway", is_flag=True, help="Keep the arm even if the trial did not prove it better.")
+@click.option("--anyway", is_flag=True, help="Roll out the arm even if the trial did not prove it.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before writing.")
 @json_option
 @click.pass_obj
 def rollout(app: App, /, name: str | None, **options: Any) -> int:
     """Keep the settings that a fleet's trial has proven on the machines of an inventory, wave by wave.
 
-    If a machine fails, ktrial undoes its wave and stops the roll-out.
+    If a machine fails, ktrial undoes its wave and stops.
     """
     from ktrial.cli.shared.fleet import MachineChoice, roll_out_fleet
 
@@ -110,7 +109,7 @@ def rollout(app: App, /, name: str | None, **options: Any) -> int:
     return roll_out_fleet(app, name, chosen, **options)
 
 
-@command.command(short_help="Show what a fleet's trial found.")
+@command.command(short_help="Show the result of a trial.")
 @click.argument("name", required=False, metavar=_NAME)
 @click.option(
     "-o",

@@ -23,7 +23,7 @@ from ktrial.cli.shared.results_leaving import results_out_options
 from ktrial.cli.shared.trial_options import watched_options
 
 
-@click.command(short_help="Measure whether a setting helps your live work.")
+@click.command(short_help="Try a setting on live work, without a benchmark.")
 @settings_words("[PROFILE|FILE|KNOB=VALUE…]")
 @click.option(
     "--metric",

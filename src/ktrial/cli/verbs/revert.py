@@ -12,7 +12,7 @@ from ktrial.cli.options import json_option, write_answer
 from ktrial.kit.errors import BadInput
 
 
-@click.command(short_help="Undo the last `ktrial apply`, or all of them.")
+@click.command(short_help="Undo the last change (`apply`, `keep`), or all of them.")
 @click.option("--to", "to", type=int, metavar="N", help="Undo every transaction newer than N.")
 @click.option("--all", "all_", is_flag=True, help="Undo every transaction.")
 @click.option("--only", type=int, metavar="N", help="Undo only transaction N; values of newer ones stay.")
