@@ -23,7 +23,7 @@ _machines_options = with_options(
 
 @click.group(short_help="Try a setting on many machines, then roll it out.")
 def command() -> None:
-    """Try a setting on the machines of an Ansible inventory, in waves, and roll it out if it is better.
+    """Run one trial over the machines of an Ansible inventory; each machine counts as one observation.
 
     \b
     ktrial fleet run backlog.toml -i hosts.ini --limit web
@@ -33,18 +33,20 @@ def command() -> None:
     """
 
 
-@command.command(short_help="Run or continue a trial, wave by wave.")
+@command.command(short_help="Run a fleet's trial, or continue it.")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @_machines_options
 @when_idle_option
-@click.option("--dry-run", is_flag=True, help="Show the machines of each wave and the time; measure nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show when and how long ktrial would measure each machine; measure nothing."
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before measuring.")
 @json_option
 @click.pass_obj
 def run(app: App, /, file: Path, **options: Any) -> int:
     """Run the trial of FILE on the machines of an inventory, wave by wave (docs/fleets.md).
 
-    If the trial of this file is not over, for example after Ctrl-C or the death of its coordinator, continue it.
+    If the trial of this file has not ended, for example after Ctrl-C, ktrial continues it.
     """
     from ktrial.cli.shared.fleet import MachineChoice, run_fleet
 
@@ -94,14 +96,14 @@ def collect(
 @_machines_options
 @click.option("--arm", metavar="ARM", help="Arm to keep.  [the one that is better]")
 @click.option("--undo", is_flag=True, help="Undo the roll-out, wave by wave.")
-@click.option("--anyway", is_flag=True, help="Roll out the arm even if the trial did not prove it.")
+@click.option("--anyway", is_flag=True, help="Keep the arm even if the trial did not prove it better.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before writing.")
 @json_option
 @click.pass_obj
 def rollout(app: App, /, name: str | None, **options: Any) -> int:
     """Keep the settings that a fleet's trial has proven on the machines of an inventory, wave by wave.
 
-    If a machine fails, ktrial undoes its wave and stops.
+    If a machine fails, ktrial undoes its wave and stops the roll-out.
     """
     from ktrial.cli.shared.fleet import MachineChoice, roll_out_fleet
 
