@@ -16,7 +16,7 @@ from ktrial.bench.guest_tools import GuestPlace, GuestRun, GuestStart, Job, Mode
 from ktrial.bench.measure import session_of
 from ktrial.bench.schedule import Order
 from ktrial.bench.suite import Suite, SuiteLoad, Task
-from ktrial.judge.model.log import Event, Looked, RunEnded, Screen
+from ktrial.judge.model.log import Event, Looked, Race, RunEnded, Screen
 from ktrial.judge.model.log import TrialEnd as TrialOver
 from ktrial.kernels.identity import KernelFound
 from ktrial.kit.errors import BadRun, KtrialError
@@ -209,6 +209,22 @@ def test_of_a_screening_which_boots_each_arm_once_a_kernel_is_proven_once() -> N
     trial.run()
     twice = [visit for visit in trial.lab.boots if trial.lab.boots.count(visit) > 1]
     assert len(set(twice)) == 1, "one kernel, one visit that is made twice"
+
+
+def test_of_a_race_a_kernel_is_proven_once_and_an_arm_that_never_boots_drops_out() -> None:
+    trial = Trial(seeded(alike), cap=2, race=Race(keep=0.5))
+    ready = trial.guests.ready
+    trial.guests = trial.guests._replace(ready=ready._replace(file=msgspec.structs.replace(ready.file, race=Race())))
+    trial.lab.fails["case"] = "the kernel panicked: no init"
+    trial.run()
+    twice = [visit for visit in trial.lab.boots if trial.lab.boots.count(visit) > 1]
+    assert len(set(twice)) == 1, "one kernel, one visit that is made twice"
+    failed = {one.arm for one in trial.log if isinstance(one, RunEnded) and one.failure is not None}
+    assert failed == {"case"}
+    trial = Trial(seeded(alike), cap=2, race=Race(keep=0.5))
+    trial.lab.fails["control"] = "the kernel panicked: no init"
+    with pytest.raises(BadRun, match="control gave no measurement"):
+        trial.run()
 
 
 def test_boots_that_all_differ_end_the_trial_with_the_first_difference() -> None:

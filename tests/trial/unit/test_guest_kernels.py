@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from ktrial.kit.errors import BadInput, Contradiction, Refused
@@ -91,6 +92,12 @@ def test_arms_of_which_one_kernel_comes_contradict(arms: dict[str, ArmFile], tol
     with pytest.raises(Contradiction, match=told):
         kernel_words(trial({"control": ArmFile(), **arms}), workshop, print)
     assert not any(what.startswith("build") for what in workshop.done)
+
+
+def test_equal_kernels_of_a_question_are_its_own_business() -> None:
+    arms = {"control": ArmFile(), "a": ArmFile(kernel=KernelChange(set={"NOTHING": "y"}))}
+    part = msgspec.structs.replace(trial(arms), part="search-1")
+    assert kernel_words(part, FakeWorkshop(), print) == {"control": "/guest", "a": "/guest"}
 
 
 def test_what_cannot_be_is_told_with_its_arm_before_anything_is_built() -> None:

@@ -14,7 +14,7 @@ from ktrial.bench.guest_tools import GuestPlace, GuestRun, Job
 from ktrial.bench.suite import Suite, SuiteEntry, Task
 from ktrial.bench.suite_files import load_suites
 from ktrial.bench.suites import tasks_of
-from ktrial.judge.model.log import Screen
+from ktrial.judge.model.log import Race, Screen
 from ktrial.judge.screening_judge import screened_arms
 from ktrial.kernels.identity import KernelFound, KernelIdentity
 from ktrial.kit.errors import AgentError, BadInput, KtrialError, Refused
@@ -240,6 +240,17 @@ def test_sets_of_words_that_a_screening_draws_are_not_booted_one_by_one() -> Non
     assert [(place.kernel, place.shape.append) for place in scouted] == [("6.12", ())]
     assert dict(found.ready.arms["a"].changes) == {"boot:nohz": "off", "vm.swappiness": "10"}
     assert found.places["b"].shape.append == ("preempt=full",)
+
+
+def test_arguments_of_a_race_are_booted_first_only_for_arms_with_settings() -> None:
+    scouted: list[GuestPlace] = []
+    arms = {
+        "control": ArmFile(),
+        "a": ArmFile(boot=("nohz=off",), set={"vm.swappiness": 10}),
+        "b": ArmFile(boot=("preempt=full",)),
+    }
+    prepared(scouted, arms=arms, race=Race(), design=DesignFile(cap=2, seed=1))
+    assert [place.shape.append for place in scouted] == [(), ("nohz=off",)]
 
 
 def test_too_few_blocks_are_refused_before_a_kernel_is_asked_for() -> None:

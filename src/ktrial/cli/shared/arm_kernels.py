@@ -91,6 +91,7 @@ class KernelWorkshop:
             key=key,
             compiled=_compiled(ready, tools),
             image=None if made is None else made.image,
+            symbols=ready.configured.symbols,
         )
         return _Planned(plan, ready, tools, folder, sure is not None)
 

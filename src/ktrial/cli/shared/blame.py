@@ -19,7 +19,7 @@ from ktrial.cli.shared.boot_trials import EACH_S
 from ktrial.cli.shared.guest_trials import scout, words_of
 from ktrial.cli.shared.long_runs import newest_runs
 from ktrial.cli.shared.several_trials import carry_out, find_unfinished
-from ktrial.cli.shared.trial_options import boot_consent, guest_shape, recipe_of, refuse_shape, template_file
+from ktrial.cli.shared.trial_options import boot_consent, guest_of, template_file
 from ktrial.cli.shared.trial_start import look_at
 from ktrial.kit import plain_json
 from ktrial.kit.errors import BadInput, Refused
@@ -43,7 +43,7 @@ from ktrial.trial.arms.plan_arms import arm_plans
 from ktrial.trial.guests.guest_kernels import planned_kernels, refuse_same
 from ktrial.trial.guests.prepare import plans_in_guests
 from ktrial.trial.guests.recipe import KernelChange
-from ktrial.trial.protocol.file import CONTROL, ArmFile, GuestFile
+from ktrial.trial.protocol.file import CONTROL, ArmFile
 from ktrial.trial.protocol.forecast import last_run_seconds
 from ktrial.trial.protocol.from_words import arms_of, default_suite, pairs
 from ktrial.trial.protocol.read import check_trial_file
@@ -73,7 +73,7 @@ def blame_question(
 ) -> tuple[ArmFile, TrialFile]:
     """Return one arm with all named settings, and the template of the trials that measure them."""
     environment = pairs(options["environment"], "--env")
-    guest = _guest(options)
+    guest = guest_of(options, "settings")
     boots, symbols = options["boots"], symbol_factors(options["settings"])
     named = words or environment or not (boots or symbols)
     arms = arms_of(words, catalog, environment, placebo=False) if named else {"all": ArmFile()}
@@ -100,18 +100,6 @@ def blame_question(
         arms={},
         guest=guest,
     )
-
-
-def _guest(options: Mapping[str, Any]) -> GuestFile | None:
-    """Return the guests to measure in; None for this machine, which reboots if --boot is given."""
-    recipe = recipe_of(options, "settings")
-    if recipe is not None and options["kernel"]:
-        raise BadInput("cannot combine --kernel with --tree", hint="leave out --kernel or --tree")
-    kernel = recipe or options["kernel"]
-    if options["guest"] or kernel:
-        return GuestFile(kernel=kernel or "running", **guest_shape(options))
-    refuse_shape(options)
-    return None
 
 
 def question_of(

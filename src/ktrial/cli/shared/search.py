@@ -18,6 +18,14 @@ from ktrial.cli.shared.bench import give_programs_of
 from ktrial.cli.shared.ledger import note
 from ktrial.cli.shared.long_runs import TimedTrial, newest_runs
 from ktrial.cli.shared.run_trial import part_of_question
+from ktrial.cli.shared.search_guests import (
+    GuestProbes,
+    guest_visit_seconds,
+    guests_of,
+    kernel_text,
+    planning_session,
+    symbol_defaults,
+)
 from ktrial.cli.shared.trial_options import template_file
 from ktrial.cli.shared.trial_start import look_at
 from ktrial.judge.model.log import TrialEnd
@@ -26,6 +34,7 @@ from ktrial.kit.errors import BadInput, Refused, UnknownName
 from ktrial.kit.tables import columns
 from ktrial.machine.transactions import revert
 from ktrial.studies.search.course import SearchCourse, fewest_visits
+from ktrial.studies.search.dimension_file import DimensionFile
 from ktrial.studies.search.knowledge import part_of_log
 from ktrial.studies.search.model import (
     ProbeReply,
@@ -37,7 +46,6 @@ from ktrial.studies.search.model import (
     SearchStep,
 )
 from ktrial.studies.search.space import (
-    DimensionFile,
     Scalar,
     Space,
     SpaceFile,
@@ -50,13 +58,14 @@ from ktrial.studies.search.text import progress_text, search_text
 from ktrial.studies.suggest import candidates_of
 from ktrial.trial.arms.arms import refusal_of
 from ktrial.trial.arms.plan_arms import arm_plans
+from ktrial.trial.guests.model import check_guest_trial
 from ktrial.trial.protocol.file import CONTROL, ArmFile, seconds
 from ktrial.trial.protocol.forecast import expected_run_seconds
 from ktrial.trial.protocol.from_words import pairs
 from ktrial.trial.run.progress import TrialProgress
 from ktrial.tuning.knobs.address import parse_address
 from ktrial.tuning.knobs.find import find_knob
-from ktrial.tuning.knobs.value import kernel_text
+from ktrial.tuning.knobs.value import kernel_text as value_text
 from ktrial.tuning.plans.resolve import apply_plan, make_plan
 from ktrial.tuning.state.saved import SavedStates
 
@@ -81,6 +90,7 @@ def search_question(
 ) -> tuple[SearchQuestion, str]:
     """Return the question for this machine, and the text that identifies the same command later."""
     file, measured, folder = _space_file(app, word, options)
+    guests = guests_of(app, file, folder, options)
     suite = options["suite"] or (measured[0] if own is None else None)
     if own is None and suite is None:
         raise BadInput("nothing to measure", hint="add --suite NAME, or -- CMD with --metric")
@@ -102,13 +112,16 @@ def search_question(
         guards=pairs(options["guards"], "--guard"),
         parameters=pairs(options["given"], "-p"),
         arms={},
+        guest=None if guests is None else guests.guest,
     )
+    check_guest_trial(trial)
     _check_placeholders(file, trial, files)
     budget_s = seconds(options["budget"], "--budget")
     if budget_s <= 0:
         raise BadInput("--budget 0 leaves no time for a run", hint="for example  --budget 2h")
-    session = app.best_session("planning the space")
-    space = _space_here(app, session, file, allow_dangerous=options["yes_dangerous"])
+    symbols = symbol_defaults(app, file, trial)
+    with planning_session(app, file, trial) as session:
+        space = _space_here(app, session, file, symbols, allow_dangerous=options["yes_dangerous"])
     name = f"search-{file.name}-{secrets.token_hex(3)}"
     question = SearchQuestion(
         name=name,
@@ -119,6 +132,7 @@ def search_question(
         sampler=options["sampler"],
         files=files,
         folder=str(state_folder() / "searches" / "files"),
+        kernels={} if guests is None else guests.kernels,
     )
     asked = plain_json.line([file, files, trial, budget_s, options["sampler"], options["seed"]])
     return msgspec.structs.replace(question, visit_s=_visit_seconds(app, question)), asked
@@ -188,9 +202,11 @@ def _check_placeholders(file: SpaceFile, trial: TrialFile, files: Mapping[str, s
             raise BadInput(f"the command does not use the file {name}", hint=f"write {{{name}}} for its path")
 
 
-def _space_here(app: App, session: AgentSession, file: SpaceFile, *, allow_dangerous: bool) -> Space:
-    """Return the space with the machine's values, without the settings that this machine cannot change."""
-    defaults: dict[str, Scalar] = {}
+def _space_here(
+    app: App, session: AgentSession, file: SpaceFile, symbols: Mapping[str, Scalar], *, allow_dangerous: bool
+) -> Space:
+    """Return the space with the machine's values; what this machine cannot set is left out."""
+    defaults: dict[str, Scalar] = dict(symbols)
     left_out: dict[str, str] = {}
     dimensions = []
     for one in file.dimension:
@@ -210,7 +226,7 @@ def _space_here(app: App, session: AgentSession, file: SpaceFile, *, allow_dange
         left_out |= {f"{one.name} = {value}": why for value, why in refused.items()}
         kept = tuple(value for value in one.values if value not in refused)
         one = msgspec.structs.replace(one, values=kept)  # noqa: PLW2901
-        kernel_text(knob, (kept or tried)[0])
+        value_text(knob, (kept or tried)[0])
         dimensions.append(one)
         default = defaults[one.name] = one.default if one.default is not None else _default(one, changes[0])
         if one.values and all(value == default for value in one.values):
@@ -251,6 +267,8 @@ def _visit_seconds(app: App, question: SearchQuestion) -> float | None:
     arms = {CONTROL: control, "placebo": ArmFile(placebo=True)}
     file = msgspec.structs.replace(question.control_trial, arms=arms)
     tasks = look_at(app, file, allow_dangerous=False)
+    if file.guest is not None:
+        return guest_visit_seconds(app, file)
     facts = app.best_session("planning the search").facts()
     run_s = expected_run_seconds(newest_runs(app, {task.label for task in tasks}), tasks, file.command, facts)
     if run_s is None:
@@ -281,8 +299,10 @@ class SearchRun:
         self._app = app
         self._saved = SavedStates(state_folder() / "searches")
         self._allow_dangerous = allow_dangerous
-        self._session = app.best_session("searching")
-        self._kernel = str(self._session.facts().value("kernel.release") or "")
+        if question.trial.guest is None:
+            self._kernel = str(app.best_session("searching").facts().value("kernel.release") or "")
+        else:
+            self._kernel = kernel_text(app, question)
         found = None if fresh else self._unfinished(asked, question)
         self.is_resumed = found is not None
         self._state = found or SearchState(question=question, asked=asked, kernel=self._kernel)
@@ -311,7 +331,8 @@ class SearchRun:
     def carry_out(self, *, as_json: bool) -> SearchAnswer | None:
         """Run until the answer is known; return None if interrupted."""
         app = self._app
-        app.lock_trials()
+        if self.question.trial.guest is None:
+            app.lock_trials()
         self._save()
         course = SearchCourse(self.question)
         walk = course.run()
@@ -349,18 +370,33 @@ class SearchRun:
         stored = next(iter(self._app.trials.all(step.file.name)), None)
         if stored is None or not self._is_over(stored):
             self._write_files(step)
-            stored, carried = part_of_question(
-                self._app, step.file, stored, lambda _: None, timed, allow_dangerous=self._allow_dangerous
-            )
+            began_ns = self._app.clock.monotonic_ns()
+            try:
+                stored, carried = part_of_question(
+                    self._app, step.file, stored, lambda _: None, timed, allow_dangerous=self._allow_dangerous
+                )
+            finally:
+                self._spend(step, (self._app.clock.monotonic_ns() - began_ns) / 1e9)
             if carried.interrupted:
                 return None
         return part_of_log(stored.trial, self._app.trials.log(stored.trial), self._seconds(stored))
+
+    def _spend(self, step: SearchStep, spent_s: float) -> None:
+        """Store the time of a trial in guests, whose runs do not show how long the boots before them took."""
+        if step.file.guest is None:
+            return
+        before_s = self._state.seconds.get(step.file.name, 0.0)
+        seconds_of = {**self._state.seconds, step.file.name: before_s + spent_s}
+        self._state = msgspec.structs.replace(self._state, seconds=seconds_of)
+        self._save()
 
     def _is_over(self, stored: StoredTrial) -> bool:
         return isinstance(self._app.trials.log(stored.trial)[-1], TrialEnd)
 
     def _seconds(self, stored: StoredTrial) -> float:
         """Return how long the trial took, without the time of interruptions."""
+        if stored.file.name in self._state.seconds:
+            return self._state.seconds[stored.file.name]
         starts = sorted(one.started_unix_ms / 1000 for one in self._app.run_store.records(stored.session))
         gaps = [later - sooner for sooner, later in itertools.pairwise(starts)]
         usual = statistics.median(gaps) if gaps else 0.0
@@ -374,23 +410,23 @@ class SearchRun:
                 place.write_text(text, encoding="utf-8")
 
     def _answer_probe(self, probe: ProbeRequest) -> ProbeReply:
-        """Set each point once; return which points the machine refuses, and which values it takes instead."""
-        refused, clamped = [], []
-        for point in probe.points:
-            why, taken = self._probe(point)
-            refused.append(why)
-            clamped.append(taken)
-        found = ProbeReply(refused=tuple(refused), clamped=tuple(clamped))
+        """Set each point once; say which the machine refuses, and which values it takes instead."""
+        if self.question.trial.guest is not None:
+            found = GuestProbes(self._app, self.question).answer(probe, self._probe)
+        else:
+            tried = [self._probe(None, point) for point in probe.points]
+            found = ProbeReply(refused=tuple(why for why, _ in tried), clamped=tuple(taken for _, taken in tried))
         self._state = msgspec.structs.replace(self._state, probes=(*self._state.probes, found))
         self._save()
         return found
 
-    def _probe(self, point: Point) -> tuple[str | None, dict[str, Scalar]]:
+    def _probe(self, root: AgentSession | None, point: Point) -> tuple[str | None, dict[str, Scalar]]:
+        """Set a point once in this root session, or on this machine."""
         arm = self.question.arm(point)
         if not arm.set:
             return None, {}
         file = msgspec.structs.replace(self.question.control_trial, arms={CONTROL: ArmFile(), "point": arm})
-        root = self._app.root_session(f"search {self.question.name}")
+        root = root or self._app.root_session(f"search {self.question.name}")
         try:
             plan = arm_plans(file, root, self._app.catalog, allow_dangerous=self._allow_dangerous)["point"]
         except (BadInput, Refused) as error:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ktrial.cli.app import App
     from ktrial.cli.shared.boots import BootConsent
     from ktrial.trial.guests.recipe import KernelRecipe
-    from ktrial.trial.protocol.file import TrialFile
+    from ktrial.trial.protocol.file import GuestFile, TrialFile
 
 _FENCE = "ktrial.fence"
 #: Option names that differ from their parameter names.
@@ -216,6 +216,20 @@ def boot_consent(options: Mapping[str, Any]) -> BootConsent:
 def refuse_shape(options: Mapping[str, Any]) -> None:
     if given := guest_shape(options):
         raise BadInput(f"--{next(iter(given))} requires --guest", hint="add --guest")
+
+
+def guest_of(options: Mapping[str, Any], *needing: str) -> GuestFile | None:
+    """Return the guests of --guest, --kernel or --tree; None for this machine. Those of `needing` require --tree."""
+    from ktrial.trial.protocol.file import GuestFile
+
+    recipe = recipe_of(options, *needing)
+    if recipe is not None and options["kernel"]:
+        raise BadInput("cannot combine --kernel with --tree", hint="leave out --kernel or --tree")
+    kernel = recipe or options["kernel"]
+    if options["guest"] or kernel:
+        return GuestFile(kernel=kernel or "running", **guest_shape(options))
+    refuse_shape(options)
+    return None
 
 
 def protocol_file(

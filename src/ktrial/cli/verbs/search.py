@@ -23,7 +23,7 @@ from ktrial.cli.options import (
 )
 from ktrial.cli.shared.bench import TakesCommand, own_words
 from ktrial.cli.shared.command_environment import env_option
-from ktrial.cli.shared.trial_options import measured_options
+from ktrial.cli.shared.trial_options import build_options, guest_options, measured_options
 from ktrial.kit.errors import BadInput
 
 
@@ -44,6 +44,10 @@ from ktrial.kit.errors import BadInput
     show_default=True,
     help="Method by which Optuna proposes values; gp needs PyTorch.",
 )
+@click.option("--guest", is_flag=True, help="Measure in guests (virtual machines), with a boot for each measurement.")
+@click.option("--kernel", metavar="KERNEL", help="In guests: kernel to boot.  [running]")
+@build_options
+@guest_options
 @seed_option(2**31 - 1)
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted search.")
 @click.option(
@@ -62,6 +66,7 @@ def command(ctx: click.Context, /, space: str, **options: Any) -> int:
     ktrial search memory.toml --suite memory-pressure --budget 2h
     ktrial search latency --budget 4h
     ktrial search server.toml --metric 'rate:higher=(.*)' -- ./bench {workers}
+    ktrial search boot.toml --guest --suite wakeups-busy --budget 4h
 
     Optuna proposes values. ktrial measures each proposal, the best one so far and the unchanged machine in the same
     blocks (rounds). The answer comes only from a trial at the end, on new blocks.

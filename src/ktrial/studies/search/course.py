@@ -35,7 +35,7 @@ from ktrial.studies.search.model import (
 )
 from ktrial.studies.search.space import Dimension, Point, Scalar, plain
 from ktrial.studies.search.surrogate import grid_of
-from ktrial.trial.protocol.file import CONTROL
+from ktrial.trial.protocol.file import CONTROL, DesignFile
 
 Course = Generator[Request, Reply, SearchAnswer]
 INCUMBENT = "incumbent"
@@ -83,18 +83,19 @@ class SearchCourse:
         self.question = question
         self.known = Knowledge(question.space, question.sampler, question.seed)
         self.parts: list[SearchPart] = []
+        self._probes_s = 0.0
         #: Settings of the winner that a trial tried without.
         self.removals: tuple[Removal, ...] = ()
 
     @property
     def spent_s(self) -> float:
-        return sum(part.seconds for part in self.parts)
+        return self._probes_s + sum(part.seconds for part in self.parts)
 
     @property
     def visit_s(self) -> float | None:
         """How long a visit takes: as measured so far, before that as earlier runs show."""
         visits = sum(part.visits for part in self.parts)
-        return self.spent_s / visits if visits else self.question.visit_s
+        return sum(part.seconds for part in self.parts) / visits if visits else self.question.visit_s
 
     @property
     def visits_left(self) -> float:
@@ -175,10 +176,11 @@ class SearchCourse:
         """Probe points on the machine; return the numbers of the new ones that it takes. A clamped value counts."""
         probed = yield ProbeRequest(tuple(points))
         assert isinstance(probed, ProbeReply), "a probe is answered by what it found"
+        self._probes_s += probed.seconds
         numbers: list[int] = []
-        for point, why, clamped in zip(points, probed.refused, probed.clamped, strict=True):
+        for at, (point, why, clamped) in enumerate(zip(points, probed.refused, probed.clamped, strict=True)):
             if why is not None:
-                self.known.add(point, refused=why)
+                self.known.add(point, refused=why, crashed=any(probed.crashed[at : at + 1]))
                 continue
             if clamped:
                 instead = ", ".join(f"{name} = {plain(value)}" for name, value in clamped.items())
@@ -218,11 +220,17 @@ class SearchCourse:
             name=f"{self.question.name}.{number}-{kind}",
             part=self.question.name,
             control=control,
-            design=msgspec.structs.replace(given.design, cap=cap, seed=self.question.seed + number, runs_per_visit=1),
+            design=self._design(cap, number),
             arms={name: self.question.arm(point) for name, point in points.items()},
             race=race or msgspec.UNSET,
         )
         return SearchStep(kind, file, points)
+
+    def _design(self, cap: int, number: int) -> DesignFile:
+        given = self.question.control_trial
+        # In a guest every visit is a boot, with as many runs as the guests' workloads say.
+        runs = 1 if given.guest is None else None
+        return msgspec.structs.replace(given.design, cap=cap, seed=self.question.seed + number, runs_per_visit=runs)
 
     def _screen_dimensions(self) -> Generator[Request, Reply, None]:
         """Find out which of many dimensions matter at all, and search only these."""
@@ -246,15 +254,15 @@ class SearchCourse:
             bits = int(name.rpartition("-")[2], 16)
             points[name] = space.settled({each: far[each] for at, each in enumerate(far) if bits >> at & 1})
         arms = {name: question.arm(point) for name, point in points.items()}
-        given = question.control_trial
+        given, control = question.control_trial, question.arm(space.control)
         file = msgspec.structs.replace(
             given,
             name=f"{question.name}.1-screen",
             part=question.name,
-            design=msgspec.structs.replace(given.design, cap=SCREEN_BLOCKS, seed=question.seed, runs_per_visit=1),
+            design=self._design(SCREEN_BLOCKS, 0),
             arms={
-                CONTROL: question.arm(space.control),
-                **{name: msgspec.structs.replace(arm, placebo=arm.changes_nothing) for name, arm in arms.items()},
+                CONTROL: control,
+                **{name: msgspec.structs.replace(arm, placebo=arm == control) for name, arm in arms.items()},
             },
             screen=Screen(settings=tuple(far)),
         )
@@ -384,6 +392,7 @@ class SearchCourse:
             runs=sum(one.visits for one in self.parts),
             seconds=self.spent_s,
             needed_s=fewest_visits() * self.visit_s if self.visit_s and ending == "budget too small" else None,
+            in_guests=self.question.trial.guest is not None,
         )
 
 

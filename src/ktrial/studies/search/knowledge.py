@@ -80,9 +80,11 @@ class Knowledge:
         key = key_of(point)
         return next((at for at, one in enumerate(self.entries) if key_of(one.point) == key), None)
 
-    def add(self, point: Point, refused: str | None = None) -> int:
-        """Add a point that was not tried before; return its number."""
-        self.entries.append(KnownPoint(point=dict(point), refused=refused))
+    def add(self, point: Point, refused: str | None = None, *, crashed: bool = False) -> int:
+        """Add a point that was not tried before; return its number. A refused one may have crashed its guest."""
+        self.entries.append(KnownPoint(point=dict(point), refused=refused, failures=int(crashed)))
+        if crashed:
+            self._find_crashes()
         if refused is not None:
             self.refusals[refused] = None
         return len(self.entries) - 1
@@ -157,9 +159,7 @@ class Knowledge:
         self._fit(part)
 
     def _fit(self, part: SearchPart) -> None:
-        failed = [one.point for one in self.entries if one.failures]
-        fine = [one.point for one in self.entries if one.visits and not one.failures]
-        self.crashes = crash_regions(self.space, failed, fine)
+        self._find_crashes()
         seen = self._seen.get(primary_of(part), [])
         if len({one.point for one in seen}) < 2:
             return
@@ -168,6 +168,11 @@ class Knowledge:
         self._check_guards(part, points)
         ranked = self.ranked()
         self.incumbent = ranked[0] if ranked and self.estimate(ranked[0])[0] > 0 else 0
+
+    def _find_crashes(self) -> None:
+        failed = [one.point for one in self.entries if one.failures]
+        fine = [one.point for one in self.entries if one.visits and not one.failures]
+        self.crashes = crash_regions(self.space, failed, fine)
 
     def _check_guards(self, part: SearchPart, points: Sequence[Point]) -> None:
         """Mark the points that break a guard, by the estimates so far."""

@@ -11,6 +11,7 @@ import msgspec
 
 from ktrial.judge.model.judgement import Judgement
 from ktrial.judge.model.verdict import Effect, Verdict
+from ktrial.studies.search.boots import boot_words, changes_at_boot, kernel_change
 from ktrial.studies.search.space import Point, Scalar, Space, fill, plain
 from ktrial.trial.protocol.file import ArmFile, TrialFile
 
@@ -25,7 +26,7 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     `trial` says what is measured; its arms are not used, and its command has the placeholders of the space. `files` are
     the templates of configuration files by placeholder, which ktrial writes below `folder`. `visit_s` is how long a
-    visit takes, if earlier runs show it.
+    visit takes, if earlier runs show it; in guests that includes the boot. `kernels` has the paths of kernels by word.
     """
 
     name: str
@@ -37,6 +38,7 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
     files: Mapping[str, str] = {}
     folder: str = ""
     visit_s: float | None = None
+    kernels: Mapping[str, str] = {}
 
     def fill_word(self, text: str, point: Point) -> str:
         """Return a word of the command at this point."""
@@ -59,7 +61,7 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     def arm(self, point: Point) -> ArmFile:
         """Return the point as an arm: what differs from the control, and its own command if that has placeholders."""
-        changes = self.space.changes(point)
+        settled, changes = self.space.settled(point), self.space.changes(point)
         kinds = {one.name: one.kind for one in self.space.dimensions}
         has_own = "placeholder" in kinds.values()
         return ArmFile(
@@ -67,6 +69,8 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
             environment={name: plain(value) for name, value in changes.items() if kinds[name] == "environment"},
             command=self._command(point) if has_own else msgspec.UNSET,
             prepare=self._prepare(point) if has_own and self.trial.prepare else msgspec.UNSET,
+            boot=boot_words(self.space.dimensions, settled),
+            kernel=kernel_change(self.space.dimensions, settled, self.kernels),
         )
 
     def _command(self, point: Point) -> tuple[str, ...]:
@@ -111,10 +115,15 @@ class ProbeRequest(NamedTuple):
 
 
 class ProbeReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Why each point was refused (null if it was not), and the values that the kernel took instead, by point."""
+    """Why each point was refused (null if it was not), and the values that the kernel took instead, by point.
+
+    `crashed` says of a refused point whether its guest failed. `seconds` is the time of boots and builds for the probe.
+    """
 
     refused: tuple[str | None, ...]
     clamped: tuple[Mapping[str, Scalar], ...]
+    crashed: tuple[bool, ...] = ()
+    seconds: float = 0.0
 
 
 class SearchStep(NamedTuple):
@@ -239,6 +248,12 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 0
     seconds: float = 0.0
     needed_s: float | None = None
+    in_guests: bool = False
+
+    @property
+    def boot_words(self) -> tuple[str, ...]:
+        """The winner's kernel arguments as words of `ktrial boot try`."""
+        return changes_at_boot(self.winner)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -250,7 +265,7 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     """A search as it is stored to be resumed, `ktrial.search-state/1`.
 
     `asked` identifies the command, `kernel` the kernel that it began on. `probes` are the answers of the machine; the
-    trials are in the store.
+    trials are in the store. `seconds` is how long each trial in guests took, with all its boots.
     """
 
     schema: Literal["ktrial.search-state/1"] = "ktrial.search-state/1"
@@ -258,6 +273,7 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     asked: str
     kernel: str
     probes: tuple[ProbeReply, ...] = ()
+    seconds: Mapping[str, float] = {}
     over: bool = False
 
 

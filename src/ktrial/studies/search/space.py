@@ -13,6 +13,15 @@ import msgspec
 
 from ktrial.kit.errors import BadInput, Contradiction, UnknownName
 from ktrial.kit.toml import parse_bytes
+from ktrial.studies.search.dimension_file import (
+    BOOTED,
+    KINDS,
+    DimensionFile,
+    booted_default,
+    booted_value,
+    booted_values,
+    check_booted,
+)
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -36,30 +45,6 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-
-
-class DimensionFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing that varies: a knob, a placeholder of the command or of a file, or a variable of the environment.
-
-    Its values are a range (`low` to `high`, in steps of `step`, with `log` on a logarithmic scale), or a list.
-    `default` is the value of the control; of a knob it is the machine's. `when` has conditions on other dimensions:
-    while one does not hold, the dimension keeps its default.
-    """
-
-    knob: str | None = None
-    placeholder: str | None = None
-    environment: str | None = None
-    low: int | float | None = None
-    high: int | float | None = None
-    step: int | float | None = None
-    log: bool = False
-    values: tuple[Scalar, ...] = ()
-    default: Scalar | None = None
-    when: str | tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return self.knob or self.placeholder or self.environment or ""
 
 
 class SpaceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -269,15 +254,16 @@ def check_space_file(space: SpaceFile) -> None:
         raise BadInput("the space has no [[dimension]]", hint=_HINT)
     names = [one.name for one in space.dimension]
     for one in space.dimension:
-        kinds = [kind for kind in ("knob", "placeholder", "environment") if getattr(one, kind) is not None]
-        if len(kinds) != 1:
+        if len(one.kinds) != 1:
             raise BadInput(
-                f"a [[dimension]] needs one of knob, placeholder and environment, got {' and '.join(kinds) or 'none'}",
+                f"a [[dimension]] needs one of {', '.join(KINDS)}, got {' and '.join(one.kinds) or 'none'}",
                 hint='for example  knob = "vm.swappiness"',
             )
         if names.count(one.name) > 1:
             raise Contradiction(f"two dimensions are named {one.name}", hint="merge them into one [[dimension]]")
-        _check_values(one)
+        if one.kernel is None:
+            _check_values(one)
+    check_booted(space.dimension)
     for name in space.files:
         if name in names or not _PLACEHOLDER.fullmatch(name):
             raise BadInput(
@@ -293,7 +279,7 @@ def _check_values(one: DimensionFile) -> None:
         raise BadInput(
             f"{one.placeholder!r} is not a placeholder", hint='for example  placeholder = "workers"  for {workers}'
         )
-    if one.knob is None and one.default is None:
+    if one.knob is None and one.default is None and one.kinds[0] not in BOOTED:
         raise BadInput(f"{one.name} has no default", hint="add  default = …  with the value that you use now")
     has_range = one.low is not None or one.high is not None
     if has_range == bool(one.values):
@@ -334,7 +320,7 @@ def parse_rule(text: str, names: Sequence[str]) -> SpaceRule:
             f"the rule {text!r} compares with {right!r}, which is not a number",
             hint="use == or !=, or compare with a number",
         )
-    return SpaceRule(left, sign, {"true": True, "false": False}.get(right, right), is_name=False)
+    return SpaceRule(left, sign, booted_value(left, {"true": True, "false": False}.get(right, right)), is_name=False)
 
 
 def resolve_space(file: SpaceFile, defaults: Mapping[str, Scalar], left_out: Mapping[str, str]) -> Space:
@@ -344,8 +330,9 @@ def resolve_space(file: SpaceFile, defaults: Mapping[str, Scalar], left_out: Map
     for one in file.dimension:
         if one.name not in names:
             continue
-        kind = "knob" if one.knob else "placeholder" if one.placeholder else "environment"
-        default = one.default if one.default is not None else defaults[one.name]
+        kind = one.kinds[0]
+        default = one.default if kind not in BOOTED else booted_default(one)
+        default = defaults[one.name] if default is None else default
         when = tuple(rule for rule in _rules(_conditions(one), names, file) if rule is not None)
         dimensions.append(
             Dimension(
@@ -356,7 +343,7 @@ def resolve_space(file: SpaceFile, defaults: Mapping[str, Scalar], left_out: Map
                 high=one.high,
                 step=one.step,
                 log=one.log,
-                values=one.values,
+                values=one.values if kind not in BOOTED else booted_values(one, default),
                 when=when,
             )
         )

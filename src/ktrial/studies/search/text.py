@@ -40,6 +40,8 @@ def space_text(question: SearchQuestion, *, width: int) -> str:
         )
     else:
         lines.append("the time of a visit is unknown; the first trial shows it")
+    if question.trial.guest is not None:
+        lines.append("each visit is a boot of a guest; to try a point takes one more")
     return "\n".join(lines) + "\n"
 
 
@@ -135,9 +137,13 @@ def _next_lines(found: SearchAnswer) -> list[str]:
     if not found.winner:
         return []
     lines = []
+    if found.in_guests:
+        lines.append("measured in guests: measure it on this machine too before you keep it")
+    if found.boot_words:
+        lines.append(f"boot: ktrial boot try {shlex.join(found.boot_words)}")
     if found.words:
         lines.append(f"apply: ktrial apply {' '.join(map(shlex.quote, found.words))}")
-    if found.words and found.confirmed_by is not None:
+    if found.words and found.confirmed_by is not None and not found.in_guests:
         lines.append(f"keep: ktrial keep {found.confirmed_by}")
     return lines
 

@@ -261,17 +261,20 @@ def _scouted(
     *,
     allow_dangerous: bool,
 ) -> tuple[dict[str, Plan], FactBook]:
-    """Boot an emulated guest for each kernel. Return each arm's changes in it, and the control's facts."""
+    """Boot an emulated guest for each kernel. Return what each arm changes there, and the control's facts.
+
+    A race has many arms, whose kernel arguments `ktrial search` has tried already.
+    """
     plans: dict[str, Plan] = {}
     arms = file.full_arms
     facts: FactBook | None = None
     for place, names in _by_place(file, places):
         asks = file.baseline != "found" or any(arms[name].words for name in names)
-        if not (asks or place.shape.append or file.control in names):
+        if not (asks or (place.shape.append and not file.race) or file.control in names):
             plans |= {name: Plan(title=name, changes=(), same=(), refusals=()) for name in names}
             continue
         with scout(place) as root:
-            _refuse_unknown_words(root, place)
+            refuse_unknown_words(root, place)
             own = arm_plans(file, root, world.catalog, allow_dangerous=allow_dangerous, only=names)
             try:
                 rehearse(root, own, world.catalog.knobs)
@@ -313,13 +316,13 @@ def plans_in_guests(
     found: dict[str, Plan] = {}
     for place, names in _by_place(file, places):
         with scout(place) as root:
-            _refuse_unknown_words(root, place)
+            refuse_unknown_words(root, place)
             found |= plans_of(root, names)
     return {name: found[name] for name in file.arms}
 
 
-def _refuse_unknown_words(root: Machine, place: GuestPlace) -> None:
-    """Raise BadInput for a word that the kernel reports as unknown, because its arm would be a placebo."""
+def refuse_unknown_words(root: Machine, place: GuestPlace) -> None:
+    """Raise BadInput for a word that the kernel reports as unknown; its arm would be a placebo."""
     said = (_UNKNOWN.search(record.text) for record in look(root, 0).records) if place.shape.append else ()
     unknown = {word for match in said if match is not None for word in match[1].split()}
     found = [word for word in place.shape.append if word in unknown]

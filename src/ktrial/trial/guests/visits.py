@@ -158,9 +158,10 @@ class GuestVisits:
     def _proof(self, arm: str) -> str:
         """Return the name of what two equal boots prove to be exact.
 
-        It is the arm or, in a screening, the kernel, because all visits of a screening differ.
+        That is the arm or, in a screening or race, the kernel, because their many arms get only one or two visits.
         """
-        return arm if self._guests.ready.file.screen is None else self._guests.places[arm].kernel
+        file = self._guests.ready.file
+        return self._guests.places[arm].kernel if file.screen is not None or file.race else arm
 
     def _place(self, visit: Visit) -> GuestPlace:
         place = self._guests.places[visit.arm]
@@ -236,11 +237,13 @@ class GuestVisits:
         return record
 
     def _refuse_never(self, arm: str, events: Sequence[RunEnded]) -> None:
-        """Raise BadRun for an arm without any measurement.
+        """Raise BadRun for an arm without any measurement: its kernel doesn't boot, or its settings don't hold.
 
-        Its kernel does not boot, or its settings are not in force.
+        A race goes on without such an arm, unless it is the control.
         """
         if any(event.measurements for event in events) or self._standing.has_measured(arm):
+            return
+        if self._protocol.race and arm != self._protocol.control:
             return
         told = f"{arm} gave no measurement: {events[0].failure}"
         self._standing.append(TrialEnd(reason=f"stopped: {told}"))
