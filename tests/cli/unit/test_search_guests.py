@@ -13,13 +13,15 @@ import pytest
 
 from ktrial.bench.guest_tools import GuestFailed, GuestPlace
 from ktrial.bench.record import TrialPlace
-from ktrial.cli.shared import search_guests
+from ktrial.cli.shared import search, search_guests
 from ktrial.cli.shared.search_guests import GuestProbes, guest_visit_seconds, guests_of
 from ktrial.kit.errors import AgentError, BadInput, Contradiction, UnknownName
+from ktrial.studies.search.dimension_file import DimensionFile
 from ktrial.studies.search.model import ProbeReply, ProbeRequest
 from ktrial.studies.search.space import Point, parse_space, resolve_space
 from ktrial.trial.guests.recipe import KernelRecipe
 from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile
+from ktrial.tuning.catalog.loader import load_catalog
 from tests.support.search import question_of
 from tests.trial.unit.test_guest_kernels import FakeWorkshop
 
@@ -195,6 +197,15 @@ def test_kernels_are_built_when_a_point_needs_them_and_those_like_the_control_ar
     assert "ask for different kernels, but get the same one" in str(reply.refused[1])
     assert "BROKEN does not hold" in str(reply.refused[2])
     assert not any(reply.crashed)
+
+
+@pytest.mark.parametrize("shown, default", [("Y", True), ("N", False), ("1", True)])
+def test_a_switch_that_reads_y_has_that_default(shown: str, default: bool) -> None:
+    name = "damon:reclaim_enabled"
+    change = SimpleNamespace(old_text=shown)
+    dimension = DimensionFile(knob=name, values=(False, True))
+    found = search._default(dimension, load_catalog().knobs[name], change)  # type: ignore[arg-type]
+    assert found is default
 
 
 def test_the_cost_of_a_visit_is_that_of_the_newest_trial_in_such_guests() -> None:

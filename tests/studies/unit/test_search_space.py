@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from ktrial.kit.errors import BadInput, Contradiction
 from ktrial.studies.search.model import crash_regions
 from ktrial.studies.search.space import Space, fill, parse_space, placeholders_in, resolve_space
+from ktrial.tuning.catalog.loader import load_catalog
+from ktrial.tuning.knobs.value import kernel_text
 from tests.support.search import choice, number, space_of
 
 FILE = """
@@ -153,3 +157,16 @@ def test_a_part_of_the_space_in_which_all_fail_is_a_region_but_not_one_with_a_su
     assert (second.text, second.holds("z"), second.holds("x")) == ("c = z", True, False)
     assert crash_regions(found, failed, [*fine, {"a": 95, "c": "z"}]) == ()
     assert crash_regions(found, failed[:2], fine) == ()
+
+
+def test_the_example_names_knobs_of_the_catalog_with_values_that_they_take() -> None:
+    catalog = load_catalog()
+    file = parse_space(Path("examples/spaces/damon.toml").read_bytes(), "damon.toml")
+    for one in file.dimension:
+        knob = catalog.knobs[str(one.knob)]
+        for value in one.values or (one.low, one.high):
+            assert kernel_text(knob, value), one.name
+    parameters = {str(one.knob) for one in file.dimension if one.when}
+    switches = {name for one in file.dimension if not one.when for name in catalog.knobs[str(one.knob)].after}
+    # A plan writes them before the switch, which makes the kernel read them.
+    assert parameters <= switches

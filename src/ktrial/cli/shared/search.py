@@ -66,6 +66,7 @@ from ktrial.trial.run.progress import TrialProgress
 from ktrial.tuning.knobs.address import parse_address
 from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.value import kernel_text as value_text
+from ktrial.tuning.knobs.value import same_value
 from ktrial.tuning.plans.resolve import apply_plan, make_plan
 from ktrial.tuning.state.saved import SavedStates
 
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from ktrial.studies.search.space import Point
     from ktrial.trial.protocol.file import TrialFile
     from ktrial.trial.record import StoredTrial
+    from ktrial.tuning.knobs.knob import Knob
     from ktrial.tuning.plans.model import Change, Plan
 
 #: A gap between two runs counts as at most this many usual gaps; the rest of it is an interruption.
@@ -228,7 +230,7 @@ def _space_here(
         one = msgspec.structs.replace(one, values=kept)  # noqa: PLW2901
         value_text(knob, (kept or tried)[0])
         dimensions.append(one)
-        default = defaults[one.name] = one.default if one.default is not None else _default(one, changes[0])
+        default = defaults[one.name] = one.default if one.default is not None else _default(one, knob, changes[0])
         if one.values and all(value == default for value in one.values):
             left_out[one.name] = f"only {default}, which it has already, can be set"
     resolved = msgspec.structs.replace(file, dimension=tuple(dimensions))
@@ -243,11 +245,11 @@ def _is_refused(plan: Plan) -> bool:
     return bool(plan.refusals) and plan.empty and not plan.same
 
 
-def _default(one: DimensionFile, change: Change) -> Scalar:
-    """Return the machine's value in the notation of the dimension."""
+def _default(one: DimensionFile, knob: Knob, change: Change) -> Scalar:
+    """Return the machine's value as the dimension writes it: a switch may read Y."""
     text = change.old_text or ""
     if one.values:
-        return next((value for value in one.values if plain(value) == text), text)
+        return next((value for value in one.values if same_value(knob, value_text(knob, value), text)), text)
     try:
         return int(text) if isinstance(one.low, int) else float(text)
     except ValueError:
