@@ -18,6 +18,18 @@ from tests.support.terminal import eventually
 KNOB, FILE = "net.core.somaxconn", "/proc/sys/net/core/somaxconn"
 #: The value of the other machine's network; this machine has another one.
 THERE = "4000"
+SPACE = f"""
+name = "there"
+
+[[dimension]]
+placeholder = "workers"
+values = [1, 4, 16]
+default = 1
+
+[[dimension]]
+knob = "{KNOB}"
+values = [128, 512]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +174,20 @@ def test_commands_are_compared_there(web1: RemoteMachine) -> None:
     metric = ("--metric", "value:lower=^([0-9]+)$")
     shown = " ".join(printed(web1, "ab", *metric, "--budget", "7", f"cat {FILE}", "echo 5000").split())
     assert f"`echo 5000` is worse than `cat {FILE}`: 25 % higher score" in shown
+
+
+def test_a_search_finds_the_best_setting_and_parameter_there(web1: RemoteMachine, tmp_path: Path) -> None:
+    space = tmp_path / "space.toml"
+    space.write_text(SPACE)
+    rate = "(w == 16 ? 140 : 100) * (s == 512 ? 1.2 : 1) * (1 + 0.01 * rand())"
+    script = f"""awk -v w="$0" -v s="$(cat {FILE})" -v seed=$$ 'BEGIN {{ srand(seed); print "rate", {rate} }}'"""
+    given = ("--metric", "rate_per_s:higher=rate ([0-9.]+)", "--seed", "3", "--settle", "0s", "--budget", "20min")
+    found = document(web1, "search", str(space), *given, "--", "sh", "-c", script, "{workers}")["search"]
+    assert (found["ending"], found["winner"]) == ("confirmed", {"workers": 16, KNOB: 512})
+    stored(web1, "trial", "recheck", found["confirmed_by"])
+    # The same command for another machine is another search.
+    (state,) = (web1.folder / "here/state/ktrial/searches").glob("*.json")
+    assert "ssh:web1" in json.loads(state.read_text())["asked"]
 
 
 @pytest.mark.parametrize("verb", ["demo", "kernel", "with"])

@@ -64,7 +64,8 @@ class FakeApp:
 
 def found(text: str, app: Any = None, **options: Any) -> Any:
     file = parse_space(f'name = "x"\n{text}'.encode(), "space.toml")
-    return guests_of(app or FakeApp(), file, Path("/spaces"), {**OPTIONS, **options})
+    here: Any = app or FakeApp()
+    return guests_of(here, file, Path("/spaces"), {**OPTIONS, **options})
 
 
 def test_kernels_are_named_or_lie_beside_the_space_and_the_first_is_the_control() -> None:

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from ktrial.kit.errors import BadInput, Contradiction
 from ktrial.studies.search.course import SearchCourse
 from ktrial.studies.search.model import ProbeReply, ProbeRequest, Reply, Request, SearchQuestion
-from ktrial.studies.search.space import Point, Space, parse_space, resolve_space
+from ktrial.studies.search.space import Point, Scalar, Space, parse_space, resolve_space
 from ktrial.studies.search.text import search_text, space_text
 from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
 from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile
@@ -41,14 +43,14 @@ values = [true, false]
 kconfig = "NR_CPUS"
 values = ["8", 64]
 """
-DEFAULTS = {"kconfig:PREEMPT": "y", "kconfig:NR_CPUS": 64}
+DEFAULTS: dict[str, Scalar] = {"kconfig:PREEMPT": "y", "kconfig:NR_CPUS": 64}
 
 
 def space_in(text: str) -> Space:
     return resolve_space(parse_space(text.encode(), "space.toml"), DEFAULTS, {})
 
 
-def in_guests(space: Space, visits: int, guest: GuestFile, **changes: object) -> SearchQuestion:
+def in_guests(space: Space, visits: int, guest: GuestFile, **changes: Any) -> SearchQuestion:
     trial = TrialFile(name="test", suite="tool", primary="time", arms={}, guest=guest)
     return question_of(space, visits, trial=trial, **changes)
 
@@ -63,7 +65,7 @@ def test_a_point_is_an_arm_with_its_kernel_and_arguments_and_the_control_has_its
         "kernel": "running",
     }
     assert question.arm(space.control) == ArmFile(boot=("skew_tick=1",))
-    point = {"boot:mitigations": "off", "boot:threadirqs": "given", "boot:skew_tick": 0, "kernel": "./build"}
+    point: Point = {"boot:mitigations": "off", "boot:threadirqs": "given", "boot:skew_tick": 0, "kernel": "./build"}
     assert question.arm(point) == ArmFile(boot=("mitigations=off", "threadirqs", "skew_tick=0"), kernel="/src/build")
     # The condition needs the other argument.
     assert question.arm({"boot:threadirqs": "given"}) == question.arm(space.control)

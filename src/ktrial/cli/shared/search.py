@@ -136,7 +136,8 @@ def search_question(
         folder=str(state_folder() / "searches" / "files"),
         kernels={} if guests is None else guests.kernels,
     )
-    asked = plain_json.line([file, files, trial, budget_s, options["sampler"], options["seed"]])
+    host = [] if app.host is None else [app.host.word]
+    asked = plain_json.line([file, files, trial, budget_s, options["sampler"], options["seed"], *host])
     return msgspec.structs.replace(question, visit_s=_visit_seconds(app, question)), asked
 
 

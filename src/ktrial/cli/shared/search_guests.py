@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ktrial.studies.search.space import Point, Scalar, SpaceFile
     from ktrial.trial.protocol.file import GuestFile, TrialFile
 
-_POINT = "point"
+_POINT = "this point"
 #: What follows in an error is the end of the guest's console.
 _CONSOLE = re.compile("; last lines of its console:|\n")
 #: Why a point is refused, and the values that its kernel took instead.

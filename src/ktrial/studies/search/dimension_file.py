@@ -129,5 +129,5 @@ def booted_default(one: DimensionFile) -> Value | None:
 
 def booted_values(one: DimensionFile, default: Value) -> tuple[Value, ...]:
     """Return all values of such a dimension, with the control's."""
-    values = one.kernel or tuple(booted_value(one.name, value) for value in one.values)
+    values: tuple[Value, ...] = one.kernel or tuple(booted_value(one.name, value) for value in one.values)
     return values if default in values else (default, *values)
