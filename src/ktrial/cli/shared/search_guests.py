@@ -186,6 +186,8 @@ class GuestProbes:
                 groups.setdefault(self._place_of(point), []).append(at)
             except KtrialError as error:
                 found[at] = error.message, {}
+        if groups:
+            self._app.say(f"trying {len(probe.points)} points in {len(groups)} guests before they are measured")
         for place, numbers in groups.items():
             self._app.interrupts.check()
             crashed |= self._try_at(place, numbers, probe.points, try_settings, found)
