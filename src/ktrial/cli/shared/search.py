@@ -356,8 +356,8 @@ class SearchRun:
                     self._tell(course, as_json=as_json)
                 if isinstance(request, ProbeRequest):
                     reply = probes.pop(0) if probes else self._answer_probe(request)
-                    continue
-                reply = self._part(request, timed)
+                else:
+                    reply = self._part(request, timed)
                 if reply is None:
                     return None
         self._state = msgspec.structs.replace(self._state, over=True)
@@ -412,10 +412,16 @@ class SearchRun:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_text(text, encoding="utf-8")
 
-    def _answer_probe(self, probe: ProbeRequest) -> ProbeReply:
-        """Set each point once; say which the machine refuses, and which values it takes instead."""
+    def _answer_probe(self, probe: ProbeRequest) -> ProbeReply | None:
+        """Set each point once; say which the machine refuses, and which values it takes instead.
+
+        Return None if interrupted between two guests.
+        """
         if self.question.trial.guest is not None:
-            found = GuestProbes(self._app, self.question).answer(probe, self._probe)
+            try:
+                found = GuestProbes(self._app, self.question).answer(probe, self._probe)
+            except KeyboardInterrupt:
+                return None
         else:
             tried = [self._probe(None, point) for point in probe.points]
             found = ProbeReply(refused=tuple(why for why, _ in tried), clamped=tuple(taken for _, taken in tried))

@@ -229,7 +229,7 @@ class GuestProbes:
                 # A guest that does not come up fails for all of them.
                 ended = left[:1] if is_up else left[:]
                 found |= dict.fromkeys(ended, (f"in a guest: {_CONSOLE.split(error.message)[0]}", {}))
-                if not isinstance(error, BadInput):
+                if isinstance(error, GuestFailed | BadRun) or (isinstance(error, AgentError) and error.kind == "lost"):
                     crashed.update(ended)
                 left = left[len(ended) :]
         return crashed

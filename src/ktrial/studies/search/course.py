@@ -284,7 +284,6 @@ class SearchCourse:
         room = self.visits_left - 2 * FEWEST_CONFIRM
         blocks = int(min(FINAL_BLOCKS, room // (1 + len(chosen)))) if room < math.inf else FINAL_BLOCKS
         if blocks >= 1 and len(chosen) > 1:
-            known.incumbent = 0
             yield from self._race(chosen, blocks, keep=1.0)
         if known.incumbent:
             known.prefer_fewer(loss)
