@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ktrial.kit.errors import BadInput, Contradiction
-from ktrial.studies.search.course import SearchCourse
+from ktrial.studies.search.course import SearchCourse, fewest_visits
 from ktrial.studies.search.model import ProbeReply, ProbeRequest, Reply, Request, SearchQuestion
 from ktrial.studies.search.space import Point, Scalar, Space, parse_space, resolve_space
 from ktrial.studies.search.text import search_text, space_text
@@ -153,6 +153,11 @@ def test_tries_use_the_budget() -> None:
     before = walk.visits_left
     drive(walk._probe_points([{"boot:good": "1", "boot:bad": "absent"}]), MadeGuests({}, noise_of(1, 0.01)))
     assert walk.visits_left == before - 2
+    # What would do includes them.
+    small, _ = run_search(
+        in_guests(space_in(CRASHING), 22, GuestFile(), visit_s=None), MadeGuests({}, noise_of(1, 0.01))
+    )
+    assert (small.ending, small.needed_s) == ("budget too small", fewest_visits() + small.seconds - small.runs)
 
 
 def test_an_argument_that_the_winner_lacks_is_removed_by_its_name() -> None:
