@@ -16,6 +16,7 @@ from ktrial.bench.suite import Task
 from ktrial.judge.model.judgement import NextStep
 from ktrial.judge.model.log import Event, RunEnded
 from ktrial.studies.search.course import SearchCourse
+from ktrial.studies.search.front import course_of
 from ktrial.studies.search.knowledge import part_of_log
 from ktrial.studies.search.model import (
     ProbeReply,
@@ -128,9 +129,11 @@ class MadeMachine:
         noise: Iterator[float],
         refuse: Callable[[Point], str | None] = lambda _: None,
         clamp: Callable[[Point], Mapping[str, object]] = lambda _: {},
+        tasks: Sequence[Task] = TASKS,
     ) -> None:
         self.effects, self.noise = effects, noise
         self.refuse, self.clamp = refuse, clamp
+        self.tasks = tasks
         self.steps: list[SearchStep] = []
 
     def reply(self, request: Request) -> Reply:
@@ -145,7 +148,7 @@ class MadeMachine:
         """Run one trial to its end, in the loop of all trials."""
         file = step.file
         assert file.design.seed is not None
-        protocol = protocol_of(file, TASKS, {}, file.design.seed, None, 1)
+        protocol = protocol_of(file, self.tasks, {}, file.design.seed, None, 1)
         standing = Standing(
             trial=file.name,
             protocol_sha256="",
@@ -168,8 +171,8 @@ def noise_of(seed: int, sd: float) -> Iterator[float]:
 
 
 def run_search(asked: SearchQuestion, machine: MadeMachine) -> tuple[SearchAnswer, SearchCourse]:
-    """Run a whole search."""
-    walk = SearchCourse(asked)
+    """A whole search."""
+    walk = course_of(asked)
     return drive(walk.run(), machine), walk
 
 

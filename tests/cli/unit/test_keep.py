@@ -9,25 +9,27 @@ import msgspec
 import pytest
 
 from ktrial.cli.app import App
+from ktrial.judge.model.log import Event, Protocol, RunEnded
 from ktrial.machine.facts import machine_of
 from ktrial.results.store.recorder import Recorder
 from ktrial.trial.kept_trial import KeptTrial
-from tests.support.told_trials import a_trial
+from tests.support.told_trials import P99, Kept, a_trial
 from tests.support.tree import FakeRoot
 
 SYSCTL = "/etc/sysctl.d/ktrial.conf"
 TRIAL = "swappiness-abcdef"
 
 
-def with_trial(root: FakeRoot, machine: str | None = None) -> FakeRoot:
+def with_trial(root: FakeRoot, machine: str | None = None, kept: Kept | None = None) -> FakeRoot:
     """A machine with a trial in its store: vm.swappiness=10 is better, 180 is worse."""
+    kept = kept or a_trial()
     app = App(may_ask=False, machine_root=root.folder)
     try:
         here = machine_of(app.user_session.facts())
-        stored = msgspec.structs.replace(a_trial().stored, machine=machine or here)
-        session = a_trial().records[0].session
+        stored = msgspec.structs.replace(kept.stored, machine=machine or here)
+        session = kept.records[0].session
         Recorder(lambda: app.store, lambda: 0).begin(session, stored.protocol_sha256)
-        app.trials.bring([KeptTrial(stored=stored, log=a_trial().log)])
+        app.trials.bring([KeptTrial(stored=stored, log=kept.log)])
     finally:
         app.close()
     return root
@@ -54,6 +56,35 @@ def test_an_arm_that_was_not_better_is_not_kept(tried: FakeRoot, arm: str, verdi
     assert done.status == 4
     assert f"cannot keep {TRIAL}/{arm}: it is {verdict}: " in done.err
     assert not (tried.folder / SYSCTL[1:]).exists()
+
+
+def a_front(better: str) -> Kept:
+    """The trial as a front of rate and p99, in which this arm is also better in p99."""
+    kept = a_trial()
+    fixed, *rest = kept.log
+    assert isinstance(fixed, Protocol)
+    rule = msgspec.structs.replace(fixed.outcomes[P99], role="secondary")
+    log: list[Event] = [msgspec.structs.replace(fixed, outcomes={**fixed.outcomes, P99: rule})]
+    for one in rest:
+        if isinstance(one, RunEnded) and one.arm == better and P99 in one.measurements:
+            one = msgspec.structs.replace(one, measurements={**one.measurements, P99: 0.7 * one.measurements[P99]})  # noqa: PLW2901
+        log.append(one)
+    file = msgspec.structs.replace(kept.stored.file, guards={}, secondary=("p99", "faults"), front=("p99",))
+    return Kept(msgspec.structs.replace(kept.stored, file=file), tuple(log), kept.records)
+
+
+def test_a_point_of_a_front_is_kept_with_its_price_if_it_is_better_in_one_outcome(root: FakeRoot) -> None:
+    tried = with_trial(root, kept=a_front("sw180"))
+    done = tried.run("keep", f"{TRIAL}/sw60", "--yes")
+    assert (done.status, f"cannot keep {TRIAL}/sw60: it is equivalent" in done.err) == (4, True)
+    several = tried.run("keep", TRIAL, "--yes")
+    assert (several.status, f"name one of: {TRIAL}/sw10, {TRIAL}/sw180" in " ".join(several.err.split())) == (2, True)
+    done = tried.run("keep", f"{TRIAL}/sw180", "--yes")
+    assert done.status == 0, done.err
+    text = " ".join(tried.read(SYSCTL).replace("\n#", "").split())
+    assert "vm.swappiness: better: tool.p99 (memory-pressure) -" in text
+    assert "worse in tool.rate" in text
+    assert text.endswith("vm.swappiness = 180")
 
 
 def test_a_setting_that_is_named_is_kept_with_its_verdict_whatever_that_is(tried: FakeRoot) -> None:

@@ -26,6 +26,7 @@ if size > 90:
     sys.exit("too large")
 gain = 0.4 * math.exp(-(math.log(int(workers) / 16) / 0.8) ** 2) + 0.2 * (mode == "fast")
 print("rate", 100 * math.exp(gain + random.gauss(0, 0.01)))
+print("memory", 10 * math.exp(0.1 * math.log(int(workers)) + random.gauss(0, 0.01)))
 """
 SPACE = """
 name = "made"
@@ -48,6 +49,9 @@ values = [20, 64, 100]
 default = 64
 """
 METRIC = "rate_per_s:higher=rate ([0-9.]+)"
+
+
+MEMORY = ("--primary", "rate", "--metric", "memory_b:lower=memory ([0-9.]+)")
 
 
 def words(home: Path, *more: str) -> list[str]:  # noqa: F811
@@ -91,6 +95,22 @@ def test_a_killed_search_goes_on_and_confirms_the_planted_optimum(home: Path) ->
         assert run("trial", "recheck", name)[0] == 0, name
 
 
+def test_a_front_of_rate_and_memory_is_confirmed_by_one_trial(home: Path) -> None:  # noqa: F811
+    argv = words(home, *MEMORY, "--also", "memory_b", "--budget", "1h", "-o", "page.html", "--json")
+    status, out, err = run(*argv)
+    assert status == 0, err
+    found = json.loads(out.splitlines()[-1])["search"]
+    assert found["ending"] == "confirmed", found["reason"]
+    assert list(found["directions"]) == ["command.rate", "command.memory_b"]
+    confirmed = [one for one in found["front"] if one["state"] == "confirmed"]
+    assert {one["changes"].get("mode") for one in confirmed} == {"fast"}
+    assert any(one["verdicts"] == {"command.rate": "better", "command.memory_b": "worse"} for one in confirmed)
+    assert "The points to choose from" in (home / "page.html").read_text()
+    assert run("trial", "recheck", found["confirmed_by"])[0] == 0
+    entries = [one["entry"] for one in json.loads(run("ledger", "--json")[1])["entries"]]
+    assert {one["arm"] for one in entries if one["verdict"] == "better"} == {one["arm"] for one in confirmed}
+
+
 def test_a_search_that_began_on_another_kernel_is_refused(home: Path) -> None:  # noqa: F811
     argv = words(home, "--budget", "1h")
     killed = subprocess.Popen([*KTRIAL, *argv], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=os.environ)
@@ -119,6 +139,9 @@ def test_a_search_that_began_on_another_kernel_is_refused(home: Path) -> None:  
         ((), "conf.in", "gone.in", "cannot read the template"),
         (("--budget", "0s"), "", "", "leaves no time for a run"),
         (("--sampler", "gp"), "", "", "PyTorch is not installed"),
+        (("--also", "nosuch"), "", "", "unknown outcome of this benchmark: 'nosuch'"),
+        (("--also", "rate"), "", "", "command.rate is both primary and secondary"),
+        (("--also", "memory_b", "--also", "memory_b", *MEMORY), "", "", "--also names an outcome twice"),
     ],
 )
 def test_what_cannot_be_searched_is_said_before_anything_runs(

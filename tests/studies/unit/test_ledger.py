@@ -6,18 +6,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from ktrial.judge.model.log import Event, Screen, TrialArm, TrialEnd
+from ktrial.judge.model.log import Event, OutcomeRule, Screen, TrialArm, TrialEnd
 from ktrial.kit.errors import BadInput
 from ktrial.studies.ledger.ledger import again, choose_trial, entries_of, held_values, interacting
 from ktrial.studies.ledger.ledger_now import now_of
 from ktrial.studies.ledger.model import Now
+from ktrial.studies.ledger.text import verdict_sentence
 from ktrial.trial.protocol.file import ArmFile, DesignFile, TrialFile
 from ktrial.trial.record import ArmSettings, StoredTrial
 from ktrial.tuning.state.state import MachineState, StateValue
 from tests.studies.unit.test_model_ledger import entry
 from tests.support.knobs import KNOBS, knob
 from tests.support.machine import FakeMachine
-from tests.support.trials import TIME, log_of, protocol
+from tests.support.trials import RATE, TIME, log_of, protocol
 
 #: Twelve blocks in which the case is clearly better, and one in which nobody is.
 BETTER = {"control": [0.0] * 12, "case": [0.1 + 0.001 * place for place in range(12)]}
@@ -55,6 +56,36 @@ def test_an_arm_is_entered_with_what_it_changes_beside_the_control() -> None:
     assert (found.kernel, found.control, found.scope) == ("6.12", "control", "on one boot")
     baseline = stored(file=msgspec.structs.replace(FILE, baseline="stock"))
     assert entries_of(baseline, log(), "6.12", None, KNOBS)[0].control == "stock"
+
+
+def test_an_arm_of_a_front_is_judged_by_where_it_is_better_and_never_if_it_breaks_a_guard() -> None:
+    names = ("fast", "safe", "bad", "idle")
+    gains = {RATE: (-0.1, 0.1, 0.1, 0.0), TIME: (0.1, -0.1, 0.1, 0.0), "tool.limit": (0.0, 0.0, -0.2, 0.0)}
+    rules = {
+        TIME: OutcomeRule(direction="lower", role="primary"),
+        RATE: OutcomeRule(direction="higher", role="secondary"),
+        "tool.limit": OutcomeRule(direction="lower", role="guard", margin=0.05),
+    }
+    scores = {
+        outcome: {"control": [0.0] * 20}
+        | {name: [gain + 0.001 * (block % 3) for block in range(20)] for name, gain in zip(names, row, strict=True)}
+        for outcome, row in gains.items()
+    }
+    fixed = protocol(names, outcomes=rules, alpha=0.025, until_all_decided=True)
+    arms = {name: ArmFile(set={"vm.dirty_ratio": place}) for place, name in enumerate(names)}
+    file = msgspec.structs.replace(FILE, arms={"control": ArmFile(), **arms}, secondary=("rate",), front=("rate",))
+    settings = {name: ArmSettings(changes={"vm.dirty_ratio": str(place)}) for place, name in enumerate(names)}
+    kept = stored(file=file, arms={"control": ArmSettings(), **settings})
+    found = {one.arm: one for one in entries_of(kept, log_of(fixed, scores), None, None, KNOBS)}
+    assert {name: (one.outcome, one.verdict, one.worse) for name, one in found.items()} == {
+        "fast": (TIME, "better", (RATE,)),
+        "safe": (RATE, "better", (TIME,)),
+        "bad": ("tool.limit", "worse", ()),
+        "idle": (TIME, "equivalent", ()),
+    }
+    assert "; worse in tool.rate" in verdict_sentence(found["fast"])
+    plain = msgspec.structs.replace(kept, file=msgspec.structs.replace(file, front=msgspec.UNSET))
+    assert entries_of(plain, log_of(fixed, scores), None, None, KNOBS)[1].verdict == "worse"
 
 
 def test_a_trial_that_goes_on_is_open_and_another_workload_is_another() -> None:

@@ -34,7 +34,7 @@ from ktrial.kit.errors import BadInput, Refused, UnknownName
 from ktrial.kit.tables import columns
 from ktrial.machine.transactions import revert
 from ktrial.studies.search.course import SearchCourse, fewest_visits
-from ktrial.studies.search.dimension_file import DimensionFile
+from ktrial.studies.search.front import course_of, refuse_outcomes
 from ktrial.studies.search.knowledge import part_of_log
 from ktrial.studies.search.model import (
     ProbeReply,
@@ -110,7 +110,7 @@ def search_question(
         {},
         suite=suite,
         primary=options["primary"] or (measured[1] if options["suite"] is None and own is None else None),
-        secondary=options["secondary"],
+        secondary=(*options["also"], *options["secondary"]),
         guards=pairs(options["guards"], "--guard"),
         parameters=pairs(options["given"], "-p"),
         arms={},
@@ -134,10 +134,10 @@ def search_question(
         sampler=options["sampler"],
         files=files,
         folder=str(state_folder() / "searches" / "files"),
-        kernels={} if guests is None else guests.kernels,
+        also=options["also"],
     )
-    host = [] if app.host is None else [app.host.word]
-    asked = plain_json.line([file, files, trial, budget_s, options["sampler"], options["seed"], *host])
+    refuse_outcomes(question)
+    asked = plain_json.line([file, files, trial, budget_s, options["sampler"], options["seed"], options["also"]])
     return msgspec.structs.replace(question, visit_s=_visit_seconds(app, question)), asked
 
 
@@ -284,10 +284,11 @@ def _visit_seconds(app: App, question: SearchQuestion) -> float | None:
 
 def refuse_budget(question: SearchQuestion) -> None:
     """Raise BadInput if the budget is known to be too small to confirm anything."""
-    if question.visit_s and question.budget_s / question.visit_s < fewest_visits():
-        needed_s = math.ceil(fewest_visits() * question.visit_s)
+    fewest = fewest_visits(question.outcomes)
+    if question.visit_s and question.budget_s / question.visit_s < fewest:
+        needed_s = math.ceil(fewest * question.visit_s)
         raise BadInput(
-            f"the budget is too small to confirm anything: a search needs at least {fewest_visits()} visits of "
+            f"the budget is too small to confirm anything: a search needs at least {fewest} visits of "
             f"{question.visit_s:.3g} s",
             hint=f"use --budget {needed_s}s or more, or shorter runs",
         )
@@ -337,7 +338,7 @@ class SearchRun:
         if self.question.trial.guest is None:
             app.lock_trials()
         self._save()
-        course = SearchCourse(self.question)
+        course = course_of(self.question)
         walk = course.run()
         probes = list(self._state.probes)
         listen = TrialProgress(app.clock, as_json=as_json)

@@ -31,6 +31,12 @@ from ktrial.kit.errors import BadInput
 @click.argument("space", shell_complete=goal_words, metavar="SPACE|GOAL")
 @measured_options
 @env_option
+@click.option(
+    "--also",
+    multiple=True,
+    metavar="OUTCOME",
+    help="Outcome to improve beside the primary one; the answer is then a choice of points. Repeatable.",
+)
 @guard_option
 @secondary_option
 @click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Effect that is worth finding.")

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from ktrial.judge.model.judgement import OutcomeJudgement
 from ktrial.judge.model.log import Event, Protocol, TrialEnd, protocol_in
 from ktrial.kit.errors import BadInput
 from ktrial.studies.ledger.model import LedgerEntry, Now, changed_since, of_knob
 from ktrial.trial.arms.builds import repeated
 from ktrial.trial.arms.manual import is_by_hand
-from ktrial.trial.protocol.file import TrialFile
+from ktrial.trial.protocol.file import TrialFile, full_names
 from ktrial.trial.protocol.live import LIVE
 from ktrial.trial.record import StoredTrial
 from ktrial.trial.run.trial_builds import builds_that_count
@@ -41,10 +42,10 @@ def entries_of(
     base = trial.arms[protocol.control]
     scope = _scope(trial, protocol, log)
     found = []
-    for one in judge(log).judged:
-        if one.role != "primary" or one.against != protocol.control:
-            continue
-        arm = trial.arms[one.arm]
+    judged = judge(log).judged
+    for name in dict.fromkeys(one.arm for one in judged if one.role == "primary" and one.against == protocol.control):
+        one, worse = _deciding(judged, name, protocol, trial.file)
+        arm = trial.arms[name]
         changes = {name: value for name, value in arm.changes.items() if base.changes.get(name) != value}
         environment = {key: value for key, value in arm.environment.items() if base.environment.get(key) != value}
         found.append(
@@ -69,9 +70,28 @@ def entries_of(
                 part=trial.file.part,
                 manual=arm.manual,
                 held=held_values(changes, state, knobs),
+                worse=worse,
             )
         )
     return tuple(found)
+
+
+def _deciding(
+    judged: Sequence[OutcomeJudgement], arm: str, protocol: Protocol, file: TrialFile
+) -> tuple[OutcomeJudgement, tuple[str, ...]]:
+    """Return the judgement that decides about an arm, and the other outcomes of a front in which it is worse.
+
+    It is that of the primary outcome; in a front that of the first outcome in which the arm is better, or of a guard
+    that it breaks.
+    """
+    own = {one.outcome: one for one in judged if one.arm == arm and one.against == protocol.control}
+    primary = own[protocol.primary]
+    if not file.front:
+        return primary, ()
+    many = [primary, *(own[name] for name in full_names(file.front, protocol.of_role("secondary")) if name in own)]
+    deciding = next((one for one in own.values() if one.guard == "broken"), None)
+    deciding = deciding or next((one for one in many if one.verdict == "better"), primary)
+    return deciding, tuple(one.outcome for one in many if one.verdict == "worse" and one is not deciding)
 
 
 def _scope(trial: StoredTrial, protocol: Protocol, log: Sequence[Event]) -> str:

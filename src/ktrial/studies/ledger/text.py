@@ -117,7 +117,8 @@ def verdict_sentence(entry: LedgerEntry) -> str:
     ]
     together = f", together with {others} more" if others > 0 else ""
     doubt = f"; {'refuted' if entry.refuted else 'superseded'} by {entry.superseded_by}" if entry.superseded_by else ""
-    return f"{entry.verdict or 'undecided'}{together}: {', '.join(parts)}{doubt}"
+    price = f"; worse in {' and '.join(entry.worse)}" if entry.worse else ""
+    return f"{entry.verdict or 'undecided'}{together}: {', '.join(parts)}{price}{doubt}"
 
 
 def date_of(entry: LedgerEntry) -> str:

@@ -45,26 +45,27 @@ CHALLENGERS, RACE_BLOCKS, KEEP = 6, 2, 0.34
 #: Points of the last race, and its blocks.
 FINALISTS, FINAL_BLOCKS = 4, 3
 #: Blocks of a confirmation, and the share of the budget that is kept for it before anything is known.
-FEWEST_CONFIRM, MOST_CONFIRM, _CONFIRM_SHARE = 9, 40, 0.3
+FEWEST_CONFIRM, MOST_CONFIRM, CONFIRM_SHARE = 9, 40, 0.3
 #: A counter is judged once, after this many blocks.
-_COUNTER_BLOCKS = 20
+COUNTER_BLOCKS = 20
 #: A search must be able to afford a confirmation and this many races.
 _FEWEST_RACES = 2
 #: With more dimensions than this, and enough time, ktrial screens the knobs first and keeps SCREEN_KEEP of them.
 SCREEN_ABOVE, SCREEN_KEEP, SCREEN_BLOCKS, _SCREEN_SHARE = 16, 10, 24, 0.25
 #: The share of the estimated effect that a confirmation is planned for: estimates of winners are too high.
-_HOPE = 0.7
+HOPE = 0.7
 #: What fewer settings may cost by the model before the confirmation, as a share of the margin.
-_NO_LOSS = 0.25
+NO_LOSS = 0.25
 #: Most settings whose removal one trial tests, and the fewest blocks of such a trial.
 _MOST_REMOVALS, _REMOVAL_BLOCKS = 7, 12
 #: Attempts to find points that the machine takes.
 _ATTEMPTS = 3
 
 
-def fewest_visits() -> int:
-    """Return the number of visits in the smallest search that can confirm anything."""
-    return _FEWEST_RACES * race_visits(CHALLENGERS, 1) + 2 * FEWEST_CONFIRM
+def fewest_visits(outcomes: int = 1) -> int:
+    """Return the number of visits in the smallest search that can confirm a point, or two of several outcomes."""
+    points = 1 if outcomes == 1 else 2
+    return _FEWEST_RACES * race_visits(CHALLENGERS, 1) + (1 + points) * FEWEST_CONFIRM
 
 
 def race_visits(challengers: int, stay: int, blocks: int = RACE_BLOCKS, keep: float = KEEP) -> int:
@@ -102,26 +103,35 @@ class SearchCourse:
         """How many visits the budget still allows; infinite while the time of a visit is unknown."""
         return math.inf if not self.visit_s else (self.question.budget_s - self.spent_s) / self.visit_s
 
+    @property
+    def fewest(self) -> int:
+        """The number of visits that the search needs at least."""
+        return fewest_visits(self.question.outcomes)
+
+    def reserved_visits(self) -> int:
+        """Return how many visits are kept for the last race and the confirmation."""
+        return 2 * self.reserve() + self._final_visits()
+
     def reserve(self) -> int:
         """Return how many blocks the confirmation should get, from the effect and the noise known so far."""
         total = math.inf if not self.visit_s else self.question.budget_s / self.visit_s
         sd = self.known.block_sd()
         if sd is None or not self.known.incumbent:
-            return int(min(_COUNTER_BLOCKS, max(FEWEST_CONFIRM, _CONFIRM_SHARE * total / 2)))
+            return int(min(COUNTER_BLOCKS, max(FEWEST_CONFIRM, CONFIRM_SHARE * total / 2)))
         mean, _ = self.known.estimate(self.known.incumbent)
-        needed = blocks_to_detect(sd, math.expm1(_HOPE * mean)) if mean > 0 else MOST_CONFIRM
+        needed = blocks_to_detect(sd, math.expm1(HOPE * mean)) if mean > 0 else MOST_CONFIRM
         return int(min(needed, MOST_CONFIRM, max(FEWEST_CONFIRM, total / 4)))
 
     def run(self) -> Course:
         """Yield each request; its reply comes back. Return the answer."""
-        if self.visits_left < fewest_visits():
+        if self.visits_left < self.fewest:
             return self._answer("budget too small", self._too_small())
         yield from self._screen_dimensions()
-        while (left := self.visits_left - 2 * self.reserve() - self._final_visits()) > 0:
+        while (left := self.visits_left - self.reserved_visits()) > 0:
             points = yield from self._next_points(self._affordable(left))
             if not points:
                 break
-            yield from self._race(points, RACE_BLOCKS)
+            yield from self._race_new(points)
             if len(self.parts) == 1 and self.visits_left < 2 * FEWEST_CONFIRM:
                 return self._answer("budget too small", self._too_small())
         if self.known.model is None:
@@ -152,7 +162,7 @@ class SearchCourse:
 
     def _too_small(self) -> str:
         total = int(self.visits_left) + sum(part.visits for part in self.parts)
-        return f"a search needs at least {fewest_visits()} visits, and {max(0, total)} fit into the budget"
+        return f"a search needs at least {self.fewest} visits, and {max(0, total)} fit into the budget"
 
     def _affordable(self, left: float) -> int:
         """Return how many challengers a race may have; 0 if none."""
@@ -189,6 +199,10 @@ class SearchCourse:
             if self.known.find(taken) is None:
                 numbers.append(self.known.add(taken))
         return numbers
+
+    def _race_new(self, numbers: Sequence[int]) -> Generator[Request, Reply, None]:
+        """Race new points."""
+        yield from self._race(numbers, RACE_BLOCKS)
 
     def _race(self, numbers: Sequence[int], blocks: int, keep: float = KEEP) -> Generator[Request, Reply, None]:
         """Race these points against the control and the incumbent, and learn from it."""
@@ -239,10 +253,14 @@ class SearchCourse:
         if len(every) <= SCREEN_ABOVE or not 2 * SCREEN_BLOCKS <= _SCREEN_SHARE * visits < math.inf:
             return
         part = yield from self._run_step(self._screening())
-        rows = next(one.coefficients for one in part.judgement.screened if one.role == "primary")
-        strong = sorted(rows, key=lambda one: (not one.named, -abs(one.effect)))[:SCREEN_KEEP]
+        strong = self._strongest(part)[:SCREEN_KEEP]
         if strong:
-            self.known.narrow({one.setting for one in strong}, "other settings moved the outcome more in the screening")
+            self.known.narrow(set(strong), "other settings moved the outcome more in the screening")
+
+    def _strongest(self, part: SearchPart) -> list[str]:
+        """Return the dimensions of a screening, those that move the outcome most first."""
+        rows = next(one.coefficients for one in part.judgement.screened if one.role == "primary")
+        return [one.setting for one in sorted(rows, key=lambda one: (not one.named, -abs(one.effect)))]
 
     def _screening(self) -> SearchStep:
         """Return a screening in which each dimension is either at its default or at a value far from it."""
@@ -273,7 +291,7 @@ class SearchCourse:
         known = self.known
         if not known.incumbent:
             return
-        loss = _NO_LOSS * self._margin()
+        loss = NO_LOSS * self._margin()
         chosen = known.ranked()[: FINALISTS - 1]
         fewer = known.simplest(known.entries[known.incumbent].point, loss)
         at = known.find(fewer)
@@ -306,7 +324,7 @@ class SearchCourse:
     def _cap(self) -> int:
         """Return the most blocks of a confirmation that the budget allows, of those that it needs."""
         if self.parts[-1].scales.get(primary_of(self.parts[-1])) == "count":
-            return _COUNTER_BLOCKS
+            return COUNTER_BLOCKS
         fitting = [look for look in LOOKS if look <= MOST_CONFIRM and 2 * look <= self.visits_left] or [LOOKS[0]]
         return next((look for look in fitting if look >= self.reserve()), fitting[-1])
 
@@ -390,10 +408,7 @@ class SearchCourse:
             trials=tuple(one.trial for one in self.parts),
             runs=sum(one.visits for one in self.parts),
             seconds=self.spent_s,
-            needed_s=self._probes_s + fewest_visits() * self.visit_s
-            if self.visit_s and ending == "budget too small"
-            else None,
-            in_guests=self.question.trial.guest is not None,
+            needed_s=self.fewest * self.visit_s if self.visit_s and ending == "budget too small" else None,
         )
 
 
@@ -410,16 +425,17 @@ def _of_arm(part: SearchPart, arm: str) -> OutcomeJudgement:
     return next(one for one in part.judgement.judged if one.role == "primary" and one.arm == arm)
 
 
-def _broken(part: SearchPart, arm: str) -> list[str]:
+def broken_guards(part: SearchPart, arm: str) -> list[str]:
+    """Return the guards that an arm certainly breaks."""
     return [one.outcome for one in part.judgement.judged if one.arm == arm and one.guard == "broken"]
 
 
 def _is_better(part: SearchPart, arm: str) -> bool:
     """Return whether the trial found the arm better, without a broken guard."""
-    return _of_arm(part, arm).verdict == "better" and not _broken(part, arm)
+    return _of_arm(part, arm).verdict == "better" and not broken_guards(part, arm)
 
 
 def _why_not(part: SearchPart) -> str:
-    if broken := _broken(part, WINNER):
+    if broken := broken_guards(part, WINNER):
         return f"the best candidate breaks the guard {', '.join(broken)}"
     return f"fresh blocks do not confirm the best candidate: {_of_arm(part, WINNER).verdict or 'undecided'}"

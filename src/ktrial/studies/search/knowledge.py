@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -13,6 +13,7 @@ import numpy as np
 from ktrial.judge.collect_log import collect, visit_scores
 from ktrial.judge.model.log import Event, RunEnded
 from ktrial.judge.race_judge import compared
+from ktrial.judge.stats.arrays import Array
 from ktrial.studies.search.model import (
     CrashRegion,
     Importance,
@@ -101,16 +102,32 @@ class Knowledge:
             return pool[:count]
         rng = np.random.default_rng(seed)
         pool += self._neighbours(count * _NEIGHBOURS, {key_of(point) for point in pool}, rng)
-        return [pool[at] for at in _thompson_draws(self.model, pool, count, rng)] if pool else []
+        return [pool[at] for at in self._draw(pool, count, rng)] if pool else []
+
+    def _draw(self, pool: Sequence[Point], count: int, rng: np.random.Generator) -> list[int]:
+        """Return places in the pool, each the best by one joint draw from the model (Thompson sampling)."""
+        assert self.model is not None, "something was measured"
+        draws = joint_draws(self.model, pool, rng)
+        chosen: list[int] = []
+        while len(chosen) < min(count, len(pool)):
+            sample = next(draws)
+            sample[chosen] = -np.inf
+            chosen.append(int(np.argmax(sample)))
+        return chosen
+
+    def _base(self, rng: np.random.Generator) -> Point:
+        """Return the point whose neighbours are worth a try."""
+        del rng
+        return self.entries[self.incumbent].point
 
     def _neighbours(
         self, count: int, known: set[tuple[tuple[str, str], ...]], rng: np.random.Generator
     ) -> list[dict[str, Scalar]]:
         taken = known | {key_of(one.point) for one in self.entries}
-        base = self.entries[self.incumbent].point
         share = _MOVES / len(self.space.dimensions)
         found = []
         for _ in range(count):
+            base = self._base(rng)
             moved = self.space.settled(
                 {one.name: one.draw(rng) if rng.random() < share else base[one.name] for one in self.space.dimensions}
             )
@@ -128,13 +145,19 @@ class Knowledge:
             return [KnownValue(one.point, None) for one in self.entries[1:]]
         numbers = [at for at, one in enumerate(self.entries) if at and one.visits and not one.failures]
         points = [self.entries[at].point for at in numbers]
-        value = dict(zip(numbers, self.model.effects(points)[0].tolist(), strict=True)) if points else {}
+        value = dict(zip(numbers, self._values(points), strict=True)) if points else {}
         worst = min(value.values(), default=0.0)
         told = []
         for at, one in enumerate(self.entries[1:], start=1):
             spoilt = one.failures > 0 or one.guard is not None
             told.append(KnownValue(one.point, worst - max(abs(worst), 0.01) if spoilt else value.get(at)))
         return told
+
+    def _values(self, points: Sequence[Point]) -> list[float]:
+        """Return what the optimiser is to raise, for each point."""
+        assert self.model is not None, "something was measured"
+        values: list[float] = self.model.effects(points)[0].tolist()
+        return values
 
     def _crash_reason(self, point: Point) -> str | None:
         region = next((one for one in self.crashes if one.holds(point[one.dimension])), None)
@@ -166,6 +189,11 @@ class Knowledge:
         points = [one.point for one in self.entries]
         self.model = Surrogate(self.space, points, seen, self.model)
         self._check_guards(part, points)
+        self._choose_incumbent(part)
+
+    def _choose_incumbent(self, part: SearchPart) -> None:
+        """Choose the incumbent after the model has learnt from this trial."""
+        del part
         ranked = self.ranked()
         self.incumbent = ranked[0] if ranked and self.estimate(ranked[0])[0] > 0 else 0
 
@@ -212,16 +240,20 @@ class Knowledge:
 
     def simplest(self, point: Point, loss: float) -> dict[str, Scalar]:
         """Return the point without the settings whose removal costs at most this much by the model."""
-        assert self.model is not None, "something was measured"
         present = dict(point)
         while len(self.space.changes(present)) > 1 and (without := list(self.without(present).values())):
-            mean, _ = self.model.effects([present, *without])
-            losses = mean[0] - mean[1:]
+            losses = self._losses(present, without)
             least = int(np.argmin(losses))
             if losses[least] > loss:
                 break
             present = without[least]
         return present
+
+    def _losses(self, point: Point, others: Sequence[Point]) -> Array:
+        """Return by how much each of the others is worse than the point, by the model."""
+        assert self.model is not None, "something was measured"
+        mean, _ = self.model.effects([point, *others])
+        return np.asarray(mean[0] - mean[1:])
 
     def prefer_fewer(self, loss: float) -> None:
         """Make the point with the fewest settings the incumbent, among those as good as the best but for `loss`."""
@@ -308,16 +340,12 @@ def primary_of(part: SearchPart) -> str:
     return next((one.outcome for one in part.judgement.judged if one.role == "primary"), next(iter(part.scores)))
 
 
-def _thompson_draws(model: Surrogate, pool: Sequence[Point], count: int, rng: np.random.Generator) -> list[int]:
-    """Return places in the pool, each the best by one joint draw from the model (Thompson sampling)."""
+def joint_draws(model: Surrogate, pool: Sequence[Point], rng: np.random.Generator) -> Iterator[Array]:
+    """Yield effects of all points of the pool without end, each time one joint draw from the model."""
     mean, covariance = model.effects(pool)
     size = len(pool)
     scale = max(float(np.trace(covariance)) / size, 1e-12)
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2 + 1e-9 * scale * np.eye(size))
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    chosen: list[int] = []
-    while len(chosen) < min(count, size):
-        sample = mean + root @ rng.standard_normal(size)
-        sample[chosen] = -np.inf
-        chosen.append(int(np.argmax(sample)))
-    return chosen
+    while True:
+        yield mean + root @ rng.standard_normal(size)

@@ -18,7 +18,11 @@ from ktrial.trial.protocol.file import ArmFile, TrialFile
 Sampler = Literal["tpe", "gp", "random"]
 #: How a search ended.
 Ending = Literal["confirmed", "nothing found", "budget too small", "nothing could be tried"]
-StepKind = Literal["screen", "race", "confirm", "remove", "fewest"]
+#: A mean with the ends of its interval.
+Interval = tuple[float, float, float]
+#: What became of a point of the front; `unconfirmed` points were not in the trial.
+FrontState = Literal["confirmed", "not confirmed", "breaks a guard", "unconfirmed"]
+StepKind = Literal["screen", "race", "confirm", "remove", "fewest", "front"]
 
 
 class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +30,8 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     `trial` says what is measured; its arms are not used, and its command has the placeholders of the space. `files` are
     the templates of configuration files by placeholder, which ktrial writes below `folder`. `visit_s` is how long a
-    visit takes, if earlier runs show it; in guests that includes the boot. `kernels` has the paths of kernels by word.
+    visit takes, if earlier runs show it. `also` are outcomes to improve beside the primary one; they are also among the
+    secondary outcomes of the trial.
     """
 
     name: str
@@ -38,7 +43,12 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
     files: Mapping[str, str] = {}
     folder: str = ""
     visit_s: float | None = None
-    kernels: Mapping[str, str] = {}
+    also: tuple[str, ...] = ()
+
+    @property
+    def outcomes(self) -> int:
+        """The number of outcomes to improve."""
+        return 1 + len(self.also)
 
     def fill_word(self, text: str, point: Point) -> str:
         """Return a word of the command at this point."""
@@ -141,7 +151,8 @@ Reply = ProbeReply | SearchPart
 class TriedPoint(msgspec.Struct, frozen=True, kw_only=True):
     """A point of the history: what it changes, in which order it came, and the search's estimate with 95 % interval.
 
-    `state` says why a point has none: the machine refused it, or its runs failed.
+    `state` says why a point has none: the machine refused it, or its runs failed. `others` has the estimates for the
+    other outcomes to improve, with their intervals.
     """
 
     number: int
@@ -152,6 +163,30 @@ class TriedPoint(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None
     state: Literal["measured", "refused", "failed", "breaks a guard"] = "measured"
     reason: str | None = None
+    others: Mapping[str, Interval] = {}
+
+
+class FrontPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A point that no other one beats in all outcomes, by the search's estimates.
+
+    `number` is its place in the history, `arm` its name in the confirming trial, null if it was not in it. `estimates`
+    are the search's, `effects` and `verdicts` the trial's, by outcome. A point is `confirmed` if the trial finds it
+    better in at least one outcome and it breaks no guard. `reason` says why it is not.
+    """
+
+    number: int
+    arm: str | None
+    changes: Mapping[str, Scalar]
+    state: FrontState
+    reason: str | None
+    estimates: Mapping[str, Interval]
+    effects: Mapping[str, Effect | None] = {}
+    verdicts: Mapping[str, Verdict | None] = {}
+
+    @property
+    def name(self) -> str:
+        """How reports call the point."""
+        return self.arm or f"point {self.number}"
 
 
 class Importance(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,7 +235,8 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
 class SearchProgress(msgspec.Struct, frozen=True, kw_only=True):
     """Where a search is after a trial. `best` has the settings of the best point so far, which nothing has confirmed.
 
-    `estimate` is its effect on the score, with a 95 % interval.
+    `estimate` is its effect on the score, with a 95 % interval. With several outcomes there is no best one, but `front`
+    points that no other one beats.
     """
 
     event: Literal["search-progress"] = "search-progress"
@@ -211,7 +247,8 @@ class SearchProgress(msgspec.Struct, frozen=True, kw_only=True):
     budget_s: float
     direction: Literal["lower", "higher"] | None
     best: Mapping[str, Scalar] = {}
-    estimate: tuple[float, float, float] | None = None
+    estimate: Interval | None = None
+    front: int = 0
 
 
 class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,7 +257,8 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     `winner` has the settings to use, empty if nothing was confirmed. `effect` and `verdict` are those of the trial
     `confirmed_by`; `estimate` is what the search itself had estimated for the candidate, with its 95 % interval.
     Effects are in the score, where higher is better. `detectable` is the relative effect that the confirmation would
-    have found in 90 % of searches.
+    have found in 90 % of searches. With several outcomes, `front` has the points to choose from, and `candidate` and
+    `winner` are empty; `directions` has the outcomes, the primary one first.
     """
 
     schema: Literal["ktrial.search/1"] = "ktrial.search/1"
@@ -248,17 +286,17 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 0
     seconds: float = 0.0
     needed_s: float | None = None
-    in_guests: bool = False
-
-    @property
-    def boot_words(self) -> tuple[str, ...]:
-        """The winner's kernel arguments as words of `ktrial boot try`."""
-        return changes_at_boot(self.winner)
+    directions: Mapping[str, Literal["lower", "higher"]] = {}
+    front: tuple[FrontPoint, ...] = ()
 
     @property
     def words(self) -> tuple[str, ...]:
         """The winner's knobs as words of `ktrial apply`."""
-        return tuple(f"{name}={plain(value)}" for name, value in self.winner.items() if self.kinds[name] == "knob")
+        return self.words_of(self.winner)
+
+    def words_of(self, changes: Mapping[str, Scalar]) -> tuple[str, ...]:
+        """Return the knobs of a point as words of `ktrial apply`."""
+        return tuple(f"{name}={plain(value)}" for name, value in changes.items() if self.kinds[name] == "knob")
 
 
 class SearchState(msgspec.Struct, frozen=True, kw_only=True):

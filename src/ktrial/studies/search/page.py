@@ -15,14 +15,18 @@ from ktrial.reports.blocks import Block, Grid, Items, OwnChart, ReportSection, S
 from ktrial.reports.charts.drawing import Chart, Spec, Style, Table, frame, label, linear
 from ktrial.reports.charts.forest import RATIO_LABEL, ticks
 from ktrial.reports.html import html_page
-from ktrial.studies.search.model import Importance, SearchAnswer, TriedPoint
+from ktrial.studies.search.model import FrontPoint, Importance, SearchAnswer, TriedPoint
 from ktrial.studies.search.space import plain
-from ktrial.studies.search.text import settings_text
+from ktrial.studies.search.text import FRONT_HEADERS, FRONT_NOTE, front_rows, front_state, settings_text
 
 #: Slices that the page draws, of the dimensions that move the outcome most, and rows of the importance.
 _SLICES, _BARS = 6, 20
 _HEIGHT, _SLICE_HEIGHT, _STEP, _NAMES = 240, 120, 22, 210
-_SCORE = "change of the score; more is better"
+_MORE = "more is better"
+_SCORE = f"change of the score; {_MORE}"
+#: How the chart of a front draws each state, also without colour.
+_FRONT_SHAPES = {"confirmed": "circle", "not confirmed": "cross", "unconfirmed": "diamond"}
+_FRONT_HEIGHT = 340
 
 
 def search_html(found: SearchAnswer, comparison: Comparison) -> str:
@@ -39,6 +43,11 @@ def supplement(found: SearchAnswer) -> Supplement:
     if found.removals:
         without = [(one.dimension, str(one.verdict), "removed" if one.removed else "stays") for one in found.removals]
         blocks.append(Grid("Without each setting", ("setting", "the rest is", "so it"), without))
+    if found.front:
+        points = [(one.name, settings_text(one.changes), front_state(one)) for one in found.front]
+        blocks.append(Grid("The front", ("point", "settings", "state"), points))
+        blocks += [OwnChart(partial(front_chart, found, other)) for other in list(found.directions)[1:]]
+        blocks.append(Text(FRONT_NOTE, "note"))
     measured = [one for one in found.history if one.estimate is not None]
     if measured:
         blocks += [
@@ -58,6 +67,8 @@ def supplement(found: SearchAnswer) -> Supplement:
 def _about(found: SearchAnswer) -> str:
     tried = sum(one.estimate is not None for one in found.history)
     text = f"{found.name}: {tried} points in {found.runs} runs and {duration(found.seconds)}. "
+    if found.front:
+        return f"{text}{found.reason[:1].upper()}{found.reason[1:]}."
     if found.ending == "confirmed" and found.estimate is not None:
         estimate = percent_text(found.estimate[0])
         return (
@@ -65,6 +76,92 @@ def _about(found: SearchAnswer) -> str:
         )
     limit = "" if found.detectable is None else f" An effect of {100 * found.detectable:.2g} % is found in 9 of 10."
     return f"{text}{found.ending[:1].upper()}{found.ending[1:]}: {found.reason}.{limit}"
+
+
+def front_chart(found: SearchAnswer, other: str, style: Style) -> Chart:
+    """Return the points of the front in two outcomes, with intervals; the shape says whether a trial confirms them."""
+    primary = next(iter(found.directions))
+    tried: list[dict[str, float | str]] = [
+        {"x": one.estimate or 0.0, "y": one.others[other][0]}
+        for one in found.history
+        if other in one.others and one.state == "measured"
+    ]
+    values = [row for one in found.front if (row := _front_place(one, primary, other)) is not None]
+    ends = {
+        axis: [
+            float(row[f"{axis}{end}"]) for row in (*tried, *values) for end in ("", "low", "high") if axis + end in row
+        ]
+        for axis in ("x", "y")
+    }
+    x, y = (
+        _score_axis(ends[axis], 3, f"change of {label(name, 30)}; {_MORE}")
+        for axis, name in (("x", primary), ("y", other))
+    )
+    at: Spec = {"x": {"field": "x"} | x, "y": {"field": "y"} | y}
+    ink, muted = style.palette.ink, style.palette.muted
+    origin = {"values": [{"x": 0, "y": 0}]}
+    layers: list[Spec] = [
+        {"mark": {"type": "rule", "color": muted}, "data": origin, "encoding": {"x": {"field": "x"} | x}},
+        {"mark": {"type": "rule", "color": muted}, "data": origin, "encoding": {"y": {"field": "y"} | y}},
+        {
+            "mark": {"type": "point", "filled": True, "size": 8, "color": muted},
+            "data": {"values": tried},
+            "encoding": at,
+        },
+    ]
+    for state, shape in _FRONT_SHAPES.items():
+        layers += _front_layers([row for row in values if row["state"] == state], shape, at, style.palette.arms[1], ink)
+    body: Spec = {"width": style.width - 130, "height": _FRONT_HEIGHT, "layer": layers}
+    title = "The points to choose from"
+    return Chart(
+        name=f"front-{list(found.directions).index(other)}",
+        title=title,
+        caption=f"Scores of {primary} and {other} against the control, which is at the crossing. Filled circles are "
+        "points that the trial confirms, with its intervals. Crosses are points of the trial that it does not confirm. "
+        "Hollow diamonds with dashed 95 % intervals are estimates of the search, with the number of the point. Dots "
+        "are all other points.",
+        spec=frame(style, title, body),
+        table=Table(headers=FRONT_HEADERS, rows=tuple(front_rows(found, found.front)), numeric=(2, 3, 5)),
+    )
+
+
+def _front_place(one: FrontPoint, primary: str, other: str) -> dict[str, float | str] | None:
+    """Return where a point lies with its intervals: by the trial if it was in it; None without a ratio."""
+    state = "not confirmed" if one.state == "breaks a guard" else one.state
+    row: dict[str, float | str] = {"name": one.arm or str(one.number), "state": state}
+    for axis, outcome in (("x", primary), ("y", other)):
+        middle, low, high = one.estimates[outcome]
+        if one.arm is not None:
+            effect = one.effects.get(outcome)
+            if effect is None or effect.scale != "log":
+                return None
+            middle = effect.estimate
+            low = middle if effect.low is None else effect.low
+            high = middle if effect.high is None else effect.high
+        row |= {axis: middle, f"{axis}low": low, f"{axis}high": high}
+    return row
+
+
+def _front_layers(rows: Sequence[Spec], shape: str, at: Spec, colour: str, ink: str) -> list[Spec]:
+    """Return the marks of points in the same state: intervals, shapes and names."""
+    dash: Spec = {"strokeDash": [4, 3]} if shape == "diamond" else {}
+    bar: Spec = {"type": "rule", "strokeWidth": 1.2, "color": colour, **dash}
+    data: Spec = {"values": list(rows)}
+    mark: Spec = {
+        "type": "point",
+        "shape": shape,
+        "size": 70,
+        "opacity": 1,
+        "color": colour,
+        "filled": shape == "circle",
+    }
+    name: Spec = {"type": "text", "align": "left", "dx": 7, "dy": -7, "color": ink}
+    return [
+        {"mark": bar, "data": data, "encoding": at | {"x": at["x"] | {"field": "xlow"}, "x2": {"field": "xhigh"}}},
+        {"mark": bar, "data": data, "encoding": at | {"y": at["y"] | {"field": "ylow"}, "y2": {"field": "yhigh"}}},
+        {"mark": mark, "data": data, "encoding": at},
+        {"mark": name, "data": data, "encoding": at | {"text": {"field": "name"}}},
+    ]
 
 
 def history_chart(measured: Sequence[TriedPoint], style: Style) -> Chart:

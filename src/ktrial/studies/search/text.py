@@ -8,10 +8,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from ktrial.bench.text import duration
-from ktrial.judge.model.words import percent_text, range_text, value_log_ratio
+from ktrial.judge.model.words import effect_text, percent_text, range_text, value_log_ratio
 from ktrial.kit.tables import paragraph, table
 from ktrial.studies.search.course import fewest_visits
-from ktrial.studies.search.model import SearchAnswer, SearchProgress, SearchQuestion
+from ktrial.studies.search.model import FrontPoint, SearchAnswer, SearchProgress, SearchQuestion
 from ktrial.studies.search.space import Dimension, Scalar, plain
 
 _ENDINGS: Mapping[str, str] = {
@@ -20,6 +20,15 @@ _ENDINGS: Mapping[str, str] = {
     "budget too small": "the budget is too small",
     "nothing could be tried": "nothing could be tried",
 }
+
+
+#: Unconfirmed points that the text shows; the page has all.
+_MOST_UNCONFIRMED = 4
+FRONT_HEADERS = ("point", "outcome", "change", "interval", "the trial", "the search's estimate")
+FRONT_NOTE = (
+    "All verdicts of the trial share an error of 5 %, and its intervals hold together at 95 %. The search's estimates "
+    "are not a result. The trial compares each point with the control, not with other points."
+)
 
 
 def space_text(question: SearchQuestion, *, width: int) -> str:
@@ -34,10 +43,8 @@ def space_text(question: SearchQuestion, *, width: int) -> str:
     points = "an endless number of points" if size is None else f"at most {size} points"
     lines.append(f"{points}; budget {duration(question.budget_s)}")
     if question.visit_s:
-        visits = int(question.budget_s / question.visit_s)
-        lines.append(
-            f"about {visits} visits of {duration(question.visit_s)}; a search needs at least {fewest_visits()}"
-        )
+        visits, fewest = int(question.budget_s / question.visit_s), fewest_visits(question.outcomes)
+        lines.append(f"about {visits} visits of {duration(question.visit_s)}; a search needs at least {fewest}")
     else:
         lines.append("the time of a visit is unknown; the first trial shows it")
     if question.trial.guest is not None:
@@ -70,6 +77,9 @@ def progress_text(now: SearchProgress) -> str:
     lines = [f"{now.points} point{'s'[: now.points != 1]} in {now.visits} visits"]
     left_s = max(0.0, now.budget_s - now.spent_s)
     lines.append(f"{duration(now.spent_s)} spent, at most about {duration(left_s)} left")
+    if now.front:
+        lines.append(f"{now.front} point{'s'[: now.front != 1]} on the front so far, unconfirmed")
+        return "; ".join(lines)
     if now.best and now.estimate is not None:
         ends = range_text(*(value_log_ratio(end, now.direction) for end in now.estimate[1:]))
         lines.append(f"best so far, unconfirmed: {settings_text(now.best)} ({ends})")
@@ -80,6 +90,8 @@ def progress_text(now: SearchProgress) -> str:
 
 def search_text(found: SearchAnswer, *, width: int) -> str:
     """Return the answer, what the search estimated, what each dimension does, and the trials."""
+    if found.front:
+        return _front_text(found, width)
     lines = [paragraph(f"{found.name}: {_ENDINGS[found.ending]}", width=width), ""]
     if found.ending != "confirmed":
         lines.append(paragraph(found.reason, width=width))
@@ -90,6 +102,48 @@ def search_text(found: SearchAnswer, *, width: int) -> str:
     lines.append(paragraph(f"{found.runs} runs in {len(found.trials)} trials, {duration(found.seconds)}", width=width))
     lines += _next_lines(found)
     return "\n".join(lines) + "\n"
+
+
+def _front_text(found: SearchAnswer, width: int) -> str:
+    """Return the front: each point's settings, what the trial and the search say of it, and how to keep one."""
+    lines = [paragraph(f"{found.name}: {found.reason}", width=width), ""]
+    tried = [one for one in found.front if one.arm is not None]
+    others = [one for one in found.front if one.arm is None]
+    shown = [*tried, *others[:: max(1, math.ceil(len(others) / _MOST_UNCONFIRMED))]]
+    rows = [(one.name, settings_text(one.changes), front_state(one)) for one in shown]
+    lines += [table(("point", "settings", "state"), rows, width=width, whole=1), ""]
+    lines += [table(FRONT_HEADERS, front_rows(found, shown), width=width, whole=1), ""]
+    if len(shown) < len(found.front):
+        lines.append(f"{len(found.front) - len(shown)} more unconfirmed points: see -o FILE.html or --json")
+    lines.append(paragraph(FRONT_NOTE, width=width))
+    lines += _detail_lines(found, width)
+    lines.append(paragraph(f"{found.runs} runs in {len(found.trials)} trials, {duration(found.seconds)}", width=width))
+    for one in found.front:
+        if one.state == "confirmed" and (words := found.words_of(one.changes)):
+            lines.append(f"apply {one.name}: ktrial apply {' '.join(map(shlex.quote, words))}")
+            lines.append(f"keep {one.name}: ktrial keep {found.confirmed_by}/{one.arm}")
+    return "\n".join(lines) + "\n"
+
+
+def front_state(one: FrontPoint) -> str:
+    """Return what became of a point of the front, and why."""
+    if one.reason is None or one.state == "breaks a guard":
+        return one.reason or one.state
+    return f"{one.state}: {one.reason}"
+
+
+def front_rows(found: SearchAnswer, points: Sequence[FrontPoint]) -> list[tuple[str, ...]]:
+    """Return a row for each point and outcome: the trial's change, interval and verdict, and the search's estimate."""
+    rows = []
+    for one in points:
+        for outcome, direction in found.directions.items():
+            mean, low, high = (value_log_ratio(value, direction) for value in one.estimates[outcome])
+            change, interval = effect_text(one.effects.get(outcome), "count", direction)
+            verdict = str(one.verdicts.get(outcome) or "-")
+            rows.append(
+                (one.name, outcome, change, interval, verdict, f"{percent_text(mean)} ({range_text(low, high)})")
+            )
+    return rows
 
 
 def _candidate_lines(found: SearchAnswer, width: int) -> list[str]:
@@ -127,7 +181,8 @@ def _detail_lines(found: SearchAnswer, width: int) -> list[str]:
             (one.dimension, f"{100 * math.expm1(one.range):.2g} %", f"{_percent(one.low)} to {_percent(one.high)}")
             for one in found.importance
         ]
-        lines += ["", table(("dimension", "moves it by", "90 % interval"), rows, width=width, whole=1), ""]
+        what = f"moves {found.outcome} by" if found.front else "moves it by"
+        lines += ["", table(("dimension", what, "90 % interval"), rows, width=width, whole=1), ""]
     lines += [paragraph(f"crashes: {one.text} ({one.failures} points)", width=width) for one in found.crashes]
     lines += [paragraph(f"refused: {why}", width=width) for why in found.refused]
     return lines

@@ -66,6 +66,7 @@ def check_trial_file(trial: TrialFile) -> None:
         raise BadInput("a command of prepare is empty", hint='for example  prepare = [["make", "clean"]]')
     if trial.limit_s is not None and trial.limit_s <= 0:
         raise BadInput(f"limit = {trial.limit} leaves no time for a run", hint='for example  limit = "5min"')
+    _check_front(trial)
     _check_own_runs(trial)
     _check_load(trial)
     check_campaign(trial)
@@ -73,6 +74,11 @@ def check_trial_file(trial: TrialFile) -> None:
     _check_arms(trial)
     parse_gates(trial.gates)
     parse_limits(trial.limits)
+
+
+def _check_front(trial: TrialFile) -> None:
+    if other := [name for name in trial.front or () if name not in trial.secondary]:
+        raise BadInput(f"front: {other[0]} is not a secondary outcome", hint="add it to secondary")
 
 
 def _check_numbers(trial: TrialFile) -> None:
