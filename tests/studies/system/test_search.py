@@ -131,6 +131,42 @@ def test_a_search_that_began_on_another_kernel_is_refused(home: Path) -> None:  
     assert (status, "cannot read a stored search" in " ".join(err.split())) == (2, True), err
 
 
+READER = """
+import math, random
+with open({count!r}, "ab") as file:
+    file.write(b".")
+    random.seed(file.tell())
+value = int(open({path!r}).read())
+print("rate", 100 * math.exp(0.3 * (value == 32) + random.gauss(0, 0.01)))
+"""
+CLAMPED = """
+name = "clamped"
+
+[[dimension]]
+knob = "queue:read_ahead_kb@{device}"
+values = [33, 256]
+"""
+
+
+@pytest.mark.root
+@pytest.mark.usefixtures("real_machine")
+def test_a_value_that_the_kernel_clamps_is_searched_as_what_it_took(home: Path) -> None:  # noqa: F811
+    """A queue takes no read-ahead that is not a whole number of pages: 33 becomes 32."""
+    path = next(path for path in sorted(Path("/sys/block").glob("loop*/queue/read_ahead_kb")))
+    before = path.read_text()
+    (home / "space.toml").write_text(CLAMPED.format(device=path.parts[3]))
+    program = home / "program.py"
+    program.write_text(READER.format(count=str(home / "runs"), path=str(path)))
+    argv = ["search", "space.toml", "--seed", "3", "--settle", "0s", "--metric", METRIC, "--budget", "1h", "--json"]
+    status, out, err = run(*argv, "--", sys.executable, "-S", str(program))
+    assert status == 0, err
+    found = json.loads(out.splitlines()[-1])["search"]
+    name = f"queue:read_ahead_kb@{path.parts[3]}"
+    assert [one["reason"] for one in found["history"] if one["state"] == "refused"] == [f"the kernel took {name} = 32"]
+    assert (found["ending"], found["winner"]) == ("confirmed", {name: 32})
+    assert path.read_text() == before
+
+
 @pytest.mark.parametrize(
     "more,old,new,words_of_error",
     [

@@ -459,7 +459,8 @@ class SearchRun:
             name = change.address if change.address in names else change.knob
             if change.path in taken and name in names:
                 text = taken[change.path].strip()
-                found[name] = int(text) if names[name].is_range and text.lstrip("-").isdecimal() else text
+                is_number = names[name].is_range or all(type(one) is int for one in names[name].values)
+                found[name] = int(text) if is_number and text.lstrip("-").isdecimal() else text
         return found
 
     def _tell(self, course: SearchCourse, *, as_json: bool) -> None:

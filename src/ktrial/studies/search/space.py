@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import operator
 import re
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -130,9 +131,14 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True):
         return self.step is None or abs(steps - round(steps)) < 1e-9
 
     def place(self, value: Scalar) -> float:
-        """Return where a value lies: 0 to 1 in a range, its number in a list. A default outside lies beyond the end."""
+        """Return where a value lies: 0 to 1 in a range, its number in a list. A default outside lies beyond the end.
+
+        So does each other value that the kernel took in place of a listed one, at a place of its own.
+        """
         if not self.is_range:
-            return float(next((at for at, one in enumerate(self.values) if one == value), len(self.values)))
+            at = next((at for at, one in enumerate(self.values) if one == value), len(self.values))
+            is_other = at == len(self.values) and value != self.default
+            return at + 1 + zlib.crc32(plain(value).encode()) / 2**32 if is_other else float(at)
         assert self.low is not None, "a range has both ends"
         assert self.high is not None, "a range has both ends"
         if not isinstance(value, int | float):
