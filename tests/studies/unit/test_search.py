@@ -120,6 +120,36 @@ def test_a_region_that_crashes_is_learnt_and_told_and_never_wins() -> None:
     assert "crashes: a from" in search_text(found, width=100)
 
 
+def test_several_regions_that_crash_are_each_learnt_and_told() -> None:
+    def crashing(point: Point) -> float | None:
+        a, idle = float(point["a"]), float(point["idle"])
+        return None if a > 80 or idle < 20 or point["c"] == "z" else hill(point)
+
+    made = MadeMachine({"time": crashing}, noise_of(1, SD))
+    found, _ = run_search(question_of(space(), 200), made)
+    regions = {one.dimension: one for one in found.crashes}
+    assert set(regions) == {"a", "c", "idle"}
+    assert 60 < float(regions["a"].low or 0) <= 100
+    assert 0 <= float(regions["idle"].high or 0) < 20
+    assert regions["c"].values == ("z",)
+    text = search_text(found, width=100)
+    assert text.count("crashes: ") == 3
+    assert found.ending == "confirmed"
+    assert found.winner["c"] == "y"
+    last = [point for step in made.steps[-4:] for point in step.points.values()]
+    assert all(crashing(point) is not None for point in last)
+
+
+def test_a_search_in_which_every_point_fails_ends_early() -> None:
+    control = space().control
+    made = MadeMachine({"time": lambda point: 0.0 if point == control else None}, noise_of(1, SD))
+    found, _ = run_search(question_of(space(), 400), made)
+    assert (found.ending, found.winner) == ("nothing could be tried", {})
+    assert {one.state for one in found.history} == {"failed"}
+    assert found.reason == f"all {len(found.history)} points that were tried failed"
+    assert len(found.history) == 18
+
+
 def test_what_the_machine_refuses_is_told_and_never_measured() -> None:
     made = machine(refuse=lambda point: "not while c = z" if point["c"] == "z" else None)
     found, _ = run_search(question_of(space(), 100), made)

@@ -8,9 +8,7 @@ import pytest
 
 from ktrial.kit.errors import BadInput, Contradiction
 from ktrial.studies.search.model import crash_regions
-from ktrial.studies.search.space import Space, fill, parse_space, placeholders_in, resolve_space
-from ktrial.tuning.catalog.loader import load_catalog
-from ktrial.tuning.knobs.value import kernel_text
+from ktrial.studies.search.space import Dimension, Space, fill, parse_space, placeholders_in, resolve_space
 from tests.support.search import choice, number, space_of
 
 FILE = """
@@ -90,6 +88,14 @@ def test_drawn_points_satisfy_every_rule_and_a_logarithmic_range_is_drawn_evenly
     assert 0.3 < sum(share < 0.1 for share in shares) / len(shares) < 0.7
 
 
+def test_values_that_the_kernel_took_instead_lie_apart_from_all_others() -> None:
+    one = Dimension(name="a", kind="knob", default=128, values=(33, 256))
+    places = [one.place(value) for value in (33, 256, 128, 32, 252)]
+    assert len(set(places)) == 5
+    assert places[:3] == [0, 1, 2]
+    assert one.place(32) == one.place(32)
+
+
 def test_steps_are_kept() -> None:
     one = number("a", 0, 100, 50, step=25)
     rng = np.random.default_rng(1)
@@ -152,21 +158,20 @@ def test_a_part_of_the_space_in_which_all_fail_is_a_region_but_not_one_with_a_su
     found = space_of(number("a", 0, 100, 10), choice("c", "x", "y", "z"))
     failed = [{"a": at, "c": "z"} for at in (70, 80, 90)]
     fine = [{"a": at, "c": "y"} for at in (10, 40, 60)]
-    first, second = crash_regions(found, failed, fine)
+    (first,) = crash_regions(found, failed, fine)
     assert (first.text, first.holds(75), first.holds(65)) == ("a from 70", True, False)
-    assert (second.text, second.holds("z"), second.holds("x")) == ("c = z", True, False)
+    # More failures of the same kind say which of the two it was.
+    (second,) = crash_regions(found, [*failed, {"a": 5, "c": "z"}, {"a": 30, "c": "z"}], fine)
+    assert (second.text, second.failures, second.holds("z"), second.holds("x")) == ("c = z", 5, True, False)
     assert crash_regions(found, failed, [*fine, {"a": 95, "c": "z"}]) == ()
     assert crash_regions(found, failed[:2], fine) == ()
+    assert crash_regions(found, failed, fine[:2]) == ()
 
 
-def test_the_example_names_knobs_of_the_catalog_with_values_that_they_take() -> None:
-    catalog = load_catalog()
-    file = parse_space(Path("examples/spaces/damon.toml").read_bytes(), "damon.toml")
-    for one in file.dimension:
-        knob = catalog.knobs[str(one.knob)]
-        for value in one.values or (one.low, one.high):
-            assert kernel_text(knob, value), one.name
-    parameters = {str(one.knob) for one in file.dimension if one.when}
-    switches = {name for one in file.dimension if not one.when for name in catalog.knobs[str(one.knob)].after}
-    # A plan writes them before the switch, which makes the kernel read them.
-    assert parameters <= switches
+def test_failures_that_one_region_explains_make_no_other_one() -> None:
+    found = space_of(number("a", 0, 100, 50), number("b", 0, 100, 50), choice("c", "w", "x", "y", "z"))
+    fine = [{"a": 50, "b": at, "c": "w"} for at in range(50, 80, 2)]
+    by_a = [{"a": at, "b": 10 + at % 7, "c": "w"} for at in (88, 91, 95, 99)]
+    by_c = [{"a": 50, "b": 75, "c": value} for value in ("y", "z") for _ in range(4)]
+    regions = {one.text: one.failures for one in crash_regions(found, [*by_a, *by_c], fine)}
+    assert regions == {"a from 88": 4, "c = y, z": 8}

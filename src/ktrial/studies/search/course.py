@@ -58,6 +58,8 @@ HOPE = 0.7
 NO_LOSS = 0.25
 #: Most settings whose removal one trial tests, and the fewest blocks of such a trial.
 _MOST_REMOVALS, _REMOVAL_BLOCKS = 7, 12
+#: A search ends if this many points failed before one was measured.
+_HOPELESS = 18
 #: Attempts to find points that the machine takes.
 _ATTEMPTS = 3
 
@@ -132,14 +134,21 @@ class SearchCourse:
             if not points:
                 break
             yield from self._race_new(points)
+            if self.known.model is None and self._failed_points() >= _HOPELESS:
+                break
             if len(self.parts) == 1 and self.visits_left < 2 * FEWEST_CONFIRM:
                 return self._answer("budget too small", self._too_small())
         if self.known.model is None:
-            return self._answer("nothing could be tried", "no point of the space could be measured")
+            failed = self._failed_points()
+            why = f"all {failed} points that were tried failed" if failed else "the machine refuses all points"
+            return self._answer("nothing could be tried", why)
         yield from self._finals()
         if not self.known.incumbent:
             return self._answer("nothing found", "no point looks better than the control")
         return (yield from self._confirm_winner())
+
+    def _failed_points(self) -> int:
+        return sum(one.failures > 0 for one in self.known.entries)
 
     def progress(self) -> SearchProgress:
         """Return where the search is, after its first trial."""

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -316,14 +317,30 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def crash_regions(space: Space, failed: Sequence[Point], fine: Sequence[Point]) -> tuple[CrashRegion, ...]:
-    """Return the parts of the space in which every point failed, and several did."""
-    found = []
+    """Return the parts of the space in which every point failed, if that is hardly a coincidence.
+
+    A failure counts for one part only, the clearest one first: what `a` breaks says nothing about `b`.
+    """
+    left = list(failed)
+    found: dict[str, list[CrashRegion]] = {}
+    while True:
+        chances = [(_chance(one.failures, len(left), len(fine)), one) for one in _all_failed(space, left, fine)]
+        chance, region = min(chances, key=lambda one: one[0], default=(1.0, None))
+        if region is None or chance > _COINCIDENCE:
+            break
+        found.setdefault(region.dimension, []).append(region)
+        left = [point for point in left if not region.holds(point[region.dimension])]
+    return tuple(region for regions in found.values() for region in _merged(regions))
+
+
+def _all_failed(space: Space, failed: Sequence[Point], fine: Sequence[Point]) -> Iterator[CrashRegion]:
+    """Yield the values, and the ends of ranges, at which several points failed and none worked."""
     for one in space.dimensions:
         bad, good = [point[one.name] for point in failed], [point[one.name] for point in fine]
         if not one.is_range:
-            values = tuple(value for value in one.values if bad.count(value) >= _CRASHES and value not in good)
-            if values and good:
-                found.append(CrashRegion(dimension=one.name, failures=sum(map(bad.count, values)), values=values))
+            for value in one.values:
+                if bad.count(value) >= _CRASHES and value not in good:
+                    yield CrashRegion(dimension=one.name, failures=bad.count(value), values=(value,))
             continue
         numbers = [value for value in good if isinstance(value, int | float)]
         if not numbers:
@@ -331,11 +348,25 @@ def crash_regions(space: Space, failed: Sequence[Point], fine: Sequence[Point]) 
         above = [value for value in bad if isinstance(value, int | float) and value > max(numbers)]
         below = [value for value in bad if isinstance(value, int | float) and value < min(numbers)]
         if len(above) >= _CRASHES:
-            found.append(CrashRegion(dimension=one.name, failures=len(above), low=min(above)))
+            yield CrashRegion(dimension=one.name, failures=len(above), low=min(above))
         if len(below) >= _CRASHES:
-            found.append(CrashRegion(dimension=one.name, failures=len(below), high=max(below)))
-    return tuple(found)
+            yield CrashRegion(dimension=one.name, failures=len(below), high=max(below))
 
 
-#: Failures that make a region.
-_CRASHES = 3
+def _chance(inside: int, failed: int, fine: int) -> float:
+    """Return the chance that this many points all failed, if it made no difference where they lie."""
+    return math.comb(failed, inside) / math.comb(failed + fine, inside)
+
+
+def _merged(regions: Sequence[CrashRegion]) -> Iterator[CrashRegion]:
+    """Yield the regions of one dimension; listed values are one region."""
+    listed = [one for one in regions if one.values]
+    yield from (one for one in regions if not one.values)
+    if listed:
+        values = tuple(value for one in listed for value in one.values)
+        failures = sum(one.failures for one in listed)
+        yield CrashRegion(dimension=listed[0].dimension, failures=failures, values=values)
+
+
+#: Failures that make a region at least, and the largest chance that they are a coincidence.
+_CRASHES, _COINCIDENCE = 3, 0.05
