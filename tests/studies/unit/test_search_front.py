@@ -10,7 +10,7 @@ from ktrial.reports.blocks import OwnChart
 from ktrial.reports.charts.drawing import Style
 from ktrial.reports.charts.svg import svg_bytes
 from ktrial.studies.search.course import SCREEN_ABOVE, fewest_visits
-from ktrial.studies.search.front import combined, refuse_outcomes, spread, undominated
+from ktrial.studies.search.front import combine_scores, front_places, places_apart, refuse_outcomes
 from ktrial.studies.search.model import SearchAnswer, SearchQuestion
 from ktrial.studies.search.page import supplement
 from ktrial.studies.search.space import Point, Space
@@ -76,7 +76,7 @@ def test_a_front_is_found_and_confirmed_by_one_trial_of_all_its_points() -> None
 def test_no_point_of_the_front_beats_another_and_those_without_a_trial_are_unconfirmed() -> None:
     found, _ = search(120)
     rows = np.array([[one.estimates[name][0] for name in found.directions] for one in found.front])
-    assert undominated(rows) == list(range(len(rows)))
+    assert front_places(rows) == list(range(len(rows)))
     others = [one for one in found.front if one.arm is None]
     assert others
     assert {one.state for one in others} == {"unconfirmed"}
@@ -110,11 +110,26 @@ def test_a_point_that_breaks_a_guard_is_not_on_the_front() -> None:
     assert any(one.state == "breaks a guard" for one in found.history)
 
 
+def test_a_point_does_not_lose_a_setting_without_which_it_fails() -> None:
+    def fails(point: Point) -> bool:
+        return point["idle"] == 50 and float(point["a"]) > 0
+
+    effects = {
+        name: (lambda point, one=one: None if fails(point) else one(point))
+        for name, one in (("time", time), ("other", other))
+    }
+    made = MadeMachine(effects, noise_of(1, SD))
+    found, _ = run_search(asked(160), made)
+    assert found.ending == "confirmed"
+    assert not any(map(fails, made.steps[-1].points.values()))
+    assert any(fails(point) for one in made.steps for point in one.points.values())
+
+
 def test_each_race_measures_points_of_the_front_again_and_drops_nobody() -> None:
     _, made = search(120)
     races = [one for one in made.steps if one.kind == "race"]
     assert all(one.file.race and one.file.race.keep == 1 for one in races)
-    repeated = [sum(name == "incumbent" for name in one.points) for one in races[1:-1]]
+    repeated = [sum(name == "incumbent" for name in one.points) for one in races[1:-2]]
     assert sum(repeated) == len(repeated) > 2
 
 
@@ -154,21 +169,21 @@ def test_the_same_replies_give_the_same_front() -> None:
 
 def test_points_that_are_beaten_are_left_out_and_equal_ones_stay() -> None:
     rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.4, 0.5], [0.0, 1.0]])
-    assert undominated(rows) == [0, 1, 2, 4]
+    assert front_places(rows) == [0, 1, 2, 4]
 
 
 def test_points_are_spread_from_the_best_of_each_outcome() -> None:
     rows = np.array([[0.1, 9.0], [1.0, 0.0], [0.9, 1.0], [0.0, 10.0], [0.5, 5.0]])
-    assert spread(rows, 3) == [1, 3, 4]
-    assert spread(rows, 1) == [1]
-    assert sorted(spread(rows, 9)) == [0, 1, 2, 3, 4]
+    assert places_apart(rows, 3) == [1, 3, 4]
+    assert places_apart(rows, 1) == [1]
+    assert sorted(places_apart(rows, 9)) == [0, 1, 2, 3, 4]
 
 
 def test_outcomes_are_combined_by_their_weights_and_scales() -> None:
     rows, scale = np.array([[1.0, 0.0], [0.0, 100.0], [0.7, 70.0]]), np.array([1.0, 100.0])
-    assert combined(rows, np.array([0.9, 0.1]), scale).argmax() == 0
-    assert combined(rows, np.array([0.1, 0.9]), scale).argmax() == 1
-    assert combined(rows, np.array([0.5, 0.5]), scale).argmax() == 2
+    assert combine_scores(rows, np.array([0.9, 0.1]), scale).argmax() == 0
+    assert combine_scores(rows, np.array([0.1, 0.9]), scale).argmax() == 1
+    assert combine_scores(rows, np.array([0.5, 0.5]), scale).argmax() == 2
 
 
 def test_the_page_draws_the_front_with_a_shape_for_each_state() -> None:

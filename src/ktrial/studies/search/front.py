@@ -19,6 +19,7 @@ from ktrial.judge.model.judgement import OutcomeJudgement
 from ktrial.judge.planning import affordable_cap, blocks_to_detect, largest_cap, smallest_effect
 from ktrial.judge.sequential import ALPHA, MOST_COMPARISONS, row_of
 from ktrial.judge.stats.arrays import Array
+from ktrial.judge.stats.critical import LOOKS
 from ktrial.kit.errors import BadInput, Contradiction
 from ktrial.studies.search.course import (
     CHALLENGERS,
@@ -84,14 +85,14 @@ def _largest_row(question: SearchQuestion, points: int) -> int:
     return row_of(_ALPHA, points * max(1, len(trial.secondary), len(trial.guards)))
 
 
-def undominated(rows: Array) -> list[int]:
+def front_places(rows: Array) -> list[int]:
     """Return the places of the rows that no other row beats: that is at least as large everywhere, larger somewhere."""
     no_less = (rows[:, None, :] >= rows[None, :, :]).all(axis=2)
     more = (rows[:, None, :] > rows[None, :, :]).any(axis=2)
     return [int(at) for at in np.nonzero(~(no_less & more).any(axis=0))[0]]
 
 
-def spread(rows: Array, count: int) -> list[int]:
+def places_apart(rows: Array, count: int) -> list[int]:
     """Return the places of so many rows that lie apart: the best in each column, then always the farthest one."""
     size = np.ptp(rows, axis=0)
     scaled = rows / np.where(size > 0, size, 1.0)
@@ -103,7 +104,7 @@ def spread(rows: Array, count: int) -> list[int]:
     return chosen
 
 
-def combined(rows: Array, weights: Array, scale: Array) -> Array:
+def combine_scores(rows: Array, weights: Array, scale: Array) -> Array:
     """Return one number for each row, larger if better: the weighted distance to the best of each column, negated."""
     behind = weights * (rows.max(axis=0) - rows) / scale
     return np.asarray(-behind.max(axis=1) - _SUM_SHARE * behind.sum(axis=1))
@@ -151,7 +152,7 @@ class FrontKnowledge(Knowledge):
         if not usable or self.model is None:
             return []
         rows = np.vstack([np.zeros((1, len(self.margins))), self.rows_of(usable)])
-        places = [at for at in undominated(rows) if at and rows[at].max() > 0]
+        places = [at for at in front_places(rows) if at and rows[at].max() > 0]
         return [usable[at - 1] for at in sorted(places, key=lambda at: (-rows[at, 0], at))]
 
     def short_front(self) -> list[int]:
@@ -169,9 +170,9 @@ class FrontKnowledge(Knowledge):
     def _margins(self) -> Array:
         return np.maximum(list(self.margins.values()), 1e-6)
 
-    def spread_front(self, numbers: Sequence[int], count: int) -> list[int]:
+    def pick_apart(self, numbers: Sequence[int], count: int) -> list[int]:
         """Return so many of these points, far from each other in their outcomes."""
-        return [numbers[at] for at in spread(self.rows_of(numbers), count)] if numbers else []
+        return [numbers[at] for at in places_apart(self.rows_of(numbers), count)] if numbers else []
 
     def _scale(self) -> Array:
         """Return how far the estimates of each outcome reach."""
@@ -181,7 +182,7 @@ class FrontKnowledge(Knowledge):
     def _values(self, points: Sequence[Point]) -> list[float]:
         rng = np.random.default_rng((self._seed, self._proposed, 3))
         weights = rng.dirichlet(np.ones(len(self.margins)))
-        values: list[float] = combined(self.means(points), weights, self._scale()).tolist()
+        values: list[float] = combine_scores(self.means(points), weights, self._scale()).tolist()
         return values
 
     def _draw(self, pool: Sequence[Point], count: int, rng: np.random.Generator) -> list[int]:
@@ -190,7 +191,7 @@ class FrontKnowledge(Knowledge):
         chosen: list[int] = []
         while len(chosen) < min(count, len(pool)):
             sample = np.column_stack([next(one) for one in draws])
-            value = combined(sample, rng.dirichlet(np.ones(len(draws))), scale)
+            value = combine_scores(sample, rng.dirichlet(np.ones(len(draws))), scale)
             value[chosen] = -np.inf
             chosen.append(int(value.argmax()))
         return chosen
@@ -280,7 +281,7 @@ class FrontCourse(SearchCourse):
     def _finals(self) -> Generator[Request, Reply, None]:
         """Measure points of the front once more, without the settings that seem to do nothing."""
         known = self.known
-        chosen = yield from self._simplified(known.spread_front(known.short_front(), _FINALISTS))
+        chosen = list(dict.fromkeys((yield from self._simplified(known.pick_apart(known.short_front(), _FINALISTS)))))
         room = self.visits_left - self.fewest_to_confirm
         blocks = int(min(_FINAL_BLOCKS, room // (1 + len(chosen)))) if room < math.inf else _FINAL_BLOCKS
         if blocks >= 1 and chosen:
@@ -288,7 +289,7 @@ class FrontCourse(SearchCourse):
             yield from self._race(chosen, blocks, keep=1.0)
 
     def _simplified(self, numbers: Sequence[int]) -> Generator[Request, Reply, list[int]]:
-        """Return these points without the settings whose removal costs less than the margins, by the model."""
+        """Return each of these points without the settings whose removal costs less than the margins, by the model."""
         known = self.known
         found: list[int] = []
         for number in numbers:
@@ -297,8 +298,9 @@ class FrontCourse(SearchCourse):
             if at is None:
                 at = next(iter((yield from self._probe_points([simple]))), number)
             entry = known.entries[at]
-            found.append(at if entry.is_usable or not (entry.visits or entry.refused) else number)
-        return list(dict.fromkeys(found))
+            is_barred = entry.failures > 0 or entry.refused is not None or entry.guard is not None
+            found.append(number if is_barred else at)
+        return found
 
     def _row(self, points: int) -> int:
         return _largest_row(self.question, points)
@@ -320,7 +322,7 @@ class FrontCourse(SearchCourse):
         fair = [at for at in front if self._needed(at, 1) <= MOST_CONFIRM] or surest[:1]
         least = COUNTER_BLOCKS if self._counts() else FEWEST_CONFIRM
         for count in range(min(len(fair), MOST_POINTS), 0, -1):
-            points = self.known.spread_front(fair, count) if count > 1 else surest[:1]
+            points = self.known.pick_apart(fair, count) if count > 1 else surest[:1]
             needed = min(MOST_CONFIRM, max(self._needed(at, count) for at in points))
             cap = affordable_cap(max(needed, least), self._row(count))
             if cap is not None and cap * (1 + count) <= room:
@@ -336,11 +338,28 @@ class FrontCourse(SearchCourse):
         """Confirm as many points of the front as the budget allows, all in one trial."""
         front = self.known.short_front()
         plan = self._plan(front, self.visits_left)
-        points = yield from self._simplified(plan.points)
+        points = yield from self._measured(plan)
         arms = {f"front-{place}": number for place, number in enumerate(points, start=1)}
-        part = yield from self._run_step(self._front_step(arms, plan.cap))
+        cap = self._ample(plan.cap, len(points))
+        part = yield from self._run_step(self._front_step(arms, cap))
         others = [at for at in front if at not in {*points, *plan.points}]
-        return self._front_answer(others, arms, part, plan.cap)
+        return self._front_answer(others, arms, part, cap)
+
+    def _measured(self, plan: _FrontPlan) -> Generator[Request, Reply, list[int]]:
+        """Return the points of a plan without settings that seem to do nothing, as far as they work without these."""
+        known = self.known
+        simple = yield from self._simplified(plan.points)
+        fresh = [at for at in dict.fromkeys(simple) if not known.entries[at].visits]
+        if fresh and self.visits_left - plan.visits >= 1 + len(fresh):
+            known.incumbent = 0
+            yield from self._race(fresh, 1, keep=1.0)
+        pairs = zip(plan.points, simple, strict=True)
+        return list(dict.fromkeys(fewer if known.entries[fewer].is_usable else whole for whole, fewer in pairs))
+
+    def _ample(self, cap: int, points: int) -> int:
+        """Return up to twice as many blocks as needed, if there is time: nothing else is left to do."""
+        most = min(2 * cap, MOST_CONFIRM, self.visits_left // (1 + points))
+        return max((look for look in LOOKS if cap <= look <= most), default=cap)
 
     def _front_step(self, arms: Mapping[str, int], cap: int) -> SearchStep:
         step = self._step("front", arms, cap=cap)
