@@ -99,7 +99,8 @@ class MadeVisits:
             effects = self._machine.effects.get(name.partition(".")[2])
             effect = 0.0 if effects is None else effects(self._points[visit.arm])
             if effect is not None:
-                measured[name] = value_of(effect + next(self._machine.noise), rule)
+                value = value_of(effect + next(self._machine.noise), rule)
+                measured[name] = float(max(0, round(value))) if rule.scale == "count" else value
         run, failed = self._standing.next_run, len(measured) < len(self._standing.protocol.outcomes)
         if failed:
             return RunEnded(run=run, block=visit.block, arm=visit.arm, failure="it crashed")

@@ -125,6 +125,32 @@ def test_a_point_does_not_lose_a_setting_without_which_it_fails() -> None:
     assert any(fails(point) for one in made.steps for point in one.points.values())
 
 
+def test_a_counter_may_be_improved_beside_a_time_also_down_to_zero() -> None:
+    def stalls(point: Point) -> float:
+        return 0.0 if point["c"] == "z" else 40.0 * (1 + float(point["a"]) / 100)
+
+    counter = msgspec.structs.replace(outcome("other", headline=False), kind="count", unit="count")
+    tool = FakeBenchmark(name="tool", outcomes=(outcome("time"), counter))
+    made = MadeMachine(
+        {"time": time, "other": stalls}, noise_of(1, SD), tasks=(msgspec.structs.replace(TASKS[0], benchmark=tool),)
+    )
+    found, _ = run_search(asked(160), made)
+    assert found.ending == "confirmed", found.reason
+    (none,) = [one for one in found.front if one.changes.get("c") == "z"]
+    assert none.verdicts == {"tool.time": "better", "tool.other": "better"}
+    # Without any event left there is no ratio: the chart leaves the point out, the tables have it.
+    effect = none.effects["tool.other"]
+    assert effect is not None
+    assert effect.scale == "difference"
+    assert f"{none.arm}  tool.other  -" in search_text(found, width=100)
+    (section,) = supplement(found).sections
+    drawn = next(block.draw(Style(width=700)) for block in section.blocks if isinstance(block, OwnChart))
+    assert none.arm in {row[0] for row in drawn.table.rows}
+    assert none.arm not in {
+        row["name"] for layer in drawn.spec["layer"] for row in layer["data"]["values"] if "name" in row
+    }
+
+
 def test_each_race_measures_points_of_the_front_again_and_drops_nobody() -> None:
     _, made = search(120)
     races = [one for one in made.steps if one.kind == "race"]
