@@ -56,7 +56,7 @@ def test_a_front_is_found_and_confirmed_by_one_trial_of_all_its_points() -> None
     confirmed = [one for one in found.front if one.state == "confirmed"]
     assert len(confirmed) >= 2
     # One end is fast at the price of the other outcome, the other end is not.
-    values = sorted(float(one.changes.get("a", 0)) for one in confirmed)  # type: ignore[arg-type]
+    values = sorted(float(one.changes.get("a", 0)) for one in confirmed)
     assert values[0] <= 50
     assert values[-1] >= 80
     fast = next(one for one in confirmed if one.changes.get("a", 0) == values[-1])

@@ -8,7 +8,7 @@ import pytest
 
 from ktrial.kit.errors import BadInput, Contradiction
 from ktrial.studies.search.model import crash_regions
-from ktrial.studies.search.space import Dimension, Space, fill, parse_space, placeholders_in, resolve_space
+from ktrial.studies.search.space import Dimension, Point, Space, fill, parse_space, placeholders_in, resolve_space
 from tests.support.search import choice, number, space_of
 
 FILE = """
@@ -170,8 +170,8 @@ def test_a_part_of_the_space_in_which_all_fail_is_a_region_but_not_one_with_a_su
 
 def test_failures_that_one_region_explains_make_no_other_one() -> None:
     found = space_of(number("a", 0, 100, 50), number("b", 0, 100, 50), choice("c", "w", "x", "y", "z"))
-    fine = [{"a": 50, "b": at, "c": "w"} for at in range(50, 80, 2)]
-    by_a = [{"a": at, "b": 10 + at % 7, "c": "w"} for at in (88, 91, 95, 99)]
-    by_c = [{"a": 50, "b": 75, "c": value} for value in ("y", "z") for _ in range(4)]
+    fine: list[Point] = [{"a": 50, "b": at, "c": "w"} for at in range(50, 80, 2)]
+    by_a: list[Point] = [{"a": at, "b": 10 + at % 7, "c": "w"} for at in (88, 91, 95, 99)]
+    by_c: list[Point] = [{"a": 50, "b": 75, "c": value} for value in ("y", "z") for _ in range(4)]
     regions = {one.text: one.failures for one in crash_regions(found, [*by_a, *by_c], fine)}
     assert regions == {"a from 88": 4, "c = y, z": 8}

@@ -168,7 +168,7 @@ class FrontKnowledge(Knowledge):
         return [at for at in front if at in kept]
 
     def _margins(self) -> Array:
-        return np.maximum(list(self.margins.values()), 1e-6)
+        return np.asarray(np.maximum(list(self.margins.values()), 1e-6))
 
     def pick_apart(self, numbers: Sequence[int], count: int) -> list[int]:
         """Return so many of these points, far from each other in their outcomes."""
@@ -177,7 +177,7 @@ class FrontKnowledge(Knowledge):
     def _scale(self) -> Array:
         """Return how far the estimates of each outcome reach."""
         measured = [at for at, one in enumerate(self.entries) if one.visits]
-        return np.maximum(np.ptp(self.rows_of(measured), axis=0), self._margins())
+        return np.asarray(np.maximum(np.ptp(self.rows_of(measured), axis=0), self._margins()))
 
     def _values(self, points: Sequence[Point]) -> list[float]:
         rng = np.random.default_rng((self._seed, self._proposed, 3))
@@ -281,14 +281,14 @@ class FrontCourse(SearchCourse):
     def _finals(self) -> Generator[Request, Reply, None]:
         """Measure points of the front once more, without the settings that seem to do nothing."""
         known = self.known
-        chosen = list(dict.fromkeys((yield from self._simplified(known.pick_apart(known.short_front(), _FINALISTS)))))
+        chosen = list(dict.fromkeys((yield from self._simplify(known.pick_apart(known.short_front(), _FINALISTS)))))
         room = self.visits_left - self.fewest_to_confirm
         blocks = int(min(_FINAL_BLOCKS, room // (1 + len(chosen)))) if room < math.inf else _FINAL_BLOCKS
         if blocks >= 1 and chosen:
             known.incumbent = 0
             yield from self._race(chosen, blocks, keep=1.0)
 
-    def _simplified(self, numbers: Sequence[int]) -> Generator[Request, Reply, list[int]]:
+    def _simplify(self, numbers: Sequence[int]) -> Generator[Request, Reply, list[int]]:
         """Return each of these points without the settings whose removal costs less than the margins, by the model."""
         known = self.known
         found: list[int] = []
@@ -338,17 +338,17 @@ class FrontCourse(SearchCourse):
         """Confirm as many points of the front as the budget allows, all in one trial."""
         front = self.known.short_front()
         plan = self._plan(front, self.visits_left)
-        points = yield from self._measured(plan)
+        points = yield from self._measure_simpler(plan)
         arms = {f"front-{place}": number for place, number in enumerate(points, start=1)}
         cap = self._ample(plan.cap, len(points))
         part = yield from self._run_step(self._front_step(arms, cap))
         others = [at for at in front if at not in {*points, *plan.points}]
         return self._front_answer(others, arms, part, cap)
 
-    def _measured(self, plan: _FrontPlan) -> Generator[Request, Reply, list[int]]:
-        """Return the points of a plan without settings that seem to do nothing, as far as they work without these."""
+    def _measure_simpler(self, plan: _FrontPlan) -> Generator[Request, Reply, list[int]]:
+        """Measure the points of a plan without settings that seem to do nothing; return those that work, else the plan's."""
         known = self.known
-        simple = yield from self._simplified(plan.points)
+        simple = yield from self._simplify(plan.points)
         fresh = [at for at in dict.fromkeys(simple) if not known.entries[at].visits]
         if fresh and self.visits_left - plan.visits >= 1 + len(fresh):
             known.incumbent = 0

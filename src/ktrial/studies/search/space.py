@@ -136,9 +136,9 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True):
         So does each other value that the kernel took in place of a listed one, at a place of its own.
         """
         if not self.is_range:
-            at = next((at for at, one in enumerate(self.values) if one == value), len(self.values))
-            is_other = at == len(self.values) and value != self.default
-            return at + 1 + zlib.crc32(plain(value).encode()) / 2**32 if is_other else float(at)
+            number = next((at for at, one in enumerate(self.values) if one == value), len(self.values))
+            is_other = number == len(self.values) and value != self.default
+            return number + 1 + zlib.crc32(plain(value).encode()) / 2**32 if is_other else float(number)
         assert self.low is not None, "a range has both ends"
         assert self.high is not None, "a range has both ends"
         if not isinstance(value, int | float):

@@ -134,7 +134,7 @@ def front_state(one: FrontPoint) -> str:
 
 def front_rows(found: SearchAnswer, points: Sequence[FrontPoint]) -> list[tuple[str, ...]]:
     """Return a row for each point and outcome: the trial's change, interval and verdict, and the search's estimate."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for one in points:
         for outcome, direction in found.directions.items():
             mean, low, high = (value_log_ratio(value, direction) for value in one.estimates[outcome])
