@@ -346,7 +346,7 @@ class FrontCourse(SearchCourse):
         return self._front_answer(others, arms, part, cap)
 
     def _measure_simpler(self, plan: _FrontPlan) -> Generator[Request, Reply, list[int]]:
-        """Measure the points of a plan without settings that seem to do nothing; return those that work, else the plan's."""
+        """Measure the points of a plan without settings that seem to do nothing; return what works of both."""
         known = self.known
         simple = yield from self._simplify(plan.points)
         fresh = [at for at in dict.fromkeys(simple) if not known.entries[at].visits]
