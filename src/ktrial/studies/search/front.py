@@ -318,21 +318,25 @@ class FrontCourse(SearchCourse):
 
     def _plan(self, front: Sequence[int], room: float) -> _FrontPlan:
         """Return the trial that confirms as many points as this number of visits allows."""
-        surest = sorted(front, key=lambda at: self._needed(at, 1))
-        fair = [at for at in front if self._needed(at, 1) <= MOST_CONFIRM] or surest[:1]
-        least = COUNTER_BLOCKS if self._counts() else FEWEST_CONFIRM
-        for count in range(min(len(fair), MOST_POINTS), 0, -1):
-            points = self.known.pick_apart(fair, count) if count > 1 else surest[:1]
-            needed = min(MOST_CONFIRM, max(self._needed(at, count) for at in points))
-            cap = affordable_cap(max(needed, least), self._row(count))
-            if cap is not None and cap * (1 + count) <= room:
-                return _FrontPlan(tuple(points), cap)
-        able = affordable_cap(least, self._row(1)) or MOST_CONFIRM
-        return _FrontPlan(tuple(surest[:1]), largest_cap(max(able, int(min(room // 2, MOST_CONFIRM))), self._row(1)))
+        for count in range(min(len(front), MOST_POINTS), 0, -1):
+            caps = {at: self._cap_for(at, count) for at in front}
+            fair = [at for at in front if caps[at] * (1 + count) <= room]
+            if len(fair) >= count:
+                points = self.known.pick_apart(fair, count) if count > 1 else [min(fair, key=lambda at: caps[at])]
+                return _FrontPlan(tuple(points), int(max(caps[at] for at in points)))
+        surest = min(front, key=lambda at: self._needed(at, 1))
+        able = affordable_cap(self._fewest_blocks(), self._row(1)) or MOST_CONFIRM
+        return _FrontPlan((surest,), largest_cap(max(able, int(min(room // 2, MOST_CONFIRM))), self._row(1)))
 
-    def _counts(self) -> bool:
+    def _cap_for(self, number: int, points: int) -> float:
+        """Return the blocks of a trial of so many points that shows what this one does; infinite if there are none."""
+        needed = self._needed(number, points)
+        cap = affordable_cap(max(needed, self._fewest_blocks()), self._row(points)) if needed <= MOST_CONFIRM else None
+        return math.inf if cap is None else cap
+
+    def _fewest_blocks(self) -> int:
         part = self.parts[-1]
-        return part.scales.get(primary_of(part)) == "count"
+        return COUNTER_BLOCKS if part.scales.get(primary_of(part)) == "count" else FEWEST_CONFIRM
 
     def _confirm_winner(self) -> Course:
         """Confirm as many points of the front as the budget allows, all in one trial."""
