@@ -87,12 +87,11 @@ def plan_of(recorded: Recorded, *, adjusts: bool = True) -> LivePlan:
     ]
     loads = {"load": samples_of(recorded.loads[:PILOT_S])} if adjusts else {}
     values = samples_of(recorded.values[:PILOT_S])
+    plans = []
     for longest_s in ALLOWED_S:
         wish = LiveWish(direction="lower", detect=PLANTED, least_washout_s=5.0, longest_s=longest_s - PILOT_S)
-        plan = plan_live(values, wish, switches, loads)
-        if plan.can_detect:
-            break
-    return plan
+        plans.append(plan_live(values, wish, switches, loads))
+    return next((plan for plan in plans if plan.can_detect), plans[-1])
 
 
 Periods = list[tuple[float, float]]
@@ -232,7 +231,7 @@ class Cell(NamedTuple):
 
     recorded: Recorded
     adjusts: bool
-    count: int
+    trials: int
     generator: Generator
 
 

@@ -172,7 +172,7 @@ def noise_of(seed: int, sd: float) -> Iterator[float]:
 
 
 def run_search(asked: SearchQuestion, machine: MadeMachine) -> tuple[SearchAnswer, SearchCourse]:
-    """A whole search."""
+    """Run a whole search."""
     walk = course_of(asked)
     return drive(walk.run(), machine), walk
 

@@ -9,6 +9,8 @@ import pytest
 from ktrial.kit.errors import BadInput, Contradiction
 from ktrial.studies.search.model import crash_regions
 from ktrial.studies.search.space import Dimension, Point, Space, fill, parse_space, placeholders_in, resolve_space
+from ktrial.tuning.catalog.loader import load_catalog
+from ktrial.tuning.knobs.value import kernel_text
 from tests.support.search import choice, number, space_of
 
 FILE = """
@@ -175,3 +177,16 @@ def test_failures_that_one_region_explains_make_no_other_one() -> None:
     by_c: list[Point] = [{"a": 50, "b": 75, "c": value} for value in ("y", "z") for _ in range(4)]
     regions = {one.text: one.failures for one in crash_regions(found, [*by_a, *by_c], fine)}
     assert regions == {"a from 88": 4, "c = y, z": 8}
+
+
+def test_the_example_names_knobs_of_the_catalog_with_values_that_they_take() -> None:
+    catalog = load_catalog()
+    file = parse_space(Path("examples/spaces/damon.toml").read_bytes(), "damon.toml")
+    for one in file.dimension:
+        knob = catalog.knobs[str(one.knob)]
+        for value in one.values or (one.low, one.high):
+            assert kernel_text(knob, value), one.name
+    parameters = {str(one.knob) for one in file.dimension if one.when}
+    switches = {name for one in file.dimension if not one.when for name in catalog.knobs[str(one.knob)].after}
+    # A plan writes them before the switch, which makes the kernel read them.
+    assert parameters <= switches

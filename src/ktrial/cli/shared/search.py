@@ -34,6 +34,7 @@ from ktrial.kit.errors import BadInput, Refused, UnknownName
 from ktrial.kit.tables import columns
 from ktrial.machine.transactions import revert
 from ktrial.studies.search.course import SearchCourse, fewest_visits
+from ktrial.studies.search.dimension_file import DimensionFile
 from ktrial.studies.search.front import course_of, refuse_outcomes
 from ktrial.studies.search.knowledge import part_of_log
 from ktrial.studies.search.model import (
@@ -134,10 +135,13 @@ def search_question(
         sampler=options["sampler"],
         files=files,
         folder=str(state_folder() / "searches" / "files"),
+        kernels={} if guests is None else guests.kernels,
         also=options["also"],
     )
     refuse_outcomes(question)
-    asked = plain_json.line([file, files, trial, budget_s, options["sampler"], options["seed"], options["also"]])
+    host = [] if app.host is None else [app.host.word]
+    also = options["also"]
+    asked = plain_json.line([file, files, trial, budget_s, options["sampler"], options["seed"], also, *host])
     return msgspec.structs.replace(question, visit_s=_visit_seconds(app, question)), asked
 
 

@@ -19,10 +19,10 @@ _DECIDED = ("better", "worse", "equivalent")
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One arm of a trial, judged by the primary outcome; an arm of a front by the first outcome in which it is better.
 
-    `changes` are its settings that differ from the control. `workload` is what was measured. `held` are known values of
-    knobs that interact with the changed ones. `verdict` is null while the trial runs. `superseded_by` is a later trial
-    of the same change; `refuted` says that its verdict differs. `worse` are outcomes in which an arm of a front is
-    worse.
+    `changes` are its settings that differ from the control. `workload` identifies what was measured. `held` contains
+    known values of knobs that interact with the changed ones. `verdict` is null while the trial runs. `superseded_by`
+    is a later trial of the same change; `refuted` is true if the later verdict differs. `worse` lists the outcomes in
+    which an arm of a front is worse.
     """
 
     trial: str

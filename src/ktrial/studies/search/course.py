@@ -417,7 +417,10 @@ class SearchCourse:
             trials=tuple(one.trial for one in self.parts),
             runs=sum(one.visits for one in self.parts),
             seconds=self.spent_s,
-            needed_s=self.fewest * self.visit_s if self.visit_s and ending == "budget too small" else None,
+            needed_s=self._probes_s + self.fewest * self.visit_s
+            if self.visit_s and ending == "budget too small"
+            else None,
+            in_guests=self.question.trial.guest is not None,
         )
 
 

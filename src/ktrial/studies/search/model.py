@@ -31,8 +31,8 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     `trial` says what is measured; its arms are not used, and its command has the placeholders of the space. `files` are
     the templates of configuration files by placeholder, which ktrial writes below `folder`. `visit_s` is how long a
-    visit takes, if earlier runs show it. `also` are outcomes to improve beside the primary one; they are also among the
-    secondary outcomes of the trial.
+    visit takes, if earlier runs show it; in guests that includes the boot. `kernels` has the paths of kernels by word.
+    `also` are outcomes to improve beside the primary one; they are among the trial's secondary outcomes too.
     """
 
     name: str
@@ -44,6 +44,7 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
     files: Mapping[str, str] = {}
     folder: str = ""
     visit_s: float | None = None
+    kernels: Mapping[str, str] = {}
     also: tuple[str, ...] = ()
 
     @property
@@ -287,8 +288,14 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 0
     seconds: float = 0.0
     needed_s: float | None = None
+    in_guests: bool = False
     directions: Mapping[str, Literal["lower", "higher"]] = {}
     front: tuple[FrontPoint, ...] = ()
+
+    @property
+    def boot_words(self) -> tuple[str, ...]:
+        """The winner's kernel arguments as words of `ktrial boot try`."""
+        return changes_at_boot(self.winner)
 
     @property
     def words(self) -> tuple[str, ...]:

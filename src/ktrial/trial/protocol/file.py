@@ -198,19 +198,18 @@ class GuestFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A trial as a person writes it.
 
-    It measures a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`. ktrial kills a run of
-    the command that takes longer than `limit`; that run has failed. With `clean_environment` the command gets only
-    basic variables of the shell. The commands of `prepare` run before each run of it; before the first block there
-    are `warm_ups` runs of it in each arm. With `ignore_failure` its exit status does not matter. All arms have the
-    variables of `environment`; an arm's own override them. `primary`, `secondary` and the keys of `guards` are
-    `benchmark.outcome`, or the outcome alone if that is unique. Margins are relative. `baseline` says what the
-    control is: the machine as found, or a generated profile. A trial of a `campaign` shares its error with the
-    others. `ktrial blame` writes `part`, the question to which this trial belongs. It also writes `screen`, which
-    makes the trial look for the responsible setting. `ktrial search` writes `race`, which makes it choose from many
-    arms, and `front`: secondary outcomes that count like the primary one, so that an arm which is better in one of
-    them is better. With `guest` the visits are boots of guests, and the arms may be kernels. The machine `load_from`
-    sends the load to the server of each benchmark, at `load_address`. With `live` the runs are periods of live work,
-    and the trial measures no suite and no command.
+    It measures a `suite` (or one benchmark) with `parameters`, or a `command` with `metrics`. ktrial kills a run of the
+    command that takes longer than `limit`; that run has failed. With `clean_environment` the command gets only basic
+    variables of the shell. The commands of `prepare` run before each run of the command; before the first block, each
+    arm has `warm_ups` runs. With `ignore_failure` the exit status of the command does not matter. All arms have the
+    variables of `environment`; an arm's own variables override them. `primary`, `secondary` and the keys of `guards`
+    are `benchmark.outcome`, or the outcome alone if that is unique. Margins are relative. `baseline` describes the
+    control: the unchanged machine, or a generated profile. A trial of a `campaign` shares its error rate with the
+    others. `ktrial blame` writes `part`, the question to which this trial belongs. It also writes `screen`, which makes
+    the trial look for the responsible setting. `ktrial search` writes `race`, which makes the trial choose from many
+    arms, and `front`: secondary outcomes that count like the primary one. With `guest` the visits are boots of guests,
+    and the arms may be kernels. The machine `load_from` sends the load to the server of each benchmark, at
+    `load_address`. With `live` the runs are periods of live work, and the trial measures no suite and no command.
     """
 
     name: str
