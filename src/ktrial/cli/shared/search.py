@@ -140,8 +140,7 @@ def search_question(
     )
     refuse_outcomes(question)
     host = [] if app.host is None else [app.host.word]
-    also = options["also"]
-    asked = plain_json.line([file, files, trial, budget_s, options["sampler"], options["seed"], also, *host])
+    asked = plain_json.line([file, files, trial, budget_s, options["sampler"], options["seed"], options["also"], *host])
     return msgspec.structs.replace(question, visit_s=_visit_seconds(app, question)), asked
 
 
@@ -264,10 +263,7 @@ def _default(one: DimensionFile, knob: Knob, change: Change) -> Scalar:
 
 
 def _visit_seconds(app: App, question: SearchQuestion) -> float | None:
-    """Return how long a visit takes, as earlier runs show.
-
-    Raise an error for anything that would prevent the trials.
-    """
+    """Return how long a visit takes, as earlier runs show. Raise an error for what would prevent the trials."""
     if not app.may_run_trials:
         return None
     control = question.arm(question.space.control)

@@ -46,6 +46,8 @@ CHALLENGERS, RACE_BLOCKS, KEEP = 6, 2, 0.34
 FINALISTS, FINAL_BLOCKS = 4, 3
 #: Blocks of a confirmation, and the share of the budget that is kept for it before anything is known.
 FEWEST_CONFIRM, MOST_CONFIRM, CONFIRM_SHARE = 9, 40, 0.3
+#: A confirmation has this many blocks, unless the budget is small: races show too little of rare disturbances.
+_SAFE_CONFIRM = 12
 #: A counter is judged once, after this many blocks.
 COUNTER_BLOCKS = 20
 #: A search must be able to afford a confirmation and this many races.
@@ -122,7 +124,10 @@ class SearchCourse:
             return int(min(COUNTER_BLOCKS, max(FEWEST_CONFIRM, CONFIRM_SHARE * total / 2)))
         mean, _ = self.known.estimate(self.known.incumbent)
         needed = blocks_to_detect(sd, math.expm1(HOPE * mean)) if mean > 0 else MOST_CONFIRM
-        return int(min(needed, MOST_CONFIRM, max(FEWEST_CONFIRM, total / 4)))
+        if needed > min(MOST_CONFIRM, max(FEWEST_CONFIRM, total / 4)):
+            # This budget cannot confirm the incumbent: the races should find something better first.
+            return int(min(COUNTER_BLOCKS, max(FEWEST_CONFIRM, total / 10)))
+        return int(max(needed, FEWEST_CONFIRM, min(_SAFE_CONFIRM, total / 8)))
 
     def run(self) -> Course:
         """Yield each request; its reply comes back. Return the answer."""
