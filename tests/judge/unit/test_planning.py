@@ -91,7 +91,7 @@ def test_blocks_that_are_expected_are_those_of_the_simulations(size: float, bloc
 
 
 def test_the_next_cap_of_the_tables() -> None:
-    assert [affordable_cap(needed) for needed in (7, 8, 13, 60, 61)] == [7, 9, 16, 60, None]
+    assert [affordable_cap(needed) for needed in (7, 8, 13, 60, 61, 481)] == [7, 9, 16, 60, 80, None]
     assert affordable_cap(7, comparisons=15) == 12
 
 
