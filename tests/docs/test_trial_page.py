@@ -11,7 +11,7 @@ from ktrial.trial.protocol.read import parse_trial_file
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "trial.md").read_text(encoding="utf-8")
 #: `ktrial blame` and `ktrial search` write these.
-OF_BLAME = {"screen", "part", "race"}
+OF_BLAME = {"front", "part", "race", "screen"}
 
 
 def protocol() -> str:

@@ -136,7 +136,7 @@ def test_a_number_in_a_json_document() -> None:
     [
         (b"", "p99_ms: stdout is empty"),
         (b"warming up\n{}", "p99_ms: stdout:1: .* is not complete JSON"),
-        (b'{"p99": 1}\n{"p99": 2}', "p99_ms: stdout:2: .* one JSON document"),
+        (b'{"p99": 1}\n{"p99": 2}', r"p99_ms: stdout:2: .* \(Extra data\)"),
         (b'{"p99": 1', "is not complete JSON"),
         (b'{"p99": 1, "p99": 2}', "'p99' is not the only such key"),
         (b'{"p99": NaN}', "'NaN' is not a finite number"),
