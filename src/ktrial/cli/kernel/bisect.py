@@ -69,8 +69,9 @@ def command(app: App, /, as_json: bool, **options: Any) -> int:
     result. It boots a commit until its outcome is clearly closer to GOOD or to BAD, and skips a commit that stays
     undecided. ktrial names a commit only if its outcome also differs from that of its parent.
 
-    The outcome is LOAD.RESULT: a load of the agent (wakeup, pagefault, contextswitch, …) and one of its results, as
-    docs/formats.md lists them. With PROGRAM, it is the number in the last line that PROGRAM prints, under any name.
+    The outcome is LOAD.RESULT: one of ktrial's built-in loads (wakeup, pagefault, contextswitch, …) and one of its
+    results; docs/formats.md lists all. With PROGRAM, it is the number in the last line that PROGRAM prints, under any
+    name.
     """
     from ktrial.cli.shared.bisect import BisectQuery, run_bisect
     from ktrial.studies.bisect.text import bisected_json, bisected_text

@@ -9,45 +9,39 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.completion import measurable_names
 from ktrial.cli.options import (
     boots_options,
     dangerous_option,
     json_option,
     margin_option,
-    parameter_option,
     secondary_option,
     seed_option,
     words_argument,
 )
+from ktrial.cli.shared.bench import TakesCommand, own_words
 from ktrial.cli.shared.fail_on import fail_on_option
 from ktrial.cli.shared.trial_options import (
     blocks_of,
     boot_consent,
     build_options,
+    command_fields,
     guest_options,
     guest_shape,
+    measured_options,
     recipe_of,
 )
+from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
     from ktrial.trial.protocol.file import TrialFile
 
 
-@click.command(short_help="Compare kernels, kernel arguments and settings over boots.")
+@click.command(cls=TakesCommand, short_help="Compare kernels, kernel arguments and settings over boots.")
 @words_argument("[FILE.toml | KERNEL…] [KNOB=VALUE…]")
-@click.option(
-    "--suite", shell_complete=measurable_names, metavar="SUITE|BENCHMARK", help="Suite or benchmark to measure."
-)
-@parameter_option
-@click.option("--primary", metavar="OUTCOME", help="Outcome that decides the trial.")
+@measured_options
 @secondary_option
 @click.option(
-    "--boot",
-    "boots",
-    multiple=True,
-    metavar="ARGUMENTS",
-    help="Also try these kernel arguments. Repeatable.",
+    "--boot", "boots", multiple=True, metavar="ARGUMENTS", help="Also try these kernel arguments. Repeatable."
 )
 @build_options
 @click.option(
@@ -106,6 +100,7 @@ def command(
 
     \b
     ktrial kernel trial 6.1.0-56-amd64 6.12.117+deb12-amd64 --suite wakeups-busy --yes
+    ktrial kernel trial 6.1.0-56-amd64 6.12.117+deb12-amd64 --yes -- ./bench
     ktrial kernel trial trial.toml
     ktrial kernel trial 6.1.0-56-amd64 ./build --guest --suite wakeups-busy
     ktrial kernel trial running sched:base_slice_ns=500000,3000000 --guest --suite wakeups-working --placebo
@@ -115,18 +110,23 @@ def command(
 
     The last example compares a kernel for this CPU with the same kernel for any CPU, and with the distribution's.
 
-    The first KERNEL is the baseline. Without --guest, --tree or another option for guests, the
-    kernels are installed ones and this machine reboots for each measurement; --yes allows that.
+    The first KERNEL is the baseline, unless there is a --tree. Without --guest, --tree or another option for guests,
+    kernels are installed ones, CMD may be your own, and this machine reboots for each measurement; --yes allows that.
 
-    With --tree ktrial builds the baseline, and one more kernel for each --fragment, --set, --patch and --target; it
-    keeps them for later trials. A protocol file with a [guest] table can describe the same trial. In exact guests the
-    clock counts instructions; ktrial makes the first boots of each configuration twice and requires identical results.
+    With --tree the baseline is a kernel that ktrial builds, and so is one more for each --fragment, --set, --patch and
+    --target; ktrial keeps them for later trials. Each KERNEL is then compared with the baseline. A protocol file with a
+    [guest] table can describe the same trial. In exact guests the clock counts instructions; ktrial repeats the first
+    boots of each configuration and requires identical results.
     """
     from ktrial.cli.shared.guest_trials import read_trial_file
     from ktrial.cli.shared.run_trial import run_file, show_protocol
 
     app: App = ctx.obj
-    file = read_trial_file(words) if words and words[0].endswith(".toml") else _trial_file_of(app, words, options)
+    own = own_words(ctx)
+    is_file = bool(words) and words[0].endswith(".toml")
+    if is_file and own is not None:
+        raise BadInput(f"{words[0]} says what is measured", hint="remove `-- CMD`, or the file")
+    file = read_trial_file(words) if is_file else _trial_file_of(app, words, own, options)
     if dry_run:
         show_protocol(app, file, allow_dangerous=yes_dangerous)
         return 0
@@ -134,7 +134,9 @@ def command(
     return run_file(app, file, allow_dangerous=yes_dangerous, profile=False, as_json=as_json, consent=consent)
 
 
-def _trial_file_of(app: App, words: tuple[str, ...], options: Mapping[str, Any]) -> TrialFile:
+def _trial_file_of(
+    app: App, words: tuple[str, ...], own: tuple[str, ...] | None, options: Mapping[str, Any]
+) -> TrialFile:
     from ktrial.cli.shared.guest_trials import arms_in_guests, built_arms, on_this_machine
     from ktrial.trial.protocol.file import DesignFile, GuestFile, TrialFile
     from ktrial.trial.protocol.from_words import pairs
@@ -155,6 +157,7 @@ def _trial_file_of(app: App, words: tuple[str, ...], options: Mapping[str, Any])
     file = TrialFile(
         name="kernels" if guest is None else "guests",
         suite=options["suite"],
+        **command_fields(own, options),
         parameters=pairs(options["given"], "-p"),
         primary=options["primary"],
         secondary=options["secondary"],

@@ -254,23 +254,30 @@ def template_file(
     name: str, own: tuple[str, ...] | None, options: Mapping[str, Any], design: Mapping[str, Any], **more: Any
 ) -> TrialFile:
     """Return a protocol with the fields that all these commands share, such as the program and the effect to detect."""
-    import msgspec
-
     from ktrial.trial.protocol.file import DesignFile, TrialFile
 
     return TrialFile(
         name=name,
-        command=own or (),
-        metrics=options["metrics"],
-        limit=options.get("limit"),
-        prepare=prepare_steps(options.get("prepare", ())) or msgspec.UNSET,
-        environment=named_variables(options.get("variables", ())) or msgspec.UNSET,
-        clean_environment=options["clean_env"] or None,
+        **command_fields(own, options),
         detect=options["detect"],
         margin=options["margin"],
         design=DesignFile(settle=options["settle"], time=options["time_"], **design),
         **more,
     )
+
+
+def command_fields(own: tuple[str, ...] | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a protocol that describe the user's own program."""
+    import msgspec
+
+    return {
+        "command": own or (),
+        "metrics": options["metrics"],
+        "limit": options.get("limit"),
+        "prepare": prepare_steps(options.get("prepare", ())) or msgspec.UNSET,
+        "environment": named_variables(options.get("variables", ())) or msgspec.UNSET,
+        "clean_environment": options["clean_env"] or None,
+    }
 
 
 def budget_of(options: Mapping[str, Any]) -> int | str:

@@ -16,7 +16,9 @@ _ARM_COMPILER = "aarch64-linux-gnu-gcc"
 
 @click.command(short_help="Print the compiler flags of a target.")
 @click.argument("target", metavar="TARGET")
-@click.option("--tune", metavar="TARGET", help="CPU to optimise for; the kernel still runs wherever TARGET does.")
+@click.option(
+    "--tune", metavar="CPU", help="CPU to optimise for (x86_64 only); the kernel still runs on each CPU of TARGET."
+)
 @click.option("--cc", metavar="PROGRAM", help=f"Compiler that must accept the flags.  [gcc, or {_ARM_COMPILER}]")
 @arch_option
 @json_option
