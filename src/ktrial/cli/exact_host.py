@@ -160,8 +160,8 @@ def host_of(
         return AdbHost(word, say, may_ask=may_ask, keeps_agent=keeps_agent)
     if keeps_agent:
         raise BadInput(
-            "--host-keep-agent requires --host ssh:NAME or adb",
-            hint="add --host ssh:NAME, or leave out --host-keep-agent",
+            f"cannot combine --host-keep-agent with --host {word}",
+            hint="leave out --host-keep-agent, or use --host ssh:NAME or adb",
         )
     for kind in (GuestHost, ExactHost):
         if word.startswith(kind.prefix) and word != kind.prefix:

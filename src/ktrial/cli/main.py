@@ -131,7 +131,7 @@ def cli(
     if keeps_agent and host is None:
         raise BadInput(
             "--host-keep-agent requires --host ssh:NAME or adb",
-            hint="add --host ssh:NAME, or leave out --host-keep-agent",
+            hint="add --host ssh:NAME or --host adb, or leave out --host-keep-agent",
         )
     ctx.obj = App(
         may_ask=not no_sudo,

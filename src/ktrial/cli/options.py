@@ -92,7 +92,7 @@ secondary_option = click.option(
     "--secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable."
 )
 margin_option = click.option(
-    "--margin", metavar="SHARE", help="Call differences below this equivalent.  [2 %; p95 5 %, p99 10 %]"
+    "--margin", metavar="SHARE", help="Treat smaller differences as equivalent.  [2 %; p95 5 %, p99 10 %]"
 )
 budget_option = click.option(
     "--budget",
@@ -300,7 +300,7 @@ def _below_fps(_: click.Context, __: click.Parameter, given: str | None) -> floa
 
 
 below_fps_option = click.option(
-    "--below-fps", metavar="N", callback=_below_fps, help="Frame logs: count frames slower than N per second.  [25]"
+    "--below-fps", metavar="N", callback=_below_fps, help="With --runs: count frames slower than N per second.  [25]"
 )
 
 

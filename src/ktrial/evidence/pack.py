@@ -237,7 +237,7 @@ class _Packing:
         where = next(places, "")
         return Refused(
             f"{self._session.session}: the raw output of {where or 'its states'} may contain names: {error.message}",
-            hint="use --keep-identity to pack it unchanged, with all names, or pack other sessions",
+            hint="use --keep-identity to pack it with the names of hosts and users, or pack other sessions",
         )
 
     def _names(self) -> set[str]:

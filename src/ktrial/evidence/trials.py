@@ -104,6 +104,6 @@ def check_same_verdicts(before: KeptTrial, after: KeptTrial) -> None:
     was, now = (judge(one.log) for one in (before, after))
     if [(one.verdict, one.effect) for one in was.judged] != [(one.verdict, one.effect) for one in now.judged]:
         raise KtrialError(
-            f"cannot remove names from {before.stored.trial}: that would change its verdicts",
-            hint="use --keep-identity to pack it unchanged with all names",
+            f"cannot replace names of hosts and users in {before.stored.trial}: that would change its verdicts",
+            hint="use --keep-identity to pack it with these names",
         )

@@ -80,7 +80,11 @@ def carry(
         raise Refused(
             f"recomputing the comparison from the bundle gives another result: {wrong.where}: {wrong.told}",
             hint="compare again and pack the new comparison"
-            + ("" if scrubber is None else "; or use --keep-identity to pack everything unchanged with all names"),
+            + (
+                ""
+                if scrubber is None
+                else "; or use --keep-identity to pack everything with the names of hosts and users"
+            ),
         )
     return CarriedComparison(
         found, {} if scrubber is None else {str(kind): times for kind, times in scrubber.replaced.items()}

@@ -17,7 +17,6 @@ import msgspec
 
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput, BadRun, Refused, UnknownName
-from ktrial.kit.formats.tool_output import unreadable
 from ktrial.kit.json_strict import fault
 from ktrial.results.foreign import BroughtFile, BroughtSession, ForeignResults, ForeignRun, Importer
 from ktrial.results.model import StoredRun, StoredSession
@@ -27,6 +26,7 @@ _GZIP = b"\x1f\x8b"
 _WITH_HEADER = 31
 #: Small enough that many small members take no longer than one large one.
 _PIECE_BYTES = 1024
+_AGAIN = "copy or download the file again"
 
 
 def unpacked(data: bytes, name: str, limit_bytes: int) -> tuple[bytes, str]:
@@ -39,7 +39,7 @@ def unpacked(data: bytes, name: str, limit_bytes: int) -> tuple[bytes, str]:
         try:
             content += machine.decompress(data[at : at + _PIECE_BYTES], limit_bytes + 1 - len(content))
         except zlib.error as error:
-            raise unreadable(name, None, "", f"intact gzip data: {error}") from None
+            raise BadInput(f"not intact gzip data: {error}", file=name, hint=_AGAIN) from None
         if len(content) > limit_bytes:
             raise BadInput(
                 f"unpacked, it exceeds the limit of {limit_bytes} bytes",
@@ -52,7 +52,7 @@ def unpacked(data: bytes, name: str, limit_bytes: int) -> tuple[bytes, str]:
         elif machine.eof:
             break
     if not machine.eof:
-        raise unreadable(name, None, "", f"complete gzip data: the end is missing after {len(data)} bytes")
+        raise BadInput(f"not complete gzip data: the end is missing after {len(data)} bytes", file=name, hint=_AGAIN)
     return bytes(content), name.removesuffix(".gz")
 
 

@@ -448,7 +448,10 @@ def test_names_that_would_change_a_verdict_stay() -> None:
     kept = a_trial()
     before = KeptTrial(stored=kept.stored, log=kept.log)
     check_same_verdicts(before, before)
-    with pytest.raises(KtrialError, match="cannot remove names from swappiness-abcdef: that would change its verdicts"):
+    with pytest.raises(
+        KtrialError,
+        match="names of hosts and users in swappiness-abcdef: that would change its verdicts",
+    ):
         check_same_verdicts(before, KeptTrial(stored=kept.stored, log=kept.log[:1]))
 
 

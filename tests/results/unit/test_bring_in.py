@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from ktrial.judge.model.query import ImportOptions
-from ktrial.kit.errors import BadInput, BadRun, KtrialError, Refused
+from ktrial.kit.errors import BadInput, KtrialError, Refused
 from ktrial.results import import_file as service
 from ktrial.results.foreign import ForeignResults, ForeignRun, Importer
 from ktrial.results.import_file import ForeignFile, ImportRequest, bring_in, read_results, unpacked
@@ -147,7 +147,7 @@ def test_gzip_may_be_several_and_is_whole() -> None:
     with pytest.raises(BadInput, match="exceeds the limit of 5006 bytes"):
         unpacked(one + other, "f.json.gz", 5006)
     for broken in (one[:-9], one[:20] + b"\xff" * 40, one + other[:12]):
-        with pytest.raises(BadRun, match=r"not (intact|complete) gzip data"):
+        with pytest.raises(BadInput, match=r"not (intact|complete) gzip data"):
             unpacked(broken, "f.json.gz", 10_000)
 
 

@@ -95,6 +95,6 @@ def test_what_no_file_can_add_is_refused_without_a_line(root: FakeRoot, own: Pat
     add(root, own)
     found = run(root, own, "apply", "--yes", "kernel.core_pattern=|/tmp/x")
     text = " ".join(found.out.split())
-    assert "never written by ktrial" in text
+    assert "is a path that ktrial never writes" in text
     assert "sudo install" not in text
     assert (found.status, root.read("/proc/sys/kernel/core_pattern")) == (1, "core\n")

@@ -62,8 +62,8 @@ fail_on_option = click.option(
     expose_value=False,
     metavar="VERDICT[:5%],…",
     help="Verdicts that make the exit status 3, such as worse,different,inconclusive,not-comparable. worse:5% fails"
-    " only on a proven change of more than 5 %. If the order of the runs is unknown, as in most files of other tools,"
-    " the verdict is different, never worse: use worse:5%,different:5%.",
+    " only on a proven change of more than 5 %. Files of other tools seldom have the order of the runs: for `ktrial"
+    " compare` of such files use worse:5%,different:5%, since their verdict is different, never worse.",
 )
 
 

@@ -68,7 +68,7 @@ _design_options = with_options(
     click.option(
         "--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find a difference of this size."
     ),
-    click.option("--margin", metavar="SHARE", help="Call differences below this equivalent.  [2 %]"),
+    click.option("--margin", metavar="SHARE", help="Treat smaller differences as equivalent.  [2 %]"),
     budget_option,
     click.option("--settle", metavar="TIME", help="Wait before each run.  [0; 1s if --setup differs between commands]"),
     click.option("--time", "time_", metavar="TIME", help="Time limit of the comparison."),

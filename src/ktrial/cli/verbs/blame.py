@@ -102,6 +102,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
 
     \b
     ktrial blame --profile ktweak --suite agent-messaging-pipe
+    ktrial profile import tweaks.conf -o tweaks.toml
     ktrial blame ./tweaks.toml --suite memory-pressure --dry-run
     ktrial blame vm.swappiness=10 vm.dirty_ratio=5 thp:enabled=never --known worse --suite memory-pressure
     ktrial blame --env MALLOC_ARENA_MAX=1 --env OMP_NUM_THREADS=1 -- ./my-test
@@ -110,8 +111,9 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     ktrial blame --tree linux.tar.xz --set HZ_100=y --set PREEMPT=y vm.swappiness=10 --suite wakeups-busy
 
     Each block (round) measures a random half of the settings, then the other half, so that it measures every setting.
-    Then a trial confirms each suspect. Run the same command again to resume. With --boot, unless in guests, this
-    machine reboots for each measurement, by itself until the answer is known; --yes allows that.
+    Then a trial confirms each suspect. Settings that are in force already are left out: undo them first. Run the same
+    command again to resume. With --boot, unless in guests, this machine reboots for each measurement, by itself until
+    the answer is known; --yes allows that.
     """
     from ktrial.cli.shared.blame import Budgets, blame_question, find_answer, picture, question_of, show, show_cost
     from ktrial.compare.files import write_file

@@ -64,7 +64,7 @@ def command(
     ktrial replaces names of hosts and users, serial numbers and MAC addresses with placeholders, in raw output too.
     It does not change numbers. `ktrial import OUT.tar.zst` adds the sessions to another store.
 
-    With --comparison ktrial also packs a comparison, after recomputing it from the packed data.
+    A trial needs nothing else. --comparison also packs a file that `ktrial compare -o` wrote, after recomputing it.
 
     With --sign, ssh-keygen signs the file; the signature is OUT.tar.zst.sig. Publish both. --verify checks them, and
     exits with 1 unless one of --signers signed exactly these bytes.

@@ -28,7 +28,7 @@ _LIMIT_BYTES = 1 << 20
 @click.argument("claim", metavar="CLAIM|FILE.toml")
 @click.argument("words", nargs=-1, shell_complete=result_names, metavar="[LABEL|SESSION|[NAME=]FILE…]")
 @click.option("--control", metavar="NAME", help="Baseline to compare against.  [the first one]")
-@click.option("--margin", metavar="2%", help="Call differences below this equivalent.  [2 %; p95 5 %, p99 10 %]")
+@click.option("--margin", metavar="2%", help="Treat smaller differences as equivalent.  [2 %; p95 5 %, p99 10 %]")
 @click.option(
     "--declared", multiple=True, metavar="KNOB|CONDITION", help="Condition or knob that is meant to differ. Repeatable."
 )
@@ -59,8 +59,9 @@ def command(
     ktrial claim 'throughput 1.8x' stock=before.json bore=after.json
     ktrial claim claims.toml stock bore
 
-    For each claim ktrial answers: supported, refuted, not supported, at odds with the data, or undecided. It checks
-    published figures in a claim file ([[change]], [[tukey]]) without data.
+    For each claim ktrial answers: supported, refuted, not supported, at odds with the data, or cannot be decided
+    here. A claim file may also contain published figures, which ktrial checks without data; docs/formats.md describes
+    it.
     """
     from ktrial.compare.claims.text import claims_text
     from ktrial.compare.compare import CompareQuery

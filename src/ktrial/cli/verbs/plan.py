@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def command(ctx: click.Context, words: tuple[str, ...], yes_dangerous: bool, as_json: bool) -> int:
     """Show what a profile or settings would change on this machine, and what ktrial would skip and why.
 
-    If only some of the words have mistakes, ktrial plans the others, names the mistakes and exits with status 2.
+    If only some arguments are wrong, ktrial plans the others, names the mistakes and exits with status 2.
 
     \b
     ktrial plan vm.swappiness=10

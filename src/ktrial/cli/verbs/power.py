@@ -17,7 +17,7 @@ from ktrial.kit.errors import BadInput
 @click.command(short_help="Plan how many runs a trial needs to detect an effect.")
 @click.argument("words", nargs=-1, shell_complete=result_names, metavar="[LABEL|SESSION|[NAME=]FILE…]")
 @click.option("--detect", default="5%", metavar="5%", help="Plan to find an effect of this size.")
-@click.option("--margin", metavar="2%", help="Call differences below this equivalent.  [2 %; p95 5 %, p99 10 %]")
+@click.option("--margin", metavar="2%", help="Treat smaller differences as equivalent.  [2 %; p95 5 %, p99 10 %]")
 @click.option(
     "--budget",
     default=20,

@@ -20,7 +20,12 @@ from ktrial.kit.errors import BadInput
 @json_option
 @click.pass_obj
 def command(app: App, to: int | None, all_: bool, only: int | None, force: bool, as_json: bool) -> int:
-    """Undo the newest transaction (what one `ktrial apply` changed), or several.
+    """Undo the newest transaction (what one `ktrial apply` or `ktrial keep` changed), or several.
+
+    \b
+    ktrial revert
+    ktrial revert --all
+    ktrial revert --to 3
 
     If another program has changed a value since, ktrial leaves it alone and the exit status is 1. `ktrial status`
     lists these values until they are restored; --force restores them too.

@@ -26,9 +26,9 @@ _VERSION = re.compile(r"(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION)\s*=[ \t]*(\S*
 
 
 class FlagBlock(msgspec.Struct, frozen=True):
-    """The lines that set the target.
+    """Lines `first` to `last` of the file, counted from 1, which set the target.
 
-    New lines of a list go after line `last`; direct flags are lines `first` to `last`, from 1.
+    If `shape` is cc-option or list, new lines go after `last`; otherwise they go around the block.
     """
 
     shape: Shape

@@ -53,9 +53,14 @@ def factors_of(
     made += [Factor(name=f"boot:{text}", boot=tuple(text.split())) for text in boots]
     made += symbol_factors(symbols)
     if len(made) < _FEWEST:
-        which = f"only {made[0].name} changes" if made else "no setting changes"
+        if not made:
+            raise BadInput(
+                "nothing to blame: no setting changes anything here",
+                hint="`ktrial plan` shows why; settings that are in force already must be undone first",
+            )
         raise BadInput(
-            f"{which} anything here, but blame needs two settings", hint="test a single one with `ktrial try`"
+            f"cannot blame a single setting: only {made[0].name} changes anything here",
+            hint="test it with `ktrial try`; settings that are in force already must be undone first",
         )
     if len(made) > _MOST:
         raise BadInput(

@@ -32,7 +32,7 @@ Point = Mapping[str, Scalar]
 
 #: A space with more points counts as endless.
 MOST_COUNTED = 100_000
-_HINT = "docs/search.md shows a space"
+_HINT = "for example  low = 1, high = 100  or  values = [1, 10]; docs/search.md describes the file"
 #: Random points among which at least one must satisfy all constraints.
 _TRIES = 4000
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -244,7 +244,7 @@ def plain(value: Scalar) -> str:
 
 def parse_space(data: bytes, file: str) -> SpaceFile:
     """Parse a space. Errors name the file."""
-    found = parse_bytes(data, file, SpaceFile, _HINT)
+    found = parse_bytes(data, file, SpaceFile, "docs/search.md describes the file")
     try:
         check_space_file(found)
     except BadInput as error:
@@ -257,7 +257,7 @@ def check_space_file(space: SpaceFile) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,30}", space.name):
         raise BadInput(f"{space.name!r} is not a name for a space", hint="use letters, digits and . _ -")
     if not space.dimension:
-        raise BadInput("the space has no [[dimension]]", hint=_HINT)
+        raise BadInput("the space has no [[dimension]]", hint="add one, as in docs/search.md")
     names = [one.name for one in space.dimension]
     for one in space.dimension:
         if len(one.kinds) != 1:

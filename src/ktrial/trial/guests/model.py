@@ -88,7 +88,8 @@ def _refuse_of_machines(trial: TrialFile) -> None:
     if trial.command or trial.environment or trial.gates or trial.limits or trial.cpus is not None:
         told = {name: getattr(trial, name) for name in ("command", "environment", "gates", "limits")}
         found = next((name for name, value in told.items() if value), "cpus")
-        raise Contradiction(f"a trial in guests cannot have `{found}`", hint="remove it, or remove [guest]")
+        hint = "remove it, or measure over boots of this machine, without a guest"
+        raise Contradiction(f"a trial in guests cannot have `{found}`", hint=hint)
     if trial.design.time is not None:
         raise Contradiction("a trial in guests cannot have `time`", hint="remove it; `cap` limits the number of blocks")
     if trial.design.replicate == "build" or trial.design.runs_per_visit is not None or trial.design.settle is not None:

@@ -69,7 +69,7 @@ class SchedExtFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def text(self) -> str:
-        """A text on how the scheduler is started."""
+        """The command that starts the scheduler, with its mode of scx_loader if it has one."""
         return f"{shlex.join(self.run)}, mode {self.mode} of scx_loader" if self.mode else shlex.join(self.run)
 
 
