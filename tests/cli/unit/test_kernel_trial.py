@@ -144,3 +144,10 @@ def test_a_protocol_without_guests_is_for_another_verb(tmp_path: Path) -> None:
     shown = run("kernel", "trial", str(file))
     assert (shown.status, shown.out) == (2, "")
     assert "no [guest] table" in shown.err
+
+
+def test_over_boots_a_program_of_the_users_own_is_measured() -> None:
+    mine = run("kernel", "trial", "running", "--boot", "nohz=off", "--dry-run", "--", "true", "--long")
+    assert (mine.status, 'command = ["true", "--long"]' in mine.out) == (0, True), mine.err
+    twice = run("kernel", "trial", "kernels.toml", "--", "true")
+    assert (twice.status, "kernels.toml says what is measured" in twice.err) == (2, True), twice.err
