@@ -28,7 +28,7 @@ from ktrial.trial.run.events import (
     VisitWaits,
 )
 from ktrial.trial.run.prepare import Prepared
-from ktrial.trial.run.progress import TrialProgress
+from ktrial.trial.run.progress import TrialProgress, _Pace
 from tests.support.records import run_record
 from tests.support.screen import Screen
 from tests.support.trials import TIME, log_of, protocol
@@ -260,3 +260,23 @@ def test_several_benchmarks_of_a_visit_are_one_run(monkeypatch: pytest.MonkeyPat
     seen.progress(VisitBegan(block=2, visit=1, visits=2, left_s=None))
     seen.progress(VisitEnded(block=2, record=record, name="", failure=None, void=None))
     assert any("0 of 2 runs" in line for line in seen.terminal.screen.lines)
+
+
+class SetClock:
+    """A clock that stands where the test put it."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic_ns(self) -> int:
+        return int(self.now_s * 1e9)
+
+
+def test_a_wait_before_each_block_is_part_of_the_time_of_its_visits() -> None:
+    clock = SetClock()
+    pace = _Pace(clock)  # type: ignore[arg-type]
+    for block in (1, 2, 3):
+        for visit, takes_s in ((1, 10.0), (2, 50.0)):
+            pace.begins(VisitBegan(block=block, visit=visit, visits=2, left_s=None))
+            clock.now_s += takes_s
+    assert pace.run_s == 30.0

@@ -314,14 +314,21 @@ class _Pace:
         self._benchmarks = 1
         self._began_s: float | None = None
         self._took_s: list[float] = []
+        #: The time between visits of whole blocks: there may be a wait before each block.
+        self._in_blocks_s: list[float] = []
+        self._in_block_s: list[float] = []
         self.runs = 0
 
     def begins(self, event: VisitBegan) -> None:
         now_s = self._clock.monotonic_ns() / 1e9
         if self._began_s is not None:
             self._took_s.append(now_s - self._began_s)
+            self._in_block_s.append(now_s - self._began_s)
         self._began_s = now_s
         if event.block != self._block:
+            if self._block is not None:
+                self._in_blocks_s.append(statistics.fmean(self._in_block_s))
+            self._in_block_s.clear()
             self._block, self._begun = event.block, 0
         self._begun += 1
         self._ended_here = 0
@@ -348,7 +355,8 @@ class _Pace:
 
     @property
     def run_s(self) -> float | None:
-        return statistics.median(self._took_s) if self._took_s else None
+        took_s = self._in_blocks_s or self._took_s
+        return statistics.median(took_s) if took_s else None
 
 
 def _lines_of_stderr() -> LiveLines:
