@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Searches of surfaces with a known optimum on recorded noise: `ktrial search` beside methods that pick the best trial.
 
-Run in a checkout that is set up:  .venv/bin/python -m perf.search [SEARCHES]   (20 a cell; ten minutes of CPU)
-For the numbers of a release: 500 (five hours of CPU). SMAC3 joins if it can be imported (pip install smac) and makes at
+Run in a checkout that is set up:  .venv/bin/python -m perf.search [SEARCHES]   (20 a cell; some 40 minutes of CPU)
+For the numbers of a release: 500 (a day of CPU). SMAC3 joins if it can be imported (pip install smac) and makes at
 most 50 searches a cell; irace joins if Rscript finds it (Debian's r-cran-irace).
 
 Each space has 12 dimensions: four logarithmic ranges, four plain ones, four lists. Every method gets 150 runs, which
