@@ -22,8 +22,9 @@ from ktrial.studies.search.text import FRONT_HEADERS, FRONT_NOTE, front_rows, fr
 #: Slices that the page draws, of the dimensions that move the outcome most, and rows of the importance.
 _SLICES, _BARS = 6, 20
 _HEIGHT, _SLICE_HEIGHT, _STEP, _NAMES = 240, 120, 22, 210
-_MORE = "more is better"
-_SCORE = f"change of the score; {_MORE}"
+_SCORE = "change of the score; more is better"
+#: A ratio with its side: an axis of two outcomes has no room for arrows.
+_SIDE_LABEL = f"{RATIO_LABEL} + (datum.value < 0 ? ' worse' : datum.value > 0 ? ' better' : '')"
 #: How the chart of a front draws each state, also without colour.
 _FRONT_SHAPES = {"confirmed": "circle", "not confirmed": "cross", "unconfirmed": "diamond"}
 _FRONT_HEIGHT = 340
@@ -93,10 +94,7 @@ def front_chart(found: SearchAnswer, other: str, style: Style) -> Chart:
         ]
         for axis in ("x", "y")
     }
-    x, y = (
-        _score_axis(ends[axis], 3, f"change of {label(name, 30)}; {_MORE}")
-        for axis, name in (("x", primary), ("y", other))
-    )
+    x, y = (_score_axis(ends[axis], 3, label(name, 30), _SIDE_LABEL) for axis, name in (("x", primary), ("y", other)))
     at: Spec = {"x": {"field": "x"} | x, "y": {"field": "y"} | y}
     ink, muted = style.palette.ink, style.palette.muted
     origin = {"values": [{"x": 0, "y": 0}]}
@@ -280,12 +278,12 @@ def slices_chart(every: Sequence[Importance], style: Style) -> Chart:
     )
 
 
-def _score_axis(ends: Sequence[float], each_side: int, title: str | None) -> Spec:
+def _score_axis(ends: Sequence[float], each_side: int, title: str | None, words: str = RATIO_LABEL) -> Spec:
     """Return a channel for scores that holds these and zero."""
     low, high = min(0.0, *ends), max(0.0, *ends)
     room = 0.05 * max(high - low, 1e-3)
     places = [one for one in ticks(max(high, -low, 1e-3), each_side) if low - room <= one <= high + room]
-    return linear(low - room, high + room, {"values": places, "labelExpr": RATIO_LABEL, "title": title})
+    return linear(low - room, high + room, {"values": places, "labelExpr": words, "title": title})
 
 
 def _slice_panel(one: Importance, ends: Sequence[float], width: int, style: Style) -> Spec:
