@@ -90,7 +90,7 @@ def against_vng(kernel: Path, rounds: int) -> None:
 
 
 def exact_cost(kernel: Path, rounds: int) -> None:
-    """Measure the cost of a busy second of an exact guest, two of which run at once."""
+    """Measure the cost of a busy second of an exact guest, while two run at once."""
     busy = "timeout {} sh -c 'while :; do :; done'; true"
     costs = []
     for _ in range(rounds):

@@ -38,7 +38,7 @@ pub fn allocation_stalls() -> Option<u64> {
     stalls_in(&Root::new("/").read_text("/proc/vmstat").ok()?)
 }
 
-/// Sums the counters of allocation stalls, of which there is one per zone.
+/// Sums the counters of allocation stalls. There is one per zone.
 fn stalls_in(vmstat: &str) -> Option<u64> {
     vmstat
         .lines()

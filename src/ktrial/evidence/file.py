@@ -25,13 +25,13 @@ import msgspec
 import zstandard
 
 from ktrial.evidence.model import (
-    ANEW,
     COMPARISON,
     LARGEST_BUNDLE_BYTES,
     LARGEST_BYTES,
     MANIFEST,
     MEMBER,
     MOST_MEMBERS,
+    OTHER_COPY,
     SCHEMA,
     BundleMember,
     Manifest,
@@ -88,7 +88,7 @@ class BundleFolder:
             with file:
                 return _unpack(file, str(path), self._private(), damaged_too=damaged_too)
         except BadInput as error:
-            raise BadInput(error.message, hint=error.hint or ANEW) from None
+            raise BadInput(error.message, hint=error.hint or OTHER_COPY) from None
 
     def close(self) -> None:
         for folder in self._made:

@@ -22,7 +22,7 @@ LARGEST_BYTES = 256 << 20
 LARGEST_BUNDLE_BYTES = 16 << 30
 MOST_MEMBERS = 1_000_000
 #: Hint for an invalid bundle.
-ANEW = "fetch the bundle again, or ask its author for a new one"
+OTHER_COPY = "fetch the bundle again, or ask its author for a new one"
 #: All names that a member may have.
 MEMBER = re.compile(
     r"comparison\.json|raw/[0-9a-f]{64}|sessions/[A-Za-z0-9_%-][A-Za-z0-9._%-]{0,99}/(?:session\.json|runs\.jsonl)"

@@ -13,7 +13,7 @@ import msgspec
 
 from ktrial.bench import packed_raw
 from ktrial.bench.benchmark import Benchmark
-from ktrial.evidence.model import ANEW, BundledRun, BundledSession, Packed, folder_of
+from ktrial.evidence.model import OTHER_COPY, BundledRun, BundledSession, Packed, folder_of
 from ktrial.evidence.reparse import read_again, reparse_run
 from ktrial.evidence.trials import TrialKeeper, check_same_verdicts, members_of, new_trials
 from ktrial.evidence.unpack import CAME, Bundle, imported_session, runs_of, session_of
@@ -151,7 +151,7 @@ def _checked(bundle: Bundle, packed: Packed) -> BundledSession:
         for _ in runs_of(bundle, session):
             pass
     except BadInput as error:
-        raise BadInput(error.message, hint=error.hint or ANEW) from None
+        raise BadInput(error.message, hint=error.hint or OTHER_COPY) from None
     return session
 
 

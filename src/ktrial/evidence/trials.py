@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from ktrial.evidence.model import ANEW, trial_folder_of
+from ktrial.evidence.model import OTHER_COPY, trial_folder_of
 from ktrial.evidence.unpack import Bundle
 from ktrial.judge.model.log import decode, encode
 from ktrial.judge.model.noise_profile import NoiseProfile
@@ -52,23 +52,23 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
     data = {part: bundle.trial(name, part) for part in (_TRIAL, _LOG, _NOISE)}
     document, log, noise = data[_TRIAL], data[_LOG], data[_NOISE]
     if document is None or log is None:
-        raise BadInput(f"{where}: {_TRIAL if document is None else _LOG} is not in the bundle", hint=ANEW)
+        raise BadInput(f"{where}: {_TRIAL if document is None else _LOG} is not in the bundle", hint=OTHER_COPY)
     try:
         stored = decode_as(document, StoredTrial)
         profile = None if noise is None else decode_as(noise, NoiseProfile)
     except msgspec.DecodeError as error:
-        raise BadInput(f"{where}: {error}", hint=ANEW) from None
+        raise BadInput(f"{where}: {error}", hint=OTHER_COPY) from None
     if not log.endswith(b"\n"):
-        raise BadInput(f"{where}/{_LOG}: the last line is truncated", hint=ANEW)
+        raise BadInput(f"{where}/{_LOG}: the last line is truncated", hint=OTHER_COPY)
     kept = KeptTrial(stored=stored, log=decode(log, f"{where}/{_LOG}"), noise=profile)
     arms = {one.name for one in kept.protocol.arms}
     control = kept.protocol.control
     is_whole = control in arms == stored.arms.keys() and arms - {control} <= stored.file.arms.keys()
     if not is_whole or not (stored.file.suite or stored.file.command or stored.file.live):
-        raise BadInput(f"{where}: its arms are not those of its file, or nothing is measured", hint=ANEW)
+        raise BadInput(f"{where}: its arms are not those of its file, or nothing is measured", hint=OTHER_COPY)
     if stored.trial != name or stored.session not in {one.session for one in bundle.manifest.sessions}:
         raise BadInput(
-            f"{where}: it describes another trial, or the session with its runs is not in the bundle", hint=ANEW
+            f"{where}: it describes another trial, or the session with its runs is not in the bundle", hint=OTHER_COPY
         )
     return kept
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from ktrial.evidence.model import ANEW, BundledRun, BundledSession, Manifest, Packed, folder_of
+from ktrial.evidence.model import OTHER_COPY, BundledRun, BundledSession, Manifest, Packed, folder_of
 from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.kit.json_strict import decode_as
 from ktrial.results.model import StoredMeasurement, StoredRun, StoredSession
@@ -52,9 +52,9 @@ def session_of(bundle: Bundle, packed: Packed) -> BundledSession:
     try:
         session = decode_as(bundle.session(packed.session), BundledSession)
     except msgspec.DecodeError as error:
-        raise BadInput(f"{where}: {error}", hint=ANEW) from None
+        raise BadInput(f"{where}: {error}", hint=OTHER_COPY) from None
     if session.session != packed.session or session.replaced != packed.replaced:
-        raise BadInput(f"{where}: not the session that the manifest names", hint=ANEW)
+        raise BadInput(f"{where}: not the session that the manifest names", hint=OTHER_COPY)
     for digest in session.states.values():
         _check_there(bundle, digest, where)
     return session
@@ -70,9 +70,9 @@ def runs_of(bundle: Bundle, session: BundledSession) -> Iterator[tuple[StoredRun
             told = () if run.document is None else run.document.get("measurements", ())
             measurements = tuple(msgspec.convert(one, StoredMeasurement) for one in told)
         except (msgspec.DecodeError, TypeError) as error:
-            raise BadInput(f"{where}: {error}", hint=ANEW) from None
+            raise BadInput(f"{where}: {error}", hint=OTHER_COPY) from None
         if run.number in seen or run.state == "running":
-            raise BadInput(f"{where}: run {run.number} occurs twice, or is still running", hint=ANEW)
+            raise BadInput(f"{where}: run {run.number} occurs twice, or is still running", hint=OTHER_COPY)
         seen.add(run.number)
         for digest in run.raw.values():
             _check_there(bundle, digest, where)
@@ -93,7 +93,7 @@ def runs_of(bundle: Bundle, session: BundledSession) -> Iterator[tuple[StoredRun
 
 def _check_there(bundle: Bundle, digest: str, where: str) -> None:
     if f"raw/{digest}" not in bundle.manifest.members:
-        raise BadInput(f"{where}: raw output {digest[:12]}… is not in the bundle", hint=ANEW)
+        raise BadInput(f"{where}: raw output {digest[:12]}… is not in the bundle", hint=OTHER_COPY)
 
 
 def _check_raw(run: BundledRun, where: str) -> None:
@@ -102,9 +102,9 @@ def _check_raw(run: BundledRun, where: str) -> None:
     if told is None:
         return
     if not isinstance(told, Mapping) or not all(isinstance(one, Mapping) for one in told.values()):
-        raise BadInput(f"{where}: raw: expected a table", hint=ANEW)
+        raise BadInput(f"{where}: raw: expected a table", hint=OTHER_COPY)
     if {name: one.get("sha256") for name, one in told.items()} != dict(run.raw):
-        raise BadInput(f"{where}: the record lists other raw output than the run has", hint=ANEW)
+        raise BadInput(f"{where}: the record lists other raw output than the run has", hint=OTHER_COPY)
 
 
 class _Raw(Mapping[str, bytes]):

@@ -49,7 +49,7 @@ def stepped_effect(levels: Array, switch: Array, alpha: float) -> tuple[float, f
 
 
 def _centred(treated: Array) -> Array:
-    """Return a matrix of which machine has the arm in which period, without the means of machines and periods."""
+    """Return which machine has the arm in which period, without the means of machines and periods."""
     rows, columns = treated.mean(axis=2, keepdims=True), treated.mean(axis=1, keepdims=True)
     found: Array = treated - rows - columns + treated.mean(axis=(1, 2), keepdims=True)
     return found

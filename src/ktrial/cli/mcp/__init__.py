@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server of `ktrial mcp`: tools for agents, each of which runs one command line of ktrial."""
+"""The server of `ktrial mcp`: tools for agents. Each tool runs one command line of ktrial."""

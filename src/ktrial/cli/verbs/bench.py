@@ -80,7 +80,7 @@ from ktrial.kit.errors import BadInput, Refused
 @click.option(
     "--settle",
     metavar="[=LIMIT]",
-    help="Before each run, wait until the machine is as cool and idle as before the first run, at most LIMIT.  [10m]",
+    help="Before each run, wait until the machine is as cool and idle as it was at first, at most LIMIT.  [10m]",
 )
 @click.option(
     "--gate",

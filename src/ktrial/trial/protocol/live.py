@@ -81,7 +81,7 @@ class LiveFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def covariate_names(self) -> tuple[str, ...]:
-        """The names of the covariates, each of which is the start of the covariate's text."""
+        """The names of the covariates: each is the start of the covariate's text."""
         return tuple(text.partition(":")[0] for text in self.covariates)
 
     @property
