@@ -292,7 +292,7 @@ def test_an_interruption_keeps_the_runs_and_leaves_no_process(
     os.killpg(head.pid, number)
     out, err = head.communicate(timeout=30)
     assert head.returncode == status, err
-    assert "interrupted after 1 of 9 runs" in err
+    assert "interrupted after 1 of 9 runs" in err, err
     assert err.splitlines()[-1].startswith(f"ktrial: {word} are saved in "), err
     assert "hello" in out
     first, second = records(home)
