@@ -23,7 +23,7 @@ from ktrial.cli.called import as_called, on_host, take_called
 from ktrial.cli.group import FolderGroup
 from ktrial.kit.errors import AgentError, BadInput, Interrupted, KtrialError
 from ktrial.kit.plain_text import plain
-from ktrial.kit.startup import load_msgspec
+from ktrial.kit.startup import defer_modules, load_msgspec
 from ktrial.kit.streams import has_text, plain_stream
 
 #: Verbs by purpose; the first group is for newcomers.
@@ -78,9 +78,10 @@ class Verbs(FolderGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb; load msgspec first if the verb will run."""
+        """Find the verb. If it will run, first prepare to load fast what it needs."""
         if not set(ctx.help_option_names) & set(args):
             load_msgspec()
+            defer_modules()
         return super().resolve_command(ctx, args)
 
 

@@ -8,7 +8,7 @@ import importlib
 import os
 import sys
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 def collect_nothing() -> None:
@@ -29,6 +29,35 @@ def load_msgspec() -> None:
         importlib.import_module("msgspec")
     finally:
         del sys.modules["typing_extensions"]
+
+
+class _Later(ModuleType):
+    """A stand-in for a module of the standard library, which is loaded when something in it is first used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+class _LaterAsyncio(_Later):
+    """Has the function that SQLAlchemy takes while it loads."""
+
+    def iscoroutine(self, thing: object) -> bool:
+        return bool(self.__getattr__("iscoroutine")(thing))
+
+
+def defer_modules() -> None:
+    """Load `asyncio` and `importlib.metadata` only if used; saves a fifth of the time that SQLAlchemy takes to load.
+
+    SQLAlchemy imports both, but uses neither for a store in a file.
+    """
+    for parent, name, kind in (("", "asyncio", _LaterAsyncio), ("importlib", "metadata", _Later)):
+        whole = f"{parent}.{name}".strip(".")
+        if whole not in sys.modules:
+            later = sys.modules[whole] = kind(whole)
+            if parent:
+                setattr(sys.modules[parent], name, later)
 
 
 #: The module that holds the functions of scipy.special.

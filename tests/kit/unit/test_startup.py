@@ -52,3 +52,25 @@ def test_what_is_for_other_arrays_is_not_loaded() -> None:
 def test_of_a_scipy_that_has_its_functions_elsewhere_all_is_loaded() -> None:
     elsewhere = "from ktrial.kit import startup\nstartup._FUNCTIONS = 'scipy.special._elsewhere'\n"
     assert printed(elsewhere + "print(startup.load_special().logsumexp([0.0]))") == "0.0\n"
+
+
+def test_modules_that_a_store_in_a_file_does_not_use_load_when_something_uses_them() -> None:
+    program = """
+import sys
+from ktrial.kit.startup import defer_modules
+defer_modules()
+import sqlalchemy
+from sqlalchemy.dialects import sqlite
+with sqlalchemy.create_engine("sqlite://").connect() as connection:
+    print(connection.execute(sqlalchemy.text("SELECT 1")).scalar())
+print("asyncio.events" in sys.modules, "importlib.metadata._meta" in sys.modules)
+async def one(): return 1
+import importlib.metadata
+from asyncio import iscoroutine, run
+waiting = one()
+print(iscoroutine(waiting), run(waiting), importlib.metadata.version("sqlalchemy") == sqlalchemy.__version__)
+import asyncio.subprocess
+defer_modules()
+print(asyncio.subprocess.PIPE, asyncio is sys.modules["asyncio"], asyncio.run is run)
+"""
+    assert printed(program) == "1\nFalse False\nTrue 1 True\n-1 True True\n"

@@ -17,7 +17,6 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
-from sqlalchemy.dialects import postgresql, sqlite
 
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.mounts import MOUNTS, file_system
@@ -197,8 +196,14 @@ def _has_no_space(path: Path) -> bool:
 
 def insert_new(connection: sa.Connection, table: sa.Table) -> Any:
     """Return an INSERT that leaves existing rows unchanged."""
-    kind: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-    return kind.insert(table).on_conflict_do_nothing()
+    # Each loads the drivers of its own server; that of this connection is loaded already.
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert
+
+        return insert(table).on_conflict_do_nothing()
+    from sqlalchemy.dialects import sqlite
+
+    return sqlite.insert(table).on_conflict_do_nothing()
 
 
 def _check_place(path: Path) -> None:
