@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command group whose commands are the modules of a package, loaded on use."""
+"""A command group whose commands are the modules of a package, loaded on use; and a command that takes `-WORD`."""
 
 from __future__ import annotations
 
@@ -32,3 +32,14 @@ class FolderGroup(click.Group):
         command = module.command
         assert isinstance(command, click.Command)
         return command
+
+
+class TakesRemovals(click.Command):
+    """A click command whose arguments may be words like `-quiet`, which click would read as options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `--` before words that begin with a single `-`."""
+        end = args.index("--") if "--" in args else len(args)
+        removals = [word for word in args[:end] if len(word) > 2 and word[0] == "-" != word[1]]
+        others = [word for word in args[:end] if word not in removals]
+        return super().parse_args(ctx, [*others, "--", *removals, *args[end + 1 :]])

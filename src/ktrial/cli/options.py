@@ -65,7 +65,8 @@ metric_option = click.option(
     "metrics",
     multiple=True,
     metavar="SPEC",
-    help="Number to read from CMD's output: NAME:lower=REGEX or =$.PATH. Repeatable.  [time and memory of CMD]",
+    help="Number to read from CMD's output: NAME:lower=REGEX, or NAME:higher=$.PATH of JSON. Repeatable."
+    "  [time and memory of CMD]",
 )
 prepare_option = click.option(
     "--prepare",
@@ -92,14 +93,16 @@ secondary_option = click.option(
     "--secondary", multiple=True, metavar="OUTCOME", help="Also judge this outcome. Repeatable."
 )
 margin_option = click.option(
-    "--margin", metavar="SHARE", help="Treat smaller differences as equivalent.  [2 %; p95 5 %, p99 10 %]"
+    "--margin",
+    metavar="SHARE",
+    help="Treat smaller differences of the primary outcome as equivalent.  [2 %; p95 5 %, p99 10 %]",
 )
 budget_option = click.option(
     "--budget",
     default="default",
     show_default=True,
     metavar="NAME|BLOCKS",
-    help="Maximum number of blocks (rounds): quick, default, thorough or N.",
+    help="Maximum number of blocks (rounds): quick (9), default (20), thorough (40) or N.",
 )
 ARCHITECTURES = ("x86_64", "arm64")
 
@@ -231,7 +234,14 @@ boots_options = with_options(
     boot_security_option,
     click.option("--yes-kernel", is_flag=True, help="Also boot a kernel that no package owns."),
 )
-anyway_option = click.option("--anyway", is_flag=True, help="Start even if the noise is too high to detect the effect.")
+_EVEN = "on battery, while others are logged in, or if a boot needs someone at the machine (a passphrase, a menu)"
+boot_anyway_option = click.option("--anyway", is_flag=True, help=f"Reboot even {_EVEN}.")
+anyway_option = click.option(
+    "--anyway",
+    is_flag=True,
+    help="Start even if the noise is too high to detect the effect. In trials that boot this machine:"
+    f" reboot even {_EVEN}.",
+)
 
 
 def json_bytes(data: Any) -> bytes:
@@ -299,9 +309,11 @@ def _below_fps(_: click.Context, __: click.Parameter, given: str | None) -> floa
     return below_rate(value, "--below-fps")
 
 
-below_fps_option = click.option(
-    "--below-fps", metavar="N", callback=_below_fps, help="With --runs: count frames slower than N per second.  [25]"
-)
+def below_fps_option(text: str) -> Callable[[F], F]:
+    return click.option("--below-fps", metavar="N", callback=_below_fps, help=text)
+
+
+frame_logs_option = below_fps_option("Frame logs: count the frames slower than N per second.  [25]")
 
 
 def is_terminal() -> bool:

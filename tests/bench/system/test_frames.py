@@ -70,6 +70,7 @@ def test_what_is_no_log_of_frames_is_refused(home: Path) -> None:
         (("frames", "a", "--", "b"), "cannot combine files with a command"),
         (("frames", "--"), "no command after --"),
         (("frames", "--when-idle", "a.csv"), "--when-idle requires a command after --"),
+        (("frames", "--label", "stock", "a.csv"), "--label requires a command after --"),
         (("frames", "--", "no-such-game"), "no-such-game: no such program"),
         (("frames", "-o", "/no/folder/x", "--", "true"), "not a file in an existing folder"),
     ):

@@ -111,6 +111,8 @@ def test_exact_guests_refuse_kernels_of_two_compilers_before_the_trial(kernels: 
             "/no/such: no such file",
         ),
         (["kernel", "trial", "a.toml", "b"], "cannot combine b with a protocol file"),
+        (["kernel", "trial", "a.toml", "--budget", "9"], "cannot combine --budget with a protocol file"),
+        (["kernel", "trial", "a.toml", "--yes", "--fail-on", "worse"], "a.toml: no such file"),
         (["kernel", "trial", "--guest", "/no/such", "/no/other", "--suite", "wakeups-busy"], "/no/such: "),
         (["--host", "usb:x", "facts"], "--host usb:x: not supported"),
         (["--host", "guest:", "facts"], "--host guest:: not supported"),

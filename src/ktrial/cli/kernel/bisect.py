@@ -17,7 +17,10 @@ from ktrial.cli.options import json_option, write_answer
 @click.argument("bad")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM ARGUMENT…]")
 @click.option(
-    "--outcome", required=True, metavar="NAME", help="Outcome that changed: LOAD.RESULT, such as wakeup.p99_ns."
+    "--outcome",
+    required=True,
+    metavar="NAME",
+    help="Outcome that changed: LOAD.RESULT, such as wakeup.p99_ns; with PROGRAM, any name.",
 )
 @click.option(
     "-p",
@@ -31,12 +34,23 @@ from ktrial.cli.options import json_option, write_answer
     "--tree", type=click.Path(path_type=Path), default=Path(), metavar="TREE", help="Git tree.  [current folder]"
 )
 @click.option(
-    "--config", type=click.Path(path_type=Path), metavar="FILE", help="Kernel configuration for every commit."
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Kernel configuration for every commit; required without --build.",
 )
 @click.option(
-    "--build", "builds", multiple=True, metavar="COMMAND", help="Build command to run instead of make. Repeatable."
+    "--build",
+    "builds",
+    multiple=True,
+    metavar="COMMAND",
+    help="Build command to run in the tree instead of make. Repeatable, in this order.",
 )
-@click.option("--image", metavar="PATH", help="Kernel image that the build writes, relative to the tree.")
+@click.option(
+    "--image",
+    metavar="PATH",
+    help="Kernel image that the build writes, relative to the tree.  [arch/x86/boot/bzImage; required with --build]",
+)
 @click.option(
     "--build-limit", default="2h", show_default=True, metavar="TIME", help="Time limit of each build command."
 )
@@ -65,13 +79,13 @@ def command(app: App, /, as_json: bool, **options: Any) -> int:
     ktrial kernel bisect v6.11 v6.12 --config /tmp/guest/.config --outcome wakeup.p99_ns
     ktrial kernel bisect HEAD~9 HEAD --build ./mk --image bzImage --outcome ms -- ./bench
 
-    ktrial builds commits in a copy of the tree and boots them in exact guests, where a run always gives the same
-    result. It boots a commit until its outcome is clearly closer to GOOD or to BAD, and skips a commit that stays
-    undecided. ktrial names a commit only if its outcome also differs from that of its parent.
+    ktrial builds commits in a copy of the tree and boots them in exact guests, where only the kernel and its arguments
+    decide the result. Each boot gets another dummy argument. ktrial boots a commit until its outcome is clearly closer
+    to GOOD or to BAD, and skips a commit that stays undecided. It names a commit only if its outcome also differs from
+    that of its parent.
 
     The outcome is LOAD.RESULT: one of ktrial's built-in loads (wakeup, pagefault, contextswitch, …) and one of its
-    results; docs/formats.md lists all. With PROGRAM, it is the number in the last line that PROGRAM prints, under any
-    name.
+    results; docs/formats.md lists all. With PROGRAM, it is the number that PROGRAM prints as its last line.
     """
     from ktrial.cli.shared.bisect import BisectQuery, run_bisect
     from ktrial.studies.bisect.text import bisected_json, bisected_text

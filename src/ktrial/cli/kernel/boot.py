@@ -31,7 +31,11 @@ _LIMIT = "60s"
 @click.option("--cpus", type=click.IntRange(1, _MOST_CPUS), help="CPUs of the guest.  [2; 1 if exact]")
 @click.option("--append", multiple=True, metavar="ARGUMENTS", help="Kernel arguments to add. Repeatable.")
 @click.option("--mode", type=click.Choice(_MODES), help="How to run the guest.  [kvm if it works, otherwise emulated]")
-@click.option("--keep", metavar="NAME", help="Leave the guest running as NAME, for `ktrial --host guest:NAME …`.")
+@click.option(
+    "--keep",
+    metavar="NAME",
+    help="Leave the guest running as NAME, for `ktrial --host guest:NAME …` (exact:NAME with --mode exact).",
+)
 @click.option("--limit", metavar="TIME", help="Time limit of the guest.  [60s; none with --keep]")
 @json_option
 @click.pass_obj
@@ -58,11 +62,11 @@ def command(
     ktrial kernel boot running --keep lab           # then: ktrial --host guest:lab COMMAND
 
     KERNEL is `running`, an installed version, an image, a package (.deb, .rpm, .pkg.tar), or a folder with one
-    kernel. The guest has no disk and no network. With --mode exact, its clock counts instructions, and two boots must
-    have identical output. With --keep, it runs until Ctrl-C or --limit, and other commands can use it.
+    kernel. The guest has no disk and no network. With --mode exact, its clock counts instructions; ktrial boots it
+    twice, and both outputs must be identical. With --keep, it runs until Ctrl-C or --limit, for other commands to use.
 
     The exit status is PROGRAM's own, or 128 plus the number of the signal that killed PROGRAM. It is 124 if --limit
-    passed, 125 if the guest failed, 126 if PROGRAM cannot run, and 127 if PROGRAM does not exist.
+    passed, 125 if the guest failed, and 126 or 127 if the guest cannot start PROGRAM.
     """
     from ktrial.bench.guest_tools import GuestFailed, Job
     from ktrial.cli.shared.kept_guests import check, keep_guest

@@ -41,8 +41,8 @@ def command(
 ) -> None:
     """Measure the time until KERNEL starts its first process in a guest, and list the slowest steps.
 
-    Times come from the guest's clock, which with --mode exact counts instructions. One more boot, with initcall_debug,
-    measures the steps.
+    Name KERNEL as for `ktrial kernel boot`. Times come from the guest's clock, which with --mode exact counts
+    instructions. One more boot, with initcall_debug, measures the steps.
     """
     import msgspec
 

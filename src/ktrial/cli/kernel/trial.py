@@ -10,6 +10,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.options import (
+    boot_anyway_option,
     boots_options,
     dangerous_option,
     json_option,
@@ -79,16 +80,13 @@ if TYPE_CHECKING:
 @click.option(
     "--budget",
     metavar="NAME|BLOCKS",
-    help="Number of blocks (rounds of all configurations): quick, default, thorough or N.  [planned]",
+    help="Maximum number of blocks (rounds of all configurations): quick (9), default (20), thorough (40) or N."
+    "  [default]",
 )
 @seed_option()
 @click.option("--dry-run", is_flag=True, help="Print the protocol and check its kernels; build and boot nothing.")
 @boots_options
-@click.option(
-    "--anyway",
-    is_flag=True,
-    help="Reboot even if a boot needs someone at the machine (a passphrase, a menu), or other users are logged in.",
-)
+@boot_anyway_option
 @fail_on_option
 @dangerous_option
 @json_option
@@ -110,13 +108,14 @@ def command(
 
     The last example compares a kernel for this CPU with the same kernel for any CPU, and with the distribution's.
 
-    The first KERNEL is the baseline, unless there is a --tree. Without --guest, --tree or another option for guests,
-    kernels are installed ones, CMD may be your own, and this machine reboots for each measurement; --yes allows that.
+    The first KERNEL is the baseline, unless there is a --tree. Without --guest, --tree, --mode or another option for
+    guests, kernels are installed ones, and this machine reboots for each measurement; --yes allows that. Guests measure
+    suites only, not CMD.
 
     With --tree the baseline is a kernel that ktrial builds, and so is one more for each --fragment, --set, --patch and
-    --target; ktrial keeps them for later trials. Each KERNEL is then compared with the baseline. A protocol file with a
-    [guest] table can describe the same trial. In exact guests the clock counts instructions; ktrial repeats the first
-    boots of each configuration and requires identical results.
+    --target; ktrial keeps them for later trials. Each KERNEL is then compared with the baseline. FILE.toml, a protocol
+    with a [guest] table, describes a whole trial instead. In exact guests the clock counts instructions; ktrial repeats
+    the first boots of each configuration and requires identical results.
     """
     from ktrial.cli.shared.guest_trials import read_trial_file
     from ktrial.cli.shared.run_trial import run_file, show_protocol
@@ -126,7 +125,7 @@ def command(
     is_file = bool(words) and words[0].endswith(".toml")
     if is_file and own is not None:
         raise BadInput(f"{words[0]} says what is measured", hint="remove `-- CMD`, or the file")
-    file = read_trial_file(words) if is_file else _trial_file_of(app, words, own, options)
+    file = read_trial_file(ctx, words) if is_file else _trial_file_of(app, words, own, options)
     if dry_run:
         show_protocol(app, file, allow_dangerous=yes_dangerous)
         return 0

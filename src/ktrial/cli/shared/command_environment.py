@@ -21,7 +21,7 @@ env_option = click.option(
     "variables",
     multiple=True,
     metavar="NAME[=VALUE]",
-    help="Set a variable for CMD and record its value. Repeatable.",
+    help="Set a variable of what is measured, and record it; without VALUE, pass the shell's. Repeatable.",
 )
 clean_env_option = click.option("--clean-env", is_flag=True, help="Pass CMD only the basic variables of the shell.")
 
@@ -58,8 +58,9 @@ def started_environment(variables: Sequence[str], *, clean: bool) -> dict[str, s
     return {**(basic_variables(os.environ) if clean else os.environ), **named_variables(variables)}
 
 
-def refuse_without_command(variables: Sequence[str], *, clean: bool, when_idle: bool = False) -> None:
-    """Raise BadInput for --env, --clean-env or --when-idle without a command."""
+def refuse_without_command(variables: Sequence[str], *, clean: bool, when_idle: bool = False, **others: object) -> None:
+    """Raise BadInput for --env, --clean-env, --when-idle or one of `others` without a command."""
     options = {"--env": bool(variables), "--clean-env": clean, "--when-idle": when_idle}
+    options |= {f"--{name}": bool(value) for name, value in others.items()}
     if given := next((name for name, is_given in options.items() if is_given), None):
         raise BadInput(f"{given} requires a command after --", hint=f"leave out {given}")

@@ -12,7 +12,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import format_names
-from ktrial.cli.options import F, below_fps_option, with_options
+from ktrial.cli.options import F, frame_logs_option, with_options
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ table_options = with_options(
         type=click.Choice(["lower", "higher"]),
         help="CSV: whether lower or higher values are better.",
     ),
-    below_fps_option,
+    frame_logs_option,
 )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from ktrial.cli.options import F
 from ktrial.kit.errors import BadInput, GuardTripped
 
 if TYPE_CHECKING:
@@ -55,15 +56,20 @@ def _ask(context: click.Context, option: click.Parameter, text: str | None) -> N
         context.obj.fail_on = tuple(conditions)
 
 
-#: Sets `App.fail_on`.
-fail_on_option = click.option(
-    "--fail-on",
-    callback=_ask,
-    expose_value=False,
-    metavar="VERDICT[:5%],…",
-    help="Verdicts that make the exit status 3, such as worse,different,inconclusive,not-comparable. worse:5% fails"
-    " only on a proven change of more than 5 %. Files of other tools seldom have the order of the runs: for `ktrial"
-    " compare` of such files use worse:5%,different:5%, since their verdict is different, never worse.",
+def _fail_on(text: str) -> Callable[[F], F]:
+    """Return an option that sets `App.fail_on`."""
+    return click.option("--fail-on", callback=_ask, expose_value=False, metavar="VERDICT[:5%],…", help=text)
+
+
+_TEXT = (
+    "Verdicts that make the exit status 3, such as worse,inconclusive,not-comparable. worse:5% fails only on a proven"
+    " change of more than 5 %."
+)
+fail_on_option = _fail_on(_TEXT)
+#: For a command that also compares files without the order of their runs.
+fail_on_file_option = _fail_on(
+    f"{_TEXT} Files of other tools seldom contain the order of the runs; their verdict is then different instead of"
+    " worse. For such files use worse:5%,different:5%."
 )
 
 

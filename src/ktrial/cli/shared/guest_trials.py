@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+from click.core import ParameterSource
 from msgspec.structs import replace
 
 from ktrial.cli.shared.arm_kernels import workshop_of
@@ -46,6 +48,10 @@ if TYPE_CHECKING:
     from ktrial.trial.run.events import TrialListener
 
 _LIMIT_BYTES = 1 << 20
+#: What `ktrial kernel trial` accepts besides a protocol file: everything else describes the trial, as the file does.
+_WITH_FILE = frozenset(
+    ("words", "dry_run", "yes", "yes_security", "yes_kernel", "anyway", "fail_on", "yes_dangerous", "as_json")
+)
 
 
 @contextmanager
@@ -208,13 +214,21 @@ def show_protocol(app: App, file: TrialFile) -> None:
         app.say(f"{', '.join(names)}: {shown[key]}")
 
 
-def read_trial_file(words: tuple[str, ...]) -> TrialFile:
-    """Return the protocol in the file that the only word names. Raise BadInput unless it is for guests."""
+def read_trial_file(ctx: click.Context, words: tuple[str, ...]) -> TrialFile:
+    """Return the protocol in the file that the only word names.
+
+    Raise BadInput unless it is for guests, and for an option that also describes the trial.
+    """
     from ktrial.kit.files import read_file
     from ktrial.trial.protocol.read import parse_trial_file
 
     if len(words) > 1:
         raise BadInput(f"cannot combine {words[1]} with a protocol file", hint=f"leave out {words[1]}")
+    for param in ctx.command.params:
+        is_given = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+        if is_given and param.name not in _WITH_FILE:
+            option = param.opts[-1]
+            raise BadInput(f"cannot combine {option} with a protocol file", hint=f"change {words[0]} instead")
     file = parse_trial_file(read_file(Path(words[0]), _LIMIT_BYTES), words[0])
     if file.guest is None:
         raise BadInput(

@@ -52,7 +52,11 @@ wish_options = with_options(
         metavar="FILE|URL",
         help="Patch or series to apply to a copy of TREE. Repeatable.",
     ),
-    click.option("--cc", metavar="PROGRAM", help="Compiler: gcc, or clang with the LLVM tools.  [gcc]"),
+    click.option(
+        "--cc",
+        metavar="PROGRAM",
+        help="Compiler: gcc, or clang with the LLVM tools.  [gcc, or the one that a fragment needs]",
+    ),
     click.option(
         "--anyway", is_flag=True, help="Continue even if symbols are not as requested, or disk space seems short."
     ),

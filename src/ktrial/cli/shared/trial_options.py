@@ -93,7 +93,11 @@ measured_options = with_options(
     limit_option,
     clean_env_option,
     parameter_option,
-    click.option("--primary", metavar="OUTCOME", help="Outcome that decides the trial."),
+    click.option(
+        "--primary",
+        metavar="OUTCOME",
+        help="Outcome that decides the trial.  [the benchmark's main one, if it has one]",
+    ),
 )
 #: Options for watching live work, besides its metrics and guards.
 watched_options = with_options(
@@ -135,23 +139,29 @@ guest_options = with_options(
     click.option("--memory", metavar="SIZE", help="Memory of each guest.  [512MiB]"),
     click.option("--cpus", type=click.IntRange(1, 64), help="CPUs of each guest.  [2; 1 if exact]"),
     click.option(
-        "--workloads", type=click.IntRange(1, 100), help="Number of runs per boot, each with its own seed.  [1]"
+        "--workloads",
+        type=click.IntRange(1, 100),
+        help="Number of runs in each boot of a guest, each with its own seed.  [1]",
     ),
 )
 build_options = with_options(
-    click.option("--tree", metavar="TREE", help="Kernel sources to build the kernels from."),
+    click.option("--tree", metavar="TREE", help="Kernel sources from which to build the kernels of guests."),
     click.option("--config", metavar="BASE", help="Base configuration for all kernels.  [tinyconfig]"),
     click.option(
         "--common",
         multiple=True,
         metavar="NAME|FILE",
-        help="Configuration fragment for all kernels. Repeatable.  [guest]",
+        help="Configuration fragment for all kernels. Repeatable.  [guest; none with --config]",
     ),
-    click.option("--cc", metavar="PROGRAM", help="Compiler for all kernels.  [gcc]"),
+    click.option("--cc", metavar="PROGRAM", help="Compiler for all kernels.  [gcc, or the one that a fragment needs]"),
 )
 designed_options = with_options(
     click.option(
-        "--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size."
+        "--detect",
+        default="5%",
+        show_default=True,
+        metavar="SHARE",
+        help="Plan enough blocks, up to --budget, to find an effect of this size.",
     ),
     margin_option,
     budget_option,

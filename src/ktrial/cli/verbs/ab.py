@@ -47,7 +47,13 @@ _around_options = with_options(
         metavar="COMMAND",
         help="Command to run once first or, if it differs between commands, whenever the command changes.",
     ),
-    click.option("-c", "--cleanup", multiple=True, metavar="COMMAND", help="Command that undoes --setup."),
+    click.option(
+        "-c",
+        "--cleanup",
+        multiple=True,
+        metavar="COMMAND",
+        help="Command that undoes --setup, run when another command needs another setup, and at the end.",
+    ),
     click.option(
         "-L",
         "--parameter-list",
@@ -57,18 +63,35 @@ _around_options = with_options(
         metavar="NAME VALUES",
         help="Values (a,b,c) to put in place of {NAME}. Repeatable: all combinations are compared.",
     ),
-    click.option("-n", "--command-name", "names", multiple=True, metavar="NAME", help="Name of a command. Repeatable."),
+    click.option(
+        "-n",
+        "--command-name",
+        "names",
+        multiple=True,
+        metavar="NAME",
+        help="Name to show for a command, in the order of the commands. Repeatable.",
+    ),
     click.option("-S", "--shell", metavar="SHELL", help="Shell that runs the commands, such as bash.  [none]"),
     click.option("-N", "no_shell", is_flag=True, help="Use no shell; this is the default."),
     click.option("-i", "--ignore-failure", is_flag=True, help="Accept any exit status of the commands."),
 )
 _design_options = with_options(
-    click.option("--primary", metavar="OUTCOME", help="Outcome that decides.  [wall, the elapsed time]"),
+    click.option(
+        "--primary",
+        metavar="OUTCOME",
+        help="Outcome that decides.  [wall, the elapsed time; with --metric, the metric]",
+    ),
     secondary_option,
     click.option(
-        "--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find a difference of this size."
+        "--detect",
+        default="5%",
+        show_default=True,
+        metavar="SHARE",
+        help="If a comparison stays undecided, say how many blocks a difference of this size takes.",
     ),
-    click.option("--margin", metavar="SHARE", help="Treat smaller differences as equivalent.  [2 %]"),
+    click.option(
+        "--margin", metavar="SHARE", help="Treat smaller differences of the primary outcome as equivalent.  [2 %]"
+    ),
     budget_option,
     click.option("--settle", metavar="TIME", help="Wait before each run.  [0; 1s if --setup differs between commands]"),
     click.option("--time", "time_", metavar="TIME", help="Time limit of the comparison."),
@@ -109,7 +132,7 @@ _design_options = with_options(
 @json_option
 @click.pass_obj
 def command(app: App, /, commands: tuple[str, ...], export_json: Path | None, **options: Any) -> int:
-    """Run commands in blocks, each in a new random order, until it is clear which is faster.
+    """Run commands alternately, in random order, until it is clear which is faster.
 
     \b
     ktrial ab 'sort data' 'sort -n data'
@@ -117,8 +140,9 @@ def command(app: App, /, commands: tuple[str, ...], export_json: Path | None, **
     ktrial ab -S bash 'grep x *.log | wc -l' 'cat *.log | grep -c x'
     ktrial ab --campaign tune --of 32 ./old ./new && mv new old
 
-    ktrial compares each command with the first. The seventh block is the first that can decide. In a campaign it prints
-    one line; the exit status is 0 to keep the second command, 3 to revert to the first, 4 if no decision is left.
+    A block (round) runs each command once. ktrial compares each command with the first, and decides after seven blocks
+    at the earliest, later with more commands or in a campaign. In a campaign it prints one line; the exit status is 0
+    to keep the second command, 3 to revert to the first, 4 if no decision is left.
     """
     from ktrial.cli.shared.ab import arms_of_line, exporter, protocol_of_commands
     from ktrial.cli.shared.run_trial import run_file, show_protocol

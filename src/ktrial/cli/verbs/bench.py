@@ -74,20 +74,24 @@ from ktrial.kit.errors import BadInput, Refused
     metavar="N",
     help="Seed of an earlier measurement whose run order to reproduce.",
 )
-@click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted measurement.")
+@click.option(
+    "--fresh", is_flag=True, help="Start over; without it, the same command resumes an interrupted measurement."
+)
 @when_idle_option
 @long_option
 @click.option(
     "--settle",
     metavar="[=LIMIT]",
-    help="Before each run, wait until the machine is as cool and idle as it was at first, at most LIMIT.  [10m]",
+    help="Before each run, wait until the machine is as cool and idle as it was at first, at most LIMIT (10m if left"
+    " out).",
 )
 @click.option(
     "--gate",
     "gates",
     multiple=True,
     metavar="NAME=LIMIT",
-    help="Condition that must hold before a run starts, such as start_temperature=8C. Repeatable.",
+    help="Set the limit of a check before each run, such as start_temperature=12C, or turn it off, such as battery=off."
+    " Repeatable.",
 )
 @click.option(
     "--tools",

@@ -11,6 +11,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.options import (
+    boot_anyway_option,
     boots_options,
     dangerous_option,
     json_option,
@@ -41,28 +42,36 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     type=click.Choice(["better", "worse", "either"]),
     help="Known effect of all settings together.  [a trial measures it first]",
 )
-@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size.")
+@click.option(
+    "--detect",
+    default="5%",
+    show_default=True,
+    metavar="SHARE",
+    help="Effect for which `ktrial trial show` says how many blocks an undecided trial needs.",
+)
 @margin_option
 @click.option(
     "--budget",
     type=click.IntRange(9, 60),  # fewer blocks cannot decide the three comparisons of a confirming trial
     default=25,
     show_default=True,
-    help="Maximum number of blocks (rounds) of each trial.",
+    help="Maximum number of blocks (rounds) of each trial that measures or confirms an effect.",
 )
 @click.option(
     "--cap",
     type=click.IntRange(12, 72),
     default=72,
     show_default=True,
-    help="Maximum number of blocks (rounds) in the search for suspects.",
+    help="Maximum number of blocks (rounds) of each search for suspects.",
 )
 @click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.")
 @click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]")
 @click.option(
     "--env", "environment", multiple=True, metavar="NAME=VALUE", help="Variable to add to the suspects. Repeatable."
 )
-@click.option("--guest", is_flag=True, help="Measure in guests (virtual machines), with a boot for each measurement.")
+@click.option(
+    "--guest", is_flag=True, help="Measure a suite in guests (virtual machines), with a boot for each measurement."
+)
 @click.option(
     "--boot",
     "boots",
@@ -70,25 +79,21 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     metavar="ARGUMENTS",
     help="Kernel arguments to add to the suspects; reboots this machine, or boots guests. Repeatable.",
 )
-@click.option("--kernel", metavar="KERNEL", help="In guests: kernel to boot.  [running]")
+@click.option("--kernel", metavar="KERNEL", help="Kernel to boot in guests; implies --guest.  [running]")
 @build_options
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="SYMBOL=VALUE…",
-    help="With --tree: Kconfig symbols to add to the suspects. Repeatable, at most 4.",
+    help="With --tree: Kconfig symbols to add to the suspects. Repeatable, at most 4 times.",
 )
 @guest_options
 @seed_option(2**62)
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
 @boots_options
 @when_idle_option
-@click.option(
-    "--anyway",
-    is_flag=True,
-    help="Reboot even if a boot needs someone at the machine (a passphrase, a menu), or other users are logged in.",
-)
+@boot_anyway_option
 @output_option("Draw a chart to FILE: .svg or .png.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option(

@@ -9,7 +9,16 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.completion import boot_words
-from ktrial.cli.options import LOADERS, boot_security_option, dangerous_option, json_option, security_option, yes_option
+from ktrial.cli.group import TakesRemovals
+from ktrial.cli.options import (
+    LOADERS,
+    boot_anyway_option,
+    boot_security_option,
+    dangerous_option,
+    json_option,
+    security_option,
+    yes_option,
+)
 
 
 @click.group(short_help="Boot once with other kernel arguments or a kernel.")
@@ -20,17 +29,6 @@ def command() -> None:
     """
 
 
-class TakesRemovals(click.Command):
-    """A click command whose arguments may be words like `-quiet`, which click would read as options."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `--` before words that begin with a single `-`."""
-        end = args.index("--") if "--" in args else len(args)
-        removals = [word for word in args[:end] if len(word) > 2 and word[0] == "-" != word[1]]
-        others = [word for word in args[:end] if word not in removals]
-        return super().parse_args(ctx, [*others, "--", *removals, *args[end + 1 :]])
-
-
 @command.command("try", cls=TakesRemovals, short_help="Boot once with other kernel arguments or another kernel.")
 @click.argument("words", shell_complete=boot_words, nargs=-1, required=True, metavar="ARGUMENT|PROFILE|FILE|KERNEL…")
 @click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are two.")
@@ -39,7 +37,7 @@ class TakesRemovals(click.Command):
     type=click.IntRange(30, 3600),
     default=300,
     metavar="SECONDS",
-    help="Time in which the boot must reach its target.  [300]",
+    help="Time in which the boot must become healthy; otherwise it reboots into the default entry.  [300]",
 )
 @click.option("--kexec", is_flag=True, help="Start the entry from the running kernel, without firmware or loader.")
 @click.option(
@@ -50,9 +48,7 @@ class TakesRemovals(click.Command):
     help="systemd unit that must be active for the boot to count as healthy. Repeatable.",
 )
 @click.option("--no-reboot", is_flag=True, help="Prepare the entry without rebooting; the next boot uses it.")
-@click.option(
-    "--anyway", is_flag=True, help="Boot even on battery, with other users logged in, or with an encrypted disk."
-)
+@boot_anyway_option
 @click.option("--yes-kernel", is_flag=True, help="Boot a kernel even if no package owns it.")
 @click.option("-y", "--yes", is_flag=True, help="Write the entry and reboot; without it, only show what would happen.")
 @boot_security_option
@@ -72,10 +68,12 @@ def try_(
     yes_security: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Show what a boot with these kernel arguments would do; with --yes, boot.
+    """Show what one boot with other kernel arguments or another kernel would do; with --yes, boot.
 
-    ktrial adds an entry that the boot loader starts once. Before the first attempt on a machine, it rehearses with a
-    boot that fails on purpose. ktrial accepts the arguments of `ktrial knobs boot` and /etc/ktrial/knobs.d.
+    ktrial adds an entry that the boot loader starts once. Before the first attempt with a version of the boot loader,
+    it rehearses with a boot that fails on purpose. ktrial accepts the arguments of `ktrial knobs boot` and
+    /etc/ktrial/knobs.d. -ARGUMENT removes an argument of the running kernel. Of a profile, only the kernel arguments
+    count. KERNEL is an installed version or a path.
 
     \b
     sudo ./ktrial boot try nohz_full=2-9
@@ -145,19 +143,20 @@ def undo(app: App, as_json: bool) -> int:
 @command.command(short_help="Watch a machine that tries boots, and switch its power if it hangs.")
 @click.argument("host", metavar="HOST[:PORT]")
 @click.option("--power", required=True, metavar="CMD", help="Command that switches the power off and on (no shell).")
-@click.option("--alive", metavar="CMD", help="Command that succeeds if the machine is up.  [connect to its ssh port]")
-@click.option("--after", default="15min", metavar="TIME", help="Time without an answer after which CMD runs.  [15min]")
+@click.option("--alive", metavar="CMD", help="Command that succeeds if the machine is up.  [connect to PORT, or to 22]")
+@click.option("--after", default="15min", metavar="TIME", help="Switch after TIME without an answer.  [15min]")
 @click.option("--times", type=click.IntRange(1, 100), default=3, metavar="N", help="Give up after N switches.  [3]")
-@click.option("--console", type=click.Path(path_type=Path), metavar="FILE", help="Serial console from which to record.")
+@click.option("--console", type=click.Path(path_type=Path), metavar="FILE", help="Log of its serial console to record.")
 @json_option
 @click.pass_obj
 def watch(
     app: App, host: str, power: str, alive: str | None, after: str, times: int, console: Path | None, as_json: bool
 ) -> int:
-    """Watch another machine while it tries boots; run CMD if it does not answer for too long.
+    """Watch another machine while it tries boots; switch its power if it does not answer for TIME.
 
-    CMD is a command of your own, for IPMI, a PDU or a smart plug; run this on a machine where CMD works. ktrial
-    records each use with the last lines of the serial console. TIME must be longer than a boot and its health check.
+    The command of --power is your own, for IPMI, a PDU or a smart plug; run this on a machine where it works. ktrial
+    records each use and, with --console, the last lines of the serial console. TIME must be longer than a boot and
+    its health check. If N switches in a row do not help, the exit status is 1.
 
     \b
     ./ktrial boot watch server --power 'ipmitool -H server-bmc chassis power cycle'

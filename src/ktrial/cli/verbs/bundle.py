@@ -58,13 +58,14 @@ def command(
 ) -> int:
     """Pack sessions with all their data into one file, OUT.tar.zst, that others can check.
 
-    Without names ktrial packs every session. A session includes its records, raw output, machine states and trials.
-    Name a trial to pack its session.
+    Without names ktrial packs every session, or with --comparison those that were compared. A session includes its
+    records, raw output, machine states and trials. Name a trial to pack its session.
 
     ktrial replaces names of hosts and users, serial numbers and MAC addresses with placeholders, in raw output too.
     It does not change numbers. `ktrial import OUT.tar.zst` adds the sessions to another store.
 
-    A trial needs nothing else. --comparison also packs a file that `ktrial compare -o` wrote, after recomputing it.
+    `ktrial recheck` judges a trial from its session alone. For other comparisons, add with --comparison the file that
+    `ktrial compare -o` wrote; ktrial recomputes it first.
 
     With --sign, ssh-keygen signs the file; the signature is OUT.tar.zst.sig. Publish both. --verify checks them, and
     exits with 1 unless one of --signers signed exactly these bytes.

@@ -13,7 +13,7 @@ from ktrial.cli.app import App
 from ktrial.cli.completion import result_names
 from ktrial.cli.options import json_bytes, json_option, output_option, write_answer
 from ktrial.cli.shared.compare import ALPHA, gathered, judge_trial, share, table_options, trial_of
-from ktrial.cli.shared.fail_on import fail_on_option, refuse
+from ktrial.cli.shared.fail_on import fail_on_file_option, refuse
 from ktrial.kit.errors import BadInput, Contradiction
 
 if TYPE_CHECKING:
@@ -47,9 +47,13 @@ if TYPE_CHECKING:
     metavar="RUN:REASON",
     help="Leave out this run; show the result with and without it. Repeatable.",
 )
-@fail_on_option
+@fail_on_file_option
 @click.option(
-    "--spread", default="25%", metavar="25%", help="Warn if (max - min) / median of a configuration exceeds this."
+    "--spread",
+    default="25%",
+    show_default=True,
+    metavar="SHARE",
+    help="Warn if (max - min) / median of a configuration exceeds this.",
 )
 @table_options
 @output_option("Also write JSON to FILE, for report and publish.")
@@ -85,7 +89,7 @@ def command(
     ktrial compare results.csv --value 'time(sec)' --by march --block hostname --direction lower
 
     Several files with the same NAME form one configuration; a file name may be a pattern: stock='run-*.json'.
-    ktrial does not store the files.
+    ktrial does not store the files. It judges a single TRIAL by its own protocol; several trials need --pool.
     """
     from ktrial.cli.shared.bench import check_output
     from ktrial.cli.shared.compare import answer_comparison, as_protocols_say, exclusions, reproducible, versions

@@ -13,6 +13,9 @@ from ktrial.cli.hosts import again
 @click.argument("transaction", type=int)
 @click.pass_obj
 def command(app: App, transaction: int) -> None:
-    """Keep a transaction of `apply --for` or `--confirm` until you revert it or reboot."""
+    """Keep a transaction of `apply --for` or `--confirm` until you revert it or reboot.
+
+    TRANSACTION is the number that `apply` printed; `ktrial status` also shows it.
+    """
     app.root_session(f"confirming transaction {transaction}").request("confirm", transaction=transaction)
     app.say(f"transaction {transaction} stays; undo it with `{again(app.host)} revert`")

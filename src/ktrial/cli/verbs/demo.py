@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Run a short example trial of four known settings.")
-@output_option("File for the HTML report.  [in your data folder]")
+@output_option("File for the HTML report.  [~/.local/share/ktrial/reports/TRIAL.html]")
 @seed_option()
 @click.option("--run-s", type=click.FloatRange(0.05, 1.5), default=0.6, hidden=True)
 @click.option("--cap", type=click.IntRange(12, 60), default=40, hidden=True)

@@ -18,7 +18,7 @@ from ktrial.kit.errors import BadInput
 @click.option(
     "--limit", metavar="TIME", help="Count every frame slower than this as a stutter, such as 50ms.  [outliers only]"
 )
-@click.option("--format", "as_format", metavar="FORMAT", help="Input format.  [detected]")
+@click.option("--format", "as_format", metavar="FORMAT", help="Input format, such as sadf or vmstat.  [detected]")
 @click.option("--interval", metavar="TIME", help="Time between rows, for vmstat output without -t.")
 @click.option("--utc-offset", metavar="±HH:MM", help="Time zone of files that contain only the time of day.")
 @click.option(
@@ -34,9 +34,9 @@ from ktrial.kit.errors import BadInput
     metavar="CSV",
     help="Also write the figures of each recording to CSV, for `ktrial compare`.",
 )
-@below_fps_option
+@below_fps_option("With --runs: count the frames slower than N per second.  [25]")
 @click.option("--all", "everything", is_flag=True, help="Show everything, not only one screen.")
-@click.option("--label", metavar="NAME", help="Label for --runs.  [file name]")
+@click.option("--label", metavar="NAME", help="Label for --runs.  [name of CSV]")
 @click.option("--force", is_flag=True, help="Overwrite FILE and CSV.")
 @json_option
 @click.pass_obj

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "--bundle",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write what a bug report needs to FILE.tar.gz, without names of hosts and users.",
+    help="Write what a bug report needs to FILE, a .tar.gz archive, without names of hosts and users.",
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @json_option
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def command(app: App, bundle: Path | None, force: bool, as_json: bool) -> None:
     """Show which settings were changed and by whom, and what would disturb or prevent a measurement.
 
-    It compares all settings with the kernel's defaults, and needs no root. As root it also reads debugfs and ktrial's
-    journal of changes.
+    ktrial compares all settings with the kernel's defaults. This needs no root; as root, ktrial also reads debugfs and
+    its journal of changes.
 
     \b
     ktrial doctor

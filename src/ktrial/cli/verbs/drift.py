@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 def command(app: App, as_json: bool) -> int:
     """Compare kept settings (`ktrial keep`) with the live values and their files.
 
-    It lists settings whose value has changed and who changed it, files that somebody edited, settings that this kernel
-    no longer has, and verdicts that were reached on another kernel. The exit status is 3 if something differs. It also
-    shows what an update of ktrial changed in kept profiles; `ktrial keep --accept` accepts that.
+    ktrial lists settings whose value has changed and who changed it, settings that this kernel no longer has or that
+    cannot be read, and files that somebody edited. In these cases the exit status is 3. It also lists verdicts that
+    were reached on another kernel, and what an update of ktrial changed in kept profiles; `ktrial keep --accept` writes
+    these changes.
     """
     from msgspec import to_builtins
 

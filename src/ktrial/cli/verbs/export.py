@@ -26,7 +26,7 @@ def _targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     return [name for name in targets() if name.startswith(incomplete)]
 
 
-@click.command(short_help="Write settings as configuration: sysctl.d, udev, ….")
+@click.command(short_help="Write settings as configuration (sysctl.d, udev, …).")
 @settings_words("PROFILE|FILE|TRIAL|TRANSACTION|KNOB=VALUE…", lasting_words)
 @click.option(
     "--to",
@@ -63,7 +63,8 @@ def command(
 
     ktrial writes text only and changes nothing on this machine. Each file says why each setting is there: the verdict
     of a trial, or "not tested on this machine". A setting that no chosen target can express is an error that names
-    the targets that can. For a trial with several arms, write TRIAL/ARM.
+    the targets that can. From a trial, ktrial takes the only configuration (arm), or the only
+    one that was better; otherwise write TRIAL/ARM.
 
     \b
     ktrial export --list

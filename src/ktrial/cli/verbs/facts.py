@@ -11,11 +11,11 @@ from ktrial.kit.errors import UnknownName
 
 
 @click.command(short_help="Show facts about this machine.")
-@click.argument("prefix", nargs=-1)
+@click.argument("prefix", nargs=-1, metavar="[NAME…]")
 @json_option
 @click.pass_obj
 def command(app: App, prefix: tuple[str, ...], as_json: bool) -> None:
-    """Show all facts about this machine, or those whose names start with PREFIX.
+    """Show all facts about this machine, or those with one of these names or below them, such as cpu or cpu.model.
 
     A fact has a value, is absent, or is unknown because ktrial cannot read it.
     """

@@ -9,11 +9,13 @@ from typing import Any
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import json_option, when_idle_option, with_options
+from ktrial.cli.options import idle_option, json_option, with_options
 
 _NAME = "[FLEET]"
 _machines_options = with_options(
-    click.option("-i", "--inventory", multiple=True, metavar="INVENTORY", help="Ansible inventory. Repeatable."),
+    click.option(
+        "-i", "--inventory", multiple=True, metavar="INVENTORY", help="Ansible inventory, required. Repeatable."
+    ),
     click.option("--limit", metavar="PATTERN", help="Use only these hosts or groups of the inventory."),
     click.option(
         "--forks", type=click.IntRange(1, 500), default=8, show_default=True, help="Machines to reach at the same time."
@@ -36,9 +38,9 @@ def command() -> None:
 @command.command(short_help="Run a fleet's trial, or continue it.")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @_machines_options
-@when_idle_option
+@idle_option("Measure a machine only while nobody and nothing else uses it; repeat disturbed blocks.")
 @click.option(
-    "--dry-run", is_flag=True, help="Show when and how long ktrial would measure each machine; measure nothing."
+    "--dry-run", is_flag=True, help="Read facts of the machines and show the waves and their time; measure nothing."
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before measuring.")
 @json_option
@@ -46,7 +48,8 @@ def command() -> None:
 def run(app: App, /, file: Path, **options: Any) -> int:
     """Run the trial of FILE on the machines of an inventory, wave by wave (docs/fleets.md).
 
-    If the trial of this file has not ended, for example after Ctrl-C, ktrial continues it.
+    If the trial of this file has not ended, for example after Ctrl-C, ktrial continues it. If a wave does harm, ktrial
+    stops the trial and restores the machines; the exit status is then 3.
     """
     from ktrial.cli.shared.fleet import MachineChoice, run_fleet
 
@@ -59,7 +62,10 @@ def run(app: App, /, file: Path, **options: Any) -> int:
 @json_option
 @click.pass_obj
 def status(app: App, name: str | None, as_json: bool) -> None:
-    """Show each machine's state, and who coordinates the trial (default: the newest)."""
+    """Show each machine's state, and which controller runs the trial.
+
+    FLEET is the name that `ktrial fleet run` printed, or the first letters of it; by default the newest trial.
+    """
     from ktrial.cli.shared.fleet import show_status
 
     show_status(app, name, as_json=as_json)
@@ -71,7 +77,10 @@ def status(app: App, name: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def stop(app: App, name: str | None, inventory: tuple[str, ...], limit: str | None, forks: int, as_json: bool) -> int:
-    """Stop a fleet's trial. Each machine restores its settings at once; the results stay."""
+    """Stop a fleet's trial. Each machine restores its settings at once; the results stay.
+
+    FLEET is the name that `ktrial fleet run` printed, or the first letters of it; by default the newest trial.
+    """
     from ktrial.cli.shared.fleet import MachineChoice, stop_fleet
 
     return stop_fleet(app, name, MachineChoice(inventory, limit, forks), as_json=as_json)
@@ -85,7 +94,10 @@ def stop(app: App, name: str | None, inventory: tuple[str, ...], limit: str | No
 def collect(
     app: App, name: str | None, inventory: tuple[str, ...], limit: str | None, forks: int, as_json: bool
 ) -> int:
-    """Fetch the results of machines that were away when the trial ended, and judge the trial again."""
+    """Fetch the results of machines that were away when the trial ended, and judge the trial again.
+
+    FLEET is the name that `ktrial fleet run` printed, or the first letters of it; by default the newest trial.
+    """
     from ktrial.cli.shared.fleet import MachineChoice, collect_fleet
 
     return collect_fleet(app, name, MachineChoice(inventory, limit, forks), as_json=as_json)
@@ -94,16 +106,18 @@ def collect(
 @command.command(short_help="Make a proven setting last on all machines.")
 @click.argument("name", required=False, metavar=_NAME)
 @_machines_options
-@click.option("--arm", metavar="ARM", help="Arm to keep.  [the one that is better]")
+@click.option("--arm", metavar="ARM", help="Configuration (arm) of the trial to keep.  [the one that is better]")
 @click.option("--undo", is_flag=True, help="Undo the roll-out, wave by wave.")
-@click.option("--anyway", is_flag=True, help="Keep the arm even if the trial did not prove it better.")
+@click.option("--anyway", is_flag=True, help="Keep it even if the trial did not prove that it is better.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before writing.")
 @json_option
 @click.pass_obj
 def rollout(app: App, /, name: str | None, **options: Any) -> int:
-    """Keep the settings that a fleet's trial has proven on the machines of an inventory, wave by wave.
+    """Keep, wave by wave on the machines of an inventory, the settings that a fleet's trial has proven.
 
     If a machine fails, ktrial undoes its wave and stops the roll-out.
+
+    FLEET is the name that `ktrial fleet run` printed, or the first letters of it; by default the newest trial.
     """
     from ktrial.cli.shared.fleet import MachineChoice, roll_out_fleet
 
@@ -125,7 +139,12 @@ def rollout(app: App, /, name: str | None, **options: Any) -> int:
 @json_option
 @click.pass_obj
 def report(app: App, name: str | None, output: Path | None, markdown: bool, force: bool, as_json: bool) -> int:
-    """Show the effect, how much it differs between machines, and for which machines the verdict holds."""
+    """Show the effect, how much it differs between machines, and for which machines the verdict holds.
+
+    The exit status is 3 if a wave stopped the trial.
+
+    FLEET is the name that `ktrial fleet run` printed, or the first letters of it; by default the newest trial.
+    """
     from ktrial.cli.shared.fleet import show_result, write_report
 
     if output is not None or markdown:

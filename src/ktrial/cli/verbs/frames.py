@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import below_fps_option, idle_option, json_option, output_option, seconds
+from ktrial.cli.options import frame_logs_option, idle_option, json_option, output_option, seconds
 from ktrial.cli.shared.bench import TakesCommand, check_output, own_words
 from ktrial.cli.shared.command_environment import clean_env_option, env_option, refuse_without_command
 from ktrial.cli.shared.games import game_here, game_there, play_here, play_there, show_frames
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 )
 @env_option
 @clean_env_option
-@below_fps_option
+@frame_logs_option
 @idle_option("Start CMD only once the machine is otherwise idle.")
 @json_option
 @click.pass_context
@@ -74,7 +74,8 @@ def command(
             hint="ktrial frames capture.csv, or: ktrial frames -- GAME",
         )
     if words is None:
-        refuse_without_command(variables, clean=clean_env, when_idle=app.when_idle)
+        others = {"label": label, "output": output, "duration": duration, "program": program, "captures": captures}
+        refuse_without_command(variables, clean=clean_env, when_idle=app.when_idle, **others)
         return _read(files, below_fps, as_json)
     if not app.on_this_machine and (app.host is None or app.host.guest_tools is not None):
         raise Refused("games run on real machines only", hint="leave out --machine-root and --host guest:…")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     "--by",
     type=click.Choice(["session", "kernel"]),
     default="session",
+    show_default=True,
     help="Show one value per session or per kernel.",
 )
 @output_option("Also draw the history to FILE: .svg or .png.")
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def command(app: App, outcome: str, label: str | None, by: Any, output: Path | None, force: bool, as_json: bool) -> int:
-    """Show how the median of OUTCOME developed from session to session, and where its level changed.
+    """Show the median of OUTCOME in each session over time, and where its level changed.
 
     \b
     ktrial history wakeup.p99 --label nightly
     ktrial history p99 --by kernel
 
-    For each change it shows the size of the effect, and what else differs between the two sessions.
+    For each change ktrial shows the size of the effect, and what else differs between the two sessions.
     """
     from ktrial.cli.shared.bench import check_picture
     from ktrial.compare.history.history import history

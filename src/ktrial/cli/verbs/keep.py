@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 @click.command(short_help="Make settings last across boots.")
 @settings_words("TRIAL|TRANSACTION|PROFILE|FILE|KNOB=VALUE…", lasting_words)
 @click.option("--next-boot", is_flag=True, help="Leave the running values alone until the next boot.")
-@click.option("--undo", is_flag=True, help="Stop keeping the named settings, or all if none is named.")
-@click.option("--accept", is_flag=True, help="Accept what an update of ktrial changed in kept profiles, or named ones.")
+@click.option("--undo", is_flag=True, help="Stop keeping the named KNOBs, or everything if none is named.")
+@click.option("--accept", is_flag=True, help="Write what an update of ktrial changed in the named PROFILEs, or in all.")
 @click.option("--dry-run", is_flag=True, help="Show the files and values; write nothing.")
 @click.option("--anyway", is_flag=True, help="Write even if another file or service overrides the value.")
 @click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are two.")
-@click.option("--watch-drift", is_flag=True, help="Install a timer that checks daily what is kept; --undo removes it.")
+@click.option("--watch-drift", is_flag=True, help="Install a timer for a daily `ktrial drift`; with --undo, remove it.")
 @yes_option
 @dangerous_option
 @security_option
@@ -63,8 +63,8 @@ def command(
 ) -> int:
     """Write settings into the system's own configuration files, and apply them now.
 
-    Each file says why each setting is there. From a trial, ktrial keeps what was better; write TRIAL/ARM to choose
-    among several. `ktrial drift` checks what is kept; --undo and `ktrial revert` restore the files exactly.
+    Each file says why each setting is there. From a trial, ktrial keeps what was better, or TRIAL/ARM (one of its
+    configurations). `ktrial drift` checks what is kept; --undo and `ktrial revert` restore the files exactly.
 
     \b
     sudo ./ktrial keep vm.swappiness=10

@@ -30,7 +30,9 @@ from ktrial.kit.errors import BadInput, Refused
 @measured_options
 @env_option
 @secondary_option
-@click.option("--guest", is_flag=True, help="Measure in guests (virtual machines), with a boot for each measurement.")
+@click.option(
+    "--guest", is_flag=True, help="Measure a suite in guests (virtual machines), with a boot for each measurement."
+)
 @click.option(
     "--kernel",
     "kernels",
@@ -47,7 +49,7 @@ from ktrial.kit.errors import BadInput, Refused
     "patches",
     multiple=True,
     metavar="TIER=FILE|URL",
-    help="Apply this patch to the kernel of a tier. Repeatable.",
+    help="With --tree: patch to apply to the kernel of a tier and of those above. Repeatable.",
 )
 @guest_options
 @boots_options
@@ -55,7 +57,7 @@ from ktrial.kit.errors import BadInput, Refused
 @designed_options
 @click.pass_context
 def command(ctx: click.Context, /, name: str, **options: Any) -> int:
-    """Compare tiers of settings. Each adds to the tier below; ktrial compares it with that tier and with the lowest.
+    """Compare tiers of settings: each with the tier below it, and with the lowest one or the unchanged machine.
 
     \b
     ktrial ladder arashi --suite arashi --primary schbench.wakeup-p99
@@ -64,10 +66,10 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     ktrial ladder arashi --guest --kernel T0=6.12.117+deb12-amd64 --kernel T1=./t1 --suite wakeups-busy
     ktrial ladder arashi --tree linux.tar.xz --mode emulated --suite wakeups-busy
 
-    Each block (round) runs all tiers in random order. On this machine ktrial skips and lists tiers that need a boot
-    or a build, unless --boots or --kernel let it reboot the machine for each measurement. In guests they run too, on
-    the kernels that you name, or on kernels that ktrial builds (--tree). Exact guests skip tiers that change the
-    compiler or its flags; use --mode emulated or kvm for those.
+    LADDER is a profile with tiers (docs/ladder.md). Each block (round) runs all tiers in random order. On this machine
+    ktrial skips and lists tiers that need a boot or a build, unless --boots or --kernel let it reboot the machine for
+    each measurement. In guests they run too, on the kernels that you name, or on kernels that ktrial builds (--tree).
+    Exact guests skip tiers that change the compiler or its flags; use --mode emulated or kvm for those.
     """
     from ktrial.cli.shared import ladder as command_line
     from ktrial.cli.shared.run_trial import run_file, show_protocol

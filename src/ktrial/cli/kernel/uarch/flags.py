@@ -19,7 +19,7 @@ _ARM_COMPILER = "aarch64-linux-gnu-gcc"
 @click.option(
     "--tune", metavar="CPU", help="CPU to optimise for (x86_64 only); the kernel still runs on each CPU of TARGET."
 )
-@click.option("--cc", metavar="PROGRAM", help=f"Compiler that must accept the flags.  [gcc, or {_ARM_COMPILER}]")
+@click.option("--cc", metavar="PROGRAM", help=f"Compiler that must accept the flags.  [gcc; {_ARM_COMPILER} for arm64]")
 @arch_option
 @json_option
 @click.pass_obj

@@ -10,7 +10,13 @@ from ktrial.cli.options import arch_option, json_option, write_answer
 
 
 @click.command(short_help="List compile targets, and which compilers here accept them.")
-@click.option("--cc", "names", multiple=True, metavar="PROGRAM", help="Compiler to query. Repeatable.")
+@click.option(
+    "--cc",
+    "names",
+    multiple=True,
+    metavar="PROGRAM",
+    help="Compiler to query. Repeatable.  [each gcc and clang in PATH]",
+)
 @arch_option
 @json_option
 @click.pass_obj
