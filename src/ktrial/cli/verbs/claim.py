@@ -59,9 +59,9 @@ def command(
     ktrial claim 'throughput 1.8x' stock=before.json bore=after.json
     ktrial claim claims.toml stock bore
 
-    For each claim ktrial answers: supported, refuted, not supported, at odds with the data, or cannot be decided
-    here. A claim file may also contain published figures, which ktrial checks without data; docs/formats.md describes
-    it.
+    For each claim ktrial answers: supported; refuted; not supported (the data allow it, but do not show it); at odds
+    with the data (they do not allow it, but cannot show why); or cannot be decided here. A claim file may also contain
+    published figures, which ktrial checks without data; docs/formats.md describes it.
     """
     from ktrial.compare.claims.text import claims_text
     from ktrial.compare.compare import CompareQuery

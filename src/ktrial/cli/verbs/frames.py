@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @env_option
 @clean_env_option
 @frame_logs_option
-@idle_option("Start CMD only once the machine is otherwise idle.")
+@idle_option("Wait until the machine is otherwise idle, then start CMD.")
 @json_option
 @click.pass_context
 def command(
@@ -61,8 +61,9 @@ def command(
     ktrial frames --label stock -- %command%
     ktrial frames -- ./X-Plane-x86_64 --fps_test=3
 
-    With a command, ktrial runs the game under MangoHud, logs every frame, and stores the run. Use it as a launch option
-    of Steam, Lutris or Flatpak. For a command with --fps_test=N (X-Plane's own test) ktrial reads Log.txt instead.
+    With a command, ktrial runs the game under MangoHud, logs every frame, stores the run, and ends with the game's exit
+    status. Use it as a launch option of Steam, Lutris or Flatpak. For a command with --fps_test=N (X-Plane's own test)
+    ktrial reads Log.txt instead.
 
     If a log only samples the frame rate (MangoHud, MSI Afterburner, X-Plane telemetry), ktrial shows only the mean.
     """

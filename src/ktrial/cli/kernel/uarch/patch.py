@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.argument("folder", metavar="TREE", type=click.Path(path_type=Path))
 @output_option("Write to FILE instead of stdout.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
-@click.option("--apply", "mode", flag_value="apply", help="Apply the patch to the tree, without writing it elsewhere.")
+@click.option("--apply", "mode", flag_value="apply", help="Apply the patch to the tree.")
 @click.option("--reverse", "mode", flag_value="reverse", help="Remove the patch from the tree.")
 @click.option("--check", "mode", flag_value="check", help="Show the tree's version and whether ktrial can patch it.")
 @click.option("--verify", "target", metavar="TARGET", help="With --apply, also check that the tree builds for TARGET.")
