@@ -48,7 +48,11 @@ def single(name: str, **settings: Any) -> Callable[[F], F]:
 
 table_options = with_options(
     click.option(
-        "--format", "as_format", shell_complete=format_names, metavar="FORMAT", help="Input format.  [detected]"
+        "--format",
+        "as_format",
+        shell_complete=format_names,
+        metavar="FORMAT",
+        help="Input format, such as csv or fio.  [detected]",
     ),
     click.option(
         "--value",

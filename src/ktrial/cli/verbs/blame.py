@@ -40,7 +40,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
 @click.option(
     "--known",
     type=click.Choice(["better", "worse", "either"]),
-    help="Known effect of all settings together.  [a trial measures it first]",
+    help="Known effect of all settings together; either stands for both.  [a trial measures it first]",
 )
 @click.option(
     "--detect",

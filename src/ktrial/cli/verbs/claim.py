@@ -28,7 +28,7 @@ _LIMIT_BYTES = 1 << 20
 @click.argument("claim", metavar="CLAIM|FILE.toml")
 @click.argument("words", nargs=-1, shell_complete=result_names, metavar="[LABEL|SESSION|[NAME=]FILE…]")
 @click.option("--control", metavar="NAME", help="Baseline to compare against.  [the first one]")
-@click.option("--margin", metavar="2%", help="Treat smaller differences as equivalent.  [2 %; p95 5 %, p99 10 %]")
+@click.option("--margin", metavar="SHARE", help="Treat smaller differences as equivalent.  [2 %; p95 5 %, p99 10 %]")
 @click.option(
     "--declared", multiple=True, metavar="KNOB|CONDITION", help="Condition or knob that is meant to differ. Repeatable."
 )
@@ -60,7 +60,7 @@ def command(
     ktrial claim claims.toml stock bore
 
     For each claim ktrial answers: supported; refuted; not supported (the data allow it, but do not show it); at odds
-    with the data (they do not allow it, but cannot show why); or cannot be decided here. A claim file may also contain
+    with the data (they speak against it, but prove nothing); or cannot be decided here. A claim file may also contain
     published figures, which ktrial checks without data; docs/formats.md describes it.
     """
     from ktrial.compare.claims.text import claims_text

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ktrial.tuning.lasting.drift import DriftReport
 
 
-@click.command(short_help="Check that kept settings are live and their files unedited.")
+@click.command(short_help="Check kept settings and their files for changes.")
 @json_option
 @click.pass_obj
 def command(app: App, as_json: bool) -> int:

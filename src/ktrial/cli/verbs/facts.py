@@ -15,7 +15,7 @@ from ktrial.kit.errors import UnknownName
 @json_option
 @click.pass_obj
 def command(app: App, prefix: tuple[str, ...], as_json: bool) -> None:
-    """Show all facts about this machine, or those with one of these names or below them, such as cpu or cpu.model.
+    """Show facts about this machine: all, a group such as cpu, or single ones such as cpu.model.
 
     A fact has a value, is absent, or is unknown because ktrial cannot read it.
     """

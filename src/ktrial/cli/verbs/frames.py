@@ -65,7 +65,8 @@ def command(
     status. Use it as a launch option of Steam, Lutris or Flatpak. For a command with --fps_test=N (X-Plane's own test)
     ktrial reads Log.txt instead.
 
-    If a log only samples the frame rate (MangoHud, MSI Afterburner, X-Plane telemetry), ktrial shows only the mean.
+    If a log only samples the frame rate (MangoHud, MSI Afterburner, X-Plane telemetry), ktrial shows the mean, but no
+    quantiles, lows or stutters.
     """
     app: App = ctx.obj
     words = own_words(ctx)

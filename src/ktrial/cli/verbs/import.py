@@ -39,8 +39,8 @@ def command(
     ktrial import --label stock before.json
     ktrial import results.csv --value 'time(sec)' --by march --block hostname --direction lower
 
-    ktrial reads hyperfine, Go benchmarks, Google Benchmark, pyperf, fio, pgbench, schbench, MangoHud, Phoronix,
-    mmtests, lkp, margine, CSV, and bundles of ktrial. It detects the format from the content. Files may be
+    ktrial reads hyperfine, Go benchmarks, Google Benchmark, pyperf, fio, pgbench, schbench, MangoHud, MSI Afterburner,
+    Phoronix, mmtests, lkp, margine, CSV, and bundles of ktrial. It detects the format from the content. Files may be
     compressed with gzip.
     """
     from ktrial.cli.shared.evidence import import_bundle, is_bundle
