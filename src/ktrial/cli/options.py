@@ -65,8 +65,8 @@ metric_option = click.option(
     "metrics",
     multiple=True,
     metavar="SPEC",
-    help="Number to read from CMD's output: NAME:lower=REGEX, or NAME:higher=$.PATH of JSON. Repeatable."
-    "  [time and memory of CMD]",
+    help="Number to read from CMD's output, as NAME:lower=REGEX (or higher, if higher is better); for JSON, $.PATH"
+    " instead of REGEX. Repeatable.  [time and memory of CMD]",
 )
 prepare_option = click.option(
     "--prepare",

@@ -21,7 +21,7 @@ env_option = click.option(
     "variables",
     multiple=True,
     metavar="NAME[=VALUE]",
-    help="Set a variable of what is measured, and record it; without VALUE, pass the shell's. Repeatable.",
+    help="Set an environment variable for what is measured, and record it; without VALUE, use the shell's. Repeatable.",
 )
 clean_env_option = click.option("--clean-env", is_flag=True, help="Pass CMD only the basic variables of the shell.")
 

@@ -96,7 +96,7 @@ _design_options = with_options(
     click.option("--settle", metavar="TIME", help="Wait before each run.  [0; 1s if --setup differs between commands]"),
     click.option("--time", "time_", metavar="TIME", help="Time limit of the comparison."),
     seed_option(),
-    click.option("--name", metavar="NAME", help="Name of the trial.  [ab]"),
+    click.option("--name", metavar="NAME", help="Name of the trial.  [ab, or the name of the campaign]"),
     click.option(
         "--campaign",
         metavar="NAME",
