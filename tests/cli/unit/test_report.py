@@ -63,6 +63,9 @@ def test_one_chart_of_one_outcome(machine: FakeRoot, found: Path, tmp_path: Path
     chosen = ("--chart", "runs", "--outcome", "memory-pressure.energy")
     assert machine.run("report", str(found), "-o", str(output), *chosen).status == 0
     assert "memory-pressure.energy" in output.read_text()
+    alone = tmp_path / "alone.svg"
+    assert machine.run("report", str(found), "-o", str(alone), "--outcome", "memory-pressure.energy").status == 0
+    assert alone.read_bytes() == output.read_bytes()
     bad = machine.run("report", str(found), "-o", str(tmp_path / "b.svg"), "--chart", "run")
     assert (bad.status, bad.err) == (2, "ktrial: unknown chart: 'run'\n  next: did you mean runs?\n")
     bad = machine.run("report", str(found), "-o", str(tmp_path / "b.svg"), "--outcome", "nothing.at-all")

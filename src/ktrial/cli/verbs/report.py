@@ -33,9 +33,16 @@ _WIDE, _NARROW = 900, 400
     help="File to write; its extension selects the format.",
 )
 @click.option(
-    "--chart", "name", metavar="NAME", help="For .svg and .png: chart to draw, such as forest (all effects) or runs."
+    "--chart",
+    "name",
+    metavar="NAME",
+    help="For .svg and .png: chart to draw, such as forest (all effects) or runs.  [forest; with --outcome, runs]",
 )
-@click.option("--outcome", metavar="OUTCOME", help="For .svg and .png: outcome to draw.  [the first one]")
+@click.option(
+    "--outcome",
+    metavar="OUTCOME",
+    help="For .svg and .png: outcome to draw, in charts of one outcome.  [the primary one]",
+)
 @click.option("--summary", is_flag=True, help="Write a few lines of Markdown, for the summary of a CI step.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.pass_obj
@@ -90,7 +97,10 @@ def _report_bytes(
 
 
 def _chart(comparison: Comparison, name: str | None, outcome: str | None) -> Chart:
-    """Return the named chart; by default the chart of all effects, or else the first chart."""
+    """Return the named chart.
+
+    The default is the first chart of the named outcome; without an outcome, that of all effects or the first one.
+    """
     from ktrial.reports.charts import comparison_charts, outcome_charts
     from ktrial.reports.charts.drawing import Style
     from ktrial.reports.order import by_weight
@@ -100,9 +110,9 @@ def _chart(comparison: Comparison, name: str | None, outcome: str | None) -> Cha
         raise UnknownName("outcome", outcome, outcomes, hint=f"use one of: {', '.join(outcomes)}")
     charts = {chart.name: chart for chart in comparison_charts(comparison, Style(width=_WIDE))}
     chosen = outcomes[outcome] if outcome is not None else next(iter(outcomes.values()), None)
-    if chosen is not None:
-        charts |= {chart.name: chart for chart in outcome_charts(comparison, chosen, Style(width=_NARROW))}
-    name = name or next(iter(charts), "forest")
+    own = () if chosen is None else outcome_charts(comparison, chosen, Style(width=_NARROW))
+    charts |= {chart.name: chart for chart in own}
+    name = name or (own[0].name if outcome is not None and own else next(iter(charts), "forest"))
     if name not in charts:
         raise UnknownName("chart", name, charts, hint=f"use one of: {', '.join(charts)}" if charts else None)
     return charts[name]
