@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import get_args
 
 from ktrial.cli.verbs.profile import FORMATS
@@ -24,3 +25,14 @@ def test_a_trial_takes_the_settings_of_a_file_but_none_that_depend_on_the_machin
     assert (ran.status, ran.out) == (2, "")
     assert "the value of vm.swappiness depends on the machine" in ran.err
     assert "name the profile: mine" in ran.err
+
+
+def test_an_import_writes_its_file_and_the_json_that_is_asked_for(root: FakeRoot) -> None:
+    script = root.folder / "tweaks.sh"
+    script.write_text("sysctl -w vm.swappiness=10\n")
+    output = root.folder / "tweaks.toml"
+    ran = root.run("profile", "import", str(script), "-o", str(output), "--json")
+    assert json.loads(ran.out)["profile"]["name"] == "tweaks"
+    assert 'knob = "vm.swappiness"' in output.read_text()
+    plain = root.run("profile", "import", str(script), "-o", str(output), "--force")
+    assert (plain.status, plain.out) == (0, "")

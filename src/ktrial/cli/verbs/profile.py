@@ -29,15 +29,22 @@ def command() -> None:
 
 @command.command(short_help="Copy a profile and edit the copy.")
 @click.argument("name", shell_complete=profile_names, metavar="PROFILE|FILE")
-@click.option("--as", "own", metavar="NAME", help="Name of the copy; without it, edit your own profile.")
+@click.option(
+    "--as", "own", metavar="NAME", help="Name of the copy. Without --as, PROFILE must be your own, and you edit it."
+)
 @json_option
 @click.pass_obj
 def edit(app: App, name: str, own: str | None, as_json: bool) -> None:
-    """Copy a profile as one of your own, and open it in your editor (VISUAL or EDITOR).
+    """Copy a profile as one of your own, and open the copy in your editor (VISUAL or EDITOR).
 
-    The copy names the profile and the version of ktrial that it comes from. It includes the settings of the profiles
-    that the original extends, so that no update changes it. ktrial checks your text before using it: a text with a
-    mistake stays a draft, and the same command opens it again. Without a terminal, ktrial only copies.
+    \b
+    ktrial profile edit ktweak --as mine
+    ktrial profile edit mine
+
+    Your own profiles are in ~/.config/ktrial/profiles. The copy names the profile and the version of ktrial that it
+    comes from. It includes the settings of the profiles that the original extends, so that no update changes it. ktrial
+    checks your text before using it: a text with a mistake stays a draft, and the same command opens it again. Without
+    a terminal or an editor, ktrial only copies.
     """
     from ktrial.cli.shared.profile_edit import begin_edit, finish_edit, open_editor, write_draft
 
@@ -71,7 +78,11 @@ def edit(app: App, name: str, own: str | None, as_json: bool) -> None:
 def import_file(
     app: App, file: str, output: Path | None, name: str | None, as_format: Any, force: bool, as_json: bool
 ) -> None:
-    """Turn a sysctl.d file, script, udev rule, TuneD profile, command line or pasted list into a profile.
+    """Turn a sysctl.d file, script, udev rule, TuneD profile, kernel command line or pasted list into a profile.
+
+    \b
+    ktrial profile import /etc/sysctl.d/99-tweaks.conf -o tweaks.toml
+    ktrial profile import - < tweaks.sh
 
     ktrial reads scripts without running them. It writes the profile to stdout or to FILE, and lists on stderr what it
     did not understand.
@@ -92,9 +103,9 @@ def import_file(
         app.say(f"a profile named {imported.profile.name} exists already; use --name to choose another name")
     if output is not None:
         write_profile(output, imported.toml)
-    elif as_json:
+    if as_json:
         write_json({"schema": "ktrial.import/1", **msgspec.to_builtins(imported)})
-    else:
+    elif output is None:
         sys.stdout.write(imported.toml)
 
 
