@@ -66,7 +66,7 @@ no_profile_option = click.option(
     "--no-profile", is_flag=True, help="Plan without measuring the noise of this machine first."
 )
 unattended_option = click.option(
-    "--unattended", is_flag=True, help="Let the machine carry out blocks by itself, even if ktrial is killed."
+    "--unattended", is_flag=True, help="Let the machine carry out blocks (rounds) by itself, even if ktrial is killed."
 )
 turn_options = with_options(
     click.option(
@@ -102,17 +102,27 @@ measured_options = with_options(
 #: Options for watching live work, besides its metrics and guards.
 watched_options = with_options(
     click.option(
-        "--covariate", "covariates", multiple=True, metavar="SPEC", help="Metric that explains noise. Repeatable."
+        "--covariate",
+        "covariates",
+        multiple=True,
+        metavar="SPEC",
+        help="Metric that explains noise, such as load; write it as a --metric of live work. Repeatable.",
     ),
-    click.option("--adjust", is_flag=True, help="Judge the periods as if their covariates were equal."),
+    click.option("--adjust", is_flag=True, help="Judge the periods as if each --covariate were equal in all of them."),
     click.option(
         "--limit-metric",
         "limits",
         multiple=True,
         metavar="METRIC=NUMBER",
-        help="End the trial as soon as this metric is beyond this number. Repeatable.",
+        help="End the trial as soon as one reading of this metric is worse than this number. Repeatable.",
     ),
-    click.option("--for", "for_", metavar="TIME", help="Length of the whole trial, such as 2h or 2d."),
+    click.option(
+        "--for",
+        "for_",
+        metavar="TIME",
+        help="Time for the whole trial, such as 2h or 2d, over which ktrial spreads the blocks (rounds). Without"
+        " --budget and --period, ktrial plans as many blocks as it needs.",
+    ),
     click.option(
         "--period", metavar="TIME", help="How long to watch each configuration at a time.  [planned by a pilot]"
     ),
@@ -124,7 +134,7 @@ watched_options = with_options(
     click.option("--poll", metavar="TIME", help="Time between two readings.  [chosen per source]"),
     click.option("--quiet", metavar="HH:MM-HH:MM", help="Hours of the day in which to switch nothing."),
     click.option("--switches", type=click.IntRange(2), metavar="N", help="Maximum number of switches in 24 hours."),
-    click.option("--rate", is_flag=True, help="Ask for a rating, 1 to 5, at the end of each period."),
+    click.option("--rate", is_flag=True, help="Ask for a rating, 1 (bad) to 5 (good), at the end of each period."),
     click.option("--blind", is_flag=True, help="Hide which configuration is in force until the verdict."),
     click.option(
         "--disturbing", is_flag=True, help="Also try settings whose change itself disturbs work, and measure that cost."

@@ -38,7 +38,8 @@ def command() -> None:
 def show(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
     """List every setting that was tried here, or the trials of one knob: verdict, date, and whether it is in force.
 
-    A later trial of the same settings supersedes or refutes an earlier one; both stay in the list.
+    A later trial of the same settings on the same benchmark supersedes or refutes an earlier one; both stay in the
+    list. Imported verdicts of other machines follow (`ktrial ledger import`).
     """
     from ktrial.cli.shared.ledger import ledger_of
     from ktrial.cli.shared.others import verdicts_elsewhere
@@ -73,15 +74,16 @@ def show(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
     "--signers",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Import only if one of these names and keys signed BUNDLE (allowed_signers of OpenSSH).",
+    help="Trusted signers and their keys (allowed_signers of OpenSSH): import only if one of them signed BUNDLE.",
 )
 @json_option
 @click.pass_obj
 def import_bundle(app: App, bundle: Path, signers: Path | None, as_json: bool) -> None:
-    """Recheck BUNDLE, then show its verdicts under "tried elsewhere", similar machines first.
+    """Recheck BUNDLE, then add its verdicts to the ledger, under "tried elsewhere".
 
-    They never count as evidence about this machine: `keep`, `suggest` and `retest` ignore them. ktrial refuses a
-    bundle whose verdicts do not follow from its runs, and a bundle of this machine (`ktrial import` takes that).
+    `ktrial ledger` lists them after your own, those of similar machines first. They never count as evidence
+    about this machine: `keep` and `retest` ignore them, `explain` and `suggest` only show them. ktrial refuses a bundle
+    whose verdicts do not follow from its runs, and a bundle of this machine (`ktrial import` takes that).
     """
     from ktrial.cli.shared.others import import_others
 

@@ -14,7 +14,6 @@ from ktrial.cli.options import (
     json_option,
     long_option,
     margin_option,
-    secondary_option,
     seed_option,
     settings_words,
 )
@@ -30,20 +29,21 @@ from ktrial.cli.shared.trial_options import watched_options
     "metrics",
     multiple=True,
     metavar="SPEC",
-    help="Number that describes the live work: NAME:lower=KIND:REST (docs/live.md). The first one decides. Repeatable.",
+    help="Number that describes the live work: NAME:lower=KIND:REST, where KIND is log, prometheus, command or another"
+    " source (docs/live-sources.md). The first metric decides, the others are judged too. Repeatable.",
 )
-@secondary_option
+@click.option("--secondary", multiple=True, hidden=True)  # has no effect: every metric has a role
 @click.option("--primary", metavar="OUTCOME", help="Metric that decides the trial.  [the first one]")
 @click.option(
     "--guard",
     "guards",
     multiple=True,
     metavar="METRIC=SHARE",
-    help="End the trial as soon as this metric is worse by more than this share. Repeatable.",
+    help="End the trial as soon as this metric is surely worse by more than this share. Repeatable.",
 )
 @watched_options
 @click.option("--placebo", is_flag=True, help="Also try a change that does nothing, to show what chance does.")
-@click.option("--name", metavar="NAME", help="Name of the trial.")
+@click.option("--name", metavar="NAME", help="Name of the trial.  [from the settings]")
 @click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size.")
 @margin_option
 @budget_option
@@ -56,15 +56,17 @@ from ktrial.cli.shared.trial_options import watched_options
 @json_option
 @click.pass_obj
 def command(app: App, /, words: tuple[str, ...], **options: Any) -> int:
-    """Switch settings back and forth while the machine does its usual work, and compare the periods.
-
-    A pilot first finds out how long a period must be. Guards check each reading; they end the trial and restore
-    everything within seconds. `ktrial trial pause`, `resume` and `stop` control a running trial.
+    """Switch settings on and off while the machine does its usual work, and say whether they help.
 
     \b
-    ktrial live vm.swappiness=10 --metric 'ms:lower=log:/log?match=([0-9.]+) ms'
-    ktrial live ktweak --metric 'rps:higher=prometheus:http://…?query=…' --for 2d
-    ktrial live vm.swappiness=10 --rate --blind
+    ktrial live vm.swappiness=10 --metric 'ms:lower=log:/var/log/app.log?match=([0-9.]+) ms'
+    ktrial live vm.dirty_ratio=5 --metric 'rps:higher=prometheus:http://db1:9090?query=rps' --for 2d
+    ktrial live vm.swappiness=10 --rate --blind --period 10m
+
+    Without --period, ktrial first watches for some minutes (the pilot). From this it plans the length of a period,
+    which is the time that each configuration stays in force, and the number of blocks (rounds). If a --guard or
+    --limit-metric trips, ktrial restores everything within seconds, and the exit status is 3. `ktrial trial pause`,
+    `resume` and `stop` control a running trial.
     """
     from ktrial.cli.shared.live_sources import live_file
     from ktrial.cli.shared.run_trial import run_file, show_protocol

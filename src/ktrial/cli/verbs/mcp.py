@@ -37,16 +37,21 @@ _LONGEST_LIFE_S = 24 * 3600.0
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Protocol file that agents may run; they name it without .toml. Repeatable.",
+    help="Protocol file whose trial agents may run, with --allow-writes; they name it without .toml. Repeatable.",
 )
 @click.option(
     "--live",
     metavar="OPTIONS",
     default="",
-    help="Options of `ktrial live`, such as its --metric and --guard, with which agents may try settings on live work.",
+    help="Options of `ktrial live` in one word, such as its --metric and --guard, with which agents may try settings on"
+    " live work, with --allow-writes.",
 )
 @click.option(
-    "--plan-life", default="10m", show_default=True, metavar="TIME", help="Time for which a plan stays valid."
+    "--plan-life",
+    default="10m",
+    show_default=True,
+    metavar="TIME",
+    help="Time for which an agent may use a plan, at most 24h.",
 )
 @click.pass_context
 def command(
@@ -58,13 +63,12 @@ def command(
     live: str,
     plan_life: str,
 ) -> None:
-    """Serve tools of the Model Context Protocol over stdin and stdout, to the agent that starts ktrial.
+    """Serve tools of the Model Context Protocol over stdin and stdout, to the AI agent that starts ktrial.
 
     Without --allow-writes agents can only read. With --allow-writes, each write needs a token from the tool `plan`,
-    which allows exactly the planned write, once. Every call is in the audit log, mcp/audit.jsonl in ktrial's state
-    folder.
+    which allows exactly the planned write, once. ktrial records every call in ~/.local/state/ktrial/mcp/audit.jsonl.
 
-    It needs the extra `mcp`: pip install 'ktrial[mcp]'.
+    It needs an ordinary user, not root, and the extra `mcp`: pip install 'ktrial[mcp]'.
 
     \b
     ktrial mcp

@@ -31,7 +31,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @env_option
 @clean_env_option
 @parameter_option
-@click.option("--primary", metavar="OUTCOME", help="Outcome that decides the trials, as for `ktrial try`.")
+@click.option("--primary", metavar="OUTCOME", help="Outcome for which to show the effects that a trial can detect.")
 @click.option("--settle", metavar="TIME", help="Wait before each run.  [0s]")
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted measurement.")
 @when_idle_option
@@ -39,7 +39,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, suite: str | None, **options: Any) -> int:
-    """Measure the noise profile of a benchmark, even if one is stored; without a benchmark, list stored profiles.
+    """Measure how much a benchmark's runs differ if nothing changes; without a benchmark, list what was measured.
 
     \b
     ktrial noise
@@ -47,9 +47,10 @@ def command(ctx: click.Context, /, suite: str | None, **options: Any) -> int:
     ktrial noise quick --primary agent-lock.event-rate
     ktrial noise --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
 
-    A noise profile is ten blocks (rounds) of two runs in which nothing changes. Trials of the same benchmark with the
-    same parameters use it for 30 days, until the kernel, the governor or the tool changes: with it, ktrial knows
-    before a trial which effects it can detect, plans fewer blocks, and ends a trial with a huge effect after four.
+    ktrial makes ten blocks (rounds) of two runs, and stores the differences as a noise profile. Trials of the same
+    benchmark with the same parameters use the newest profile for 30 days, or until the kernel, the governor or the tool
+    changes. ktrial then knows before a trial which effects it can detect, plans fewer blocks, and may end a trial with
+    a huge effect after four.
     """
     from ktrial.cli.shared.noise import measure, stored_profiles
     from ktrial.trial.outcome.noise_text import profiles_text

@@ -16,16 +16,19 @@ from ktrial.kit.errors import BadInput
 
 @click.command(short_help="Plan how many runs a trial needs to detect an effect.")
 @click.argument("words", nargs=-1, shell_complete=result_names, metavar="[LABEL|SESSION|[NAME=]FILE…]")
-@click.option("--detect", default="5%", metavar="5%", help="Plan to find an effect of this size.")
-@click.option("--margin", metavar="2%", help="Treat smaller differences as equivalent.  [2 %; p95 5 %, p99 10 %]")
+@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size.")
+@click.option("--margin", metavar="SHARE", help="Treat smaller differences as equivalent.  [2 %; p95 5 %, p99 10 %]")
 @click.option(
     "--budget",
     default=20,
+    show_default=True,
     type=click.IntRange(7, 60),
-    metavar="20",
+    metavar="BLOCKS",
     help="Maximum number of blocks (rounds) of the trial.",
 )
-@click.option("--sd", metavar="3%", help="Relative standard deviation to assume if you have no results yet.")
+@click.option(
+    "--sd", metavar="SHARE", help="Relative standard deviation of runs to assume if you have no results, such as 3%."
+)
 @table_options
 @json_option
 @click.pass_obj

@@ -25,7 +25,7 @@ from ktrial.kit.errors import BadInput
 @click.option("--force", is_flag=True, help="Write into a folder that is not empty.")
 @click.pass_obj
 def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, force: bool) -> int:
-    """Write a folder for a git repository: README.md, charts, a JSON file for each run, exclusions, reproduce.sh.
+    """Write a comparison or trial as a folder for a git repository: README.md, charts, runs as JSON, reproduce.sh.
 
     --data adds the sessions with their raw output, without names of hosts and users. ktrial then computes the published
     comparison from them.

@@ -22,7 +22,7 @@ from ktrial.cli.shared.trial_options import designed_options, measured_options, 
     "modes",
     multiple=True,
     type=click.Choice(("auto", "gaming", "powersave", "lowlatency", "server", "all")),
-    help="Mode in which scx_loader starts each scheduler. Repeatable.  [auto]",
+    help="Mode in which scx_loader starts each scheduler; all stands for the five others. Repeatable.  [auto]",
 )
 @click.option("--live", is_flag=True, help="Compare while the machine does its usual work, which --metric measures.")
 @watched_options
@@ -43,10 +43,13 @@ def command(ctx: click.Context, /, **options: Any) -> int:
     ktrial schedulers
     ktrial schedulers --only lavd --only bpfland --suite frames
     ktrial schedulers --only lavd --mode all -- make -j8
-    ktrial schedulers --live --metric 'ms:lower=log:/log?match=([0-9.]+) ms' --for 2h
+    ktrial schedulers --live --metric 'ms:lower=log:/var/log/app.log?match=([0-9.]+) ms' --for 2h
 
     The schedulers take turns in random order within one boot. A run in which the kernel ejects the scheduler has
     failed. Afterwards the kernel's own scheduler is in force again.
+
+    Without --suite, --live or CMD, ktrial measures the suite `schedulers`. The options from --covariate to --disturbing
+    need --live, and --metric is then written as for `ktrial live`.
     """
     from ktrial.cli.shared.run_trial import run_file, show_protocol
     from ktrial.cli.shared.schedulers import schedulers_file, startable

@@ -35,7 +35,7 @@ from ktrial.kit.errors import BadInput
     "--also",
     multiple=True,
     metavar="OUTCOME",
-    help="Outcome to improve beside the primary one; the answer is then a choice of points. Repeatable.",
+    help="Outcome to improve beside the primary one; the answer is then a list of the best compromises. Repeatable.",
 )
 @guard_option
 @secondary_option
@@ -54,10 +54,14 @@ from ktrial.kit.errors import BadInput
 @click.option("--kernel", metavar="KERNEL", help="In guests: kernel to boot.  [running]")
 @build_options
 @guest_options
-@seed_option(2**31 - 1)
+@seed_option(2**31 - 1, "search whose random choices")
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted search.")
 @click.option(
-    "-o", "output", type=click.Path(path_type=Path), metavar="FILE.html", help="Also write a page to FILE.html."
+    "-o",
+    "output",
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    help="Also write the answer as a page to FILE.html.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the space and the budget; measure nothing.")
 @yes_to("Do not ask before a long search.")
@@ -73,6 +77,9 @@ def command(ctx: click.Context, /, space: str, **options: Any) -> int:
     ktrial search latency --budget 4h
     ktrial search server.toml --metric 'rate:higher=(.*)' -- ./bench {workers}
     ktrial search boot.toml --guest --suite wakeups-busy --budget 4h
+
+    A SPACE file names what may vary and in which range (docs/search.md). In the third example it varies the number that
+    ktrial puts in place of {workers}.
 
     Optuna proposes values. ktrial measures each proposal, the best one so far and the unchanged machine in the same
     blocks (rounds). The answer comes only from a trial at the end, on new blocks.

@@ -30,7 +30,7 @@ def command() -> None:
 
 @command.command(short_help="Save the present state.")
 @click.argument("name", required=False)
-@output_option("Write to FILE instead of NAME.")
+@output_option("Write to FILE, not under a NAME.")
 @click.option("--force", is_flag=True, help="Overwrite NAME or FILE.")
 @click.pass_obj
 def save(app: App, name: str | None, output: Path | None, force: bool) -> None:
@@ -55,7 +55,7 @@ def save(app: App, name: str | None, output: Path | None, force: bool) -> None:
 @json_option
 @click.pass_obj
 def show(app: App, which: str, as_json: bool) -> None:
-    """Show a summary of a state; --json shows all of it (`ktrial.state/1`)."""
+    """Show a summary of a state (default: now); --json shows all of it (`ktrial.state/1`)."""
     from ktrial.tuning.state.state_text import state_text
 
     state, _ = _state(app, which)
@@ -94,9 +94,13 @@ def diff(
 ) -> None:
     """Show every difference between two states, and whether it was intended (declared).
 
-    BEFORE and AFTER are each a saved NAME, a FILE, `now`, a stored session (SESSION:PLACE if it has several states),
-    or a label, which means its newest state. Differences are declared if --declared or --plan names them, or if
-    `ktrial apply` made them and they are still in force.
+    \b
+    ktrial state save before
+    ktrial state diff before now
+
+    BEFORE and AFTER are each a saved NAME, a FILE, `now`, a stored session (SESSION:PLACE, such as SESSION:end, if it
+    has several states), or a label, which means its newest state. Differences are declared if --declared or --plan
+    names them, or if `ktrial apply` made them and they are still in force.
     """
     from ktrial.kit.tables import columns
     from ktrial.tuning.state.snapshot import compare_states

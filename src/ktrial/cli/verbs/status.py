@@ -10,7 +10,7 @@ import click
 
 from ktrial.agent.binary import AgentNotFound
 from ktrial.cli.app import App
-from ktrial.cli.options import json_option, settings_argument, write_answer
+from ktrial.cli.options import json_option, settings_words, write_answer
 from ktrial.kit.errors import BadInput
 
 if TYPE_CHECKING:
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Show what is applied and kept, trials, what to do next.")
-@settings_argument
-@click.option("--check", is_flag=True, help="Compare what is kept, or these settings, with the live values.")
+@settings_words("[PROFILE|FILE|KNOB=VALUE…]")
+@click.option(
+    "--check", is_flag=True, help="Compare what is kept, or the settings that you name, with the live values."
+)
 @click.option("--glance", is_flag=True, hidden=True)
 @json_option
 @click.pass_obj
@@ -30,8 +32,8 @@ def command(app: App, words: tuple[str, ...], check: bool, glance: bool, as_json
 
     `kept` settings last across boots (`ktrial keep`); `applied` ones end with the next boot.
 
-    With --check, the exit status answers: 0 if everything that is kept is live, 3 if something differs, 6 if nothing
-    is kept. For settings that you name, 0 means kept or applied, and live; 6 means neither kept nor applied.
+    With --check, the exit status is 0 if everything that is kept is live, 3 if something differs, and 6 if nothing is
+    kept. For settings that you name, 0 means kept or applied, and live; 6 means neither kept nor applied.
     """
     if check:
         return _check(app, words, as_json=as_json)

@@ -18,7 +18,7 @@ from ktrial.cli.options import json_option, write_json
     "name",
     shell_complete=goal_names,
     metavar="GOAL",
-    help="Goal to suggest for: gaming, latency, throughput, battery, quiet, or your own.",
+    help="Goal to suggest for: gaming, latency, throughput, battery, quiet, or your own.  [all]",
 )
 @json_option
 @click.pass_obj

@@ -30,7 +30,7 @@ def command() -> None:
 def run(app: App, /, file: Path, **options: Any) -> int:
     """Run the trial that the protocol FILE describes, up to its verdict (docs/trial.md).
 
-    If its arms have kernel arguments or kernels, the machine reboots for each measurement; --yes allows that.
+    If it compares kernels or kernel arguments, the machine reboots for each measurement; --yes allows that.
     """
     from ktrial.cli.shared.run_trial import run_file
     from ktrial.kit.files import read_file
@@ -48,7 +48,7 @@ def run(app: App, /, file: Path, **options: Any) -> int:
 @fail_on_option
 @json_option
 def resume(app: App, /, name: str | None, **options: Any) -> int:
-    """Continue an interrupted trial (default: the newest)."""
+    """Continue an interrupted or paused trial (default: the newest)."""
     from ktrial.cli.shared.run_trial import resume_trial
 
     consent = boot_consent({"anyway": False, **options})
@@ -63,7 +63,7 @@ def _manner(options: dict[str, Any]) -> dict[str, bool]:
 
 @command.command("next", short_help="Measure the next configuration of a manual trial.")
 @of_trial
-@click.option("--done", metavar="ARM", help="Confirm that ARM is active when ktrial cannot detect it.")
+@click.option("--done", metavar="ARM", help="Confirm that the configuration ARM is active, if ktrial cannot detect it.")
 @click.option("--dry-run", is_flag=True, help="Show which configuration is next; measure nothing.")
 @click.option("--boots", is_flag=True, hidden=True)
 @when_idle_option
@@ -73,7 +73,7 @@ def _manner(options: dict[str, Any]) -> dict[str, bool]:
 def next_(
     app: App, name: str | None, done: str | None, dry_run: bool, boots: bool, yes_dangerous: bool, as_json: bool
 ) -> int:
-    """Measure the next configuration of a trial for which you change settings by hand, or reboot."""
+    """Measure the next configuration of a trial (default: the newest) that needs you to change settings or reboot."""
     if boots and name is not None:
         from ktrial.cli.shared.boot_questions import go_on
         from ktrial.cli.shared.boot_trials import continue_in_boots
@@ -96,7 +96,7 @@ def pause(app: App, name: str | None) -> int:
 @command.command(short_help="Stop a live trial, or one that this machine continues by itself.")
 @of_trial
 def stop(app: App, name: str | None) -> int:
-    """Stop a live or unattended trial, or one over boots; restore everything. The results stay."""
+    """Stop a live or unattended trial, or one that reboots this machine, and restore everything. The results stay."""
     from ktrial.cli.shared.unattended import stop_trial
 
     return stop_trial(app, name)
@@ -111,7 +111,7 @@ def stop(app: App, name: str | None) -> int:
 @fail_on_option
 @json_option
 def extend(app: App, name: str | None, blocks: int, yes_dangerous: bool, as_json: bool) -> int:
-    """Continue an inconclusive trial whose protocol has `extend = true`."""
+    """Continue an inconclusive trial (default: the newest) whose protocol has `extend = true`."""
     from ktrial.cli.shared.run_trial import extend_trial
 
     return extend_trial(app, app.trials.find(name), blocks, allow_dangerous=yes_dangerous, as_json=as_json)
@@ -150,7 +150,7 @@ def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
 @of_trial
 @output_option("File to write.  [TRIAL.html]")
 def report(app: App, name: str | None, output: Path | None) -> None:
-    """Write a trial's report as a single self-contained HTML file."""
+    """Write the report of a trial (default: the newest) as a single self-contained HTML file."""
     from ktrial.cli.shared.run_trial import report_trial
 
     report_trial(app, app.trials.find(name), output)
@@ -159,7 +159,11 @@ def report(app: App, name: str | None, output: Path | None) -> None:
 @command.command(short_help="Recompute a trial's verdicts from its runs.")
 @of_trial
 def recheck(app: App, name: str | None) -> int:
-    """Recompute every run order from the seed and every verdict from the runs. The exit status is 1 if one differs."""
+    """Check a trial (default: the newest) against its own data.
+
+    ktrial recomputes every run order from the seed, every number from the raw output, and every verdict from the runs.
+    The exit status is 1 if one differs.
+    """
     from ktrial.cli.shared.run_trial import recheck_trial
 
     recheck_trial(app, app.trials.find(name))

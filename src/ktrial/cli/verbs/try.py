@@ -37,7 +37,7 @@ from ktrial.cli.shared.trial_options import (
     multiple=True,
     metavar="KNOB=VALUE[,…]",
     callback=spelled_words,
-    help="Setting to try; several values are tried one by one. Repeatable.",
+    help="Setting to try, as with KNOB=VALUE. Repeatable.",
 )
 @click.option(
     "--profile", "profiles", multiple=True, metavar="PROFILE|FILE", help="Profile to try, as with PROFILE. Repeatable."
@@ -53,7 +53,7 @@ from ktrial.cli.shared.trial_options import (
     help="Variable to set in the tried configurations, not in the baseline. Repeatable.",
 )
 @click.option("--placebo", is_flag=True, help="Also try a change that does nothing, to show what chance does.")
-@click.option("--name", metavar="NAME", help="Name of the trial.")
+@click.option("--name", metavar="NAME", help="Name of the trial.  [from the settings]")
 @load_options
 @unattended_option
 @boots_options
@@ -70,6 +70,9 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
     ktrial try ./rest.toml --suite memory-pressure
     ktrial try --set vm.swappiness=10,60,100 --suite memory-pressure
     ktrial try thp:enabled=always --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
+
+    ktrial tries all settings that you name together; a list such as 10,60,100 is tried value by value. Without --suite
+    or CMD, it chooses a suite that suits the settings.
     """
     from ktrial.cli.shared.run_trial import run_file, show_protocol
     from ktrial.trial.protocol.from_words import arms_of, default_suite, name_of, pairs

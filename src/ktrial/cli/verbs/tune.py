@@ -33,7 +33,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
     "--suite",
     shell_complete=measurable_names,
     metavar="SUITE|BENCHMARK",
-    help="Suite or benchmark to measure instead of the goal's.",
+    help="Suite or benchmark to measure instead of the goal's. A profile needs one, or CMD.",
 )
 @metric_option
 @prepare_option
@@ -48,7 +48,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]")
 @click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.")
 @click.option("--most", type=click.IntRange(1, 1000), metavar="N", help="Try only the first N settings.")
-@seed_option(2**62)
+@seed_option(2**62, "tuning whose run orders")
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
 @click.option("--no-apply", is_flag=True, help="Only write the receipt; apply nothing.")
 @click.option("--dry-run", is_flag=True, help="Show what ktrial would try; measure nothing.")
@@ -58,7 +58,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, goal: str, **options: Any) -> int:
-    """Try the settings of a goal or profile in trials, and keep those that are better.
+    """Try the settings of a goal or profile in trials, and apply those that are better.
 
     \b
     ktrial tune latency
@@ -66,9 +66,9 @@ def command(ctx: click.Context, /, goal: str, **options: Any) -> int:
     ktrial tune ./rest.toml --suite memory-pressure
     ktrial tune ktweak --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
 
-    ktrial keeps no setting that stays undecided or makes a --guard outcome worse. If several are better, it tries them
-    together too. Then it applies them in one transaction. A receipt gives the reasons, and the command that undoes the
-    changes.
+    ktrial drops each setting that is not shown to be better, or that makes a --guard outcome worse. If several are
+    better, it tries them together too. Then it applies them in one transaction, until the next boot; on a terminal it
+    asks first, unless you give --json or --yes. A receipt gives the reasons, and the command that undoes the changes.
     """
     from functools import partial
 

@@ -21,8 +21,9 @@ _EXTRA = "textual>=8,<9"
 def command(app: App) -> None:
     """Show what is applied and kept, the trial under way, and the last verdicts, on one screen; keys control it.
 
-    ktrial reads the state every 5 seconds. `w` watches pressure and stutters, `y` asks who set a knob, `s` stops
-    the running trial after a question, `q` quits. No other key changes anything.
+    ktrial reads the state every 5 seconds, and at once if you press `r`. `w` watches pressure and stutters, `y` asks
+    for a knob and shows who set it, `s` asks and then stops the running trial, `q` quits. No other key changes
+    anything.
 
     It needs the extra `ui`: pip install 'ktrial[ui]'. Only root can read what is applied, and trace stalls.
     """

@@ -22,16 +22,25 @@ from ktrial.recordings.frame_loop import KINDS
     "--thread", type=click.IntRange(min=1), metavar="T", help="Thread of process P that draws frames.  [the first one]"
 )
 @click.option("--for", "length", metavar="TIME", help="Stop after TIME.  [when the program ends, or at Ctrl-C]")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FOLDER", help="Folder for the recording.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Folder for the recording.  [a new one, which ktrial names at the end]",
+)
 @click.option(
     "--rate",
     "rate_words",
     multiple=True,
     metavar="SOURCE=HZ",
-    help="Read a source at this rate; 0 disables it. Repeatable.",
+    help="Rate at which to read a source, such as cpu=50Hz; 0 disables it. Repeatable.",
 )
 @click.option(
-    "--above", multiple=True, metavar="KIND=TIME", help="Record only events of a kind that last longer. Repeatable."
+    "--above",
+    multiple=True,
+    metavar="KIND=TIME",
+    help="Record only events of a kind that last longer, such as block-io=10ms. Repeatable.",
 )
 @click.option("--no-trace", is_flag=True, help="Do not trace kernel events.")
 @click.option(
@@ -51,8 +60,19 @@ from ktrial.recordings.frame_loop import KINDS
 )
 @env_option
 @clean_env_option
-@click.option("--every", default="5s", show_default=True, metavar="TIME", help="Interval between two lines of text.")
-@click.option("--live/--plain", "live", default=None, help="Draw in place, or print lines.  [in place on a terminal]")
+@click.option(
+    "--every",
+    default="5s",
+    show_default=True,
+    metavar="TIME",
+    help="Interval between two lines, if ktrial prints lines.",
+)
+@click.option(
+    "--live/--plain",
+    "live",
+    default=None,
+    help="Draw in place, or print lines.  [in place on a terminal, unless CMD writes to it]",
+)
 @json_option
 @click.pass_context
 def command(
@@ -76,8 +96,8 @@ def command(
     Kernel events (direct reclaim, slow disk requests, delayed threads) need root; without it ktrial records only
     counters. The recording survives a kill -9: it is on disk as it grows. Evaluate it with `ktrial diagnose FOLDER`.
 
-    On a terminal ktrial draws pressure, the phase and the latest stutters in place. If the program writes to the same
-    terminal, ktrial draws only with --live.
+    On a terminal ktrial draws pressure, the phase (warm-up, ramp-up or steady state) and the latest stutters in place.
+    If the program writes to the same terminal, ktrial draws only with --live.
 
     \b
     ktrial watch -o flight -- ./game

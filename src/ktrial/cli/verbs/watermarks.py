@@ -23,7 +23,7 @@ _TALKS = "use --host guest:KERNEL"
 @click.option(
     "--lead",
     metavar="SIZE|TIME",
-    help="How early kswapd should wake, to compute the setting: 2GiB, or 500ms with a rate.",
+    help="How early kswapd should wake: 2GiB, or 500ms with --rate or --measure. ktrial computes the setting for it.",
 )
 @click.option("--rate", metavar="SIZE", help="Memory allocated per second, such as 2GiB, for --lead TIME.")
 @click.option("--measure", metavar="TIME", help="Measure the peak allocation rate over TIME, while the workload runs.")
@@ -46,8 +46,10 @@ def command(
     ktrial watermarks micro-stutter-watermarks vm.min_free_kbytes=3145728+vm.watermark_scale_factor=125
     ktrial watermarks --lead 500ms --measure 30s
 
-    For each memory zone it shows the watermarks, the lead of kswapd over allocations, and the memory kept free. It
-    computes them as the kernel does, in whole pages, and changes nothing.
+    Each argument gets its own line: a profile, settings joined by +, or a list of values with a line for each. For the
+    whole machine and for each memory zone, ktrial shows the watermarks and the lead: what programs can allocate after
+    kswapd wakes and before they must reclaim memory themselves. It computes all of this as the kernel does, in whole
+    pages, and changes nothing.
     """
     import msgspec
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ktrial.cli.app import App
-from ktrial.cli.options import dangerous_option, settings_argument
+from ktrial.cli.options import dangerous_option, settings_words
 from ktrial.cli.shared.bench import TakesCommand, own_words, program_of
 from ktrial.kit.errors import AgentError, BadInput, KtrialError, NoSuchTransaction, Refused, StalePlan
 
@@ -29,7 +29,7 @@ _ATTEMPTS = 3
 
 
 @click.command(cls=TakesCommand, short_help="Apply settings while a command runs.")
-@settings_argument
+@settings_words("PROFILE|FILE|KNOB=VALUE… -- CMD…")
 @click.option("--anyway", is_flag=True, help="Run CMD even if the settings cannot be applied.")
 @click.option("-q", "--quiet", is_flag=True, help="Report only problems.")
 @dangerous_option
@@ -42,7 +42,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], anyway: bool, quiet: 
 
     \b
     ktrial with vm.swappiness=10 -- make -j8
-    ktrial with micro-stutter -- %command%
+    ktrial with micro-stutter -- %command%      # in the launch options of a game in Steam
     """
     from ktrial.tuning.plans.resolve import check_words
     from ktrial.tuning.plans.transaction_text import held_text
