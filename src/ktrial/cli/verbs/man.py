@@ -13,7 +13,7 @@ def command(ctx: click.Context) -> None:
 
     \b
     ktrial man | man -l -
-    ktrial man > ~/.local/share/man/man1/ktrial.1
+    ktrial man | install -Dm644 /dev/stdin ~/.local/share/man/man1/ktrial.1
     """
     from ktrial import __version__
     from ktrial.cli.manpage import manual_page

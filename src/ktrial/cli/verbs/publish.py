@@ -30,8 +30,9 @@ def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, 
     --data adds the sessions with their raw output, without names of hosts and users. ktrial then computes the published
     comparison from them.
 
-    The same comparison always gives the same files. --force replaces files that an earlier publication wrote, unless
-    somebody changed them. It leaves all other files alone.
+    The same comparison always gives the same files. --force overwrites files of the same names, such as README.md. It
+    removes files of an earlier publication that are not in this one, unless somebody changed them, and leaves all other
+    files alone.
 
     \b
     ktrial compare stock tuned -o found.json

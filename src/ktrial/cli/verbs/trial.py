@@ -111,7 +111,7 @@ def stop(app: App, name: str | None) -> int:
 @fail_on_option
 @json_option
 def extend(app: App, name: str | None, blocks: int, yes_dangerous: bool, as_json: bool) -> int:
-    """Continue an inconclusive trial (default: the newest) whose protocol has `extend = true`."""
+    """Continue an inconclusive trial (default: the newest) whose protocol has `[design] extend = true`."""
     from ktrial.cli.shared.run_trial import extend_trial
 
     return extend_trial(app, app.trials.find(name), blocks, allow_dangerous=yes_dangerous, as_json=as_json)
