@@ -484,6 +484,13 @@ def test_nothing_is_carried_out_that_the_audit_log_cannot_hold(root: FakeRoot, t
     assert (ran.status, "cannot write" in ran.err) == (1, True)
 
 
+@pytest.mark.parametrize("given", [("--knob", "vm.*"), ("--protocol", __file__), ("--live", "--rate")])
+def test_what_is_for_writes_alone_requires_them(root: FakeRoot, given: tuple[str, str]) -> None:
+    ran = root.run("mcp", *given)
+    assert ran.status == 2
+    assert f"{given[0]} requires --allow-writes" in ran.err
+
+
 def test_root_serves_no_agents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import io
 

@@ -37,14 +37,14 @@ _LONGEST_LIFE_S = 24 * 3600.0
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Protocol file whose trial agents may run, with --allow-writes; they name it without .toml. Repeatable.",
+    help="Protocol file whose trial agents may run; they name it without .toml. Repeatable. Needs --allow-writes.",
 )
 @click.option(
     "--live",
     metavar="OPTIONS",
     default="",
-    help="Options of `ktrial live` in one word, such as its --metric and --guard, with which agents may try settings on"
-    " live work, with --allow-writes.",
+    help="Options of `ktrial live`, quoted as one text, with which agents may try settings on live work. Needs"
+    " --allow-writes.",
 )
 @click.option(
     "--plan-life",
@@ -79,8 +79,9 @@ def command(
     life_s = seconds(plan_life, "--plan-life")
     if life_s > _LONGEST_LIFE_S:
         raise BadInput(f"--plan-life {plan_life}: longer than a day", hint="give at most 24h")
-    if knobs and not allow_writes:
-        raise BadInput("--knob requires --allow-writes", hint="add --allow-writes, or leave out --knob")
+    given = {"--knob": knobs, "--protocol": protocols, "--live": live}
+    if not allow_writes and (option := next((name for name, value in given.items() if value), None)):
+        raise BadInput(f"{option} requires --allow-writes", hint=f"add --allow-writes, or leave out {option}")
     files = _by_name(protocols)
     if importlib.util.find_spec("mcp") is None:
         raise KtrialError(

@@ -30,7 +30,8 @@ def command() -> None:
 def run(app: App, /, file: Path, **options: Any) -> int:
     """Run the trial that the protocol FILE describes, up to its verdict (docs/trial.md).
 
-    If it compares kernels or kernel arguments, the machine reboots for each measurement; --yes allows that.
+    If it compares kernels or kernel arguments, the machine reboots for each measurement; --yes allows that. If you set
+    up its configurations by hand, run `ktrial trial next` for each of them.
     """
     from ktrial.cli.shared.run_trial import run_file
     from ktrial.kit.files import read_file
@@ -96,7 +97,7 @@ def pause(app: App, name: str | None) -> int:
 @command.command(short_help="Stop a live trial, or one that this machine continues by itself.")
 @of_trial
 def stop(app: App, name: str | None) -> int:
-    """Stop a live or unattended trial, or one that reboots this machine, and restore everything. The results stay."""
+    """Stop a live trial, an unattended one, or one that reboots this machine; restore everything. The results stay."""
     from ktrial.cli.shared.unattended import stop_trial
 
     return stop_trial(app, name)
@@ -161,8 +162,7 @@ def report(app: App, name: str | None, output: Path | None) -> None:
 def recheck(app: App, name: str | None) -> int:
     """Check a trial (default: the newest) against its own data.
 
-    ktrial recomputes every run order from the seed, every number from the raw output, and every verdict from the runs.
-    The exit status is 1 if one differs.
+    ktrial recomputes all run orders, numbers and verdicts. The exit status is 1 if one differs.
     """
     from ktrial.cli.shared.run_trial import recheck_trial
 
