@@ -41,7 +41,7 @@ def command(ctx: click.Context, /, **options: Any) -> int:
 
     \b
     ktrial schedulers
-    ktrial schedulers --only lavd --only bpfland --suite frames
+    ktrial schedulers --only lavd --only bpfland --suite frames --primary agent-pressure.frame-p99
     ktrial schedulers --only lavd --mode all -- make -j8
     ktrial schedulers --live --metric 'ms:lower=log:/var/log/app.log?match=([0-9.]+) ms' --for 2h
 

@@ -47,7 +47,12 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @budget_option
 @click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]")
 @click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.")
-@click.option("--most", type=click.IntRange(1, 1000), metavar="N", help="Try only the first N settings.")
+@click.option(
+    "--most",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="Try only the N settings that are safest and best supported.",
+)
 @seed_option(2**62, "tuning whose run orders")
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
 @click.option("--no-apply", is_flag=True, help="Only write the receipt; apply nothing.")
