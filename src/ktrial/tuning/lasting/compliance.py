@@ -126,7 +126,7 @@ def compliance_text(found: Compliance, *, width: int) -> str:
     counted = [one for one in found.settings if one.state != "skipped"]
     live = sum(one.state == "live" for one in counted)
     answer = {"compliant": "compliant", "not-kept": "not kept", "differs": "differs"}[found.answer]
-    count = f"{live} of {len(counted)} settings are live" if counted else "no setting is kept"
+    count = f"{live} of {len(counted)} settings are kept or applied, and live" if counted else "no setting is kept"
     if waiting := sum(one.state == "pending" for one in counted):
         count += f", {waiting} from the next boot on"
     parts.append(f"{answer}: {count}")
