@@ -114,14 +114,16 @@ def _ask(*words: str) -> str:
         )
     except subprocess.TimeoutExpired:
         raise KtrialError(
-            f"adb does not answer: `adb {' '.join(words)}` ran for {_ASK_LIMIT_S:.0f} s", hint="run `adb kill-server`"
+            f"adb does not answer: `adb {' '.join(words)}` ran for {_ASK_LIMIT_S:.0f} s",
+            hint="run `adb kill-server`, then the command again",
         ) from None
     except OSError as error:
         raise KtrialError(f"cannot start adb: {error.strerror}", hint="first make `adb devices` work") from None
-    errors = done.stderr.decode(errors="replace").strip().splitlines()
     if done.returncode != 0:
-        why = errors[-1] if errors else f"status {done.returncode}"
-        raise KtrialError(f"cannot run `adb {' '.join(words)}`: {why}", hint="first make `adb devices` work")
+        said = (done.stderr.strip() or done.stdout.strip()).decode(errors="replace").splitlines()
+        why = said[-1] if said else f"status {done.returncode}"
+        command = f"`adb {' '.join(words)}`"
+        raise KtrialError(f"cannot run {command}: {why}", hint=f"first make {command} work")
     return done.stdout.decode(errors="replace")
 
 

@@ -66,7 +66,7 @@ def with_hosts(own: Identity, hosts: Path) -> Identity:
 
 
 def salt(path: Path) -> bytes:
-    """Return the secret in `path`, created on first use: all bundles of a user share their placeholders."""
+    """Return the secret in `path`, and create it on first use. It makes placeholders equal in all bundles of a user."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -80,8 +80,8 @@ def salt(path: Path) -> bytes:
                     part.unlink()
         return path.read_bytes()
     except OSError as error:
-        hint = "free some disk space, or set XDG_STATE_HOME to a writable folder"
-        raise KtrialError(f"cannot write {path}: {error.strerror}", hint=hint) from None
+        hint = "free some disk space, make it readable, or set XDG_STATE_HOME to a writable folder"
+        raise KtrialError(f"cannot create or read {path}: {error.strerror}", hint=hint) from None
 
 
 def _read(paths: Iterable[Path]) -> Iterable[str]:

@@ -20,7 +20,7 @@ from ktrial.kit.errors import PrivilegeMissing, Refused
 
 
 def launch_anew() -> None:
-    """Start this command again through the agent, unless the agent started it.
+    """Start this command again through the agent, unless the agent started it or it runs from a checkout as root.
 
     Raise PrivilegeMissing if others than root could change the agent.
     """

@@ -23,7 +23,7 @@ LAUNCHED = "KTRIAL_LAUNCHED"
 
 
 class LentRoot:
-    """Client of the helper, which lives as long as this process."""
+    """The client of `ktrial-agent lend`, which lives as long as this process."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -49,7 +49,10 @@ class LentRoot:
 
 
 def lent_root() -> LentRoot | None:
-    """Return the helper that the launcher left; child processes do not inherit its socket."""
+    """Return the client of the helper that the launcher started; None if no launcher started this process.
+
+    Child processes do not inherit its socket.
+    """
     told = os.environ.pop(LAUNCHED, "")
     if not told.isdecimal() or os.geteuid() == 0:
         return None

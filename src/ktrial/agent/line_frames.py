@@ -27,7 +27,7 @@ LONGEST_BYTES = 1 << 26
 
 
 class Frame(NamedTuple):
-    """A frame: its kind and content."""
+    """One message on the line: its kind, which is one of the letters above, and its content."""
 
     kind: bytes
     content: bytes

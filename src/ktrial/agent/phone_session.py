@@ -25,9 +25,9 @@ _MOST_DENIALS = 3
 class PhoneSession(AgentSession):
     """An agent's session on a phone, with the facts from `ask` added to those of the agent, or in their place.
 
-    `list_modules` asks for root on the phone's screen, so a session without root calls it only for that fact's full
-    name. If a setting is refused, `say` tells the user which rule of SELinux refused it, as far as the kernel's log
-    shows.
+    `list_modules` asks for root on the phone's screen, so a session without root calls it only if a caller asks for
+    that fact by its full name. If a setting is refused, `say` tells the user which rule of SELinux refused it, as far
+    as the kernel's log shows.
     """
 
     def __init__(

@@ -121,9 +121,9 @@ class _AgentGone(KtrialError):
 
 
 class OtherMachine:
-    """One connection to another machine; implements `agent.carrier.Carrier`.
+    """One connection to another machine; implements `agent.carrier.AgentCarrier`.
 
-    `way` leads to it. `agent_for` returns the agent for an architecture, `say` tells the user what takes long. With
+    `way` leads to it. `agent_for` returns the agent for an architecture, `say` shows the user a message. With
     `keeps`, the agent's copy stays there.
     """
 
@@ -411,7 +411,10 @@ class _ScriptLines:
 
 
 def start_script(marker: str, bases: str) -> str:
-    """Return the script that starts the agent there."""
+    """Return the shell script that starts the agent on the other machine.
+
+    `marker` begins its first line; `bases` are the folders to try.
+    """
     return _SCRIPT.format(marker=marker, bases=bases)
 
 

@@ -114,7 +114,10 @@ def _starts(sudo: str, options: Sequence[str], agent: Path, line: bytes = b"") -
 def _with_password(sudo: str, argv: Sequence[str], password: str) -> Transport:
     line = f"{password}\n".encode()
     if not _starts(sudo, SUDO_ASKING, Path(argv[0]), line):
-        raise PrivilegeMissing("sudo did not accept the password", hint="check the password in KTRIAL_PASSWORD_FD")
+        raise PrivilegeMissing(
+            "sudo did not accept the password",
+            hint="check the password in the file of KTRIAL_PASSWORD_FD, and that this user may use sudo",
+        )
     transport = ProcessTransport([sudo, *SUDO_ASKING, *argv], asker="sudo")
     transport.send(line)
     return transport

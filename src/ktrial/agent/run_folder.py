@@ -52,7 +52,7 @@ def _places() -> tuple[Path, ...]:
 
 
 def work_folders(work: Path) -> list[Path]:
-    """Return all folders in which private ones are created, and create those that are missing."""
+    """Return the folders that hold the private folders of runs, and create those that are missing."""
     folders = [work]
     if any(place.is_dir() for place in _places()):
         with contextlib.suppress(KtrialError):

@@ -56,7 +56,7 @@ class SessionLine:
         self._listening.start()
 
     def open(self, arguments: list[str], *, root: bool, **more: Any) -> Ends:
-        """Start a session; `more` are further fields of its start."""
+        """Start a session; `more` are further fields of the message that starts it."""
         here, to_agent = os.pipe()
         from_agent, there = os.pipe()
         said: SimpleQueue[bytes] = SimpleQueue()

@@ -62,16 +62,28 @@ def _inside(value: Any, step: Step, place: str, text: str) -> Any:
     nowhere = f"{text} leads nowhere: {place}"
     if isinstance(step, int):
         if not isinstance(value, list):
-            raise BadRun(f"{nowhere} is {_kind(value)}, not a list", hint="correct the path")
+            raise BadRun(f"{nowhere} is {_kind(value)}, not a list", hint=_step_for(value))
         if not -len(value) <= step < len(value):
-            raise BadRun(f"{nowhere} has {len(value)} elements, so [{step}] does not exist", hint="use a smaller index")
+            raise BadRun(
+                f"{nowhere} has {len(value)} elements, so [{step}] does not exist",
+                hint="use an index of this list; [0] is its first element",
+            )
         return value[step]
     if not isinstance(value, dict):
-        raise BadRun(f"{nowhere} is {_kind(value)}, not an object", hint="correct the path")
+        raise BadRun(f"{nowhere} is {_kind(value)}, not an object", hint=_step_for(value))
     if step not in value:
         listed = ", ".join(list(value)[:_LISTED]) + (", …" if len(value) > _LISTED else "")
-        raise BadRun(f"{nowhere} has no {step!r}, only: {listed or 'nothing'}", hint="correct the path")
+        raise BadRun(f"{nowhere} has no {step!r}, only: {listed or 'nothing'}", hint="use one of these names")
     return value[step]
+
+
+def _step_for(value: Any) -> str:
+    """Return what the next step of a path must be inside this value."""
+    if isinstance(value, dict):
+        return "continue the path with a name, as in .mean"
+    if isinstance(value, list):
+        return "continue the path with an index, as in [0]"
+    return "end the path there, or name another place"
 
 
 def _kind(value: Any) -> str:

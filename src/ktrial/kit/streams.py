@@ -32,7 +32,7 @@ class PlainStream:
 
 
 def plain_stream(stream: TextIO, spell: Callable[[str], str] | None = None) -> TextIO:
-    """Return the wrapped stream; `spell` rewrites the text first."""
+    """Wrap a stream so that it escapes text; `spell` rewrites the text first."""
     return cast("TextIO", PlainStream(stream, spell))
 
 
@@ -58,8 +58,8 @@ def tell(stream: TextIO, text: str) -> None:
         stream.flush()
     except BrokenPipeError:
         raise KtrialError(
-            "measuring stopped because the reader closed the pipe; the finished runs are saved",
-            hint="run the same command again to continue",
+            "stopped because the reader closed the pipe",
+            hint="run the same command again; a measurement continues after its finished runs",
         ) from None
     except OSError as error:
         if error.errno != errno.EIO:

@@ -20,7 +20,7 @@ def read_toml(path: Path, shape: type[T]) -> T:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise BadInput(why_unread(error), file=str(path)) from None
+        raise BadInput(why_unread(error), file=str(path), hint="check the path, and who may read it") from None
     return toml.parse_bytes(data, str(path), shape, _HINT)
 
 
@@ -43,7 +43,10 @@ class Place(msgspec.Struct, frozen=True):
     at: str
 
     def mended(self, error: KtrialError, *, key: str = "", about: str = "") -> BadInput:
-        """Return the error as a BadInput that names file and line."""
+        """Return the error as a BadInput that names file and line.
+
+        `key` extends the path of the place, `about` precedes the message.
+        """
         message = f"{about}: {error.message}" if about else error.message
         line, column = locate(self.file.read_text(encoding="utf-8", errors="replace"), f"{self.at}{key}", "")
         return BadInput(message, file=str(self.file), line=line, column=column, hint=error.hint)

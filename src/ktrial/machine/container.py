@@ -53,7 +53,8 @@ def containerfile(base: str, packages: Iterable[str]) -> str:
 
 def check_image(name: str, what: str) -> None:
     if not _NAME.fullmatch(name):
-        raise BadInput(f"{what}: {name!r} is not an image name", hint=_USAGE)
+        hint = f"for example  {what} {DEFAULT_BASE}" if what == "--base" else _USAGE
+        raise BadInput(f"{what}: {name!r} is not an image name", hint=hint)
 
 
 def parse_tools(text: str) -> ContainerRequest:

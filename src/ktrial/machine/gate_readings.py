@@ -35,7 +35,7 @@ _CPU_TIMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "ste
 
 
 class Thermometers(msgspec.Struct, frozen=True, kw_only=True):
-    """The temperature sensors that worked at the first look of a session, and the hottest one."""
+    """The temperature sensors that had a value in the first sample of a session, and the hottest of them."""
 
     known: frozenset[str]
     hottest: str | None

@@ -233,8 +233,8 @@ def judge_groups(groups: Groups, limits: Mapping[str, GateLimits] = DEFAULTS) ->
         if not limit.is_off and not is_elsewhere:
             unknown = ABSENT if gate.reading in _LATER else None
             columns = {name: [run.get(gate.reading, unknown) for run in runs] for name, runs in ordered.items()}
-            for column in columns.values():
-                _check(gate, column)
+            for name, column in columns.items():
+                _check(gate, name, column)
             found += _missing(gate, columns, limit)
             found += _RULES[gate.rule](gate, columns, limit)
     return tuple(found)
@@ -263,7 +263,7 @@ def why_void(
     ktrial set.
     """
     if not math.isfinite(suspended_s) or suspended_s < 0:
-        raise BadInput(f"expected a suspend time of 0 seconds or more, got {suspended_s}")
+        raise ValueError(f"expected a suspend time of 0 seconds or more, got {suspended_s}")
     reasons = [one.sentence for one in before if one.level == "refuse"]
     if suspended_s > 0:
         reasons.append(f"the machine slept for {show_seconds(suspended_s)} during the run")
@@ -271,13 +271,16 @@ def why_void(
     return tuple(reasons)
 
 
-def _check(gate: Gate, column: Sequence[Reading]) -> None:
+def _check(gate: Gate, group: str, column: Sequence[Reading]) -> None:
     for value in column:
         if value is None or value == ABSENT or (gate.rule == "same" and isinstance(value, str)):
             continue
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if gate.rule == "same" or not number or not math.isfinite(float(value)) or not _possible(gate, float(value)):
-            raise BadInput(f"{gate.reading} = {value!r} is not a reading of {gate.what}")
+            raise BadInput(
+                f"{gate.reading} = {value!r} in {group} is not a reading of {gate.what}",
+                hint="measure this run again, or leave out its session",
+            )
 
 
 def _possible(gate: Gate, value: float) -> bool:
@@ -439,7 +442,7 @@ def finding_of(found: GateFinding) -> Finding:
 
 
 def group_findings(groups: Groups, limits: Mapping[str, GateLimits]) -> tuple[Finding, ...]:
-    """Return the findings of all gates about groups of runs. No other code judges readings."""
+    """Return the findings of all gates about groups of runs."""
     return tuple(finding_of(one) for one in judge_groups(groups, limits))
 
 
@@ -458,7 +461,7 @@ def unread_gates(limits: Mapping[str, GateLimits], now: Readings) -> tuple[str, 
 
 
 def idle_gates(limits: Mapping[str, GateLimits], rows: Sequence[Readings]) -> tuple[str, ...]:
-    """Return the enabled gates whose reading was ABSENT in all runs."""
+    """Return the enabled gates, other than `above` gates, whose reading was ABSENT in all runs."""
     return tuple(
         name
         for name, limit in limits.items()

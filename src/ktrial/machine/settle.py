@@ -73,5 +73,5 @@ def _number(readings: Readings, aim: _Aim) -> float | None:
     if value is None or isinstance(value, str):
         return None
     if not math.isfinite(value):
-        raise BadInput(f"{aim.reading} = {value} is not a reading of {aim.what}")
+        raise BadInput(f"{aim.reading} = {value} is not a reading of {aim.what}", hint="leave out --settle")
     return float(value)

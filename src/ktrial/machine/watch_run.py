@@ -27,7 +27,7 @@ def suspended_s(before_s: float, after_s: float) -> float:
     if not math.isfinite(slept) or slept <= -SHORTEST_S:
         raise BadInput(
             f"suspend time cannot go from {before_s} s to {after_s} s",
-            hint="give two readings of the same boot in order",
+            hint="run the command again: the machine may have been restarted meanwhile",
         )
     return slept if slept >= SHORTEST_S else 0.0
 

@@ -38,7 +38,7 @@ def opened(data: bytes) -> OpenedFile | None:
     """Decompress data; return None if they are not compressed. Raise BadInput if they cannot be read to the end."""
     for mark, name in _CLOSED.items():
         if data.startswith(mark):
-            raise BadInput(f"cannot read {name} archives")
+            raise BadInput(f"cannot read {name} archives", hint="unpack it first")
     for mark, (name, machine, pack) in _OPEN.items():
         if data.startswith(mark):
             bare = name != "gzip" or not data[3] & _GZIP_NAMES
