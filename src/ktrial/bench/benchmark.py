@@ -279,16 +279,21 @@ def check_exit(raw: RawOutput) -> None:
     if raw.failed is not None:
         raise BadRun(f"could not be started: {raw.failed}")
     if raw.timed_out:
-        raise BadRun(f"exceeded its time limit and was killed{quoted(raw)}")
+        raise BadRun(
+            f"exceeded its time limit and was killed{quoted(raw)}",
+            hint="let it do less, or raise the limit (--limit for a command)",
+        )
     if raw.signal is not None:
         raise BadRun(f"was killed by signal {raw.signal}{quoted(raw)}")
     if raw.exit_status != 0:
         full = "; no space left for its files" if _WORST[0].encode() in raw.stderr else ""
         raise BadRun(f"ended with status {raw.exit_status}{full}{quoted(raw)}")
     if raw.cut:
-        raise BadRun("printed more than is captured, so its output may be incomplete")
+        raise BadRun("printed more than is captured, so its output may be incomplete", hint="let it print less")
     if raw.unread is not None:
-        raise BadRun(f"left a file that cannot be read: {raw.unread}")
+        raise BadRun(
+            f"left a file that cannot be read: {raw.unread}", hint="let it write regular files that this user may read"
+        )
 
 
 def why_failed(raw: RawOutput) -> str | None:
@@ -303,7 +308,7 @@ def why_failed(raw: RawOutput) -> str | None:
 def check_measurements(outcomes: tuple[Outcome, ...], parsed: ParsedRun) -> None:
     """Raise BadRun if there is no measurement, or one is undeclared, repeated, not finite or implausible."""
     if not parsed.measurements:
-        raise BadRun("no measurement found in the output")
+        raise BadRun("no measurement found in the output", hint="use a version of the tool that ktrial can read")
     declared = {outcome.name: outcome for outcome in outcomes}
     seen: set[str] = set()
     for measurement in parsed.measurements:
@@ -313,19 +318,22 @@ def check_measurements(outcomes: tuple[Outcome, ...], parsed: ParsedRun) -> None
                 f"measured {measurement.outcome}, which this benchmark does not declare", hint="add it to its outcomes"
             )
         if measurement.outcome in seen:
-            raise BadRun(f"{measurement.outcome} was measured twice in one run")
+            raise BadRun(f"{measurement.outcome} was measured twice in one run", hint="let `parse` return it once")
         seen.add(measurement.outcome)
         _check_value(outcome, measurement)
+
+
+_AGAIN = "measure it again, or leave this value out"
 
 
 def _check_value(outcome: Outcome, measurement: Measurement) -> None:
     shown = f"{outcome.name} is {measurement.original}"
     if not math.isfinite(measurement.value):
-        raise BadRun(f"{shown}, which is not a finite number")
+        raise BadRun(f"{shown}, which is not a finite number", hint=_AGAIN)
     if measurement.value < 0 and outcome.kind != "score":
-        raise BadRun(f"{shown}: a {outcome.kind} cannot be negative")
+        raise BadRun(f"{shown}: a {outcome.kind} cannot be negative", hint=_AGAIN)
     if not outcome.low <= measurement.value <= outcome.high:
-        raise BadRun(f"{shown}, outside the plausible {outcome.low:g} to {outcome.high:g} {outcome.unit}")
+        raise BadRun(f"{shown}, outside the plausible {outcome.low:g} to {outcome.high:g} {outcome.unit}", hint=_AGAIN)
 
 
 def quoted(raw: RawOutput) -> str:

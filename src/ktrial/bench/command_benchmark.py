@@ -135,7 +135,7 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         try:
             return repr(select(printed.document, self.match))
         except BadRun as error:
-            raise BadRun(f"{self.name}: {error.message}") from None
+            raise BadRun(f"{self.name}: {error.message}", hint=error.hint) from None
 
     def _matched(self, text: str) -> str:
         found = list(re.finditer(self.match, text, re.MULTILINE))
@@ -143,7 +143,9 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             how = "nowhere" if not found else f"{len(found)} times"
             raise BadRun(
                 f"the expression for {self.name} matches {how} in the output, expected one match",
-                hint="make the expression match one number only",
+                hint="make the expression match what the command prints"
+                if not found
+                else "make the expression match one number only",
             )
         number = found[0][1] or ""
         if not NUMBER.fullmatch(number.strip()):

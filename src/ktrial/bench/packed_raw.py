@@ -23,7 +23,7 @@ def layers(data: bytes) -> Iterator[bytes]:
         data = found.inner
         yield data
     if opened(data) is not None:
-        raise BadInput(f"it is compressed more than {_MOST_LAYERS} times")
+        raise BadInput(f"it is compressed more than {_MOST_LAYERS} times", hint="unpack it first")
 
 
 def scrubbed(data: bytes, scrubber: Scrubber, *, places_only: bool = False) -> bytes:

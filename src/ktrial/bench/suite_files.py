@@ -112,7 +112,8 @@ def _check(suite: Suite, path: Path, benchmarks: Mapping[str, Benchmark], unusab
         key = "use"
         try:
             if entry.use in unusable and entry.use not in benchmarks:
-                raise BadInput(f"cannot use benchmark {entry.use}", hint=unusable[entry.use].message)
+                fault = unusable[entry.use]
+                raise BadInput(f"cannot use benchmark {entry.use}: {fault.message}", hint=fault.hint)
             if entry.use not in benchmarks:
                 raise UnknownName("benchmark", entry.use, benchmarks, hint="run `ktrial bench --list` to list them")
             key = "parameters"

@@ -16,6 +16,9 @@ from ktrial.kit.errors import BadInput, UnknownName
 from ktrial.machine.facts import FactBook
 
 _WORDS: Mapping[str, bool] = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+#: The largest CPU number that Linux allows.
+_LAST_CPU = 8191
+_CPUS = "use numbers such as 0,2-3, or little or big"
 #: A whole number that grows with the machine: all usable CPUs or a fraction of them, at least one.
 _SIZED = re.compile(r"cpus(?:/([1-9][0-9]{0,3}))?")
 
@@ -114,7 +117,9 @@ def _grows(value: Any, default: Any) -> bool:
 def _on(value: str, cpus: int | None) -> int:
     match = _SIZED.fullmatch(value)
     if cpus is None or match is None:
-        raise BadInput(f"cannot compute {value}: the number of CPUs is unknown", hint="set the parameter with -p")
+        raise BadInput(
+            f"cannot compute {value}: the number of CPUs is unknown", hint="set the parameter to a number with -p"
+        )
     return max(1, cpus // int(match[1] or 1))
 
 
@@ -202,7 +207,7 @@ def _check_number(
 
 def _too_few(least: int, chosen: Sequence[int], said: str | None) -> BadInput:
     return BadInput(
-        f"it needs {least} CPUs, but {said!r} names {len(chosen)}", hint="name more CPUs, or measure without --cpus"
+        f"it needs {least} CPUs, but {said!r} names {len(chosen)}", hint=f"name at least {least} CPUs with --cpus"
     )
 
 
@@ -230,9 +235,11 @@ def parse_cpus(text: str, kinds: Mapping[str, Sequence[int] | None] | None = Non
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise BadInput(f"expected a list of CPUs, got {text!r}", hint="use numbers such as 0,2-3, or little or big")
+            raise BadInput(f"expected a list of CPUs, got {text!r}", hint=_CPUS)
         end = int(last) if dash else int(first)
-        if end < int(first) or end > 8191:
+        if end > _LAST_CPU:
+            raise BadInput(f"CPU {end} in {text!r} is above the highest possible number, {_LAST_CPU}", hint=_CPUS)
+        if end < int(first):
             raise BadInput(
                 f"expected a range of CPUs in {text!r}, got {part.strip()!r}", hint="write the lower number first: 0-3"
             )

@@ -131,7 +131,7 @@ def test_a_container_that_somebody_ends_is_named(user: User) -> None:
     [
         ("container", "build it with `ktrial tools container`"),
         ("container=nosuch", "next: podman pull nosuch"),
-        ("container=docker:tools", "cannot use docker|docker: not installed"),
+        ("container=docker:tools", "cannot use docker|docker is not installed"),
     ],
 )
 def test_what_is_not_there_is_not_downloaded(user: User, tools: str, message: str) -> None:

@@ -211,8 +211,8 @@ def test_a_wrong_file_leaves_the_others_usable(tmp_path: Path) -> None:
     suites = load_suites([tmp_path], {**all_benchmarks(), **found}, faults)
     assert {"sound", "quick"} <= set(suites)
     assert [one.name for one in faults] == ["build", "own", "torn"]
-    assert "cannot use benchmark build" in faults[1].error.message
-    assert faults[1].error.hint == faults[0].error.message
+    assert f"cannot use benchmark build: {faults[0].error.message}" in faults[1].error.message
+    assert faults[1].error.hint == faults[0].error.hint
 
 
 @pytest.mark.parametrize("kind", ["suites", "benchmarks"])

@@ -125,7 +125,9 @@ def test_the_default_image_is_made_by_a_verb() -> None:
     assert caught.value.hint == "build it with `ktrial tools container`"
 
 
-@pytest.mark.parametrize("wanted, named", [(None, "podman or docker"), ("distrobox", "distrobox")])
+@pytest.mark.parametrize(
+    "wanted, named", [(None, "neither podman nor docker is installed"), ("distrobox", "distrobox is not installed")]
+)
 def test_no_runtime(wanted: str | None, named: str) -> None:
-    with pytest.raises(KtrialError, match=f"needs {named}: not installed"):
+    with pytest.raises(KtrialError, match=f"cannot use a container: {named}"):
         box(ContainerRequest(wanted, "x"), there=())  # type: ignore[arg-type]

@@ -20,6 +20,9 @@ from ktrial.machine.facts import Fact, FactBook
 from ktrial.machine.gates import GateLimits
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore, answer
 
+#: The next step for a run with a value that cannot be.
+AGAIN = "; next: measure it again, or leave this value out"
+
 FACTS = FactBook(
     {
         "cpu.threads": Fact(value=4),
@@ -128,15 +131,18 @@ def test_each_run_is_saved_before_the_next_begins() -> None:
             'ended with status 1; it said: "error": "refused"',
         ),
         (answer(signal=9), "was killed by signal 9"),
-        (answer(signal=9, timed_out=True), "exceeded its time limit and was killed"),
+        (
+            answer(signal=9, timed_out=True),
+            "exceeded its time limit and was killed; next: let it do less, or raise the limit (--limit for a command)",
+        ),
         (answer(failed="no such file"), "could not be started: no such file"),
         (answer(b"nonsense"), "stdout:1: 'nonsense' is not the word time"),
         (answer(b""), "stdout:1: '' is not the word time"),
-        (answer(b"time nan"), "time is nan s, which is not a finite number"),
-        (answer(b"time inf"), "time is inf s, which is not a finite number"),
-        (answer(b"time -1"), "time is -1 s: a time cannot be negative"),
-        (answer(b"time 1000"), "time is 1000 s, outside the plausible 0 to 100 s"),
-        (answer(cut=True), "printed more than is captured, so its output may be incomplete"),
+        (answer(b"time nan"), "time is nan s, which is not a finite number" + AGAIN),
+        (answer(b"time inf"), "time is inf s, which is not a finite number" + AGAIN),
+        (answer(b"time -1"), "time is -1 s: a time cannot be negative" + AGAIN),
+        (answer(b"time 1000"), "time is 1000 s, outside the plausible 0 to 100 s" + AGAIN),
+        (answer(cut=True), "printed more than is captured, so its output may be incomplete; next: let it print less"),
     ],
 )
 def test_a_failed_run_is_kept_with_its_reason_and_output(raw: Any, why: str) -> None:

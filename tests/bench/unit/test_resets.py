@@ -87,7 +87,7 @@ def test_nothing_swapped_out_is_nothing_to_do() -> None:
                     "transactions": [transaction_told(state="unfinished", steps=[step_told(message="swapon: no")])]
                 }
             },
-            "cannot be turned on: swapon: no",
+            "cannot be turned on: swapon: no; next: run `ktrial recover`",
         ),
     ],
 )

@@ -39,8 +39,9 @@ def test_lists_of_cpus(text: str, cpus: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "3-1", "0-9999", "1,,2", "-1", "little"])
 def test_what_is_no_list_of_cpus(text: str) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(BadInput) as caught:
         parse_cpus(text)
+    assert ("CPU 9999 in '0-9999' is above" in caught.value.message) == (text == "0-9999")
 
 
 def test_kinds_of_cores() -> None:

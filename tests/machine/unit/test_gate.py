@@ -355,5 +355,5 @@ def test_only_a_sleep_a_knob_or_a_gate_before_the_run_voids() -> None:
     assert why_void(judge_start(GOOD, {**GOOD, "temperature_c": 51.0})) == ()
     assert why_void() == ()
     assert why_void(suspended_s=0.5) == ("the machine slept for 500 ms during the run",)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="suspend time"):
         why_void(suspended_s=float("nan"))

@@ -139,7 +139,10 @@ def check_reply(reply: LoadReply, load: str, asked: Parameters, ended: str = "do
     found = {"load": reply.load, **reply.parameters}
     for name, value in {"load": load, **asked}.items():
         if found.get(name) != value:
-            raise BadRun(f"{ANOTHER}: asked for {name} {value}, but the agent reports {found.get(name)}")
+            raise BadRun(
+                f"{ANOTHER}: asked for {name} {value}, but the agent reports {found.get(name)}",
+                hint="run the benchmark again",
+            )
 
 
 def time_of(reply: LoadReply, outcome_name: str, name: str) -> Measurement | None:

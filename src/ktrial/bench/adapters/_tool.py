@@ -29,6 +29,7 @@ from ktrial.machine.facts import FactBook
 VERSION_LIMIT_S = 10.0
 #: A run shorter than this share of the requested time measures something else.
 _LEAST_OF_TIME = 0.9
+_OTHER_VERSION = "use another version of the tool"
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,7 +201,7 @@ def collected(raw: RawOutput, name: str) -> bytes:
     """Return the content of a file written by the tool. Raise BadRun if there is none."""
     data = raw.files.get(name)
     if data is None:
-        raise BadRun(f"exited with status 0 but did not write {name}{quoted(raw)}")
+        raise BadRun(f"exited with status 0 but did not write {name}{quoted(raw)}", hint=_OTHER_VERSION)
     return data
 
 
@@ -218,10 +219,14 @@ def agree(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:
     """Raise BadRun if the tool reports values other than those requested."""
     for name, value in wanted.items():
         if found[name] != value:
-            raise BadRun(f"{ANOTHER}: asked for {name} {value}, but the tool reports {found[name]}")
+            raise BadRun(
+                f"{ANOTHER}: asked for {name} {value}, but the tool reports {found[name]}", hint=_OTHER_VERSION
+            )
 
 
 def lasted(asked_s: float, found_s: float) -> None:
     """Raise BadRun if the tool reports a much shorter run than requested."""
     if found_s < _LEAST_OF_TIME * asked_s:
-        raise BadRun(f"{ANOTHER}: asked for {asked_s:g} s, but the tool reports {found_s:g} s")
+        raise BadRun(
+            f"{ANOTHER}: asked for {asked_s:g} s, but the tool reports {found_s:g} s", hint="run the benchmark again"
+        )

@@ -10,7 +10,7 @@ from ktrial.bench.benchmark import Invocation, check_exit
 from ktrial.bench.record import PreparedRun
 from ktrial.bench.run.ports import Executor, run_or_stop
 from ktrial.bench.suite import Between
-from ktrial.kit.errors import AgentError, BadRun
+from ktrial.kit.errors import AgentError, BadRun, KtrialError
 from ktrial.machine.ports import Machine
 from ktrial.machine.transactions import Applied, decode_reply, revert
 
@@ -40,7 +40,7 @@ class Resets:
             try:
                 done.append(PreparedRun(reset=name, ok=True, result=step()))
             except (AgentError, BadRun) as error:
-                done.append(PreparedRun(reset=name, ok=False, result=error.message))
+                done.append(PreparedRun(reset=name, ok=False, result=_with_step(error)))
                 break
         return tuple(done)
 
@@ -96,6 +96,10 @@ class Resets:
     def _as_root(self) -> Machine:
         assert self._root is not None, "a suite with such a reset is given a root session"
         return self._root
+
+
+def _with_step(error: KtrialError) -> str:
+    return f"{error.message}; next: {error.hint}" if error.hint else error.message
 
 
 def _off_and_on(area: Mapping[str, Any]) -> dict[str, Any]:

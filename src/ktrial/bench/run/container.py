@@ -60,9 +60,8 @@ class Runtimes:
             path = self._find(name)
             if path is not None:
                 return name, path
-        raise KtrialError(
-            f"--tools container needs {' or '.join(choices)}: not installed", hint="install podman, for example"
-        )
+        absent = f"{wanted} is not installed" if wanted is not None else "neither podman nor docker is installed"
+        raise KtrialError(f"cannot use a container: {absent}", hint=f"install {choices[0]}")
 
     def answer(self, argv: Sequence[str], failure: str, hint: str) -> str:
         """Return the output of a runtime's command. Raise KtrialError with its last line if it fails."""
@@ -118,7 +117,9 @@ class Runtimes:
                 hint="see its output above, or start from another Debian or Ubuntu image with --base",
             )
         return self.answer(
-            [path, "image", "inspect", "--format", _INSPECT, DEFAULT_IMAGE], f"cannot use image {DEFAULT_IMAGE}", ""
+            [path, "image", "inspect", "--format", _INSPECT, DEFAULT_IMAGE],
+            f"cannot use image {DEFAULT_IMAGE}",
+            "build it again",
         )
 
     def _version(self, runtime: Runtime, path: str) -> str:
@@ -135,7 +136,9 @@ class Runtimes:
             return []
         if runtime == "podman":
             return ["--userns=keep-id"]
-        options = self.answer([path, "info", "--format", "{{.SecurityOptions}}"], "cannot use docker", "")
+        options = self.answer(
+            [path, "info", "--format", "{{.SecurityOptions}}"], "cannot use docker", "first make `docker info` work"
+        )
         return [] if "rootless" in options else [f"--user={os.geteuid()}:{os.getegid()}"]
 
     def _distrobox(self, name: str, path: str, version: str, agent: Path) -> Box:

@@ -74,7 +74,9 @@ class Rights:
     def _root_session(self) -> AgentSession:
         if self._root is None:
             if self._open_root is None:
-                raise PrivilegeMissing(f"{self._purpose} needs root", hint="run the same command with sudo")
+                raise PrivilegeMissing(
+                    f"{self._purpose} needs root", hint="run the same command as root, or without --no-sudo"
+                )
             self._root = self._open_root(self._purpose)
         return self._root
 

@@ -55,11 +55,12 @@ def download(address: str, into: Path, *, most_bytes: int = ARCHIVE_BYTES) -> No
                 if left < 0:
                     raise KtrialError(
                         f"{address} is larger than {most_bytes} bytes",
-                        hint="check the address; sources of tools are smaller",
+                        hint="check the address",
                     )
                 if time.monotonic() > deadline:
                     raise KtrialError(
-                        f"cannot download {address}: it took longer than {LIMIT_S:g} s", hint="download it yourself"
+                        f"cannot download {address}: it took longer than {LIMIT_S:g} s",
+                        hint="download it yourself and give the file's path",
                     )
                 file.write(chunk)
             if answer.length:

@@ -59,7 +59,7 @@ def _again(reply: LoadReply) -> Measurement:
 
 def _read_stream(reply: LoadReply) -> tuple[Measurement | None, ...]:
     if reply.positive("window_ns") < reply.parameters["duration_s"] * 1e9 * _WHOLE:
-        raise BadRun("a connection ended before the end of the run", hint="check the network between the two machines")
+        raise BadRun("a connection ended before the end of the run", hint="lower loss_ppm, or run the benchmark again")
     return (per_second(reply, "goodput", "received_bytes", "window_ns"), _again(reply))
 
 

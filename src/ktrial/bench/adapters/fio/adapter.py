@@ -109,7 +109,7 @@ def _agree_options(pattern: str, parameters: Parameters, printed: Mapping[str, s
 def _read(raw: RawOutput, parameters: Parameters, pattern: str, directions: tuple[str, ...]) -> ParsedRun:
     run = read_fio(collected(raw, _FILE), _FILE)
     if len(run.jobs) != 1:
-        raise BadRun(f"expected one job of fio, got {len(run.jobs)}", hint="run the benchmark again")
+        raise BadRun(f"expected one job of fio, got {len(run.jobs)}", hint="use another version of fio")
     job = run.jobs[0]
     if job.error:
         raise BadRun(f"fio's job ended with error {job.error}", hint="if it is 28 (no space left), free some space")

@@ -65,7 +65,10 @@ def _read(chosen: Chosen, raw: RawOutput, _: Parameters) -> ParsedRun:
     watched = read_watched(collected(raw, WATCHED))
     found = [counter for counter in counters(watched.before) if chosen(counter)]
     if not found:
-        raise BadRun("cannot read the energy counter: it may need root", hint="start ktrial with sudo")
+        raise BadRun(
+            "cannot read the energy counter: it may need root",
+            hint="start ktrial with sudo; a battery must report energy_now or charge_now",
+        )
     used = [consumed(counter, watched.before, watched.after, watched.seconds) for counter in found]
     power = Measurement(
         outcome="power",

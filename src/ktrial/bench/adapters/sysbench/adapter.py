@@ -131,7 +131,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> SysbenchRun:
     if "seconds" in parameters:
         lasted(whole(parameters, "seconds"), run.total_time.value)
     if run.events == 0:
-        raise BadRun("sysbench exited with status 0 but counted no event", hint="make the run longer")
+        raise BadRun("sysbench exited with status 0 but counted no event", hint="raise the parameter seconds")
     return run
 
 

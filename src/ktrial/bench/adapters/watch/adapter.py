@@ -106,7 +106,8 @@ def _limit_s(parameters: Parameters) -> float | None:
 
 def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if RECORDING_FAILED in raw.files:
-        raise BadRun(f"the recording failed: {raw.files[RECORDING_FAILED].decode('utf-8', 'replace')}")
+        why = raw.files[RECORDING_FAILED].decode("utf-8", "replace")
+        raise BadRun(f"the recording failed: {why}", hint="run the benchmark again")
     if RECORDING not in raw.files:
         raise BadRun("nothing was recorded during the run", hint="run the benchmark again")
     recording = read_recording(raw.files[RECORDING], RECORDING, wanted_series)
@@ -154,7 +155,7 @@ def _frames_of_lines(raw: RawOutput, recording: Recording, pattern: FramePattern
             lines, pattern, zero_ns, 0.0, "what the program printed", within_ns=end_ns - zero_ns + 60 * 10**9
         )
     except BadInput as error:
-        raise BadRun(error.message) from None
+        raise BadRun(error.message, hint=error.hint) from None
 
 
 def _by_phase(figures_of: Callable[..., WatchFigures], raw: RawOutput, begin_s: float) -> list[WatchFigures]:

@@ -55,7 +55,10 @@ _OUTCOMES = (
 def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
     data, compressed = reply.positive("data_bytes"), reply.number("compressed_bytes")
     if not compressed:
-        raise BadRun("nothing was compressed: each page of the data is one repeated word", hint="use other data")
+        raise BadRun(
+            "nothing was compressed: each page of the data is one repeated word",
+            hint=f"use other data, such as -p data={GENERATED}",
+        )
     for moved in ("stored_bytes", "written_bytes", "read_bytes"):
         if reply.number(moved) != data:
             raise BadRun(
