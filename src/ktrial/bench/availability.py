@@ -54,7 +54,7 @@ def examine(benchmarks: Iterable[Benchmark], executor: Executor) -> tuple[Availa
 
 
 def examine_with(asked: Iterable[tuple[Benchmark, Parameters]], executor: Executor) -> tuple[Availability, ...]:
-    """Check the benchmarks as `examine` does, with these parameters."""
+    """Check which benchmarks can run with the given parameters."""
     asked = list(asked)
     benchmarks = [benchmark for benchmark, _ in asked]
     wanted = [name for benchmark in benchmarks for name in benchmark.needs]

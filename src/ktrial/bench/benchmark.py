@@ -97,8 +97,8 @@ class ParsedRun(msgspec.Struct, frozen=True, kw_only=True):
 class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
     """A load that the agent runs itself (request `load`). A load with `as_root` needs a root session.
 
-    The load works on the first `parameters["bytes"]` bytes of the regular file `data`. ktrial reads that file with the
-    user's rights.
+    With `data`, the load works on the first `parameters["bytes"]` bytes of that regular file, which ktrial reads with
+    the user's rights.
     """
 
     name: str
@@ -188,13 +188,13 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_environment(invocation: Invocation, more: Mapping[str, str]) -> Invocation:
-    """Add variables whose values the record shows."""
+    """Return the invocation with `more` variables, whose values its record shows."""
     told = {name: text for name, text in invocation.told.items() if name not in more}
     return msgspec.structs.replace(invocation, environment={**invocation.environment, **more}, told=told)
 
 
 def pinned(invocation: Invocation, cpus: tuple[int, ...] | None) -> Invocation:
-    """Pin a run and its servers to these CPUs, unless it already chooses some of them itself."""
+    """Return the invocation pinned to these CPUs, with its servers, unless it already chooses some of them itself."""
     if cpus is None or (invocation.cpus is not None and set(invocation.cpus) <= set(cpus)):
         return invocation
     steps = tuple(msgspec.structs.replace(step, cpus=cpus) for step in invocation.steps)
@@ -202,7 +202,7 @@ def pinned(invocation: Invocation, cpus: tuple[int, ...] | None) -> Invocation:
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """A short test whether a benchmark can work here, if its programs alone do not guarantee that.
+    """A short test of whether a benchmark can work here, for a benchmark whose programs do not guarantee that.
 
     `invocation` makes the test from all of the benchmark's parameters. `why_not` reads its output and returns a reason,
     or None. `next` is the step that would help.
@@ -246,7 +246,7 @@ class Benchmark(Protocol):
 
     @property
     def probe(self) -> Probe | None:
-        """Test whether the benchmark can work here; None if having its programs is enough."""
+        """The test of whether the benchmark can work here; None if having its programs is enough."""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -297,7 +297,7 @@ def check_exit(raw: RawOutput) -> None:
 
 
 def why_failed(raw: RawOutput) -> str | None:
-    """Return why a command failed; None if it succeeded. Nothing parses its output, so that may be incomplete."""
+    """Return why a command failed; None if it succeeded, even if it printed more than ktrial captured."""
     try:
         check_exit(msgspec.structs.replace(raw, cut=False))
     except BadRun as error:

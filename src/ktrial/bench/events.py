@@ -27,8 +27,9 @@ class Began(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="b
 
 
 class RunBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="run-began"):
-    """Run number `place` of `runs` begins; interrupted and repeated runs do not count.
+    """A run begins: number `run` of the session, at place `place` of `runs`.
 
+    A run that is repeated at once keeps its place; the repetition of a void run gets another place at the end.
     `left_s` is the time to the end of all runs, null if unknown. With `left_is_least`, it excludes runs of unknown
     length.
     """

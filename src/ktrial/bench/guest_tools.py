@@ -72,7 +72,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """The virtual machine of a guest."""
+    """The virtual machine of a guest; `append` are additional kernel arguments."""
 
     mode: Mode
     memory_bytes: int
@@ -134,7 +134,10 @@ def guest_path(path: str) -> str:
 
 
 class GuestStart(msgspec.Struct, frozen=True, kw_only=True):
-    """What the guest reports when its first process runs; `uptime_s` is guest time since the boot began."""
+    """What the guest reports when its first process runs; `uptime_s` is guest time since the boot began.
+
+    `unloaded` says which modules or disk it could not load, and why.
+    """
 
     release: str
     version: str
@@ -195,8 +198,8 @@ def status_of(ended: ProgramEnded) -> int:
     return STATUS_FAILED
 
 
-_MORE = "give it more memory with --memory, or show kernel messages with --append loglevel=7"
-_LONGER = f"give it more time with --limit, {_MORE}"
+_SEE = "to see why, run `ktrial kernel boot KERNEL --append loglevel=7"
+_MORE, _LONGER = f"{_SEE} --memory 2GiB`", f"{_SEE} --limit 5m`"
 
 
 class GuestFailed(KtrialError):

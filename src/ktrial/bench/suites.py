@@ -103,7 +103,7 @@ def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
 
 
 def sized(parameters: Mapping[str, Any], defaults: Mapping[str, Any], cpus: int | None) -> dict[str, Any]:
-    """Replace values such as `cpus/2` with numbers. Raise BadInput if `cpus` is None."""
+    """Return the parameters with numbers for values such as `cpus/2`. Raise BadInput for one if `cpus` is None."""
     return {
         name: _on(value, cpus) if _grows(value, defaults.get(name)) else value for name, value in parameters.items()
     }

@@ -27,7 +27,10 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FactKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The description of a fact in `facts.toml`."""
+    """The description of a fact in `facts.toml`.
+
+    The value of a `device.*` fact is the `field` of one device in the fact `of`, which is a list of devices.
+    """
 
     name: str
     type: str

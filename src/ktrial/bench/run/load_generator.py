@@ -142,7 +142,7 @@ class LoadGenerator:
             self._disconnect()
 
     def identify(self, program: Program) -> str:
-        """Return the machine and the version of a program there, as at the first call."""
+        """Return the generator machine and its version of a program as text; later calls repeat the first answer."""
         name = program.needs[0]
         if name not in self._identities:
             self._programs[name] = program

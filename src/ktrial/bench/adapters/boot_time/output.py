@@ -33,7 +33,7 @@ class BootTimes(msgspec.Struct, frozen=True, kw_only=True):
     """The times of one boot; `terms` are its parts by name (`kernel`, `userspace`, …).
 
     `total` is None in a container, which has no kernel of its own. `reached` is the time in userspace until the boot
-    reached the default `target`; both are None if it has not.
+    reached the default `target`; both are None if the boot has not reached it.
     """
 
     terms: Mapping[str, Quantity]

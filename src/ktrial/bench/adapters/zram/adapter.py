@@ -93,7 +93,7 @@ class ZramBenchmark(LoadBenchmark, frozen=True, kw_only=True):
 
     @property
     def probe(self) -> Probe | None:
-        """A test whether the kernel has the benchmark's algorithm; None if a parameter names the algorithm."""
+        """The test of whether the kernel has the benchmark's algorithm; None if a parameter names the algorithm."""
         algorithm = self.fixed.get("algorithm")
         if algorithm is None:
             return None
