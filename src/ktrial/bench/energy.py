@@ -40,6 +40,7 @@ INSTANTS = (
 MOST_WATTS = 600.0
 _JOULES_PER_WH = 3600.0
 _HIGH = 1e9
+_LONGER = "measure for more time"
 
 #: The content of each file; None if it could not be read.
 Look = Mapping[str, str | None]
@@ -87,15 +88,17 @@ def consumed(counter: EnergyCounter, before: Look, after: Look, seconds: float) 
         return _discharged(counter, first, last, before, after)
     original = f"{first} to {last} uJ"
     if last == first:
-        raise BadRun(f"the counter did not move in {seconds:.3g} s")
+        raise BadRun(f"the counter did not move in {seconds:.3g} s", hint=_LONGER)
     if counter.range_uj is not None:
         if seconds * MOST_WATTS * 1e6 >= counter.range_uj:
-            raise BadRun(f"the counter may have wrapped more than once in {seconds:.0f} s")
+            raise BadRun(
+                f"the counter may have wrapped more than once in {seconds:.0f} s", hint="measure for less time"
+            )
         if last < first:
             last += counter.range_uj
             original += f" (wraps at {counter.range_uj})"
     if last < first:
-        raise BadRun(f"the counter went backwards, from {original}")
+        raise BadRun(f"the counter went backwards, from {original}", hint="run the benchmark again")
     return Consumed((last - first) / 1e6, original)
 
 
@@ -124,9 +127,9 @@ def _discharged(counter: EnergyCounter, first: int, last: int, before: Look, aft
         if status != "Discharging":
             raise BadRun(f"the battery is not discharging ({status or 'no status'})", hint="unplug the charger")
     if last == first:
-        raise BadRun("the battery's counter did not move")
+        raise BadRun("the battery's counter did not move", hint=_LONGER)
     if last > first:
-        raise BadRun(f"the battery's counter went up, from {first} to {last}")
+        raise BadRun(f"the battery's counter went up, from {first} to {last}", hint="unplug the charger")
     micro = first - last
     if counter.kind == "battery-energy":
         return Consumed(micro / 1e6 * _JOULES_PER_WH, f"{first} to {last} uWh")
@@ -190,10 +193,10 @@ def _batteries(files: Look) -> list[EnergyCounter]:
 def _number(path: str, look: Look) -> int:
     text = look.get(path)
     if text is None:
-        raise BadRun(f"cannot read {path}")
+        raise BadRun(f"cannot read {path}", hint="start ktrial with sudo: it may need root")
     number = _parse_count(text)
     if number is None:
-        raise BadRun(f"{path}: expected a number, got {text[:40]!r}")
+        raise BadRun(f"{path}: expected a number, got {text[:40]!r}", hint="run the benchmark again")
     return number
 
 

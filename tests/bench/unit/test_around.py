@@ -141,6 +141,13 @@ def test_rest_without_a_readable_counter_fails() -> None:
     assert "start ktrial with sudo" in str(record.failure)
 
 
+def test_rest_with_a_counter_that_stood_still_fails() -> None:
+    record = idle({**FILES, f"{RAPL}/energy_uj": "9671150\n"}, answer(b""))
+    assert record.failure == (
+        "energy of package-0 is unknown: the counter did not move in 1 s; next: measure for more time"
+    )
+
+
 def test_a_counter_of_sleep_that_goes_backwards_fails() -> None:
     record = idle({**FILES, IDLE.format(0, 2, "time"): "99999999\n"}, answer(b""))
     assert "a counter that only rises" in str(record.failure)

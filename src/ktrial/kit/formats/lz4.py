@@ -11,6 +11,7 @@ MAGIC = b"\x02\x21\x4c\x18"
 _BLOCK_BYTES = 8 << 20
 _LIMIT_BYTES = 256 << 20
 _SHORTEST_MATCH = 4
+_AGAIN = "build or download the file again"
 
 
 def unpacked(data: bytes) -> bytes:
@@ -24,9 +25,9 @@ def unpacked(data: bytes) -> bytes:
         content += _block(block)
         at += 4 + size
         if len(content) > _LIMIT_BYTES:
-            raise BadInput(f"cannot unpack lz4 data: the content exceeds {_LIMIT_BYTES} bytes")
+            raise BadInput(f"cannot unpack lz4 data: the content exceeds {_LIMIT_BYTES} bytes", hint=_AGAIN)
     if not content:
-        raise BadInput("cannot unpack lz4 data: no complete block")
+        raise BadInput("cannot unpack lz4 data: no complete block", hint=_AGAIN)
     return bytes(content)
 
 
@@ -44,7 +45,7 @@ def _block(data: bytes) -> bytearray:
             length, at = _length(data, at + 2, token & 15)
             _repeat(content, back, length + _SHORTEST_MATCH)
     except IndexError:
-        raise BadInput("cannot unpack lz4 data: a block is truncated") from None
+        raise BadInput("cannot unpack lz4 data: a block is truncated", hint=_AGAIN) from None
 
 
 def _length(data: bytes, at: int, length: int) -> tuple[int, int]:
@@ -61,7 +62,7 @@ def _repeat(content: bytearray, back: int, length: int) -> None:
     """Append a copy of the bytes that begin `back` bytes before the end; the copy may overlap itself."""
     begin = len(content) - back
     if not 0 <= begin < len(content) or len(content) + length > _BLOCK_BYTES:
-        raise BadInput("cannot unpack lz4 data: a block refers to data outside itself")
+        raise BadInput("cannot unpack lz4 data: a block refers to data outside itself", hint=_AGAIN)
     piece = content[begin : begin + length]
     while len(piece) < length:
         piece += piece[: length - len(piece)]

@@ -21,6 +21,7 @@ _GZIP_WINDOW = 31
 #: Flags of gzip headers with a file name, a comment or extra fields.
 _GZIP_NAMES = 0x1C
 _ZSTD_LEVEL = 9
+_AGAIN = "download it again"
 
 
 class OpenedFile(NamedTuple):
@@ -64,7 +65,9 @@ def streamed(read: Callable[[int], bytes], packing: str | None = None) -> Iterat
     by_mark = ((name, machine) for mark, (name, machine, _) in _OPEN.items() if head.startswith(mark))
     name, machine = ("lzma", _lzma) if packing == "lzma" else next(by_mark, ("", None))
     if packing not in (None, name):
-        raise BadInput(f"expected {packing} data, got data that begin with {head[:4].hex(' ') or 'nothing'}")
+        raise BadInput(
+            f"expected {packing} data, got data that begin with {head[:4].hex(' ') or 'nothing'}", hint=_AGAIN
+        )
 
     def read_from_head(size: int) -> bytes:
         nonlocal head
@@ -85,7 +88,10 @@ def _unpacked(data: bytes, name: str, machine: Callable[[], Any], *, first_only:
         parts.append(part)
         size += len(part)
         if size > LIMIT_BYTES:
-            raise BadInput(f"cannot unpack {name} data: the content exceeds {LIMIT_BYTES} bytes")
+            raise BadInput(
+                f"cannot unpack {name} data: the content exceeds {LIMIT_BYTES} bytes",
+                hint="check that this is the right file",
+            )
     return b"".join(parts)
 
 
@@ -98,11 +104,11 @@ def _streams(
         one = machine()
         while not one.eof:
             if not rest:
-                raise BadInput(f"cannot unpack {name} data: its end is missing", hint="download it again")
+                raise BadInput(f"cannot unpack {name} data: its end is missing", hint=_AGAIN)
             try:
                 yield one.decompress(rest)
             except _errors() as error:
-                raise BadInput(f"cannot unpack {name} data: {error}") from None
+                raise BadInput(f"cannot unpack {name} data: {error}", hint=_AGAIN) from None
             rest = one.unused_data if one.eof else read(_PIECE_BYTES)
         if first_only:
             return

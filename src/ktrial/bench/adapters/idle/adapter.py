@@ -9,7 +9,7 @@ from functools import partial
 
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, collected, everywhere, whole
 from ktrial.bench.benchmark import WATCHED, Invocation, Parameters, ParsedRun, RawOutput
-from ktrial.bench.energy import BATTERY, PATTERNS, RAPL, EnergyCounter, consumed, counters
+from ktrial.bench.energy import BATTERY, PATTERNS, RAPL, Consumed, EnergyCounter, consumed, counters
 from ktrial.bench.outcomes import outcome
 from ktrial.bench.watched import Watched, read_watched
 from ktrial.kit.errors import BadRun
@@ -69,7 +69,7 @@ def _read(chosen: Chosen, raw: RawOutput, _: Parameters) -> ParsedRun:
             "cannot read the energy counter: it may need root",
             hint="start ktrial with sudo; a battery must report energy_now or charge_now",
         )
-    used = [consumed(counter, watched.before, watched.after, watched.seconds) for counter in found]
+    used = [_used(counter, watched) for counter in found]
     power = Measurement(
         outcome="power",
         value=sum(one.joules for one in used) / watched.seconds,
@@ -79,6 +79,13 @@ def _read(chosen: Chosen, raw: RawOutput, _: Parameters) -> ParsedRun:
     notes = () if shares else ("this machine does not report idle states of its CPUs",)
     details = {"residency": residency, "domains": [counter.domain for counter in found]}
     return ParsedRun(measurements=(power, *shares), details=details, notes=notes)
+
+
+def _used(counter: EnergyCounter, watched: Watched) -> Consumed:
+    try:
+        return consumed(counter, watched.before, watched.after, watched.seconds)
+    except BadRun as error:
+        raise BadRun(f"energy of {counter.domain} is unknown: {error.message}", hint=error.hint) from None
 
 
 def _sleep(watched: Watched) -> tuple[tuple[Measurement, ...], dict[str, float]]:
