@@ -76,7 +76,7 @@ def denials(log: KernelLog) -> tuple[str, ...]:
 
 
 def ask_phone(session: AgentSession, names: Sequence[str], environment: Mapping[str, str]) -> Mapping[str, Fact]:
-    """Return the named facts; `session` belongs to the user on the phone. A root shell may read more."""
+    """Return the named facts, which Android's programs print in the `session` of the phone's shell user."""
     argv = ("/system/bin/sh", "-c", script(names))
     return phone_facts(_text(_run(session, argv, environment), "stdout"), names)
 

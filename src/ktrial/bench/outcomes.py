@@ -22,7 +22,7 @@ def outcome(  # noqa: PLR0913 (an outcome has that many properties)
     resolution: float | None = None,
     headline: bool = False,
 ) -> Outcome:
-    """Return an outcome with a range of plausible values (`within`)."""
+    """Return an outcome; `sentence` has `[better|worse]` words, `within` is the range of plausible values."""
     return Outcome(
         name=name,
         unit=unit,

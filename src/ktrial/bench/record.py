@@ -119,7 +119,7 @@ class Watch(Protocol):
 
 
 class Artefact(msgspec.Struct, frozen=True):
-    """The name and size of data stored beside the records: its SHA-256 is the name."""
+    """Data stored beside the records: its SHA-256, which is also its name, and its size."""
 
     sha256: str
     size_bytes: int

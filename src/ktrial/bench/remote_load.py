@@ -95,7 +95,7 @@ class LoadedBenchmark:
 
 
 def with_remote_load(benchmarks: Mapping[str, Benchmark], identify: Callable[[Program], str]) -> dict[str, Benchmark]:
-    """Return the benchmarks; each whose load can come from another machine gets its load from there."""
+    """Return the benchmarks, with the load from another machine for each one that supports that."""
     return {
         name: LoadedBenchmark(one, one.remote, identify)
         if isinstance(one, ToolBenchmark) and one.remote is not None

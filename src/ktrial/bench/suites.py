@@ -33,7 +33,7 @@ def find_suite(name: str, suites: Mapping[str, Suite], benchmarks: Mapping[str, 
 
 
 def with_parameters(suite: Suite, benchmarks: Mapping[str, Benchmark], given: Sequence[str]) -> Suite:
-    """Set parameters of a suite: `NAME=VALUE`, or `BENCHMARK:NAME=VALUE` if it has several benchmarks."""
+    """Return the suite with these parameters: `NAME=VALUE`, or `BENCHMARK:NAME=VALUE` if it has several benchmarks."""
     entries = {entry.label: entry for entry in suite.benchmark}
     for text in given:
         left, equals, value = text.partition("=")

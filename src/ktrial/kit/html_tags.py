@@ -32,7 +32,7 @@ def render(part: Part) -> Markup:
 
 
 def tag(name: str, /, *parts: Part, **attributes: str | int | bool | None) -> Markup:
-    """Return an element.
+    """Return an HTML element that contains `parts`.
 
     In attribute names `_` becomes `-` and a final `_` is dropped. Attributes that are None or False are omitted.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes in JSON: text, or base64 if that is shorter or the bytes are not UTF-8."""
+"""Bytes in JSON: text if they are UTF-8, otherwise base64. The agent also uses base64 if that is shorter."""
 
 from __future__ import annotations
 

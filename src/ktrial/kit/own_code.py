@@ -12,7 +12,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @cache
 def code_sha256(package: Path = _PACKAGE) -> str:
-    """Return the digest of all modules and catalogs, which changes with the code more often than the version number."""
+    """Return the digest of all modules and catalogs. It changes with the code, even if the version number does not."""
     digest = hashlib.sha256()
     for path in sorted(one for one in package.rglob("*") if one.suffix in {".py", ".toml"}):
         data = path.read_bytes()

@@ -29,7 +29,7 @@ def quantile_of(name: str) -> float | None:
 
 
 def margin_of_tail(quantile: float | None) -> float:
-    """Return the default margin of an outcome; tails have wider ones."""
+    """Return the smallest relative difference that matters by default; it is larger for tails."""
     if quantile is None or quantile < 0.95:
         return MARGIN
     return _TAIL_MARGIN if quantile < 0.99 else _FAR_TAIL_MARGIN
@@ -50,7 +50,7 @@ def events_text(events: int, quantile: float) -> str:
 
 
 def longer(events: int, quantile: float) -> str:
-    """Return in words how much longer runs must be."""
+    """Return in words how much longer runs must be for this percentile to have enough events."""
     return f"runs {max(1.1, math.ceil(10 * events_needed(quantile) / max(events, 1)) / 10):g} times as long"
 
 

@@ -23,7 +23,7 @@ _USAGE = "write container, container=IMAGE, container=docker:IMAGE or container=
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run's programs see apart from the kernel; it is part of a run's identity.
+    """The container of a run: everything that its programs see, apart from the kernel. It is part of a run's identity.
 
     `image_id` is the SHA-256 of the image's content, `argv` the command that started the container. `box_id`
     identifies a distrobox: its image and later changes, which no digest covers.
@@ -58,7 +58,7 @@ def check_image(name: str, what: str) -> None:
 
 
 def parse_tools(text: str) -> ContainerRequest:
-    """Parse `container[=[RUNTIME:]NAME]`."""
+    """Parse `container[=[RUNTIME:]NAME]`. Raise BadInput for other texts."""
     word, _, name = text.partition("=")
     runtime: Runtime | None = next((runtime for runtime in RUNTIMES if name.startswith(f"{runtime}:")), None)
     empty = "=" in text and not name

@@ -84,6 +84,6 @@ class FactBook(Mapping[str, Fact]):
 
 
 def machine_of(facts: FactBook) -> str:
-    """Return a text that is the same for machines of the same speed. Noise profiles use it."""
+    """Return CPU, memory and virtualisation as a text; ktrial uses it to find results of machines like this one."""
     names = ("cpu.model", "cpu.threads", "memory.total", "virtualisation.kind")
     return ", ".join(f"{name.partition('.')[2]} {facts.value(name)}" for name in names)

@@ -22,7 +22,7 @@ LOOK_EACH_S = 5.0
 
 
 class Settle:
-    """Waits between runs."""
+    """Waits before a run until the machine is back in its state before the first run."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -110,7 +110,7 @@ class StartGates:
     def settle(self, tell: Callable[[str], None]) -> Settled | None:
         """Wait until the machine is as cool and idle as before the first run.
 
-        Without `settle_s`, wait only if the heat would make the run void.
+        Without `settle_s`, wait only if the heat would make the run void. Return how the wait ended; None without one.
         """
         if self._reference is None:
             return None
@@ -126,7 +126,10 @@ class StartGates:
         return msgspec.structs.replace(waited, untold=())
 
     def judge(self, *, counts: bool) -> Start:
-        """Judge the state directly before a run by the first run that `counts`. Warm-ups are not judged."""
+        """Return the readings directly before a run, and judge them by those of the first run if this run `counts`.
+
+        Warm-ups do not count.
+        """
         if self._others_s and not self._has_rested():
             self.rest(self._others_s)
         now = self.watch.look()

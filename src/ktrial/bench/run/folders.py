@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The private directory of a run, here, in a guest or on another machine, which does not outlive the run."""
+"""Private directories of runs, here, in a guest or on another machine."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RunFolders(Protocol):
 
 
 class PlanFolders(Protocol):
-    """Makes, reads and removes the directories of runs that a machine makes by itself, which outlive the head."""
+    """Makes, reads and removes directories for the runs that a machine makes by itself. They outlive the head."""
 
     def make_for_plan(self, name: str, runs: int) -> Path:
         """Return a fresh directory with `run-1` to `run-N` in it."""

@@ -22,7 +22,7 @@ _SHOWN_BYTES = 1 << 20
 
 
 class GameThere:
-    """Implements `bench.run.ports.Launcher` and `CaptureFolder` with a session of the user there."""
+    """Implements `bench.run.ports.Launcher` and `CaptureFolder` with the user's session on another machine."""
 
     def __init__(self, session: AgentSession, home: str, interrupts: Interrupts) -> None:
         self._session = session

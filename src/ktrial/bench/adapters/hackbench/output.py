@@ -25,7 +25,7 @@ class HackbenchRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_hackbench(data: bytes, source: str = "stdout") -> HackbenchRun:
-    """Parse hackbench's stdout. Raise UnreadableOutput unless it has each of its three lines, and one time."""
+    """Parse hackbench's stdout. Raise UnreadableOutput if a line is missing, or there is more than one time."""
     head: tuple[str, int, int] | None = None
     each: tuple[int, int] | None = None
     time: Quantity | None = None
