@@ -73,7 +73,7 @@ def test_nothing_swapped_out_is_nothing_to_do() -> None:
 @pytest.mark.parametrize(
     "root, answers, why",
     [
-        (machine(available=1000), {}, "1020 bytes are swapped out, but only 1000 bytes"),
+        (machine(available=1000), {}, "1020 B are swapped out, too much for the 1000 B of available memory"),
         (machine(areas=Fact(unknown="no table")), {}, "cannot list the swap areas: no table"),
         (
             machine(),

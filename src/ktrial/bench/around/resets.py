@@ -11,6 +11,7 @@ from ktrial.bench.record import PreparedRun
 from ktrial.bench.run.ports import Executor, run_or_stop
 from ktrial.bench.suite import Between
 from ktrial.kit.errors import AgentError, BadRun, KtrialError
+from ktrial.kit.units import show_bytes
 from ktrial.machine.ports import Machine
 from ktrial.machine.transactions import Applied, decode_reply, revert
 
@@ -63,9 +64,11 @@ class Resets:
             return "nothing was swapped out"
         wanted = sum(area["used_bytes"] for area in used)
         room = facts.value("memory.available")
-        if room is None or wanted > room * _ROOM:
+        if room is None:
+            raise BadRun("the available memory is unknown", hint="leave out reset_swap")
+        if wanted > room * _ROOM:
             raise BadRun(
-                f"{wanted} bytes are swapped out, but only {room} bytes of memory are available",
+                f"{show_bytes(wanted)} are swapped out, too much for the {show_bytes(room)} of available memory",
                 hint="free some memory, or leave out reset_swap",
             )
         names = ", ".join(area["name"] for area in used)

@@ -103,9 +103,10 @@ class FoldersHere:
         try:
             folder = PrivateFolder(work)
         except OSError as error:
+            other = "XDG_RUNTIME_DIR to another tmpfs" if in_memory else "XDG_STATE_HOME to another file system"
             raise KtrialError(
                 f"cannot make a private directory in {work}: {error.strerror}",
-                hint="free some space there, or set XDG_STATE_HOME to another file system",
+                hint=f"free some space there, or set {other}",
             ) from None
         self._held[folder.path] = folder
         return folder.path

@@ -70,12 +70,14 @@ def _command(parameters: Parameters) -> Invocation:
 def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     run = read_loop_run(raw.stdout)
     if run.implementation != "cpython":
-        raise BadRun(f"expected CPython as python3, got {run.implementation}", hint="put CPython first in PATH")
+        raise BadRun(
+            f"expected CPython as python3, got {run.implementation}", hint="install CPython as /usr/bin/python3"
+        )
     if run.results != (_RESULT,):
         found = ", ".join(str(result) for result in run.results)
         raise BadRun(
             f"expected the result {_RESULT}, got {found}: this machine or its Python miscalculates",
-            hint="try another CPython first in PATH",
+            hint="install another CPython as /usr/bin/python3",
         )
     loops = whole(parameters, "loops")
     if len(run.times_ns) != loops:
