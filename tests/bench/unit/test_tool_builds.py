@@ -104,6 +104,22 @@ def test_other_refusals() -> None:
     assert caught.value.nearest == ("tree",)
 
 
+@pytest.mark.parametrize(
+    "name, parameters, hint",
+    [
+        ("kernel-compile", {"tree": "/usr/src/linux", "config": "x"}, "config=tinyconfig"),
+        ("kernel-compile", {"tree": "linux"}, "tree=/usr/src/linux"),
+        ("xplane", {"program": "x"}, "'program=/games/X-Plane 12/X-Plane-x86_64'"),
+        ("glmark2-software", {"scenes": ["X"]}, "scenes=shading:shading=phong"),
+        ("iperf3", {"qdisc": "F Q"}, "qdisc=fq"),
+    ],
+)
+def test_the_example_for_a_wrong_value_can_be_pasted(name: str, parameters: dict[str, Any], hint: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        ALL[name].invocation(parameters, facts())
+    assert caught.value.hint == f"for example -p {hint}"
+
+
 def test_a_build_without_an_image_is_refused() -> None:
     benchmark = ALL["kernel-compile"]
     parsed = benchmark.parse(built(), {})

@@ -153,12 +153,16 @@ def flag(parameters: Parameters, name: str) -> bool:
     return value
 
 
-def matching(parameters: Parameters, name: str, pattern: str, example: str) -> str:
+def matching(parameters: Parameters, name: str, pattern: str, example: str, what: str = "") -> str:
+    """Return the text of a parameter, such as `size` or `scenes[0]`. Raise BadInput if it does not match the pattern.
+
+    The error describes valid texts with `what`, or without it by the `example`.
+    """
     value = parameters[name]
     if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
-        raise BadInput(
-            f"parameter {name}: expected a value like {example}, got {value!r}", hint=f"for example -p {name}={example}"
-        )
+        wanted = what or f"a value like {example}"
+        setting = shlex.quote(f"{name.partition('[')[0]}={example}")
+        raise BadInput(f"parameter {name}: expected {wanted}, got {value!r}", hint=f"for example -p {setting}")
     return value
 
 

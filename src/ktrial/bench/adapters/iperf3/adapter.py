@@ -40,6 +40,8 @@ _PORT = 5201
 _SHARED = "Both ends are on this machine and share its CPUs; no network card, driver or interrupt takes part. "
 _FIRST_WITH_THREADS = (3, 16)
 _THREADS = "iperf3 before 3.16 has one thread for all streams. "
+#: Parameters that name a part of the kernel, with an example of each.
+_LINK_NAMES = {"congestion": "bbr", "qdisc": "fq"}
 _LINK_RANGES = {
     "delay_us": (0, 10_000_000),
     "loss_ppm": (0, 500_000),
@@ -88,9 +90,9 @@ def _client(parameters: Parameters, address: str, port: str) -> Invocation:
 
 
 def _command(parameters: Parameters) -> Invocation:
-    names = [name for name in ("congestion", "qdisc") if parameters[name] is not None]
+    named = {name: example for name, example in _LINK_NAMES.items() if parameters[name] is not None}
     link = {
-        **{name: matching(parameters, name, "[a-z0-9_]{1,15}", "bbr or fq") for name in names},
+        **{name: matching(parameters, name, "[a-z0-9_]{1,15}", example) for name, example in named.items()},
         **{name: whole(parameters, name, *limits) for name, limits in _LINK_RANGES.items()},
     }
     network = Network(link=link, server=("iperf3", "-s", "-1", "-p", str(_PORT)), port=_PORT)

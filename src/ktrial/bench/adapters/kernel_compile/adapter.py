@@ -88,7 +88,7 @@ def _command(parameters: Parameters, *, llvm: bool) -> Invocation:
         raise BadInput(
             "kernel-compile needs kernel sources", hint="name a clean tree, such as -p tree=/usr/src/linux-source-6.12"
         )
-    tree = matching(parameters, "tree", r"/[^\s:]*", "/usr/src/linux (an absolute path without spaces and colons)")
+    tree = matching(parameters, "tree", r"/[^\s:]*", "/usr/src/linux", "an absolute path without spaces and colons")
     make = ("make", "-s", "-C", tree, f"O={DIRECTORY}/{_BUILD}", *(("LLVM=1",) if llvm else ()))
     target = one_of(parameters, "target", _TARGETS)
     return Invocation(
@@ -103,7 +103,11 @@ def _command(parameters: Parameters, *, llvm: bool) -> Invocation:
 
 def _configuration(parameters: Parameters, make: tuple[str, ...]) -> Step:
     config = matching(
-        parameters, "config", rf"{'|'.join(_MADE)}|/.*", f"{', '.join(_MADE)} or the absolute path of a .config"
+        parameters,
+        "config",
+        rf"{'|'.join(_MADE)}|/.*",
+        _MADE[0],
+        f"{', '.join(_MADE)} or the absolute path of a .config",
     )
     if config in _MADE:
         return Step(argv=(*make, config), limit_s=_STEP_LIMIT_S)

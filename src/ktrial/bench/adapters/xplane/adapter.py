@@ -43,8 +43,8 @@ def _command(parameters: Parameters, *, replays: bool) -> Invocation:
     program = matching(parameters, "program", _PROGRAM, _EXAMPLE)
     argv = [program, f"--fps_test={whole(parameters, 'test', 1, 999)}"]
     if replays or parameters["replay"]:
-        example = "Output/replays/test_flight_c4.fdr, below X-Plane's folder"
-        argv.append(f"--load_smo={matching(parameters, 'replay', _REPLAY, example)}")
+        example, what = "Output/replays/test_flight_c4.fdr", "a path below X-Plane's folder"
+        argv.append(f"--load_smo={matching(parameters, 'replay', _REPLAY, example, what)}")
     return Invocation(
         # Otherwise the weather and the time of day are random.
         argv=("sh", "-c", _SCRIPT, "xplane", *argv, "--weather_seed=1", "--time_seed=1"),
