@@ -115,16 +115,22 @@ def _lacking(benchmark: Benchmark, guest: GuestTools, programs: Mapping[str, str
     tools = " ".join(f"--tool {name}" for name in absent)
     if guest.kept is not None:
         again = f"ktrial kernel boot KERNEL --keep {guest.kept} {tools}"
-        return f"{names} {verb} not in the guest {guest.kept}", f"shut it down and boot it with its programs: `{again}`"
+        return (
+            f"{names} {verb} not in the guest {guest.kept}",
+            f"shut the guest down, then boot it with {names}: `{again}`",
+        )
     if not guest.found.keys() >= set(absent):
         return (
             f"{names} {verb} not in the guest",
-            f"boot a guest with it: `ktrial kernel boot KERNEL --keep NAME {tools}`",
+            f"boot a guest with {names}: `ktrial kernel boot KERNEL --keep NAME {tools}`",
         )
     step = install_command(benchmark.packages, package_tool(guest.found))
     if step is None and (recipe := recipe_for(absent)) is not None:
         step = f"ktrial tools get {recipe.name}"
-    return f"{names} {verb} not installed on this machine, and guests copy it from here", step or "install it by hand"
+    return (
+        f"{names} {verb} not installed on this machine, from which guests copy programs",
+        step or f"install {names} by hand",
+    )
 
 
 def _elsewhere(absent: Sequence[str]) -> tuple[str, str] | None:
@@ -150,7 +156,7 @@ def _install_step(benchmark: Benchmark, absent: list[str], tool: PackageTool | N
         return f"ktrial tools get {recipe.name}"
     if tool is None and benchmark.packages:
         return "install " + ", ".join(f"{name} ({where})" for where, name in benchmark.packages.items())
-    return install_command(benchmark.packages, tool) or "install it by hand"
+    return install_command(benchmark.packages, tool) or f"install {', '.join(absent)} by hand"
 
 
 def _why_not(

@@ -138,7 +138,7 @@ def test_a_guest_that_is_the_host_runs_programs_that_it_has_and_loads() -> None:
             "`ktrial kernel boot KERNEL --keep lab --tool schbench --tool sh`",
         ),
         (GuestTools(places={}, found={**ABSENT, "apt-get": "/x"}), "not installed on this", "sudo apt install sb"),
-        (GuestTools(places={}, found=ABSENT), "not installed on this machine", "install it by hand"),
+        (GuestTools(places={}, found=ABSENT), "not installed on this machine", "install schbench, sh by hand"),
         (GuestTools(places={}), "schbench, sh are not in the guest", "--keep NAME --tool schbench --tool sh"),
         (GuestTools(places={}, foreign=True), "of another architecture", "use the agent-* benchmarks"),
     ],
