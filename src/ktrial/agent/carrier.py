@@ -73,7 +73,7 @@ class CarriedTransport(PipeTransport):
             raise AgentError("lost", gone, hint=self._hint)
 
     def abandon(self) -> None:
-        """End the session once it has finished what it runs."""
+        """End the session; kill it if it does not end in time."""
         self.finish()
 
     def finish(self) -> None:

@@ -174,7 +174,7 @@ class DetachedTransport(ProcessTransport):
         super().__init__(argv, detached=True)
 
     def abandon(self) -> None:
-        """Wait for the agent's commands to end, then kill the agent."""
+        """End the agent and its commands; kill the agent if it does not end in time."""
         self.finish()
 
     def finish(self) -> None:

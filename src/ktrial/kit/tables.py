@@ -18,7 +18,7 @@ _RULE = "\N{BOX DRAWINGS LIGHT HORIZONTAL}"
 
 
 def columns() -> int:
-    """Return the width to write for: COLUMNS, the width of the terminal on standard output, or 80."""
+    """Return the width to write for: COLUMNS, the width of the terminal on standard output, or 80, but at least 60."""
     setting = os.environ.get("COLUMNS", "")
     if setting.isascii() and setting.isdigit() and int(setting) > 0:
         return max(MINIMUM_COLUMNS, int(setting))

@@ -259,8 +259,8 @@ def why_void(
 ) -> tuple[str, ...]:
     """Return the reasons why a run is void, which means that it does not count.
 
-    `before` are findings of gates from before the run. `misread` are knobs that no longer have the value that
-    ktrial set.
+    `before` are findings of gates from before the run. `misread` names settings that no longer have the value
+    that ktrial set.
     """
     if not math.isfinite(suspended_s) or suspended_s < 0:
         raise ValueError(f"expected a suspend time of 0 seconds or more, got {suspended_s}")

@@ -71,7 +71,7 @@ class ConditionWatch:
         self._others = others_share(before, self.once())
 
     def once(self) -> Samples | None:
-        """Return one sample; None if the agent was lost."""
+        """Return one sample; None if the agent reports an error or is lost."""
         try:
             return self.sampling.once()
         except AgentError:

@@ -30,7 +30,7 @@ class Settle:
     def wait(
         self, reference: Readings, read: Callable[[], Readings], limit_s: float, tell: Callable[[str], None]
     ) -> Settled:
-        """Wait until the machine is back at `reference`, the readings before the first run; `tell` gets progress."""
+        """Wait at most `limit_s` until the machine is back at the readings in `reference`; `tell` gets progress."""
         began_ns = self._clock.monotonic_ns()
         while True:
             found = settling(reference, read())

@@ -186,7 +186,7 @@ class LoadGenerator:
             )
 
     def place(self, invocation: Invocation, read: ReadFiles) -> PlacedRun:
-        """Return the run with the server's address, a free port, and a password for this run alone.
+        """Return the run with the server's address, a port (free unless the user named one) and a password of its own.
 
         Raise BadInput if the port that the user named belongs to another server, which the load would hit.
         """

@@ -60,7 +60,7 @@ def is_of_blanks(lines: Sequence[str]) -> bool:
 
 
 def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
-    """Read a table, skipping blank lines. Raise UnreadableOutput if no row follows the header."""
+    """Read a table, skipping blank lines. Raise BadRun if no row follows the header, or the header looks like a row."""
     text = decode_output(data, source).removeprefix("\ufeff")
     lines: Iterable[str] = text.split("\n")
     first = next((line for line in lines if line.strip()), "")
