@@ -78,7 +78,7 @@ class CommandJournalFile:
                 entries.append(_DECODER.decode(line))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 hint = "undo the trial's commands in it by hand, then remove the file"
-                raise KtrialError(f"{self._path}:{number}: {error}", hint=hint) from None
+                raise KtrialError(f"cannot read {self._path}:{number}: {error}", hint=hint) from None
         return entries
 
     def _append(self, entry: _Entry) -> None:

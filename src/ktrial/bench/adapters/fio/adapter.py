@@ -147,8 +147,8 @@ def _doubts(direction: str, found: FioDirection, parameters: Parameters) -> tupl
     ceiling = whole(parameters, "ceiling", 1, 10**13)
     if found.throughput.value > ceiling:
         raise BadRun(
-            f"{direction} {found.throughput.original} is above the plausible {ceiling} B/s: the page cache answered",
-            hint="use direct = true and a file larger than memory, or raise `ceiling` for an array of disks",
+            f"{direction} {found.throughput.original} exceeds the plausible {ceiling} B/s: a cache may have answered",
+            hint="set direct to true and size above the memory's size, or raise ceiling for an array of disks",
         )
     notes: tuple[str, ...] = ()
     if not flag(parameters, "direct"):

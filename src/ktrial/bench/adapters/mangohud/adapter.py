@@ -52,7 +52,7 @@ def _environment(parameters: Parameters) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in given if isinstance(given, list | tuple) else (given,):
         if not isinstance(word, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*=[^\x00]*", word):
-            hint = "write for example -p environment=DISPLAY=:0"
+            hint = "for example -p environment=DISPLAY=:0"
             raise BadInput(f"parameter environment: expected NAME=VALUE, got {word!r}", hint=hint)
         name, _, value = word.partition("=")
         found[name] = value
