@@ -281,7 +281,7 @@ def check_exit(raw: RawOutput) -> None:
     if raw.timed_out:
         raise BadRun(
             f"exceeded its time limit and was killed{quoted(raw)}",
-            hint="let it do less, or raise the limit (--limit for a command)",
+            hint="let it do less, or raise the limit of your own command (--limit, limit_s)",
         )
     if raw.signal is not None:
         raise BadRun(f"was killed by signal {raw.signal}{quoted(raw)}")

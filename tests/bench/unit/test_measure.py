@@ -20,7 +20,8 @@ from ktrial.machine.facts import Fact, FactBook
 from ktrial.machine.gates import GateLimits
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore, answer
 
-#: The next step for a run with a value that cannot be.
+#: The next step for output that cannot be parsed, and for a value that cannot be.
+READ_IT = "; next: read the output with `ktrial show SESSION/RUN --raw NAME`"
 AGAIN = "; next: measure it again, or leave this value out"
 
 FACTS = FactBook(
@@ -133,11 +134,11 @@ def test_each_run_is_saved_before_the_next_begins() -> None:
         (answer(signal=9), "was killed by signal 9"),
         (
             answer(signal=9, timed_out=True),
-            "exceeded its time limit and was killed; next: let it do less, or raise the limit (--limit for a command)",
+            "exceeded its time limit and was killed; next: let it do less, or raise the limit of your own command (--limit, limit_s)",
         ),
         (answer(failed="no such file"), "could not be started: no such file"),
-        (answer(b"nonsense"), "stdout:1: 'nonsense' is not the word time"),
-        (answer(b""), "stdout:1: '' is not the word time"),
+        (answer(b"nonsense"), "stdout:1: 'nonsense' is not the word time" + READ_IT),
+        (answer(b""), "stdout:1: '' is not the word time" + READ_IT),
         (answer(b"time nan"), "time is nan s, which is not a finite number" + AGAIN),
         (answer(b"time inf"), "time is inf s, which is not a finite number" + AGAIN),
         (answer(b"time -1"), "time is -1 s: a time cannot be negative" + AGAIN),

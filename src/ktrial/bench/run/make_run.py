@@ -30,12 +30,14 @@ from ktrial.bench.record import (
 )
 from ktrial.bench.schedule import RunPlace
 from ktrial.bench.suite import Task
-from ktrial.kit.errors import BadRun
+from ktrial.kit.errors import BadRun, UnreadableOutput
 from ktrial.machine.gates import GENERATOR_BUSY, VOID, why_void
 from ktrial.machine.ports import Clock
 from ktrial.machine.run_conditions import Conditions
 from ktrial.machine.settle import Settled
 
+#: The next step if ktrial cannot parse what a tool printed.
+_READ_IT = "read the output with `ktrial show SESSION/RUN --raw NAME`"
 _RESETS = {"sync": "cannot write files back", "swap": "cannot reset swap", "caches": "cannot drop caches"}
 
 
@@ -212,6 +214,6 @@ def _parse(task: Task, raw: RawOutput) -> tuple[ParsedRun, str | None]:
         parsed = task.benchmark.parse(raw, task.parameters)
         check_measurements(task.benchmark.outcomes, parsed)
     except BadRun as error:
-        step = f"; next: {error.hint}" if error.hint else ""
-        return ParsedRun(measurements=()), f"{error.message}{step}"
+        step = error.hint or (_READ_IT if isinstance(error, UnreadableOutput) else None)
+        return ParsedRun(measurements=()), f"{error.message}; next: {step}" if step else error.message
     return parsed, None
