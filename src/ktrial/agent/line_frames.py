@@ -27,7 +27,7 @@ LONGEST_BYTES = 1 << 26
 
 
 class Frame(NamedTuple):
-    """One message on the line: its kind, which is one of the letters above, and its content."""
+    """One message on the line: its kind, a constant of this module such as BEGUN, and its content."""
 
     kind: bytes
     content: bytes

@@ -134,7 +134,8 @@ def test_each_run_is_saved_before_the_next_begins() -> None:
         (answer(signal=9), "was killed by signal 9"),
         (
             answer(signal=9, timed_out=True),
-            "exceeded its time limit and was killed; next: let it do less, or raise the limit of your own command (--limit, limit_s)",
+            "exceeded its time limit and was killed; next: let it do less, or raise the limit of your own command "
+            "(--limit, limit_s)",
         ),
         (answer(failed="no such file"), "could not be started: no such file"),
         (answer(b"nonsense"), "stdout:1: 'nonsense' is not the word time" + READ_IT),

@@ -156,7 +156,7 @@ def flag(parameters: Parameters, name: str) -> bool:
 def matching(parameters: Parameters, name: str, pattern: str, example: str, what: str = "") -> str:
     """Return the text of a parameter, such as `size` or `scenes[0]`. Raise BadInput if it does not match the pattern.
 
-    The error describes valid texts with `what`, or without it by the `example`.
+    In the error, `what` describes valid texts; without it, the `example` does.
     """
     value = parameters[name]
     if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
