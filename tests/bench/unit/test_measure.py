@@ -20,7 +20,8 @@ from ktrial.machine.facts import Fact, FactBook
 from ktrial.machine.gates import GateLimits
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore, answer
 
-#: The next step for output that cannot be parsed, and for a value that cannot be.
+#: The next step for a run that took too long, for output that cannot be parsed, and for a value that cannot be.
+LESS = "; next: let it do less, or raise the limit of your own command (--limit, limit_s)"
 READ_IT = "; next: read the output with `ktrial show SESSION/RUN --raw NAME`"
 AGAIN = "; next: measure it again, or leave this value out"
 
@@ -134,8 +135,7 @@ def test_each_run_is_saved_before_the_next_begins() -> None:
         (answer(signal=9), "was killed by signal 9"),
         (
             answer(signal=9, timed_out=True),
-            "exceeded its time limit and was killed; next: let it do less, or raise the limit of your own command "
-            "(--limit, limit_s)",
+            "exceeded its time limit and was killed" + LESS,
         ),
         (answer(failed="no such file"), "could not be started: no such file"),
         (answer(b"nonsense"), "stdout:1: 'nonsense' is not the word time" + READ_IT),
