@@ -61,6 +61,16 @@ _KINDS = {
 }
 
 
+#: Hint for a folder or file that cannot be written.
+_ROOM = "free some space there, or make it writable"
+
+#: Hint for a bundle that is larger than ktrial unpacks.
+_SMALLER = "ask its author for several bundles with fewer sessions each"
+
+#: Hint for an invalid published folder.
+_OTHER_FOLDER = "fetch the folder again, or ask its author to publish it again with `ktrial publish … --data`"
+
+
 class BundleFolder:
     """A private folder in which bundles are packed and unpacked."""
 
@@ -73,7 +83,12 @@ class BundleFolder:
 
     def examine(self, path: Path) -> UnpackedBundle:
         """Return the bundle in a file or folder. Record members that do not match their digest."""
-        return _opened_folder(path) if path.is_dir() else self._open(path, damaged_too=True)
+        if not path.is_dir():
+            return self._open(path, damaged_too=True)
+        try:
+            return _opened_folder(path)
+        except BadInput as error:
+            raise BadInput(error.message, hint=error.hint or _OTHER_FOLDER) from None
 
     def open(self, path: Path) -> UnpackedBundle:
         """Return the bundle in a file after checking all of it. Raise BadInput for an invalid bundle."""
@@ -100,9 +115,7 @@ class BundleFolder:
             self._remove_leftovers()
             made = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self._folder))
         except OSError as error:
-            raise KtrialError(
-                f"cannot write {self._folder}: {error.strerror}", hint="free some space there, or make it writable"
-            ) from None
+            raise KtrialError(f"cannot write {self._folder}: {error.strerror}", hint=_ROOM) from None
         self._made.append(made)
         return made
 
@@ -179,7 +192,7 @@ class BundleWriter:
         try:
             yield
         except OSError as error:
-            raise KtrialError(f"cannot write {path}: {error.strerror}", hint="free some disk space") from None
+            raise KtrialError(f"cannot write {path}: {error.strerror}", hint=_ROOM) from None
 
 
 class UnpackedBundle:
@@ -225,9 +238,7 @@ def _opened_folder(path: Path) -> UnpackedBundle:
     damaged = set()
     for name, listed in manifest.members.items():
         if MEMBER.fullmatch(name) is None:
-            raise BadInput(
-                f"{shown}: {name!r} is not a file of a bundle", hint="publish the folder again with `ktrial publish`"
-            )
+            raise BadInput(f"{shown}: {name!r} is not a file of a bundle")
         digest = hashlib.sha256(plain_file(path, name)).hexdigest()
         own = name.removeprefix("raw/") if name.startswith("raw/") else listed.sha256
         if not digest == listed.sha256 == own:
@@ -239,23 +250,15 @@ def plain_file(folder: Path, name: str) -> bytes:
     """Return a plain file inside an untrusted folder. Raise BadInput for links, devices and the like."""
     parts, place = Path(name).parts, folder / name
     if Path(name).is_absolute() or ".." in parts:
-        raise BadInput(
-            f"{name}: the path leads outside the bundle", hint="publish the folder again with `ktrial publish`"
-        )
+        raise BadInput(f"{name}: the path leads outside the bundle", hint=_OTHER_FOLDER)
     if any(folder.joinpath(*parts[:depth]).is_symlink() for depth in range(1, len(parts) + 1)):
-        raise BadInput(
-            f"{place} is a symbolic link; a bundle contains plain files only",
-            hint="publish the folder again with `ktrial publish`",
-        )
+        raise BadInput(f"{place} is a symbolic link; a bundle contains plain files only", hint=_OTHER_FOLDER)
     try:
         if place.stat().st_size > LARGEST_BUNDLE_BYTES or not place.is_file():
-            raise BadInput(
-                f"{place} is not a plain file, or is too large for a bundle",
-                hint="publish the folder again with `ktrial publish`",
-            )
+            raise BadInput(f"{place} is not a plain file, or is too large for a bundle", hint=_OTHER_FOLDER)
         return place.read_bytes()
     except OSError as error:
-        raise BadInput(f"{place}: {error.strerror}", hint="check that the published folder is complete") from None
+        raise BadInput(f"{place}: {why_unread(error)}", hint=_OTHER_FOLDER) from None
 
 
 def _place(folder: Path, name: str) -> Path:
@@ -278,7 +281,7 @@ class _Frame:
 
     def __init__(self, file: IO[bytes], shown: str) -> None:
         self._file = file
-        self._shown = shown
+        self.shown = shown
         self._unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES).decompressobj()
         self._ready = bytearray()
         self._given = 0
@@ -287,7 +290,7 @@ class _Frame:
         """Return the next `size` bytes. Raise BadInput if fewer are left."""
         while len(self._ready) < size:
             if not self._more():
-                raise BadInput(f"{self._shown}: the bundle is truncated")
+                raise BadInput(f"{self.shown}: the bundle is truncated")
         data = bytes(self._ready[:size])
         del self._ready[:size]
         return data
@@ -296,10 +299,10 @@ class _Frame:
         """Raise BadInput unless only zeros follow."""
         while self._ready or self._more():
             if self._ready.strip(b"\0"):
-                raise BadInput(f"{self._shown}: unexpected data after the archive")
+                raise BadInput(f"{self.shown}: unexpected data after the archive")
             self._ready.clear()
         if self._unpacker.unused_data or self._file.read(1):
-            raise BadInput(f"{self._shown}: unexpected data after the bundle")
+            raise BadInput(f"{self.shown}: unexpected data after the bundle")
 
     def _more(self) -> bool:
         """Unpack some more bytes; return False at the end."""
@@ -307,14 +310,16 @@ class _Frame:
             return False
         packed = self._file.read(_PACKED_CHUNK)
         if not packed:
-            raise BadInput(f"{self._shown}: the bundle is truncated")
+            raise BadInput(f"{self.shown}: the bundle is truncated")
         try:
             found = self._unpacker.decompress(packed)
         except zstandard.ZstdError as error:
-            raise BadInput(f"{self._shown}: not a bundle, or a damaged one: {error}") from None
+            raise BadInput(f"{self.shown}: not a bundle, or a damaged one: {error}") from None
         self._given += len(found)
         if self._given > LARGEST_BUNDLE_BYTES + MOST_MEMBERS * 2 * _BLOCK:
-            raise BadInput(f"{self._shown}: the bundle unpacks to more than {LARGEST_BUNDLE_BYTES >> 30} GiB")
+            raise BadInput(
+                f"{self.shown}: the bundle unpacks to more than {LARGEST_BUNDLE_BYTES >> 30} GiB", hint=_SMALLER
+            )
         self._ready += found
         return True
 
@@ -359,8 +364,8 @@ def _next(frame: _Frame, shown: str) -> tuple[str, int] | None:
             f"{shown}: {name!r} is {_KINDS.get(info.type, 'no plain file')}; a bundle contains plain files only"
         )
     if name != MANIFEST and MEMBER.fullmatch(name) is None:
-        leads = "outside the bundle" if name.startswith("/") or ".." in name.split("/") else "to no file of a bundle"
-        raise BadInput(f"{shown}: {name!r} leads {leads}; ktrial unpacked nothing")
+        is_outside = name.startswith("/") or ".." in name.split("/")
+        raise BadInput(f"{shown}: {name!r} {'leads outside the bundle' if is_outside else 'is not a file of a bundle'}")
     largest = LARGEST_BUNDLE_BYTES if name.endswith("/runs.jsonl") else LARGEST_BYTES
     if not 0 <= info.size <= largest:
         raise BadInput(f"{shown}: {name} claims to have {info.size} bytes; the limit is {largest}")
@@ -375,7 +380,7 @@ def _content(frame: _Frame, size: int) -> Iterator[bytes]:
         left -= len(piece)
         yield piece
     if frame.exactly(-size % _BLOCK).strip(b"\0"):
-        raise BadInput("unexpected data after a member: the bundle is damaged")
+        raise BadInput(f"{frame.shown}: unexpected data after a member: the bundle is damaged")
 
 
 def _keep(frame: _Frame, folder: Path, name: str, listed: BundleMember) -> bool:
@@ -387,7 +392,7 @@ def _keep(frame: _Frame, folder: Path, name: str, listed: BundleMember) -> bool:
                 digest.update(piece)
                 file.write(piece)
     except OSError as error:
-        raise KtrialError(f"cannot write {folder}: {error.strerror}", hint="free some disk space") from None
+        raise KtrialError(f"cannot write {folder}: {error.strerror}", hint=_ROOM) from None
     own = name.removeprefix("raw/") if name.startswith("raw/") else listed.sha256
     return digest.hexdigest() == listed.sha256 == own
 
@@ -412,6 +417,7 @@ def _manifest(data: bytes, shown: str) -> Manifest:
     if total > LARGEST_BUNDLE_BYTES or len(manifest.members) > MOST_MEMBERS:
         raise BadInput(
             f"{shown}: the bundle unpacks to {total} bytes in {len(manifest.members)} files; the limits are "
-            f"{LARGEST_BUNDLE_BYTES} and {MOST_MEMBERS}"
+            f"{LARGEST_BUNDLE_BYTES} and {MOST_MEMBERS}",
+            hint=_SMALLER,
         )
     return manifest

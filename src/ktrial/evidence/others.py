@@ -47,7 +47,7 @@ def others_in(
         session = session_of(bundle, packed)
         if packed.replaced is None:
             raise Refused(
-                f"{bundle.shown}: session {packed.session} contains names of hosts and users",
+                f"{bundle.shown}: session {packed.session} may contain names of hosts and users",
                 hint="ask its author for a bundle made without --keep-identity",
             )
         facts[session.session] = facts_of(session.document)
@@ -88,7 +88,8 @@ def _of_trial(
     entries = entries_of(kept.stored, kept.log, kernel, state, knobs)
     if not all(0 <= entry.started_unix_ms < _LATEST_UNIX_MS for entry in entries):
         raise BadInput(
-            f"{bundle.shown}: trial {kept.stored.trial} has no date: {kept.stored.started_unix_ms}",
+            f"{bundle.shown}: trial {kept.stored.trial} has an impossible date: "
+            f"{kept.stored.started_unix_ms} ms after 1970",
             hint="ask its author for a new bundle",
         )
     disks = () if state is None else (address.partition("@")[2] for address in state.knobs)

@@ -45,7 +45,7 @@ def records_in(kept: KeptTrial, results: ReadResults) -> tuple[RunRecord, ...]:
         except msgspec.ValidationError as error:
             raise KtrialError(
                 f"run {run.number} of {session.session} has an {BROKEN} ({error})",
-                hint="import its bundle again, if there is one",
+                hint="update ktrial: a newer one may have written the record",
             ) from None
         found += [] if record is None else [record]
     return tuple(found)

@@ -100,18 +100,19 @@ def check_signing(key: Path) -> None:
 def sign(bundle: Path, key: Path) -> Path:
     """Sign a bundle; return the file with the signature."""
     place = signature_of(bundle)
-    by_hand = f"the bundle itself is complete; sign it with `ssh-keygen -Y sign -n {NAMESPACE} -f {key} {bundle}`"
+    by_hand = f"sign it with `ssh-keygen -Y sign -n {NAMESPACE} -f {key} {bundle}`"
     done = _run("sign", ["-q", "-n", NAMESPACE, "-f", str(key)], bundle)
     if done.returncode or not done.stdout:
         reason = _message(done) or f"ssh-keygen ended with status {done.returncode}"
-        raise KtrialError(f"cannot sign {bundle}: {reason}", hint=by_hand)
+        raise KtrialError(f"cannot sign {bundle}: {reason}", hint=f"the bundle itself is complete; {by_hand}")
     part = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
         part.write_bytes(done.stdout)
         part.replace(place)
     except OSError as error:
         part.unlink(missing_ok=True)
-        raise KtrialError(f"cannot write {place}: {error.strerror}", hint=by_hand) from None
+        hint = f"the bundle itself is complete; free some space there, or make it writable, then {by_hand}"
+        raise KtrialError(f"cannot write {place}: {error.strerror}", hint=hint) from None
     return place
 
 
@@ -120,7 +121,8 @@ def verify(bundle: Path, signers: Path) -> BundleSignature:
     place = signature_of(bundle)
     for path in (bundle, signers):
         if not path.is_file():
-            hint = "name a file with lines `NAME KEY`, as `man ssh-keygen` describes" if path == signers else None
+            lines = "name a file with lines `NAME KEY`, as `man ssh-keygen` describes"
+            hint = lines if path == signers else "check the path of the bundle"
             raise BadInput(f"{path}: {'not a file' if path.exists() else 'no such file'}", hint=hint)
     _program("verify")
     found = BundleSignature(file=str(bundle), signature=str(place), state="missing")

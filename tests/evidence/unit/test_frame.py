@@ -99,7 +99,7 @@ def test_a_bundle_that_cannot_be_written_is_told_and_leaves_nothing(tmp_path: Pa
     (tmp_path / "taken" / "x").touch()
     with pytest.raises(KtrialError, match=r"cannot write .*taken: ") as caught:
         writer.write(tmp_path / "taken", ())
-    assert caught.value.hint == "free some disk space"
+    assert caught.value.hint == "free some space there, or make it writable"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["taken", "work"]
     shutil.rmtree(tmp_path / "work")
     bundles.close()  # what is away is not a fault

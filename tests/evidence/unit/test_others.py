@@ -57,7 +57,7 @@ def test_verdicts_come_with_the_machine_and_without_placebos() -> None:
 @pytest.mark.parametrize(
     "fields, own, told",
     [
-        ({"replaced": None}, STRANGER, "contains names of hosts and users"),
+        ({"replaced": None}, STRANGER, "may contain names of hosts and users"),
         ({"boot_id": "boot"}, STRANGER, "so its verdicts are your own"),
         ({}, OwnMachine(frozenset({"theirs"}), frozenset()), "so its verdicts are your own"),
     ],
@@ -79,7 +79,7 @@ def test_what_holds_no_verdict_or_cannot_be_shown_is_refused() -> None:
         others(bundle)
     bundle = a_bundle()
     changed_trial(bundle, started_unix_ms=10**15)
-    with pytest.raises(BadInput, match="has no date"):
+    with pytest.raises(BadInput, match="has an impossible date"):
         others(bundle)
     bundle = a_bundle()
     changed_trial(bundle, machine="x" * (1 << 20))
