@@ -48,7 +48,7 @@ class Fragment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     def check(self) -> None:
         for name, value in [*self.symbols.items(), *(pair for more in self.arch.values() for pair in more.items())]:
             if not _SYMBOL.fullmatch(name) or name.startswith(_PREFIX):
-                raise BadInput(f"{name!r} is not a valid symbol", hint="write it without CONFIG_")
+                raise BadInput(f"{name!r} is not a valid symbol", hint="use letters, digits and _, without CONFIG_")
             if "\n" in value or not value:
                 raise BadInput(f"{name}: {value!r} is not a valid value", hint='write y, m, n, a number or "text"')
 

@@ -59,7 +59,7 @@ def test_what_the_server_of_a_cache_counted() -> None:
 @pytest.mark.parametrize(
     "log, cause, step",
     [
-        ("make[3]: *** No rule to make target 'debian/certs/a.pem', needed by 'x'.", "certificates", "SYSTEM_TRUSTED"),
+        ("make[3]: *** No rule to make target 'debian/certs/a.pem', needed by 'x'.", "certificates", "KEYS=\"\"'"),
         ("tools/x.h:7:10: fatal error: gelf.h: No such file or directory", "libelf", "libelf-dev"),
         ("FAILED: load BTF from vmlinux: Invalid argument", "BTF generation failed", "pahole"),
         ("BTF: .tmp_vmlinux.btf: pahole (pahole) is not available", "pahole, which generates BTF", "dwarves"),

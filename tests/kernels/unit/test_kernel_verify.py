@@ -94,8 +94,9 @@ def test_a_target_that_the_compiler_lacks_is_refused_never_another_built(name: s
 
 
 def test_another_reason_is_not_called_the_compiler() -> None:
-    with pytest.raises(Refused, match=r"the dependencies of MZEN3 in .* are not met"):
+    with pytest.raises(Refused, match=r"the dependencies of MZEN3 in .* are not met") as caught:
         verify_target(find_target("znver3", TARGETS), TARGETS, TREE, GCC_12, Build({"GENERIC_CPU": "y"}), 4)
+    assert "--set MZEN3=y" in str(caught.value.hint)
 
 
 def test_a_tree_without_the_symbol_says_how_to_get_it() -> None:
@@ -149,19 +150,20 @@ def test_a_build_that_compiles_no_rust_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "config, problem, said",
+    "config, problem, said, step",
     [
-        ({}, "Rust bindings generator 'bindgen' could not be found", "'bindgen' could not be found"),
-        ({}, None, "a dependency of RUST in init/Kconfig is not met"),
-        ({"X86_64_TARGET_NOT_IN_RUSTC": "y"}, None, "the LLVM in rustc does not know znver3"),
+        ({}, "Rust bindings generator 'bindgen' could not be found", "'bindgen' could not be found", "install rustc, "),
+        ({}, None, "a dependency of RUST in init/Kconfig is not met", "another --config"),
+        ({"X86_64_TARGET_NOT_IN_RUSTC": "y"}, None, "the LLVM in rustc does not know znver3", "a newer rustc"),
     ],
 )
 def test_rust_that_cannot_be_had_is_refused_with_the_reason(
-    config: dict[str, str], problem: str | None, said: str
+    config: dict[str, str], problem: str | None, said: str, step: str
 ) -> None:
     build = Build({"MZEN3": "y", **config}, problem=problem)
-    with pytest.raises(Refused, match="cannot enable CONFIG_RUST in this tree: .*" + said):
+    with pytest.raises(Refused, match="cannot enable CONFIG_RUST in this tree: .*" + said) as caught:
         verify_target(ZEN3, TARGETS, TREE, GCC_12, build, 4, rust=True)
+    assert step in str(caught.value.hint)
 
 
 def test_a_target_that_rustc_cannot_be_told_is_refused_with_rust() -> None:

@@ -148,7 +148,7 @@ def test_a_tree_with_such_symbols_is_recognised(symbol: str) -> None:
     tree = files(SHAPES["6.6.0"])
     tree[KCONFIG] = tree[KCONFIG].replace("config GENERIC_CPU", f'config {symbol}\n\tbool "x"\n\nconfig GENERIC_CPU')
     assert survey(tree, TARGETS).carries == (symbol,)
-    with pytest.raises(Refused, match=rf"already has such symbols \({symbol}\)"):
+    with pytest.raises(Refused, match=rf"already has symbols for CPUs \({symbol}\)"):
         make_patch(tree, TARGETS)
 
 

@@ -44,17 +44,25 @@ class CommitHistory:
         self.folder = folder
         if not folder.is_dir():
             raise BadInput("not a folder", file=str(folder), hint="use the folder of a git tree")
-        self.git("rev-parse", "--git-dir", what="is not a git tree")
+        self.git(
+            "rev-parse", "--git-dir", what="not a git tree", hint="use --tree with the folder of a kernel's git tree"
+        )
 
     def commit(self, word: str) -> str:
         """Return the hash of the commit that a tag, a branch or a short hash names."""
         return self.git(
-            "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}", what=f"no such commit: {word!r}"
+            *("rev-parse", "--verify", "--quiet", f"{word}^{{commit}}"),
+            what=f"no such commit: {word!r}",
+            hint="use a tag, a branch or a hash that `git log` shows in this tree",
         ).strip()
 
     def between(self, good: str, bad: str) -> list[Commit]:
         """Return the commits after `good` up to `bad`, parents first. Raise BadInput if `good` is not an ancestor."""
-        base = self.git("merge-base", good, bad, what="GOOD and BAD have no common commit").strip()
+        base = self.git(
+            *("merge-base", good, bad),
+            what="GOOD and BAD have no common commit",
+            hint="use a GOOD from the history of BAD; in a shallow clone, run `git fetch --unshallow` first",
+        ).strip()
         if base != good:
             raise BadInput(
                 "GOOD is not an ancestor of BAD",
@@ -67,10 +75,10 @@ class CommitHistory:
             Commit(id=number, parents=tuple(parents.split()), subject=subject) for number, parents, subject in lines
         ]
 
-    def git(self, *words: str, what: str | None = None, folder: Path | None = None) -> str:
+    def git(self, *words: str, what: str | None = None, hint: str | None = None, folder: Path | None = None) -> str:
         """Return git's output.
 
-        If git fails, raise BadInput with the message `what` or, if there is no `what`, KtrialError.
+        If git fails, raise BadInput with the message `what` and git's own reason or, without `what`, KtrialError.
         """
         place = folder or self.folder
         try:
@@ -89,10 +97,11 @@ class CommitHistory:
                 f"cannot run git {words[0]} in {place}: {error}", hint="install git, or move the tree to a faster disk"
             ) from None
         if done.returncode != 0:
+            said = done.stderr.strip()[-300:]
             if what is not None:
-                raise BadInput(what, file=str(place))
+                raise BadInput(f"{what}: {said}" if said else what, file=str(place), hint=hint)
             raise KtrialError(
-                f"git {words[0]} in {place} failed: {done.stderr.strip()[-300:]}",
+                f"git {words[0]} in {place} failed: {said}",
                 hint=f"find out why:  git -C {shlex.quote(str(place))} {shlex.join(words)}",
             )
         return done.stdout

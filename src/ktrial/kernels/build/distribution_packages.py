@@ -53,7 +53,7 @@ def find(word: str) -> SourcePackage:
         return SourcePackage("debian", str(path.resolve()))
     if (path / "PKGBUILD").is_file():
         return SourcePackage("arch", str(path.resolve()))
-    what = "no such file or folder" if not path.exists() else "is not a source package"
+    what = "no such file or folder" if not path.exists() else "not a source package"
     hint = "use a .dsc, a .src.rpm, or a folder with debian/rules or a PKGBUILD; `ktrial kernel build` builds any tree"
     raise BadInput(what, file=word, hint=hint)
 
@@ -100,7 +100,10 @@ class OwnPackaging:
         if self._goes_on:
             there = _noted(note)
             if there is None or [one.sha256 for one in there] != [one.sha256 for one in patches]:
-                raise Refused(f"{self.source} was unpacked here with other patches", hint="build in another folder")
+                raise Refused(
+                    f"{self.source} was unpacked with other patches",
+                    hint="build in another folder with -o, or give the same --patch options as before",
+                )
             return there
         part = self.out / f"{SOURCE}.part"
         shutil.rmtree(part, ignore_errors=True)

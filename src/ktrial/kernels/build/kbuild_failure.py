@@ -38,7 +38,7 @@ _KNOWN = (
     _KnownFailure(
         re.compile(r"debian/certs/|debian/canonical-|certs/[\w-]+\.pem'?, needed by|certs/signing_key"),
         "the configuration names a distribution's certificates, which these sources lack",
-        '--set SYSTEM_TRUSTED_KEYS="" --set SYSTEM_REVOCATION_KEYS=""',
+        """add --set 'SYSTEM_TRUSTED_KEYS=""' --set 'SYSTEM_REVOCATION_KEYS=""'""",
     ),
     _KnownFailure(
         re.compile(r"gelf\.h|libelf\.h|cannot generate ORC|libelf-dev|elfutils-libelf"),
@@ -50,13 +50,13 @@ _KNOWN = (
     _KnownFailure(
         re.compile(r"pahole.*(?:not available|not found)|BTF: .*pahole"),
         "pahole, which generates BTF, is missing",
-        "apt-get install dwarves, or drop btf",
+        "apt-get install dwarves, or leave out the fragment btf",
     ),
     _KnownFailure(
         re.compile(r"FAILED: load BTF|FAILED elf_update|Failed to generate BTF|btf_encoder__|die__process|"
                    r"resolve_btfids.*(?:FAILED|failed)"),
         "BTF generation failed: pahole cannot read what this compiler, LTO or Rust wrote",
-        "use a newer pahole, or drop btf, lto-thin or Rust",
+        "use a newer pahole, or leave out btf, lto-thin or Rust",
     ),
     _KnownFailure(
         re.compile(r"Rust compiler|bindgen|rust-src|can't find crate for `core`|RUST_LIB_SRC|\.rs:\d+"),
@@ -72,14 +72,14 @@ _KNOWN = (
     _KnownFailure(
         re.compile(r"ld\.lld: error|undefined symbol|undefined reference|relocation truncated"),
         "linking failed",
-        "use a compiler and linker of the same release, or drop lto-thin",
+        "use a compiler and linker of the same release, or leave out lto-thin",
     ),
     _KnownFailure(re.compile(r"\b(?:flex|bison|bc|cpio|perl|lz4|zstd|rsync|depmod|gawk): (?:command )?not found"),
            "a program is missing", "install the program that the log names"),
     _KnownFailure(
         re.compile(r"\[-Werror[=\]]|being treated as errors"),
         "a warning counts as an error, and this compiler warns about more than the tree expects",
-        "--set WERROR=n",
+        "add --set WERROR=n",
     ),
 )  # fmt: skip
 

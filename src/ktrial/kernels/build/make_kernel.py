@@ -161,7 +161,7 @@ def check_agrees(order: BuildOrder, kernel: KernelFound, compiled: Flags | None)
     if wrong:
         raise KtrialError(
             "the built kernel differs from the request:\n" + "\n".join(f"  {line}" for line in wrong),
-            hint="show the kernel with `ktrial kernel inspect`",
+            hint=f"`ktrial kernel inspect {kernel.place}` shows what was built",
         )
 
 

@@ -113,7 +113,7 @@ def _compiled(folder: Path) -> Iterator[Compiled]:
                 try:
                     compiled = read_cmd(path.read_bytes())
                 except OSError as error:
-                    raise BadInput(why_unread(error), file=str(path)) from None
+                    raise BadInput(why_unread(error), file=str(path), hint="check who may read the tree") from None
                 if compiled is not None:
                     yield compiled
 

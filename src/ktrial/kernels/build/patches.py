@@ -132,7 +132,8 @@ def apply(patch: Patch, tree: Path) -> AppliedPatch:
         raise KtrialError("cannot apply patches: `patch` is not installed", hint="apt-get install patch") from None
     except subprocess.TimeoutExpired:
         raise KtrialError(
-            f"{patch.name}: `patch` did not end within {_LIMIT_S:g} s", hint="check that the file is a patch"
+            f"{patch.name}: `patch` did not end within {_LIMIT_S:g} s",
+            hint="run it again when the machine is less busy",
         ) from None
     said = done.stdout.decode(errors="replace")
     if done.returncode != 0:
@@ -195,7 +196,7 @@ def _bytes(path: Path) -> bytes:
         with path.open("rb") as file:
             return _no_more(file.read(LIMIT_BYTES + 1), str(path))
     except OSError as error:
-        raise BadInput(why_unread(error), file=str(path)) from None
+        raise BadInput(why_unread(error), file=str(path), hint="check the path, and who may read it") from None
 
 
 def _unpacked(data: bytes, place: str) -> bytes:

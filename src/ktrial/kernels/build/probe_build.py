@@ -26,7 +26,8 @@ class ProbeBuild(MakeFolder):
             try:
                 lines = self._base.read_text(encoding="utf-8").splitlines()
             except (OSError, UnicodeDecodeError) as error:
-                raise BadInput(f"cannot read it: {error}", file=str(self._base), hint="build it again") from None
+                hint = "name a .config of a kernel build with --config"
+                raise BadInput(f"cannot read it: {error}", file=str(self._base), hint=hint) from None
             kept = [line for line in lines if _symbol(line) not in drop]
             (self._out / ".config").write_text("\n".join([*kept, fragment]), encoding="utf-8")
         self._make.run("olddefconfig")

@@ -223,7 +223,8 @@ def _failure(program: str, target: str, status: int, log: Path) -> KtrialError:
         found = read_failure(file.read().decode(errors="replace"))
     cause = found.cause or f"{program} {target} ended with status {status}"
     excerpt = "\n".join(f"  {line}" for line in found.excerpt)
-    return KtrialError(f"the build failed: {cause}\n{excerpt}\nlog: {log}", hint=found.step)
+    step = found.step or "correct what these lines name, then run the same command again"
+    return KtrialError(f"the build failed: {cause}\n{excerpt}\nlog: {log}", hint=step)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

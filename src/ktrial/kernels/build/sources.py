@@ -209,7 +209,7 @@ def _inner(package: Path, into: Path) -> Path:
                     return place
     except DAMAGED as error:
         raise BadInput(f"cannot read its files: {error}", file=str(package), hint="download it again") from None
-    hint = "use a linux-source package; only `ktrial kernel boot` takes linux-image packages"
+    hint = "use a linux-source package: a linux-image package holds a built kernel, not its sources"
     raise BadInput(f"no {_INNER}….tar in this package", file=str(package), hint=hint)
 
 

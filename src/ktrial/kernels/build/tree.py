@@ -73,7 +73,7 @@ class SourceTree:
             hint = "use the top folder of a kernel source tree"
             raise BadInput(f"not a kernel tree: {path} is missing", file=str(self.folder), hint=hint) from None
         except OSError as error:
-            raise BadInput(why_unread(error), file=str(place)) from None
+            raise BadInput(why_unread(error), file=str(place), hint="check who may read the tree") from None
         except UnicodeDecodeError:
             raise BadInput("not UTF-8 text", file=str(place), hint="restore the file from the original tree") from None
         if "\r" in text or not text.endswith("\n"):

@@ -106,7 +106,7 @@ def _whole(path: Path, limit_bytes: int) -> bytes:
         with path.open("rb") as file:
             data = file.read(limit_bytes + 1)
     except OSError as error:
-        raise BadInput(why_unread(error), file=str(path)) from None
+        raise BadInput(why_unread(error), file=str(path), hint="check the path, and who may read it") from None
     if len(data) > limit_bytes:
         raise BadInput(
             f"larger than {limit_bytes >> 20} MiB", file=str(path), hint="check that it is a kernel image or package"

@@ -65,7 +65,7 @@ def bootable(data: bytes, source: str, wanted: str) -> bytes:
         raise BadInput(
             f"cannot boot a kernel for {found}: these guests are {wanted}",
             file=source,
-            hint="use a kernel for this architecture",
+            hint=f"use a kernel for {wanted}",
         )
     if kernel.startswith(elf.MAGIC):
         _require_vmlinux(kernel, source, wanted)

@@ -119,7 +119,7 @@ def is_package(path: Path) -> bool:
         with path.open("rb") as file:
             begin = file.read(8)
     except OSError as error:
-        raise BadInput(why_unread(error), file=str(path)) from None
+        raise BadInput(why_unread(error), file=str(path), hint="check the path, and who may read it") from None
     return begin.startswith((debian_package.MAGIC, _RPM_MAGIC)) or _PACMAN.search(path.name) is not None
 
 

@@ -141,7 +141,7 @@ def make_patch(files: Mapping[str, str], targets: Sequence[Target]) -> UarchPatc
     if tree.carries:
         shown = ", ".join(tree.carries[:4]) + (", …" if len(tree.carries) > 4 else "")
         raise Refused(
-            f"this tree ({tree.version}) already has such symbols ({shown}), from CachyOS, Zen, TKG or similar",
+            f"this tree ({tree.version}) already has symbols for CPUs ({shown}), from CachyOS, Zen, TKG or similar",
             hint="choose one of them and check it with `ktrial kernel uarch verify TREE TARGET`",
         )
     _check_vermagic(files)
@@ -171,7 +171,10 @@ def _unmarked(files: Mapping[str, str]) -> dict[str, str]:
         try:
             plain[path] = without(text)
         except ValueError as error:
-            raise Refused(f"{path}: {error}", hint="restore the file from the original tree") from None
+            raise Refused(
+                f"{path}: the marks around ktrial's lines do not pair: {error}",
+                hint="restore the file from the original tree",
+            ) from None
     return plain
 
 

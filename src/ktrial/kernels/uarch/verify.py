@@ -65,7 +65,7 @@ def verify_target(
     config = build.configure(f"CONFIG_64BIT=y\n{fragment}", drop)
     held = {name: config.get(name, "n") for name in target.wanted}
     if held != target.wanted:
-        raise Refused(_why_not(target, compiler, config, held, targets), hint=_hint(target))
+        raise Refused(_why_not(target, compiler, config, held, targets), hint=_hint_if_unset(target, compiler))
     if rust and config.get(_RUST) != "y":
         raise _no_rust(target, config, build)
     printed = build.compile(OBJECT)
@@ -75,7 +75,7 @@ def verify_target(
         shown = " ".join(found) or "no -march"
         raise KtrialError(
             f"{OBJECT} was compiled with {shown}, not only with {target.c_flags[0]}",
-            hint="remove these flags from the tree's Makefiles and from KCFLAGS",
+            hint="check where the tree's Makefiles set -march",
         )
     return VerifiedTarget(
         target=target.name,
@@ -98,7 +98,7 @@ def _proven_in_rust(target: Target, printed: bytes) -> str:
         shown = " ".join(f"-Ctarget-cpu={name}" for name in found) or "no target-cpu"
         raise KtrialError(
             f"{RUST_OBJECT} was compiled with {shown}, not only with -Ctarget-cpu={target.rust_cpu}",
-            hint="remove these flags from the tree's Makefiles and from KRUSTFLAGS",
+            hint="check where the tree's Makefiles set target-cpu",
         )
     return found[0]
 
@@ -106,15 +106,14 @@ def _proven_in_rust(target: Target, printed: bytes) -> str:
 def _no_rust(target: Target, config: Mapping[str, str], build: VerifyBuild) -> Refused:
     if config.get(_BEHIND) == "y":
         why = f"the LLVM in rustc does not know {target.rust_cpu}"
+        hint = "install a newer rustc, or leave out --rust"
+    elif (lacking := build.why_no_rust()) is not None:
+        why = lacking
+        hint = "install rustc, bindgen and rust-src: see Documentation/rust/quick-start.rst in the tree"
     else:
-        why = (
-            build.why_no_rust()
-            or "a dependency of RUST in init/Kconfig is not met (MODVERSIONS and RANDSTRUCT exclude it)"
-        )
-    return Refused(
-        f"cannot enable CONFIG_RUST in this tree: {why}",
-        hint="install rustc, bindgen and rust-src: see Documentation/rust/quick-start.rst in the tree",
-    )
+        why = "a dependency of RUST in init/Kconfig is not met (MODVERSIONS and RANDSTRUCT exclude it)"
+        hint = "start from another --config, or leave out --rust"
+    return Refused(f"cannot enable CONFIG_RUST in this tree: {why}", hint=hint)
 
 
 def check_accepted(target: Target, compiler: Compiler) -> None:
@@ -136,6 +135,12 @@ def check_cpu_accepted(target: CpuTarget, compiler: Compiler) -> None:
             f"{compiler.refused.get(target.name, 'no message')}",
             hint="find a compiler that does with `ktrial kernel uarch list --arch arm64`",
         )
+
+
+def _hint_if_unset(target: Target, compiler: Compiler) -> str:
+    if not target.accepted_by_version(compiler.kind, compiler.number):
+        return _hint(target)
+    return f"`ktrial kernel config TREE --config defconfig --set {target.symbol}=y -o FOLDER` names what is missing"
 
 
 def _hint(target: Target) -> str:
