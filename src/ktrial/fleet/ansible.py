@@ -113,8 +113,11 @@ class Ansible:
             )
         found = parse_inventory(done.stdout)
         if not found.hosts:
+            sources = ", ".join(self._sources)
             raise BadInput(
-                "the inventory has no such host: " + (self._limit or ", ".join(self._sources)),
+                f"{sources}: no hosts in this inventory"
+                if self._limit is None
+                else f"the inventory has no such host: {self._limit}",
                 hint="`ansible-inventory -i INVENTORY --graph` shows its hosts and groups",
             )
         return found
@@ -186,7 +189,8 @@ class Ansible:
                 yield TaskResult(host, "unreachable", {"msg": "the inventory does not have it any more"})
         elif hosts:
             why = _cause_in(run.stdout.read().encode()) if run.stdout is not None else run.status
-            raise KtrialError(f"Ansible ended without {', '.join(sorted(hosts))}: {why}", hint="run the command again")
+            names = ", ".join(sorted(hosts))
+            raise KtrialError(f"Ansible ended without a result for {names}: {why}", hint="run the command again")
 
     def _words(self) -> list[str]:
         return [word for source in self._sources for word in ("-i", source)]

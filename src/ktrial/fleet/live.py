@@ -104,7 +104,7 @@ def refuse_shared(trial: FleetTrial, facts: Mapping[str, Mapping[str, str]]) -> 
             if other := seen.get(metric.source):
                 raise BadInput(
                     f"{other} and {host} have the same series of {metric.name}",
-                    hint="put {host} or {inventory.NAME} into its address or query: the machine as the server knows it",
+                    hint="put {host} or {inventory.NAME} into its address or query, so that each machine has its own",
                 )
             seen[metric.source] = host
 

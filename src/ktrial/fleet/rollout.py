@@ -84,7 +84,7 @@ def keep_arguments(trial: FleetTrial, arm: str, direction: Direction) -> dict[st
     }
     if chosen.commands or chosen.service or chosen.sched_ext or chosen.environment or not (profiles or settings):
         raise BadInput(
-            f"{arm} has more than settings, which a roll-out cannot keep",
+            f"cannot roll out {arm}: it does not consist of settings and profiles alone",
             hint="keep its settings with a playbook of your own (docs/playbooks.md)",
         )
     return {"settings": settings, "profiles": list(profiles), "state": direction}

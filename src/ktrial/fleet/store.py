@@ -114,7 +114,9 @@ class StoredFleets:
         """Return the trial with this name or with this unique prefix; without a name, the newest trial."""
         every = self.names()
         if not every:
-            raise BadInput("no fleet has run a trial yet", hint="`ktrial fleet run TRIAL.toml -i INVENTORY` runs one")
+            raise BadInput(
+                "this store has no trial of a fleet", hint="`ktrial fleet run TRIAL.toml -i INVENTORY` runs one"
+            )
         if name is None:
             return every[0]
         found = [one for one in every if one == name] or [one for one in every if one.startswith(name)]

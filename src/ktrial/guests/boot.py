@@ -89,7 +89,7 @@ class Guests:
         if len(content) * 2 > shape.memory_bytes:
             wanted = -(-len(content) * 2 >> 20)
             raise BadInput(
-                f"not enough memory: a guest needs twice the size of its files, which is {len(content) >> 20} MiB",
+                f"not enough memory: a guest needs twice the size of its files ({len(content) >> 20} MiB)",
                 hint=f"use --memory {wanted}MiB or more",
             )
         (folder / "kernel").write_bytes(image)

@@ -56,7 +56,8 @@ def boot_time(lab: BootsMeasured, place: GuestPlace, runs: int) -> GuestBootTime
     run = _good(lab.boot(msgspec.structs.replace(place, shape=verbose), Job(programs=(program,)), {_FILE: request}))
     reply = read_replies(run.stdout).get(_REQUEST)
     if reply is None or reply.ok is None or "log" not in reply.ok:
-        raise BadRun("cannot read the guest's kernel log", hint="try --append loglevel=7, which makes it log more")
+        why = reply.error.message if reply is not None and reply.error is not None else "the agent did not return it"
+        raise BadRun(f"cannot read the guest's kernel log: {why}", hint="use a kernel with CONFIG_PRINTK=y")
     records = read_kmsg(read_bytes(reply.ok["log"]))
     begun = [one.begun for one in plain if one.begun is not None]
     return GuestBootTime(

@@ -71,7 +71,9 @@ def is_name(word: str) -> bool:
 
 def check_name(name: str) -> None:
     if not is_name(name):
-        raise BadInput(f"{name!r} is not a valid guest name", hint="use up to 40 letters and digits: --keep lab")
+        raise BadInput(
+            f"{name!r} is not a valid guest name", hint="use up to 40 letters and digits, such as --keep lab"
+        )
 
 
 def kept_names() -> tuple[str, ...]:
@@ -263,7 +265,9 @@ def _listening(folder: _Folder, name: str) -> socket.socket:
             holder = told_process(look(_other_end(other)[0]))
             other.close()
             raise Busy(
-                "busy", f"a guest named {name} already exists: {holder}", hint="use another name, or end that guest"
+                "busy",
+                f"a guest named {name} already exists: {holder}",
+                hint="use another name, or end that guest with Ctrl-C in its terminal",
             )
         os.unlink(name, dir_fd=folder.descriptor)
     made = _socket()
@@ -307,7 +311,10 @@ class KeptGuest:
         past = _read_past(descriptors)
         if message.kept is None or past is None:
             self.close()
-            raise KtrialError(f"the guest {name} belongs to another version of ktrial", hint="end it and boot it again")
+            raise KtrialError(
+                f"the guest {name} belongs to another version of ktrial",
+                hint=f"end it, then boot it again: `ktrial kernel boot KERNEL --keep {name}`",
+            )
         #: The description of the guest, and the history of an exact one.
         self.kept, self.past = message.kept, past
 

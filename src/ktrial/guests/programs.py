@@ -77,7 +77,9 @@ def _add(path: str, found: GuestFiles, place: str) -> None:
 def _check_architecture(elf: Elf, path: str, wanted: str) -> None:
     """Raise BadInput for a program that cannot run in the guest, or whose libraries are not on this machine."""
     foreign = wanted != host_architecture()
-    hint = f"use the path of a static program for {wanted}, or use `-- ktrial-agent`" if foreign else None
+    hint = f"use the path of a static program for {wanted}, or use `-- ktrial-agent`"
+    if not foreign:
+        hint = f"use a program for {wanted}"
     if elf.machine != wanted:
         raise BadInput(
             f"cannot run in the guest: the program is for {elf.machine}, the guest is {wanted}", file=path, hint=hint
@@ -101,7 +103,7 @@ def _add_libraries(path: str, loader: str, found: GuestFiles) -> None:
     said = _first_line_of([loader, "--list", path])
     missing = _MISSING.findall(said)
     if missing:
-        raise KtrialError(f"cannot load {path}: missing {', '.join(missing)}", hint="reinstall the program")
+        raise KtrialError(f"cannot load {path}: missing {', '.join(missing)}", hint="install these libraries")
     for library in (loader, *_LIBRARY.findall(said)):
         if library not in found.files:
             found.files[library] = Path(library).read_bytes()

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from ktrial.kit.errors import BadInput, Refused, UnknownName
+from ktrial.kit.units import show_bytes, show_seconds
 from ktrial.machine.facts import Fact, FactBook
 from ktrial.machine.ports import Clock, Machine
 from ktrial.tuning.catalog.model import Catalog
@@ -19,6 +20,7 @@ from ktrial.tuning.knobs.find import find_knob
 from ktrial.tuning.knobs.profile import flatten
 from ktrial.tuning.knobs.value import kernel_text
 from ktrial.watch.watermark_model import (
+    MOST_SCALE,
     RESERVE,
     SCALE,
     Marks,
@@ -73,8 +75,9 @@ def layout_here(machine: Machine) -> WatermarkLayout:
         reading = read.get(path)
         text = reading.data.decode("ascii", "replace").strip() if reading is not None and reading.data else ""
         if not text.isdigit():
+            why = reading.unreadable if reading is not None else None
             raise Refused(
-                f"cannot read {path}",
+                f"cannot read {path}{f': {why}' if why else ''}",
                 hint="use --memory 96GiB to compute without a machine (kernels before 4.6 lack watermark_scale_factor)",
             )
         settings[name] = int(text)
@@ -204,7 +207,7 @@ def _value(value: Any, name: str, layout: WatermarkLayout, catalog: Catalog) -> 
     if isinstance(value, dict):
         value, why = computed_value(knob, value, str(layout.settings[name]), layout.facts, None)
         if value is None:
-            raise Refused(f"{name}: {why}", hint="write the value")
+            raise Refused(f"{name}: {why}", hint=f"write the value instead of the profile: {name}=VALUE")
     return int(kernel_text(knob, value))
 
 
@@ -216,9 +219,13 @@ def _for_lead(layout: WatermarkLayout, lead: Lead, per_s: float | None) -> tuple
     wanted = lead.amount_bytes if lead.amount_bytes is not None else (lead.seconds or 0.0) * (per_s or 0.0)
     scale = scale_for(layout.zones, layout.settings[RESERVE], wanted, layout.page_bytes)
     if scale is None:
+        most = in_all(zone_marks(layout.zones, layout.settings[RESERVE], MOST_SCALE, layout.page_bytes)).lead_pages
+        most_text = show_bytes(most * layout.page_bytes)
+        if lead.seconds is not None and per_s:
+            most_text = f"{show_seconds(most * layout.page_bytes / per_s)} at this rate"
         raise Refused(
             f"--lead {lead.text}: no {SCALE} gives this much here",
-            hint="raise vm.min_free_kbytes: a quarter of it adds to the lead, but programs cannot use that memory",
+            hint=f"ask for less: the largest, {MOST_SCALE}, gives {most_text}",
         )
     settings = {**layout.settings, SCALE: scale}
     return f"{_name(settings, layout)} for a lead of {lead.text}", settings

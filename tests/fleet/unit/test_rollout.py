@@ -95,5 +95,5 @@ def test_what_a_roll_out_keeps_and_where() -> None:
     assert waves[-1][-1] == "n1"
     other = fleet_trial()
     other.arms["big"] = ArmFile(environment={"A": "1"})  # type: ignore[index]
-    with pytest.raises(BadInput, match="has more than settings"):
+    with pytest.raises(BadInput, match="does not consist of settings and profiles alone"):
         keep_arguments(other, "big", "present")

@@ -69,5 +69,5 @@ def test_a_boot_that_fails_is_no_time() -> None:
 
 
 def test_a_log_that_is_not_handed_over_is_told() -> None:
-    with pytest.raises(BadRun, match="cannot read the guest's kernel log"):
+    with pytest.raises(BadRun, match="cannot read the guest's kernel log: no"):
         boot_time(Lab(log=None), PLACE, 1)

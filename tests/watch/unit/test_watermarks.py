@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ktrial.kit.errors import BadInput, Refused, UnknownName
+from ktrial.kit.units import show_bytes, show_seconds
 from ktrial.tuning.catalog.loader import load_catalog
 from ktrial.watch.watermark_model import RESERVE, SCALE
 from ktrial.watch.watermarks import Lead, compare, layout_elsewhere, layout_here, peak_rate
@@ -73,8 +74,13 @@ def test_the_setting_for_a_lead() -> None:
     assert timed.columns[-1].settings == found.columns[-1].settings
     with pytest.raises(BadInput, match="needs an allocation rate"):
         compare(here, (), CATALOG, lead=Lead("3s", seconds=3.0))
-    with pytest.raises(Refused, match="gives this much"):
+    with pytest.raises(Refused, match="gives this much") as caught:
         compare(here, (), CATALOG, lead=Lead("90GiB", amount_bytes=90.0 * 2**30))
+    most = compare(here, (f"{SCALE}=3000",), CATALOG).columns[-1].lead_bytes
+    assert caught.value.hint == f"ask for less: the largest, 3000, gives {show_bytes(most)}"
+    with pytest.raises(Refused) as caught:
+        compare(here, (), CATALOG, lead=Lead("9h", seconds=32_400.0), rate=(2.0**31, "as given"))
+    assert f"gives {show_seconds(most / 2**31)} at this rate" in str(caught.value.hint)
 
 
 def test_a_machine_that_is_not_at_hand_has_the_defaults() -> None:

@@ -138,7 +138,9 @@ class Ktrial:
                 start_new_session=True,
             )
         except OSError as error:
-            raise TaskFailed(f"cannot start {argv[0]}: {error.strerror}", "set the variable `ktrial_program`") from None
+            raise TaskFailed(
+                f"cannot start {argv[0]}: {error.strerror}", "set the variable `ktrial_program` to its path"
+            ) from None
         finally:
             for file in files:
                 os.close(file)
