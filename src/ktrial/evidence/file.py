@@ -82,7 +82,7 @@ class BundleFolder:
         return BundleWriter(self._private())
 
     def examine(self, path: Path) -> UnpackedBundle:
-        """Return the bundle in a file or folder. Record members that do not match their digest."""
+        """Return the bundle in a file or folder. Its `damaged` names the members that do not match their digest."""
         if not path.is_dir():
             return self._open(path, damaged_too=True)
         try:
@@ -247,7 +247,7 @@ def _opened_folder(path: Path) -> UnpackedBundle:
 
 
 def plain_file(folder: Path, name: str) -> bytes:
-    """Return a plain file inside an untrusted folder. Raise BadInput for links, devices and the like."""
+    """Return the content of a plain file in an untrusted folder. Raise BadInput for links, devices and the like."""
     parts, place = Path(name).parts, folder / name
     if Path(name).is_absolute() or ".." in parts:
         raise BadInput(f"{name}: the path leads outside the bundle", hint=_OTHER_FOLDER)

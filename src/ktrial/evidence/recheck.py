@@ -44,7 +44,7 @@ class Recomputed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recheck(bundle: Bundle, published: Comparison | None, readers: Readers) -> Recomputed:
-    """Check everything in a bundle, including the comparison that was made from it."""
+    """Check everything in a bundle, and recompute `published`, the comparison that was made from it, if any."""
     results = BundleResults(bundle)
     differences = list(_damaged(bundle, results))
     unread: list[UnreadData] = []

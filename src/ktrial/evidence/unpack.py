@@ -61,7 +61,7 @@ def session_of(bundle: Bundle, packed: Packed) -> BundledSession:
 
 
 def runs_of(bundle: Bundle, session: BundledSession) -> Iterator[tuple[StoredRun, Mapping[str, bytes]]]:
-    """Yield the runs. Raw output is read only when it is used."""
+    """Yield each run with its raw output, which is read only when it is used. Raise BadInput for an invalid run."""
     seen: set[int] = set()
     for line, data in enumerate(bundle.runs(session.session), 1):
         where = f"{bundle.shown}: {folder_of(session.session)}/runs.jsonl:{line}"

@@ -48,8 +48,8 @@ class MachineLook(NamedTuple):
 class Sight(NamedTuple):
     """The result of a look. `guard` is set if a limit was passed and the machine has restored itself.
 
-    `may_pass` is set for a failure of the environment, which may be over at the next look. Without `is_news` it is not
-    worth an event.
+    `may_pass` is set for a failure of the environment, which may be over at the next look. If `is_news` is false, the
+    log gets no event.
     """
 
     host: str

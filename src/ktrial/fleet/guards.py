@@ -51,7 +51,10 @@ def guard_readings(standing: FleetStanding, logs: Logs) -> tuple[GuardReading, .
 
 
 def guard_units(standing: FleetStanding, logs: Logs, outcome: str, arm: str) -> list[Array]:
-    """Return the differences whose signs are coins: of each machine's blocks, of each pair, or of each switch."""
+    """Return the differences of each machine's blocks, of each pair, or of each switch, depending on the design.
+
+    If the arm changes nothing, each of their signs is a fair coin.
+    """
     design = standing.began.trial.fleet.design
     if design == "within":
         return [block_effects(log, outcome, arm, standing.began.trial.control) for log in logs.values()]
@@ -75,7 +78,7 @@ def block_effects(log: Sequence[Event], outcome: str, arm: str, against: str) ->
 
 
 def level_of(log: Sequence[Event], outcome: str) -> float | None:
-    """Return the mean score of a machine that measures one arm, under both of its names."""
+    """Return the mean score of a machine that measures one arm, under both names; None if a score is missing."""
     scores = [one for visits in visit_scores(collect(log), outcome).values() for one in visits.values()]
     return float(np.mean(scores)) if scores and np.isfinite(scores).all() else None
 

@@ -21,7 +21,7 @@ _ASKS, _ASK_AGAIN_S = 3, 5.0
 
 
 class AnsibleMachines:
-    """The machines of a fleet's trial; implements `fleet.conduct.Looking`. Trial files are in `folder` meanwhile."""
+    """The machines of a fleet's trial; implements `fleet.conduct.Looking`. `folder` gets their trial files."""
 
     def __init__(
         self,

@@ -227,7 +227,7 @@ def result_text(found: FleetResult, *, width: int) -> str:
 
 
 def headline(one: FleetContrast) -> str:
-    """Return the verdict as a sentence with its scope: `on machines like these, big is better: +12 % (8 machines)`."""
+    """Return the verdict as a sentence: `On machines like these, big is better: +12 % …, from 8 machines; …`."""
     count = len(one.pooled.machines)
     change, interval = _change(one)
     figures = "" if one.effect is None else f": {change} {one.outcome} ({interval})"

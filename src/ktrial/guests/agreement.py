@@ -55,7 +55,10 @@ class House(Stops, Protocol):
 
 
 def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house: House) -> BootResult:
-    """Boot once in the requested mode, or in the fastest that works. Raise KtrialError if required KVM is unusable."""
+    """Boot in the requested mode (exact guests twice), or else in the fastest mode that works.
+
+    Raise KtrialError if the mode is `kvm` and KVM is unusable.
+    """
     if mode == "exact":
         return boot_twice(shape, limit_s, boot, house)
     if mode == "emulated":

@@ -42,7 +42,7 @@ _REQUEST = 1
 
 
 class BootsMeasured(Protocol):
-    """Boots the guests of places."""
+    """Boots a guest in a place: with its kernel, on its machine."""
 
     def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun: ...
 

@@ -37,7 +37,7 @@ _MKFS, _MKFS_LIMIT_S = "mkfs.ext4", 30.0
 
 
 class Lab:
-    """Implements `trial.guests.prepare.GuestLab`. It reads each kernel and its modules once."""
+    """Boots guests in places; implements `trial.guests.prepare.GuestLab`. It reads each kernel and its modules once."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ _BEGIN_S = 3600.0
 
 
 class GuestProgram:
-    """Implements `watch.record.watch.WatchedProgram` with a session of its own in the guest, as the user.
+    """A program to watch in a guest, run as the user; implements `watch.record.watch.WatchedProgram`.
 
     Nothing queries the guest during the watch. The result arrives once, after the watch, and goes to `take`.
     """

@@ -63,7 +63,7 @@ class Package(msgspec.Struct, frozen=True):
 
 
 class KernelMade(msgspec.Struct, frozen=True, kw_only=True):
-    """`ktrial.kernel-build/1`. `make` holds the variables passed to make, `environment` its environment variables."""
+    """A kernel that ktrial built, `ktrial.kernel-build/1`. `make` holds variables on make's command line."""
 
     folder: str
     image: str

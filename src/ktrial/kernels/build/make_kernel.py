@@ -55,7 +55,7 @@ def make_variables(
     flagged: Target | None = None,
     optimise: str | None = None,
 ) -> dict[str, str]:
-    """Return make's variables: the programs, with `launcher` before them if given, and overriding flags."""
+    """Return make's variables: the programs, with `launcher` before the compilers, and the flags of target and -O."""
     programs = {
         name: f"{launcher} {word}" if launcher and name in _COMPILERS else word
         for name, word in toolchain.variables.items()

@@ -83,7 +83,10 @@ class Sources:
         return Opened(source, folder, ours=True)
 
     def patched(self, opened: Opened, patches: Sequence[Patch]) -> Opened:
-        """Return a copy with the patches applied. The same sources and patches are copied only once."""
+        """Return a copy with the patches applied, or the sources themselves if there are none.
+
+        Unchanged sources with the same patches are copied only once.
+        """
         if not patches:
             return opened
         identity = opened.source.sha256 or (opened.source.commit if not opened.source.changes else None)

@@ -27,7 +27,7 @@ _RELEASE = re.compile(r"(?<!\d)(\d++)\.(\d+)")
 
 
 class Configuring(MakeFolder):
-    """Makes a base and merges requests into it; `root` stands for `/`."""
+    """Makes a base configuration, and merges requested symbols into it; `root` stands for `/`."""
 
     def __init__(
         self, tree: Path, variables: Mapping[str, str], images: Images, work: Path, root: Path = Path("/")

@@ -50,7 +50,7 @@ class Selection(NamedTuple):
 
 
 class KnownSymbols:
-    """Reads each file once, from the top of the tree; `variables` are those that make passes to Kconfig (`SRCARCH`)."""
+    """The symbols of the tree `folder`; `variables` are those that make passes to Kconfig (`SRCARCH`)."""
 
     def __init__(self, folder: Path, variables: Mapping[str, str]) -> None:
         self._folder = folder.resolve()

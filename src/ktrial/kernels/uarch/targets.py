@@ -240,7 +240,7 @@ def native_words(compiler: Compiler, found: Target) -> str:
 
 
 def native_entry(tree: KernelTree, called: Target) -> Target:
-    """Return the symbol for -march=native in a tree; `called` is the meaning of `native` here."""
+    """Return the entry for -march=native in a tree; `called` is the target that `native` means on this machine."""
     if tree.native:
         return msgspec.structs.replace(NATIVE[0], symbol="X86_NATIVE_CPU", flags=())
     return NATIVE[called.family.startswith("AMD")]

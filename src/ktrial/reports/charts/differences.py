@@ -20,7 +20,7 @@ _STEPS = (1.0, 2.0, 4.0, 5.0)
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
-    """Yield a chart of all differences with their intervals, unless every effect is a ratio."""
+    """Yield a chart of the differences with their intervals, unless every effect is a ratio."""
     every = [rows for outcome in by_weight(comparison.outcomes) if (rows := rows_on("difference", outcome, comparison))]
     if not every:
         return

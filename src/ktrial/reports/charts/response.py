@@ -30,7 +30,7 @@ class ResponseStep(NamedTuple):
 
 
 def of_comparison(comparison: Comparison, style: Style) -> Iterator[Chart]:
-    """Yield a chart for each knob of which the trial tested several values."""
+    """Yield a chart for each knob that the trial tested with several values."""
     primary = next((one for one in comparison.outcomes if one.role == "primary"), None)
     if comparison.trial is None or primary is None:
         return

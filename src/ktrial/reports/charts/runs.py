@@ -81,7 +81,7 @@ def select(outcome: OutcomeComparison, cast: Cast, style: Style) -> PointSelecti
 
 
 def thin(points: Sequence[PlacedMeasurement], most: int) -> list[PlacedMeasurement]:
-    """Divide the points into stretches, and keep the smallest and largest of each, and thus all outliers."""
+    """Divide the points into stretches, and keep the smallest and largest of each, so that extremes stay visible."""
     if len(points) <= max(2, most):
         return list(points)
     stretches = max(1, most // 2)

@@ -37,7 +37,7 @@ class Computed(msgspec.Struct, frozen=True):
 
 
 def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed:
-    """Return the memory limit that was reached, raised to the group's peak use plus a quarter.
+    """Return a higher value for the memory limit that was reached: a quarter above it or above the group's peak use.
 
     Raise BadInput if the recording lacks the data or the limit no longer exists.
     """

@@ -103,7 +103,10 @@ def watch(
 def read_back(
     data: bytes, name: str, ended: WatchEnded, frames: FrameStream | None = None, frames_error_s: float = 0.0
 ) -> tuple[Recording, tuple[Finding, ...]]:
-    """Return the written recording with the frames of a log. Raise BadInput if the pattern matches no line."""
+    """Return the written recording, with the frames of a log if there is one, and findings about it.
+
+    Raise BadInput if the recording is incomplete, or if the pattern matches no line of the log.
+    """
     recording = read_recording(data, name)
     absent = {source.name: source.why or "" for source in recording.sources if source.state == "absent"}
     findings = list(doubts(ended, absent))

@@ -100,7 +100,10 @@ def transactions_to_revert(found: Iterable[Mapping[str, Any]], given: Mapping[st
 
 
 def words_of(given: Mapping[str, Any]) -> list[str]:
-    """Return profiles and settings as words of a command line. Raise TaskFailed for a value that is not a text."""
+    """Return profiles and settings as words of a command line.
+
+    Raise TaskFailed if there are none, or for a value that is neither text nor a number.
+    """
     words = list(given["profiles"])
     for knob, value in given["settings"].items():
         if isinstance(value, bool) or not isinstance(value, str | int | float):

@@ -55,7 +55,7 @@ def _watch(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[st
 
 
 def newest(stored: Iterable[Mapping[str, Any]], name: str | None) -> Mapping[str, Any] | None:
-    """Return the newest trial of this file name or own name; `stored` lists the newest trials first."""
+    """Return the newest trial whose own name or protocol's name is `name`; `stored` lists the newest trials first."""
     found = [one for one in stored if name in {one["name"], one["trial"]}]
     return found[0] if found else None
 
