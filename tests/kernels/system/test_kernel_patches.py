@@ -17,7 +17,7 @@ import pytest
 from ktrial.kernels.build.patches import LIMIT_BYTES, Patch, Patches
 from ktrial.kernels.build.sources import Opened, Sources
 from ktrial.kernels.source import KernelSource, PatchSet, PatchWord, parse_patch
-from ktrial.kit.errors import BadInput, KtrialError, Refused
+from ktrial.kit.errors import BadInput, KtrialError, Refused, UnreadableOutput
 from tests.support.kernel_trees import SHAPES, write
 from tests.support.kernels import package
 
@@ -199,6 +199,10 @@ def test_a_series_with_its_options(tree: Path, sources: Sources, tmp_path: Path)
         found = sources.patched(opened, patches(tmp_path, PatchWord(str(word), None)))
         assert (found.folder / "kernel/sched/fair.c").read_text().startswith("int base_slice = 1;\n")
         assert [patch.name for patch in found.source.patches] == ["bore.patch", "second.patch.gz"]
+    (queue / "series").write_text("sched/bore.patch --reverse\n")
+    with pytest.raises(UnreadableOutput, match="an option of a series") as caught:
+        patches(tmp_path, PatchWord(str(queue), None))
+    assert "--patch" in str(caught.value.hint)
     (queue / "series").unlink()
     with pytest.raises(BadInput, match="no `series` file in this folder"):
         patches(tmp_path, PatchWord(str(queue), None))

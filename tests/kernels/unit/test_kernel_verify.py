@@ -145,8 +145,9 @@ def test_rust_compiled_with_anything_else_is_an_error(flags: str, said: str) -> 
 
 
 def test_a_build_that_compiles_no_rust_proves_nothing() -> None:
-    with pytest.raises(KtrialError, match="no rustc command writes that file"):
+    with pytest.raises(KtrialError, match="no rustc command writes that file") as caught:
         verify_target(ZEN3, TARGETS, TREE, GCC_12, Build(WITH_RUST, "-march=znver3"), 4)
+    assert "`make V=1 rust/core.o`" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ktrial.kernels.build.toolchain import check_programs, choose
+from ktrial.kernels.build.toolchain import check_programs, choose, install_step
 from ktrial.kit.errors import BadInput, KtrialError
 
 
@@ -59,3 +59,8 @@ def test_what_is_missing_is_named_with_its_packages(programs: Path) -> None:
     for word, said in (("tcc", "tcc: no such program"), ("make", "expected the name of a gcc or clang")):
         with pytest.raises(BadInput, match=said):
             choose(word)
+
+
+def test_without_apt_get_programs_are_named_and_not_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ktrial.kernels.build.toolchain._APT", tmp_path / "apt-get")
+    assert install_step(["flex", "pahole"]) == "install flex, pahole (in Debian's packages flex dwarves)"

@@ -19,7 +19,7 @@ import msgspec
 from ktrial.kernels.build.make import NOT_INHERITED, run
 from ktrial.kernels.build.patches import Patch, apply
 from ktrial.kernels.build.run_build import KernelBuild
-from ktrial.kernels.build.toolchain import PACKAGES
+from ktrial.kernels.build.toolchain import install_step
 from ktrial.kernels.kernel_package import KernelPackaged, PackageFile, Packaging, SourcePackage
 from ktrial.kernels.source import AppliedPatch
 from ktrial.kit.errors import BadInput, KtrialError, Refused
@@ -61,10 +61,7 @@ def find(word: str) -> SourcePackage:
 def check_packaging(found: SourcePackage) -> None:
     missing = [name for name in _PROGRAMS[found.packaging] if shutil.which(name) is None]
     if missing:
-        packages = " ".join(dict.fromkeys(PACKAGES.get(name, "dpkg-dev") for name in missing))
-        raise KtrialError(
-            f"cannot build the package: {', '.join(missing)} not found", hint=f"apt-get install {packages}"
-        )
+        raise KtrialError(f"cannot build the package: {', '.join(missing)} not found", hint=install_step(missing))
     if found.packaging == "arch" and os.geteuid() == 0:
         raise Refused("cannot build the package: makepkg does not run as root", hint="build as an ordinary user")
 

@@ -43,14 +43,22 @@ _KNOWN = (
     _KnownFailure(
         re.compile(r"gelf\.h|libelf\.h|cannot generate ORC|libelf-dev|elfutils-libelf"),
         "the headers of libelf are missing",
-        "apt-get install libelf-dev",
+        "install libelf-dev (on Fedora: elfutils-libelf-devel)",
     ),
-    _KnownFailure(re.compile(r"openssl/\w+\.h"), "the headers of OpenSSL are missing", "apt-get install libssl-dev"),
-    _KnownFailure(re.compile(r"ncurses\.h"), "the headers of ncurses are missing", "apt-get install libncurses-dev"),
+    _KnownFailure(
+        re.compile(r"openssl/\w+\.h"),
+        "the headers of OpenSSL are missing",
+        "install libssl-dev (on Fedora: openssl-devel)",
+    ),
+    _KnownFailure(
+        re.compile(r"ncurses\.h"),
+        "the headers of ncurses are missing",
+        "install libncurses-dev (on Fedora: ncurses-devel)",
+    ),
     _KnownFailure(
         re.compile(r"pahole.*(?:not available|not found)|BTF: .*pahole"),
         "pahole, which generates BTF, is missing",
-        "apt-get install dwarves, or leave out the fragment btf",
+        "install dwarves (on Arch: pahole), or leave out the fragment btf",
     ),
     _KnownFailure(
         re.compile(r"FAILED: load BTF|FAILED elf_update|Failed to generate BTF|btf_encoder__|die__process|"

@@ -18,10 +18,11 @@ from typing import NamedTuple
 import msgspec
 
 from ktrial.kernels.build.patch_files import families
+from ktrial.kernels.build.toolchain import install_step
 from ktrial.kernels.source import AppliedPatch, PatchWord
 from ktrial.kit.errors import BadInput, KtrialError, Refused, UnreadableOutput
 from ktrial.kit.files import why_unread
-from ktrial.kit.formats.tool_output import numbered, unreadable
+from ktrial.kit.formats.tool_output import numbered, unreadable, with_hint
 from ktrial.kit.formats.unified_diff import FilePatch, read_patch, strip_name
 from ktrial.tuning.origin.formats.words import split_words
 
@@ -129,7 +130,7 @@ def apply(patch: Patch, tree: Path) -> AppliedPatch:
     try:
         done = subprocess.run(argv, input=patch.data, capture_output=True, check=False, timeout=_LIMIT_S)
     except FileNotFoundError:
-        raise KtrialError("cannot apply patches: `patch` is not installed", hint="apt-get install patch") from None
+        raise KtrialError("cannot apply patches: `patch` is not installed", hint=install_step(["patch"])) from None
     except subprocess.TimeoutExpired:
         raise KtrialError(
             f"{patch.name}: `patch` did not end within {_LIMIT_S:g} s",
@@ -156,7 +157,8 @@ def _series(series: Path, word: PatchWord) -> list[Patch]:
     data = _bytes(series)
     if word.sha256 is not None:
         _check_digest(data, word.sha256, str(series))
-    members = read_series(data, str(series))
+    with with_hint("correct this file, or name the patches one by one with --patch"):
+        members = read_series(data, str(series))
     found = []
     for member in members:
         path = series.parent / member.path

@@ -25,6 +25,7 @@ from ktrial.kernels.images.packages import DAMAGED, package_files
 from ktrial.kernels.source import KernelSource, PatchSet
 from ktrial.kernels.uarch.x86_makefile import read_tree_version
 from ktrial.kit.errors import BadInput, KtrialError, Refused
+from ktrial.kit.formats.tool_output import with_hint
 from ktrial.kit.units import show_bytes
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tar.zst")
@@ -183,7 +184,8 @@ def _version(folder: Path) -> str:
         if not (folder / name).is_file():
             hint = "use the top folder of a kernel source tree"
             raise BadInput(f"not a kernel tree: {name} is missing", file=str(folder), hint=hint)
-    return read_tree_version((folder / "Makefile").read_bytes(), str(folder / "Makefile"))
+    with with_hint("use the top folder of a kernel source tree"):
+        return read_tree_version((folder / "Makefile").read_bytes(), str(folder / "Makefile"))
 
 
 def _families(folder: Path) -> tuple[PatchSet, ...]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ktrial.kernels.build.make import run
@@ -18,6 +18,7 @@ _GCC = re.compile(r"(?:[\w]+-)*gcc(-\d{1,3})?")
 _VERSION = re.compile(r"(?<!\d)\d++(?:\.\d++)+")
 _MINIMUM = "scripts/min-tool-version.sh"
 _LIMIT_S = 30.0
+_APT = Path("/usr/bin/apt-get")
 #: Program -> the Debian package that contains it.
 PACKAGES = {
     "make": "make",
@@ -34,6 +35,8 @@ PACKAGES = {
     "bindgen": "bindgen",
     "rpmbuild": "rpm",
     "dpkg-buildpackage": "dpkg-dev",
+    "dpkg-source": "dpkg-dev",
+    "dpkg-checkbuilddeps": "dpkg-dev",
     "dh_listpackages": "debhelper",
     "fakeroot": "fakeroot",
     "makepkg": "makepkg",
@@ -103,8 +106,7 @@ def _programs_of(toolchain: Toolchain) -> list[str]:
 def _check_here(what: str, needed: Iterable[str]) -> None:
     missing = [name for name in dict.fromkeys(needed) if shutil.which(name) is None]
     if missing:
-        packages = " ".join(dict.fromkeys(_package(name) for name in missing))
-        raise KtrialError(f"{what} needs {', '.join(missing)}: not installed", hint=f"apt-get install {packages}")
+        raise KtrialError(f"{what} needs {', '.join(missing)}: not installed", hint=install_step(missing))
 
 
 def versions(toolchain: Toolchain, symbols: Mapping[str, str], tree: Path) -> tuple[Tool, ...]:
@@ -153,6 +155,14 @@ def _version_of(program: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise KtrialError(f"cannot run {program} --version: {error}", hint=f"reinstall {_package(program)}") from None
     return done.stdout.decode(errors="replace").strip().partition("\n")[0]
+
+
+def install_step(programs: Sequence[str]) -> str:
+    """Return the command that installs programs on Debian; elsewhere, what to install."""
+    packages = " ".join(dict.fromkeys(map(_package, programs)))
+    if _APT.exists():
+        return f"apt-get install {packages}"
+    return f"install {', '.join(programs)} (in Debian's packages {packages})"
 
 
 def _package(program: str) -> str:

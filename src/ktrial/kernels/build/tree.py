@@ -7,10 +7,19 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ktrial.kernels.uarch.patch import NEEDED, OPTIONAL, UarchPatch, make_patch, make_reverse, survey
+from ktrial.kernels.uarch.patch import (
+    NEEDED,
+    OPTIONAL,
+    UNKNOWN_TREE,
+    UarchPatch,
+    make_patch,
+    make_reverse,
+    survey,
+)
 from ktrial.kernels.uarch.targets import KernelTree, Target
 from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.files import why_unread
+from ktrial.kit.formats.tool_output import with_hint
 
 
 class SourceTree:
@@ -23,13 +32,16 @@ class SourceTree:
             raise BadInput("not a folder", file=str(folder), hint="use the folder of a kernel's sources")
 
     def survey(self) -> KernelTree:
-        return survey(self._files(), self._targets)
+        with with_hint(UNKNOWN_TREE):
+            return survey(self._files(), self._targets)
 
     def patch(self) -> UarchPatch:
-        return make_patch(self._files(), self._targets)
+        with with_hint(UNKNOWN_TREE):
+            return make_patch(self._files(), self._targets)
 
     def reverse(self) -> UarchPatch:
-        return make_reverse(self._files(), self._targets)
+        with with_hint(UNKNOWN_TREE):
+            return make_reverse(self._files(), self._targets)
 
     def write(self, patch: UarchPatch) -> None:
         """Apply a patch to all of its files or none."""

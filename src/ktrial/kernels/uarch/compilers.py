@@ -30,6 +30,7 @@ from ktrial.kernels.uarch.compiler_output import (
 )
 from ktrial.kernels.uarch.targets import Compiler, CompilerKind, RustCompiler, Target
 from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.formats.tool_output import with_hint
 
 T = TypeVar("T")
 _LIMIT_S = 60.0
@@ -141,7 +142,8 @@ class Compilers:
         kept = self._cache / f"{hashlib.sha256(msgspec.msgpack.encode(asked)).hexdigest()[:32]}.msgpack"
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             return msgspec.structs.replace(msgspec.msgpack.decode(kept.read_bytes(), type=Compiler), path=path)
-        answer = _query(path, self._builds, self._targets)
+        with with_hint("name another compiler with --cc"):
+            answer = _query(path, self._builds, self._targets)
         if answer is not None:
             _keep(kept, msgspec.msgpack.encode(answer))
         return answer

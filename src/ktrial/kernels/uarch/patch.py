@@ -93,7 +93,7 @@ VERMAGIC = ("arch/x86/include/asm/vermagic.h", "arch/x86/include/asm/module.h")
 NEEDED = (TOP, KCONFIG, MAKEFILE, INIT)
 OPTIONAL = (FEATURES, MASKS, *VERMAGIC)
 #: Hint for a tree in which the places to change are not found.
-_UNKNOWN_TREE = "use the unchanged tree of a release; `ktrial kernel uarch flags` works without a patch"
+UNKNOWN_TREE = "use the unchanged tree of a release; `ktrial kernel uarch flags` works without a patch"
 _MASK = re.compile(r"#define\s+REQUIRED_MASK(\d+)\s+(.*)")
 _FAMILY_64 = re.compile(r"#\s*if(?:def\s+|\s+defined\s*(?:\(\s*)?)CONFIG_X86_64\b")
 #: Symbols of other patches that add processors to a kernel.
@@ -183,7 +183,7 @@ def _family(kconfig: Kconfig) -> Choice:
     found = [choice for choice in kconfig.choices if "M686" in choice.symbols]
     if len(found) != 1:
         raise Refused(
-            f"{KCONFIG}: expected one choice of processors, but M686 is in {len(found)} choices", hint=_UNKNOWN_TREE
+            f"{KCONFIG}: expected one choice of processors, but M686 is in {len(found)} choices", hint=UNKNOWN_TREE
         )
     return found[0]
 
@@ -205,7 +205,7 @@ def _check_vermagic(files: Mapping[str, str]) -> None:
         if not _FAMILY_64.match(first):
             raise Refused(
                 f"{path}: 64-bit modules name a processor family here, and ktrial's targets have no such name",
-                hint=_UNKNOWN_TREE,
+                hint=UNKNOWN_TREE,
             )
 
 
@@ -247,7 +247,7 @@ def _edited_kconfig(text: str, kconfig: Kconfig, new: Sequence[Target], facts: F
         additions[family.last - 1] = entries(micro, facts) + "\n"
         additions[family.last] = implied
     elif "GENERIC_CPU" in kconfig.names:
-        raise Refused(f"{KCONFIG}: GENERIC_CPU is not in the choice of processors", hint=_UNKNOWN_TREE)
+        raise Refused(f"{KCONFIG}: GENERIC_CPU is not in the choice of processors", hint=UNKNOWN_TREE)
     else:
         native = kconfig.entry("X86_NATIVE_CPU")
         place = max(family.last, native.last if native is not None else 0)
@@ -255,9 +255,7 @@ def _edited_kconfig(text: str, kconfig: Kconfig, new: Sequence[Target], facts: F
     shift = kconfig.entry("X86_L1_CACHE_SHIFT")
     defaults = [] if shift is None else [number for number, line in _numbered(shift) if line.startswith("default ")]
     if shift is None or not defaults:
-        raise Refused(
-            f"{KCONFIG}: X86_L1_CACHE_SHIFT has no default before which to insert another", hint=_UNKNOWN_TREE
-        )
+        raise Refused(f"{KCONFIG}: X86_L1_CACHE_SHIFT has no default before which to insert another", hint=UNKNOWN_TREE)
     covered = any(re.match(r'default "?6"? if', line) and re.search(r"\bX86_64\b", line) for line in shift.lines)
     lines = shift_lines(micro, covered=covered)
     if lines:
@@ -272,7 +270,7 @@ def _edited_init(text: str) -> str:
     if not last:
         raise Refused(
             f"{INIT}: RUST has no dependency after which to insert another, yet the tree passes flags to rustc",
-            hint=_UNKNOWN_TREE,
+            hint=UNKNOWN_TREE,
         )
     return insert(text, {last: f"\tdepends on !{NOT_IN_RUSTC}"})
 
@@ -293,6 +291,6 @@ def _edited_masks(text: str) -> str:
         raise Refused(
             f"{MASKS}: expected REQUIRED_MASK4 and REQUIRED_MASK6 on one line each, or {FEATURES}; without them "
             "early boot code would not check the CPU",
-            hint=_UNKNOWN_TREE,
+            hint=UNKNOWN_TREE,
         )
     return insert(text, {last: mask_lines(old)}, comment="/* {} */")

@@ -10,6 +10,7 @@ from ktrial.kernels.build.kbuild_log import marches, read_compile, read_rust_com
 from ktrial.kernels.uarch.arm_targets import CpuTarget
 from ktrial.kernels.uarch.targets import NATIVE, Compiler, KernelTree, Target, VerifiedTarget, version_text
 from ktrial.kit.errors import KtrialError, Refused
+from ktrial.kit.formats.tool_output import with_hint
 
 #: A short file that every kernel compiles and that depends on few others.
 OBJECT = "lib/ctype.o"
@@ -69,7 +70,8 @@ def verify_target(
     if rust and config.get(_RUST) != "y":
         raise _no_rust(target, config, build)
     printed = build.compile(OBJECT)
-    command = read_compile(printed, OBJECT)
+    with with_hint(f"check what `make V=1 {OBJECT}` prints in this tree"):
+        command = read_compile(printed, OBJECT)
     found = marches(command)
     if found != (target.c_flags[0],):
         shown = " ".join(found) or "no -march"
@@ -93,7 +95,8 @@ def verify_target(
 
 
 def _proven_in_rust(target: Target, printed: bytes) -> str:
-    found = rust_cpus(read_rust_compile(printed, RUST_OBJECT))
+    with with_hint(f"check what `make V=1 {RUST_OBJECT}` prints in this tree"):
+        found = rust_cpus(read_rust_compile(printed, RUST_OBJECT))
     if found != (target.rust_cpu,):
         shown = " ".join(f"-Ctarget-cpu={name}" for name in found) or "no target-cpu"
         raise KtrialError(

@@ -7,6 +7,7 @@ it knows but cannot read, and for a text in which it recognises nothing: no fail
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Container, Iterator, Mapping
@@ -56,6 +57,16 @@ def for_message(text: str) -> str:
 def unreadable(source: str, line: int | None, item: str, wanted: str) -> UnreadableOutput:
     """Return the error that all readers raise, with `item` cut to the length that a message may quote."""
     return UnreadableOutput(source, line, for_message(item), wanted)
+
+
+@contextlib.contextmanager
+def with_hint(hint: str) -> Iterator[None]:
+    """Add a hint to an UnreadableOutput that has none: the caller of a reader knows what the user can do."""
+    try:
+        yield
+    except UnreadableOutput as error:
+        error.hint = error.hint or hint
+        raise
 
 
 def decode_output(data: bytes, source: str) -> str:
