@@ -30,18 +30,19 @@ class Draw(NamedTuple):
 
 
 def draw(table: FleetTable, facts: Facts, seed: int, arms: tuple[str, str]) -> Draw:
-    """Return which machines take part, from the facts of each host. `arms` are the control and the arm of pairs.
+    """Return which machines take part, from the facts of each host.
 
-    Raise BadInput if there are too few machines.
+    `arms` are the control and the other arm, for designs in which a machine has one arm at a time. Raise BadInput if
+    there are too few machines.
     """
+    if not facts:
+        raise BadInput("no machine of the inventory can take part", hint="see the reasons above")
     rng = random.Random(seed)
     if table.design == "pairs":
         return _pairs(table, facts, rng, arms)
     hosts = sorted(facts)
     if table.design == "stepped":
         return Draw(_stepped(table, hosts, facts, rng, arms), {})
-    if not hosts:
-        raise BadInput("no machine of the inventory can take part", hint="see the reasons above")
     rng.shuffle(hosts)
     machines: list[FleetMachine] = []
     for wave, size in enumerate(wave_sizes(table, len(hosts)), 1):

@@ -59,13 +59,13 @@ class Archive:
 
 
 def place(path: str) -> str:
-    """Return a host file's path in the guest: in merged folders, without the leading slash."""
+    """Return the name in the archive for a path in the guest: in merged folders, without the leading slash."""
     first, _, rest = path.lstrip("/").partition("/")
     return f"{_MERGED.get(first, first)}/{rest}" if rest else first
 
 
 def build(agent: bytes, job: bytes, files: Mapping[str, bytes], links: Mapping[str, str] | None = None) -> bytes:
-    """Return the archive: the agent as first process, its job, and `files` and `links` by their paths on the host.
+    """Return the archive: the agent as first process, its job, and `files` and `links` by their paths in the guest.
 
     A path that ends in a slash becomes a folder that everybody may write to.
     """

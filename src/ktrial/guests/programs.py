@@ -24,7 +24,7 @@ _AGENT = "ktrial-agent"
 
 
 class GuestFiles(NamedTuple):
-    """What to put into a guest: files by their paths on this machine, links, and the places of tools."""
+    """What to put into a guest: files and links by their paths there, and the path of each tool by its name."""
 
     files: dict[str, bytes]
     links: dict[str, str]

@@ -288,6 +288,12 @@ def test_too_few_orders_of_steps_are_refused() -> None:
         draw(fleet_trial(design="stepped", waves=(2,)).fleet, hosts(4), 1, ("control", "big"))
 
 
+@pytest.mark.parametrize("design", ["within", "pairs", "stepped"])
+def test_without_machines_no_design_counts_them(design: str) -> None:
+    with pytest.raises(BadInput, match="no machine of the inventory can take part"):
+        draw(fleet_trial(design=design).fleet, {}, 1, ("control", "big"))
+
+
 def test_another_coordinator_goes_on_from_the_log() -> None:
     """After any number of events, a new coordinator comes to the same end."""
     first = began(fleet_trial(), hosts(5))

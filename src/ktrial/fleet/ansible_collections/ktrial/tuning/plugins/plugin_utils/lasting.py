@@ -62,7 +62,8 @@ def _carry_out(ktrial: Ktrial, words: list[str], *, writes: bool, settings: list
     if answer.status or not transactions:
         if done.get("schema") == "ktrial.error/1":
             raise ktrial.failure(answer)
-        raise TaskFailed("the settings were not written", "`ktrial status` shows why", rc=answer.status, answer=done)
+        hint = "`ktrial keep` with the same settings shows which step fails"
+        raise TaskFailed("the settings were not written", hint, rc=answer.status, answer=done)
     return {**result, "transaction": transactions[-1]["transaction"], "notes": answer.notes}
 
 

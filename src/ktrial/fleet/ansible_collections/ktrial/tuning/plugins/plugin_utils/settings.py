@@ -47,7 +47,9 @@ def apply_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) ->
         raise ktrial.failure(answer)
     steps = document["steps"]
     if answer.status:
-        raise TaskFailed(_rejected(steps), "`ktrial status` shows the transaction", rc=answer.status, steps=steps)
+        hint = "correct or remove these settings"
+        hint += "" if given["keep_going"] else ", or set `keep_going: true` to apply the others"
+        raise TaskFailed(_rejected(steps), hint, rc=answer.status, steps=steps)
     changed = document["transaction"] is not None
     return {**result, "changed": changed, "transaction": document["transaction"], "steps": steps, "notes": answer.notes}
 
