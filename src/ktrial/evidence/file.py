@@ -328,7 +328,10 @@ def _unpack(file: IO[bytes], shown: str, folder: Path, *, damaged_too: bool) -> 
     frame = _Frame(file, shown)
     name, size = _next(frame, shown) or ("", 0)
     if name != MANIFEST:
-        raise BadInput(f"{shown}: not a ktrial bundle: it does not begin with {MANIFEST}")
+        raise BadInput(
+            f"{shown}: not a ktrial bundle: it does not begin with {MANIFEST}",
+            hint="name a file that `ktrial bundle` wrote",
+        )
     manifest = _manifest(b"".join(_content(frame, size)), shown)
     missing, damaged = dict(manifest.members), set()
     while (found := _next(frame, shown)) is not None:
@@ -361,7 +364,7 @@ def _next(frame: _Frame, shown: str) -> tuple[str, int] | None:
     name = info.name
     if info.type != tarfile.REGTYPE:
         raise BadInput(
-            f"{shown}: {name!r} is {_KINDS.get(info.type, 'no plain file')}; a bundle contains plain files only"
+            f"{shown}: {name!r} is {_KINDS.get(info.type, 'not a plain file')}; a bundle contains plain files only"
         )
     if name != MANIFEST and MEMBER.fullmatch(name) is None:
         is_outside = name.startswith("/") or ".." in name.split("/")

@@ -13,6 +13,7 @@ import msgspec
 from ktrial.bench.guest_tools import GuestBootTime, GuestFailed, GuestPlace, GuestRun, GuestTool, InitCall, Job
 from ktrial.guests.agent_replies import read_replies
 from ktrial.kit.errors import BadRun
+from ktrial.kit.formats.tool_output import with_hint
 from ktrial.kit.json_bytes import read_bytes
 from ktrial.machine.kernel_log import KernelRecord, read_kmsg
 
@@ -54,7 +55,8 @@ def boot_time(lab: BootsMeasured, place: GuestPlace, runs: int) -> GuestBootTime
     request = msgspec.json.encode({"id": _REQUEST, "do": "kernel_log", "from": 0}) + b"\n"
     program = GuestTool(argv=("/usr/bin/ktrial-agent", "batch", "--role", "root", _FILE))
     run = _good(lab.boot(msgspec.structs.replace(place, shape=verbose), Job(programs=(program,)), {_FILE: request}))
-    reply = read_replies(run.stdout).get(_REQUEST)
+    with with_hint("run the command again, or try another --mode"):
+        reply = read_replies(run.stdout).get(_REQUEST)
     if reply is None or reply.ok is None or "log" not in reply.ok:
         why = reply.error.message if reply is not None and reply.error is not None else "the agent did not return it"
         raise BadRun(f"cannot read the guest's kernel log: {why}", hint="use a kernel with CONFIG_PRINTK=y")

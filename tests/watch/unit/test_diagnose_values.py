@@ -97,7 +97,7 @@ def test_a_memory_limit_gets_what_the_group_held_and_a_quarter_more() -> None:
     line = ("ktrial", "try", f"{found[0].knob}={100 * MIB}", "--", "sh", "-c", start, "sh", "YOUR-PROGRAM")
     assert found[0].try_line == line
     assert "80 MiB; a quarter is added" in found[0].why
-    assert "cgroup:memory.max: no group of the program reached that limit" in left_out
+    assert "cgroup:memory.max: no control group of the program reached its limit" in left_out
 
 
 def test_the_limit_that_kills_is_raised_with_the_word_that_it_needs() -> None:

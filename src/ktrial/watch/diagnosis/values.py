@@ -111,7 +111,7 @@ def _limited(recording: Recording, counter: str, knob: Knob) -> tuple[str, Group
             grown[name.removesuffix(f".{counter}")] = values[-1] - values[0] if values else 0.0
     prefix = max(grown, key=lambda one: grown[one], default=None)
     if prefix is None or grown[prefix] <= 0:
-        raise BadInput("no group of the program reached that limit")
+        raise BadInput("no control group of the program reached its limit")
     path = recording.series[f"{prefix}.{counter}"].label
     if path is not None and not path.startswith("/"):
         raise BadInput(f"the reached limit belongs to {path}, a cgroup of version 1: set it by hand")
