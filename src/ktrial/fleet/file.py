@@ -62,7 +62,7 @@ class FleetTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class FleetTrial(TrialFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A trial of a fleet."""
+    """A trial file with a table `[fleet]`."""
 
     fleet: FleetTable = FleetTable()
 

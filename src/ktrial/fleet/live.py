@@ -52,7 +52,7 @@ _TRIPPED = "stopped: "
 
 
 def metrics_of(trial: FleetTrial, host: str, facts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the metrics with their placeholders replaced. Raise BadInput if the inventory lacks a variable."""
+    """Return the metrics for one host, with placeholders replaced. Raise BadInput if the inventory lacks a variable."""
 
     def value(name: str) -> str:
         found = host if name == "host" else facts.get(name)

@@ -152,7 +152,7 @@ class FleetStanding:
             self.take(event)
 
     def take(self, event: FleetEvent) -> None:
-        """Add an event that is in the log now."""
+        """Update the state with the next event of the log."""
         match event:
             case MachineStep():
                 self._take_step(event)

@@ -29,7 +29,10 @@ class Boots(Protocol):
 
 
 class BootResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The boot to report. `twin_sha256` is set if two exact boots agree; `odd` describes how a third one differed."""
+    """The boot to report; `no_kvm` is the reason if KVM was wanted and not used.
+
+    `twin_sha256` is the digest of two exact boots that agree; `odd` describes how a third one differed.
+    """
 
     run: GuestRun
     no_kvm: str | None = None

@@ -163,7 +163,7 @@ class Keeper:
     def serve(
         self, guest: AgentCarrier, kept: KeptProgram, interrupts: Interrupts, limit_s: float | None
     ) -> str | None:
-        """Serve until the limit passes (return None) or the guest ends (return why). Ctrl-C raises."""
+        """Return None once the limit has passed, or why the guest ended. Raise KeyboardInterrupt on Ctrl-C."""
         deadline = None if limit_s is None else time.monotonic() + limit_s
         while deadline is None or time.monotonic() < deadline:
             if (gone := guest.why_gone()) is not None:

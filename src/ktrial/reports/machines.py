@@ -16,7 +16,7 @@ NUMERIC = (3, 4, 5)
 
 
 class MachineRow(NamedTuple):
-    """A row, with changes as all reports show them."""
+    """A row about one machine, about all together, or about one more machine; changes are texts."""
 
     outcome: str
     arm: str

@@ -80,7 +80,7 @@ class Watermarks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def zone_marks(zones: Sequence[Zone], reserve_kb: int, scale: int, page_bytes: int) -> tuple[Marks, ...]:
-    """Return the marks that the kernel computes from the two settings, zone by zone."""
+    """Return the marks that the kernel computes from reserve and scale factor, zone by zone."""
     reserve_pages = reserve_kb * 1024 // page_bytes
     own_pages = sum(zone.managed_pages for zone in zones if zone.name not in _ELSEWHERE)
     if own_pages <= 0:

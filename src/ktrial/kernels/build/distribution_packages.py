@@ -185,7 +185,10 @@ def package_kernel(
     read: Callable[[Path], PackageFile],
     unix_ms: Callable[[], int],
 ) -> KernelPackaged:
-    """Build the packages from patched sources. Raise KtrialError if there is no new package."""
+    """Build the packages from patched sources, and return their record; `read` identifies the kernel in a package.
+
+    Raise KtrialError if there is no new package.
+    """
     packs.check_needs()
     command = tuple(packs.argv())
     before = {path: path.stat().st_mtime_ns for path in packs.left()}

@@ -119,7 +119,10 @@ def make_kernel(
     unix_ms: Callable[[], int],
     folder: str,
 ) -> KernelMade:
-    """Build the image. Raise KtrialError if the result differs from the request."""
+    """Build the image and return its record. Raise KtrialError if the result differs from the request.
+
+    `found` reads the built kernel and the digest of its image, `flags` reads with which flags it was compiled.
+    """
     if not order.anyway:
         build.check_room(order.configured.symbols, order.jobs)
     image = {"x86_64": "bzImage", "arm64": "Image"}.get(order.architecture, "all")

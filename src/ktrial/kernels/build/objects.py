@@ -84,7 +84,7 @@ def is_built_tree(folder: Path) -> bool:
 
 
 def built_objects(folder: Path) -> BuiltObjects:
-    """Return what a built tree compiled. Raise BadInput if it cannot be read."""
+    """Return with which flags and compilers a built tree was compiled. Raise BadInput if it cannot be read."""
     kernel: list[Compiled] = []
     apart = 0
     for compiled in _compiled(folder):

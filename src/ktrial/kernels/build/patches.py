@@ -221,7 +221,7 @@ def _no_more(data: bytes, place: str) -> bytes:
 
 
 def check_names(patch: Patch, tree: Path) -> None:
-    """Raise Refused for a name or link that points outside the tree."""
+    """Raise Refused for a name or link that points outside the tree, and for a name in .git."""
     root = tree.resolve()
     for file in patch.files:
         names = [strip_name(name, patch.strip) for name in file.names if name != "/dev/null"] + list(file.mentioned)

@@ -12,7 +12,7 @@ from ktrial.kit.formats.kernel_config import read_symbols
 
 
 class ProbeBuild(MakeFolder):
-    """Probes a tree with a compiler, from the configuration `base` if there is one."""
+    """Configures a tree from the configuration `base`, or a minimal one, and compiles single objects of it."""
 
     def __init__(self, tree: Path, cc: str, base: Path | None = None, work: Path | None = None) -> None:
         super().__init__(tree, {"ARCH": "x86_64", "CC": cc}, work)

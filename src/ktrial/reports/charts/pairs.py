@@ -15,7 +15,7 @@ _MOST_PAIRS = 30
 
 
 def of_outcome(comparison: Comparison, outcome: OutcomeComparison, style: Style) -> Iterator[Chart]:
-    """Yield a chart of all pairs with their intervals; pairs whose interval excludes zero differ."""
+    """Yield a chart for each method, with the pairs of arms and their intervals."""
     for place, family in enumerate(outcome.pairwise):
         pairs = [pair for pair in family.pairs if pair.effect.scale == "log"]
         if not pairs:

@@ -31,7 +31,7 @@ class RunLimits(msgspec.Struct, frozen=True):
 def write_runs(
     file: Path, recordings: Sequence[Recording], label: str, limits: RunLimits, say: Callable[[str], None]
 ) -> None:
-    """Write the table to a file.
+    """Write recordings to a CSV file, as runs that `ktrial compare` reads.
 
     Raise BadInput if there are no figures, KtrialError if the file cannot be written.
     """

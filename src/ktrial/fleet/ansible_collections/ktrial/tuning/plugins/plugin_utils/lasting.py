@@ -11,7 +11,7 @@ from .settings import differences, plan_of, words_of
 
 
 def keep_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:
-    """Keep settings across boots, or stop keeping them."""
+    """Keep settings across boots, or stop keeping them; without `writes`, only return what would change."""
     if given["state"] == "absent":
         return _unkeep(ktrial, given, writes=writes)
     words = [*_options(given), *([given["trial"], *words_of_all(given)] if given["trial"] else words_of(given))]

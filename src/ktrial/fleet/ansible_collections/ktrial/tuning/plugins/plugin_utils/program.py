@@ -24,7 +24,7 @@ _GOING_ON: list[subprocess.Popen[bytes]] = []
 
 
 class TaskFailed(Exception):
-    """The task failed, with this result."""
+    """A task failed; `result` is what Ansible reports for it."""
 
     def __init__(self, message: str, hint: str | None = None, **more: Any) -> None:
         super().__init__(f"{message}; next: {hint}" if hint else message)
@@ -57,7 +57,7 @@ class Ktrial:
     """The program on the controller, for one machine.
 
     `words` start it, `environment` holds its variables, and `password` is for sudo on the machine. `has_root` is true
-    if the task may become root.
+    if the task may become root. `login_hint` is the next step if the machine refuses the login.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ def show_plan(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict
 def apply_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:
     """Apply the settings that differ, as one transaction.
 
-    The plan finds the differences without a write or a lock.
+    The plan finds the differences without a write or a lock. Without `writes`, only return what would change.
     """
     result = plan_of(ktrial, given)
     if not result["changes"]:
