@@ -70,7 +70,7 @@ class Emulator:
                 [self.program, "--version"], capture_output=True, text=True, timeout=_LIMIT_S, check=True
             ).stdout
         except (OSError, subprocess.SubprocessError) as error:
-            raise EmulatorMissing(f"{self.program} --version: {error}", hint=self._install()) from None
+            raise EmulatorMissing(f"cannot run {self.program} --version: {error}", hint=self._install()) from None
         found = _VERSION.search(said)
         if found is None:
             raise EmulatorMissing(

@@ -167,7 +167,7 @@ def _columns(word: str, layout: WatermarkLayout, catalog: Catalog) -> list[tuple
     several = [value for _, value in parts if "," in value]
     if several and len(parts) > 1:
         raise BadInput(
-            f"{word}: cannot combine several values with several settings", hint="write each pair as one word"
+            f"{word}: cannot combine several values with several settings", hint="write each combination as one word"
         )
     found: list[tuple[str, Mapping[str, int]]] = []
     for chosen in several[0].split(",") if several else [""]:

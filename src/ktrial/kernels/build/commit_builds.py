@@ -92,9 +92,12 @@ class CommitHistory:
                 check=False,
                 env=_environment(),
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except OSError as error:
+            raise KtrialError(f"cannot run git: {error.strerror}", hint="reinstall git") from None
+        except subprocess.TimeoutExpired:
             raise KtrialError(
-                f"cannot run git {words[0]} in {place}: {error}", hint="install git, or move the tree to a faster disk"
+                f"git {words[0]} in {place} did not end within {_GIT_LIMIT_S / 60:g} min",
+                hint="move the tree to a faster disk, or try again when the machine is less busy",
             ) from None
         if done.returncode != 0:
             said = done.stderr.strip()[-300:]

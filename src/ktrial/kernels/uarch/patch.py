@@ -94,6 +94,8 @@ NEEDED = (TOP, KCONFIG, MAKEFILE, INIT)
 OPTIONAL = (FEATURES, MASKS, *VERMAGIC)
 #: Hint for a tree in which the places to change are not found.
 UNKNOWN_TREE = "use the unchanged tree of a release; `ktrial kernel uarch flags` works without a patch"
+_HAS_PATCH = "check a target with `ktrial kernel uarch verify TREE TARGET`, or remove the patch with --reverse"
+
 _MASK = re.compile(r"#define\s+REQUIRED_MASK(\d+)\s+(.*)")
 _FAMILY_64 = re.compile(r"#\s*if(?:def\s+|\s+defined\s*(?:\(\s*)?)CONFIG_X86_64\b")
 #: Symbols of other patches that add processors to a kernel.
@@ -137,7 +139,7 @@ def survey(files: Mapping[str, str], targets: Sequence[Target]) -> KernelTree:
 def make_patch(files: Mapping[str, str], targets: Sequence[Target]) -> UarchPatch:
     tree = survey(files, targets)
     if tree.applied:
-        raise Refused(f"this tree ({tree.version}) already has the patch", hint="remove it with --reverse")
+        raise Refused(f"this tree ({tree.version}) already has the patch", hint=_HAS_PATCH)
     if tree.carries:
         shown = ", ".join(tree.carries[:4]) + (", …" if len(tree.carries) > 4 else "")
         raise Refused(
