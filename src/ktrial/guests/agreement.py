@@ -29,7 +29,7 @@ class Boots(Protocol):
 
 
 class BootResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The boot to report; `no_kvm` is the reason if KVM was wanted and not used.
+    """The boot to report; `no_kvm` is the reason if the guest was emulated because KVM is unusable.
 
     `twin_sha256` is the digest of two exact boots that agree; `odd` describes how a third one differed.
     """

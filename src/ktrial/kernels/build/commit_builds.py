@@ -45,7 +45,10 @@ class CommitHistory:
         if not folder.is_dir():
             raise BadInput("not a folder", file=str(folder), hint="use the folder of a git tree")
         self.git(
-            "rev-parse", "--git-dir", what="not a git tree", hint="use --tree with the folder of a kernel's git tree"
+            "rev-parse",
+            "--git-dir",
+            what="cannot use it as a git tree",
+            hint="use --tree with the folder of a kernel's git tree",
         )
 
     def commit(self, word: str) -> str:

@@ -99,7 +99,7 @@ class OwnPackaging:
             if there is None or [one.sha256 for one in there] != [one.sha256 for one in patches]:
                 raise Refused(
                     f"{self.source} was unpacked with other patches",
-                    hint="build in another folder with -o, or give the same --patch options as before",
+                    hint="build in another folder with -o, or give the --patch options of the first build",
                 )
             return there
         part = self.out / f"{SOURCE}.part"
