@@ -35,7 +35,9 @@ class TrialDesk:
             except BlockingIOError:
                 os.close(descriptor)
                 raise Busy(
-                    "busy", f"another process is running {self._file.name}", hint="`ktrial trial stop` ends it"
+                    "busy",
+                    f"another process is running {self._file.name}",
+                    hint=f"`ktrial trial stop {self._file.name}` ends it",
                 ) from None
             if self._file.exists():  # if the file is missing, a process that looked for dead trials has removed it
                 self._descriptor = descriptor

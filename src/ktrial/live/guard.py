@@ -115,7 +115,8 @@ class GuardWatch:
         for guard in guards:
             if guard.consecutive < 1 or not guard.margin >= 0:
                 raise BadInput(
-                    f"guard of {guard.metric}: expected a margin of 0 or more, and at least 1 sample in a row",
+                    f"guard of {guard.metric}: expected a margin of 0 or more and at least 1 sample in a row, "
+                    f"got {guard.margin:g} and {guard.consecutive}",
                     hint="correct the guard in the protocol",
                 )
         self._control = control
@@ -250,7 +251,7 @@ class _Watched:
         if (values < 0).any():
             raise BadInput(
                 f"cannot guard {self._guard.metric}: expected values of 0 or more, got {values.min():g}",
-                hint="guard it with a hard limit only",
+                hint=f"replace its --guard by --limit-metric {self._guard.metric}=NUMBER (in a protocol: limits)",
             )
         if (values == 0).any():
             # Zero has no logarithm, so the smallest value that was seen is added to all values.

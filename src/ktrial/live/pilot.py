@@ -152,8 +152,8 @@ def plan_live(
     if not tried:
         needed_s = _FEWEST_PAIRS * (2 * _shortest(calm, washout.washout_s, wish) + washout.washout_s)
         raise BadInput(
-            f"cannot plan periods from a pilot of {series.length_s:.0f} s",
-            hint=f"watch for at least {needed_s:.0f} s",
+            f"cannot plan periods from a pilot of {series.length_s:.0f} s: it would have to last {needed_s:.0f} s",
+            hint="add --period, for example  --period 5min",
         )
     best, cap, can_detect = _best(tried, washout.washout_s, wish)
     duration_s = _duration_s(cap, wish, washout.washout_s, best.period_s)
@@ -195,14 +195,20 @@ def _series(samples: Sequence[Sample], wish: LiveWish) -> _Series:
     if (values <= 0).any():
         raise BadInput(
             "cannot plan a trial: the primary outcome has values of zero or below",
-            hint="choose an outcome that is always above zero, or watch for longer at a time",
+            hint="choose another --primary, or a longer --poll if the value is zero only at times",
         )
     times = np.array([sample.at_ms for sample in known]) / 1000
     if (np.diff(times) < 0).any():
-        raise BadInput("cannot plan a trial: the samples of the pilot are not in the order of time")
+        raise BadInput(
+            "cannot plan a trial: the samples of the pilot are not in the order of time",
+            hint="check that nothing sets the clock, then start again",
+        )
     every_s = typical_gap_s(known)
     if every_s == 0:
-        raise BadInput("cannot plan a trial: all samples of the pilot have the same time")
+        raise BadInput(
+            "cannot plan a trial: most samples of the pilot have the same time as another one",
+            hint="add --period, for example  --period 5min",
+        )
     sign = 1.0 if wish.direction == "higher" else -1.0
     return _Series(times - samples[0].at_ms / 1000, sign * np.log(values), every_s, sign)
 
@@ -234,7 +240,7 @@ def _without_effects(series: _Series, cuts: Sequence[tuple[float, str]], washout
     if kept.sum() < FEWEST_SAMPLES:
         raise BadInput(
             f"cannot plan a trial: only {int(kept.sum())} samples of the pilot lie outside the washouts",
-            hint="let it read less often with --poll, or add --period and --washout",
+            hint="use a longer --poll, which makes the pilot longer too, or add --period and --washout",
         )
     return _Series(series.times[kept], scores[kept], series.every_s, series.sign)
 

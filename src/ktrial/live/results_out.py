@@ -102,7 +102,9 @@ class MetricsEndpoint:
             self._server = _server((address, port), lambda is_open: self._texts[is_open])
         except (OSError, OverflowError) as error:
             why = getattr(error, "strerror", None) or str(error)
-            raise BadInput(f"cannot listen on {address}:{port}: {why}", hint="choose another --metrics-port") from None
+            raise BadInput(
+                f"cannot listen on {address}:{port}: {why}", hint="choose another --metrics-port [ADDRESS:]PORT"
+            ) from None
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
 
@@ -179,12 +181,12 @@ class Grafana(NamedTuple):
             )
         if parts.username is not None or parts.password is not None:
             raise BadInput(
-                "--grafana: the address contains a password",
+                "--grafana: the address contains a user name or password",
                 hint="leave it out, and put a token into a file: --grafana-token-file FILE",
             )
         if not token or not token.isascii() or any(not mark.isprintable() or mark == " " for mark in token):
             raise BadInput(
-                "--grafana: the token is empty, or contains spaces or control characters",
+                "--grafana: the token is empty, or contains spaces, control characters or letters beyond ASCII",
                 hint="check the variable or the file that contains it",
             )
         return cls(url.rstrip("/"), token)

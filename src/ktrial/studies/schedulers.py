@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from ktrial.bench.benchmark import PROGRAM_FOLDERS
 from ktrial.bench.suite import Task
 from ktrial.judge.model.comparison import Contrast
 from ktrial.judge.model.judgement import OutcomeJudgement
@@ -60,7 +59,7 @@ def select_schedulers(found: Sequence[InstalledScheduler], names: Sequence[str])
     if not found:
         raise BadInput(
             "no sched_ext scheduler is installed here",
-            hint=f"install the schedulers of your distribution (often called scx-scheds) below {PROGRAM_FOLDERS[0]}",
+            hint="install your distribution's package, often called scx-scheds, or put your own into /usr/local/bin",
         )
     known = {one.name.removeprefix("scx_") for one in found}
     wanted = {name.removeprefix("scx_") for name in names} or known

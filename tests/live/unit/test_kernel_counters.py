@@ -114,6 +114,7 @@ def test_counters_that_fell_began_anew() -> None:
         ),
         ("pid:7?delay", {"/proc/7/stat": stat(1)}, "has no"),
         ("pressure:memory", {"/proc/pressure/memory": "rubbish"}, "has no line some"),
+        ("pressure:io", {}, "/proc/pressure/io does not exist"),
         ("cgroup:/a?cpu", {"/sys/fs/cgroup/a/cpu.stat": "rubbish"}, "has no usage_usec"),
     ],
 )
@@ -122,6 +123,7 @@ def test_what_is_not_there_is_refused_at_begin(text: str, files: dict[str, str |
         Counted(text, files)
     assert says in error.value.message
     assert error.value.hint
+    assert ("CONFIG_PSI=y" in error.value.hint) == text.startswith("pressure:")
 
 
 def test_a_lost_agent_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -229,7 +229,7 @@ def test_symbols_are_factors_and_each_set_of_them_is_a_kernel() -> None:
 def test_more_kernels_than_anybody_builds_are_refused() -> None:
     with pytest.raises(BadInput, match=r"5 --set options are too many .* up to 32 kernels") as caught:
         factors_of(plan(), KNOBS, {}, (), [f"{letter}=y" for letter in "ABCDE"])
-    assert "a tier for each" in (caught.value.hint or "")
+    assert "tiers of `ktrial ladder --tree`" in (caught.value.hint or "")
     with pytest.raises(Contradiction, match="--set names A twice"):
         factors_of(plan(), KNOBS, {}, (), ("A=y", "B=y A=n"))
 

@@ -117,7 +117,7 @@ def test_the_trial_asks_for_steps_and_for_the_whole_way() -> None:
     "tiers, said",
     [
         ((), "ladder has no tiers"),
-        ((tier("T0", "stock"), tier("T1", build="x")), "no tier of ladder works without its own kernel"),
+        ((tier("T0", "stock"), tier("T1", build="x")), "no tier of ladder can run: T1: needs a build: x"),
     ],
 )
 def test_what_is_no_ladder_is_said(tiers: tuple[Tier, ...], said: str) -> None:

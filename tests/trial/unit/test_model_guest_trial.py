@@ -109,7 +109,7 @@ def test_every_visit_has_a_word_of_its_own_of_the_same_length() -> None:
         ({"guest": GuestFile(boot=("a b",))}, "'a b' is not a kernel argument"),
         ({"guest": GuestFile(boot=("ktrial.visit=1",))}, "'ktrial.visit=1' is not a kernel argument"),
         ({"design": DesignFile(replicate="build")}, "cannot combine [guest] with replicate"),
-        ({"design": DesignFile(runs_per_visit=2)}, "cannot combine [guest] with replicate"),
+        ({"design": DesignFile(runs_per_visit=2)}, "cannot combine [guest] with runs_per_visit"),
         ({"design": DesignFile(time="1h")}, "a trial in guests cannot have `time`"),
         ({"gates": {"steal": "2%"}}, "a trial in guests cannot have `gates`"),
         ({"cpus": "0"}, "a trial in guests cannot have `cpus`"),

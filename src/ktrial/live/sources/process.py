@@ -27,7 +27,8 @@ _TICKS = 100
 _USER, _SYSTEM, _BEGAN = 11, 12, 19
 _TOTAL = re.compile(r"^(some|full) [^\n]*\btotal=([0-9]{1,20})$", re.MULTILINE)
 _MOST_PID = 1 << 22
-_OTHER_USER = "it belongs to another user: measure its control group, or run as its user"
+_OTHER_USER = "if it belongs to another user, measure its control group, or run ktrial as its user"
+_NO_PRESSURE = "boot a kernel with CONFIG_PSI=y, and with the argument psi=1"
 
 
 def _text(machine: Machine, path: str) -> str:
@@ -39,11 +40,17 @@ def _texts(machine: Machine, paths: list[str]) -> dict[str, str]:
     """Return the contents of the files. Raise NotRead if one of them cannot be read."""
     found = {}
     for path, reading in machine.read(paths).items():
+        is_pressure = path.startswith(_PRESSURE)
         if reading is None:
-            raise NotRead(f"{path} does not exist", hint="check that the process or group exists")
+            raise NotRead(
+                f"{path} does not exist",
+                hint=_NO_PRESSURE if is_pressure else "check that the process or group exists",
+            )
         if reading.data is None:
             why = reading.unreadable or reading.invalid or "it has no content"
-            raise NotRead(why if path in why else f"cannot read {path}: {why}", hint=_OTHER_USER)
+            raise NotRead(
+                why if path in why else f"cannot read {path}: {why}", hint=_NO_PRESSURE if is_pressure else _OTHER_USER
+            )
         found[path] = reading.data.decode(errors="replace")
     return found
 
@@ -64,7 +71,7 @@ def pressure_counts(text: str, path: str, share: str) -> CounterValues:
     for kind, total_us in _TOTAL.findall(text):
         if kind == share:
             return CounterValues({share: int(total_us) / 1e6})
-    raise NotRead(f"{path} has no line {share} … total=NUMBER", hint="boot a kernel with CONFIG_PSI=y")
+    raise NotRead(f"{path} has no line {share} … total=NUMBER", hint=_NO_PRESSURE)
 
 
 def stat_counts(text: str, path: str) -> CounterValues:

@@ -110,5 +110,5 @@ def refuse_short_period(metric: LiveMetric, every_s: float, period_s: float | No
     if period_s is not None and period_s < 2 * every_s:
         raise BadInput(
             f"--metric {metric.source!r}: this source is read every {every_s:g} s, and a period has {period_s:g} s",
-            hint=f"give --period {2 * every_s:g}s or more, or read it more often",
+            hint=f"give --period {2 * every_s:g}s or more, or a shorter --poll",
         )

@@ -78,7 +78,7 @@ def symbol_factors(symbols: Sequence[str]) -> list[Factor]:
         raise BadInput(
             f"{len(symbols)} --set options are too many (maximum {_MOST_SYMBOLS}): they need up to "
             f"{2 ** len(symbols)} kernels",
-            hint="switch several symbols as one with --set 'A=y B=n'; `ktrial ladder --tree` takes a tier for each",
+            hint="switch several together with --set 'A=y B=n', or stack them as tiers of `ktrial ladder --tree`",
         )
     found = []
     for text in symbols:
@@ -144,7 +144,7 @@ def check_combinations(question: BlameQuestion, file: TrialFile, arms: Mapping[s
             raise Refused(
                 f"cannot switch {owner} separately: {address} = {wanted} without {others or 'the others'} fails,"
                 f" because {why}",
-                hint="leave it out, and test it separately with `ktrial try`",
+                hint=f"leave out {owner}, and test all settings together with `ktrial try`",
             )
 
 

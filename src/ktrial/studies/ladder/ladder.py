@@ -71,8 +71,9 @@ def ladder_of(
     run = [tier for tier in tiers if tier.name not in not_run]
     arms = {control: ArmFile()} | dict(_stacked(run, kernels or {}, built))
     if len(arms) == 1:
-        hint = "name the kernel of a tier with --kernel TIER=KERNEL, or build it for guests with --tree"
-        raise BadInput(f"no tier of {name} works without its own kernel", hint=hint)
+        reasons = "; ".join(f"{tier}: {why}" for tier, why in not_run.items())
+        hint = "add --boots for kernel arguments, --kernel TIER=KERNEL for a kernel, or --tree to build it for guests"
+        raise BadInput(f"no tier of {name} can run: {reasons}", hint=hint)
     return Ladder(name, tuple(tier.name for tier in profile.tier), control, generated or "found", arms, not_run)
 
 

@@ -99,8 +99,12 @@ def _check_kernels(one: DimensionFile) -> None:
 def _check_word(one: DimensionFile) -> None:
     word, pattern = (one.boot, _ARGUMENT) if one.boot is not None else (one.kconfig, _SYMBOL)
     if not pattern.fullmatch(word or ""):
-        what = "kernel argument" if one.boot is not None else "Kconfig symbol"
-        raise BadInput(f"{word!r} is not the name of a {what}", hint='for example  boot = "mitigations"')
+        what, example = (
+            ("kernel argument", 'boot = "mitigations"')
+            if one.boot is not None
+            else ("Kconfig symbol", 'kconfig = "HZ_1000"')
+        )
+        raise BadInput(f"{word!r} is not the name of a {what}", hint=f"for example  {example}")
     if not one.values:
         raise BadInput(f"{one.name}: expected a list of values", hint="add  values = [false, true]  or a list of words")
     for value in (*one.values, *(() if one.default is None else (one.default,))):

@@ -72,10 +72,12 @@ def refuse_outcomes(question: SearchQuestion) -> None:
     """Raise BadInput for outcomes that no trial of a front could judge."""
     if len(set(question.also)) != len(question.also):
         raise Contradiction("--also names an outcome twice", hint="name each outcome once")
+    trial, most = question.trial, MOST_COMPARISONS // 2
     if question.also and _largest_row(question, 1) > MOST_COMPARISONS:
         raise BadInput(
-            "cannot confirm a point in so many outcomes and guards at once",
-            hint=f"name at most {MOST_COMPARISONS // 2} of each",
+            f"cannot confirm a point in {len(trial.secondary)} secondary outcomes and {len(trial.guards)} guards "
+            "at once",
+            hint=f"name at most {most} with --also and --secondary, and at most {most} with --guard",
         )
 
 

@@ -372,7 +372,9 @@ def checked_space(space: Space) -> Space:
     reasons = "; ".join(f"{name}: {why}" for name, why in space.left_out.items())
     if not space.dimensions:
         raise BadInput(
-            f"cannot search {space.name}: none of its dimensions can vary on this machine", hint=reasons or _HINT
+            f"cannot search {space.name}: none of its dimensions can vary on this machine"
+            f"{f': {reasons}' if reasons else ''}",
+            hint="add a dimension that this machine has, with values that it accepts",
         )
     if all(one.count == 1 and one.values[0] == one.default for one in space.dimensions if not one.is_range) and not any(
         one.is_range for one in space.dimensions

@@ -231,6 +231,6 @@ def _instead(error: ArmLost, plan: Plan, knobs: Mapping[str, Knob]) -> str:
     """Return a hint for the setting that the kernel refused."""
     refused = next((change for change in plan.changes if change.path in error.message), None)
     if refused is None:
-        return "nothing was measured or changed"
+        return "nothing was measured or changed; remove from the arm what this message names"
     place = successors(knobs[refused.knob], knobs) if refused.knob in knobs else None
     return place or f"nothing was measured; remove the setting, or see `ktrial explain {refused.knob}`"

@@ -49,7 +49,10 @@ def check_builds(trial: TrialFile) -> None:
         raise BadInput(f'replicate = "build", but the protocol does not say how to build {unsaid}', hint=_EXAMPLE)
 
 
-_EXAMPLE = 'build = { run = ["./build.sh"], artefact = "prog" }, or manual = "…" of a kernel that you build and boot'
+_EXAMPLE = (
+    'for example  build = { run = ["./build.sh"], artefact = "prog" }; '
+    'a kernel that you build and boot yourself needs  manual = "…"'
+)
 
 
 def build_number(seed: int, block: int | None, arm: str) -> int:

@@ -199,7 +199,7 @@ def _failed(executor: Executor, check: ArmCheck) -> CheckFailed | None:
     if raw.exit_status is None:
         raise ArmLost(
             f"cannot run the check `{check.text}`: it {why_failed(raw)}",
-            hint="make the check exit by itself, with any status",
+            hint=f"run it by hand: it must exit by itself within {LIMIT_S:g} s, with any status",
         )
     if (raw.exit_status == 0) == check.passes:
         return None

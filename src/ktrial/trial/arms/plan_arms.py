@@ -233,7 +233,7 @@ def _state(executor: Executor, name: str) -> ServiceState:
     if loaded != "loaded":
         raise BadInput(
             f"cannot use {name}: its load state is {loaded or 'unknown'}",
-            hint="name a unit that `systemctl list-units` shows",
+            hint="name a unit that `systemctl list-unit-files` shows, and unmask it if it is masked",
         )
     told = executor.run(Invocation(argv=("systemctl", "is-active", name), limit_s=_LIMIT_S)).raw
     state = told.stdout.decode(errors="replace").strip()

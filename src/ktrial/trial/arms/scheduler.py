@@ -25,7 +25,7 @@ _IDLE = frozenset((None, "disabled"))
 _LOGGED = re.compile(r"sched_ext: (?!.* enabled$).*")
 #: Maximum number of these lines that a message quotes.
 _QUOTED = 2
-_END_IT = "`scxctl stop` or `systemctl stop scx` ends it; afterwards `scxctl restore` or `systemctl start scx`"
+_END_IT = "run `scxctl stop` or `systemctl stop scx`; after the trial, `scxctl restore` or `systemctl start scx`"
 
 
 class SchedulerSeat:
@@ -76,7 +76,7 @@ class SchedulerSeat:
                     return
                 raise ArmLost(
                     f"cannot put arm {arm} in force with {_name(scheduler)}: {why}",
-                    hint=f"run it by hand: if it works, {OPS} contains {scheduler.ops!r}",
+                    hint=f"run it by hand; if it works, set `ops` of the arm to the beginning of what {OPS} then shows",
                 )
             self._clock.sleep(_PAUSE_S)
         self._worked.add(scheduler.ops)
@@ -131,7 +131,7 @@ class SchedulerSeat:
         if state is None:
             raise Refused(
                 "this kernel has no sched_ext",
-                hint=f"boot a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y, which has {STATE}",
+                hint="boot kernel 6.12 or newer, built with CONFIG_SCHED_CLASS_EXT=y",
             )
         if state not in _IDLE:
             raise Refused(f"a sched_ext scheduler is in force already: {self._state_text()}", hint=_END_IT)

@@ -21,7 +21,7 @@ from ktrial.trial.guests.recipe import KernelChange, KernelRecipe
 if TYPE_CHECKING:
     from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile
 
-_TREE = '[guest.kernel]  tree = "linux.tar.xz"'
+_TREE = 'add --tree TREE (in a protocol:  [guest.kernel]  tree = "linux.tar.xz")'
 
 Kernel = str | KernelRecipe
 
@@ -92,10 +92,16 @@ def _refuse_of_machines(trial: TrialFile) -> None:
         raise Contradiction(f"a trial in guests cannot have `{found}`", hint=hint)
     if trial.design.time is not None:
         raise Contradiction("a trial in guests cannot have `time`", hint="remove it; `cap` limits the number of blocks")
-    if trial.design.replicate == "build" or trial.design.runs_per_visit is not None or trial.design.settle is not None:
+    design = trial.design
+    named = {
+        'replicate = "build"': design.replicate == "build",
+        "runs_per_visit": design.runs_per_visit is not None,
+        "settle": design.settle is not None,
+    }
+    if culprit := next((what for what, is_there in named.items() if is_there), None):
         raise Contradiction(
-            "cannot combine [guest] with replicate, runs_per_visit or settle",
-            hint="remove them: every visit is a boot, with as many runs as  [guest]  workloads = 3  says",
+            f"cannot combine [guest] with {culprit}",
+            hint="remove it: every visit is a boot, with as many runs as  [guest]  workloads = 3  says",
         )
 
 

@@ -129,7 +129,7 @@ def prepare_in_guests(
     refuse_unlike(guest, list(kernels.values()))
     for kernel in kernels if guest.mode == "kvm" else ():
         if (why := lab.why_no_kvm(kernel)) is not None:
-            raise KtrialError(f"cannot use KVM: {why}", hint='use  mode = "emulated"')
+            raise KtrialError(f"cannot use KVM: {why}", hint='use --mode emulated (in a protocol: mode = "emulated")')
     for place in places.values():
         lab.prepare(place)
     plans, facts = _scouted(world, file, places, means.scout, allow_dangerous=allow_dangerous)
@@ -186,18 +186,19 @@ def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, tasks: Sequence[Ta
     if suite.load is not None and suite.load.use != "spin":
         raise BadInput(
             f"cannot run {suite.name} in guests: its background load is a program of this machine",
-            hint="use one of the agent's loads",
+            hint='choose another suite, or give its load  use = "spin"  in a suite file of your own',
         )
     for task in tasks:
         if not (is_program(task.benchmark) or _is_own(task)):
             raise BadInput(
                 f"{task.label} is neither one of the agent's own loads nor a program that guests can have",
-                hint="use an agent-… benchmark, hackbench, cyclictest, schbench, stress-ng, sysbench or synthmark",
+                hint="use agent-…, perf-…, hackbench, cyclictest, schbench, stress-ng, sysbench or synthmark",
             )
         why = getattr(task.benchmark, "beyond_exact", None)
         if guest.mode == "exact" and why is not None:
             raise Refused(
-                f"cannot measure {task.label} in an exact guest: {why}", hint='use  mode = "kvm"  or  "emulated"'
+                f"cannot measure {task.label} in an exact guest: {why}",
+                hint='use --mode kvm or emulated (in a protocol: mode = "kvm")',
             )
 
 

@@ -58,7 +58,7 @@ def _check_over(kept: KeptTrial) -> None:
     if kept.stored.file.screen is not None or kept.stored.file.race:
         raise BadInput(
             f"cannot pool {name}: it is part of a blame or a search, and has no verdicts",
-            hint="`ktrial trial show` shows its result",
+            hint=f"`ktrial trial show {name}` shows its result",
         )
     if not isinstance(kept.log[-1], TrialEnd):
         raise BadInput(f"cannot pool {name}: it is not over", hint=f"`ktrial trial resume {name}` continues it")

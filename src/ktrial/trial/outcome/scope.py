@@ -45,8 +45,10 @@ def in_guest(session: Session) -> bool:
 def refuse_elsewhere(trial: str, began: Session, facts: FactBook) -> None:
     """Raise Refused if a trial began in a guest and would continue outside of guests, or the other way round."""
     if in_guest(began) != bool(facts.value("virtualisation.ktrial")):
-        there, next_ = ("in a guest", "--host guest:…") if in_guest(began) else ("on a machine", "no --host")
-        raise Refused(f"cannot resume {trial} here: it began {there}", hint=f"resume it there: {next_}")
+        there, step = (
+            ("in a guest", "with `ktrial --host guest:NAME`") if in_guest(began) else ("on a machine", "without --host")
+        )
+        raise Refused(f"cannot resume {trial} here: it began {there}", hint=f"resume it {step}")
 
 
 def clock_of_host(records: Iterable[RunRecord]) -> tuple[Finding, ...]:

@@ -66,7 +66,7 @@ def check_campaign(trial: TrialFile) -> None:
     if len(trial.arms) != 2 or trial.design.extend:
         raise BadInput(
             f"campaign {campaign.name}: expected two arms and no  extend = true",
-            hint="compare the version that you have with one candidate",
+            hint="compare the version that you have with one candidate, and leave out extend",
         )
     if trial.guest is not None or any(arm.manual or arm.kernel or arm.boot for arm in trial.arms.values()):
         raise BadInput(

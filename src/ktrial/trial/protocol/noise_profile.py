@@ -143,7 +143,7 @@ def profile_of(
     if trial.protocol.primary not in differences:
         raise KtrialError(
             f"only {len(trial.complete)} of {BLOCKS} blocks of the noise profile gave {trial.protocol.primary}",
-            hint="`ktrial bench` shows why it fails; --no-profile skips the noise profile",
+            hint="`ktrial bench` shows why it fails; `ktrial try --no-profile` needs no noise profile",
         )
     return NoiseProfile(
         key=key,

@@ -206,7 +206,8 @@ def _check_live(trial: TrialFile) -> None:
 def _check_own_command(trial: TrialFile, name: str, arm: ArmFile) -> None:
     if (arm.command or arm.prepare) and not trial.command:
         raise BadInput(
-            f"arm {name} has its own command, but this trial measures a suite", hint="give the trial a command too"
+            f"arm {name} has its own command, but this trial measures a suite",
+            hint="remove it, or replace the trial's `suite` by a `command`",
         )
     if arm.command and (trial.guest is not None or arm.build is not None):
         what = "guests" if trial.guest is not None else "a build"

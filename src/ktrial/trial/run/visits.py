@@ -215,7 +215,7 @@ class MachineVisits:
         if not scores:
             raise BadRun(
                 f"all {WARM_MOST} warm-up runs are void; the last one: {void}",
-                hint="wait for a quieter machine, or set another limit in [gates]",
+                hint="wait for a quieter machine, or set another limit in [gates] of a protocol",
             )
 
     def _warm_up_commands(self) -> None:

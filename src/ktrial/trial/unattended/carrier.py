@@ -124,8 +124,7 @@ class Carrier:
         if last >= lowest + _TOKENS:
             raise Refused(
                 "another coordinator has taken over this machine since this one began",
-                hint="`ktrial fleet status` shows the coordinator; to take over from it, run `ktrial fleet run` with "
-                "the same trial",
+                hint="`ktrial fleet status` shows it; `ktrial fleet run FILE` with the trial's file takes over again",
             )
         return max(last + 1, lowest)
 

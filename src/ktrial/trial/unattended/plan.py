@@ -150,9 +150,10 @@ def refuse_invocation(label: str, invocation: Invocation) -> None:
             raise _beyond(f"{label}, which needs {what}", "measure something else")
 
 
-def _beyond(what: str, step: str) -> Refused:
+def _beyond(what: str, step: str | None = None) -> Refused:
     return Refused(
-        f"cannot run this trial unattended: a plan cannot carry {what}", hint=f"leave out --unattended, or {step}"
+        f"cannot run this trial unattended: a plan cannot carry {what}",
+        hint=f"leave out --unattended{'' if step is None else f', or {step}'}",
     )
 
 
@@ -163,4 +164,4 @@ def refuse_shape(names: Sequence[tuple[str, bool]]) -> None:
     """
     for what, has_it in names:
         if has_it:
-            raise _beyond(what, "remove it from the trial")
+            raise _beyond(what)
