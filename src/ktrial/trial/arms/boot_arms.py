@@ -76,7 +76,7 @@ def check_boot_arms(trial: TrialFile) -> None:
 
 
 def with_boot_signs(trial: TrialFile, releases: Mapping[str, str | None]) -> TrialFile:
-    """Return the trial with a boot for each visit, and the facts that identify each boot.
+    """Return the trial with a boot for each visit, the facts that identify each boot, and the boot time as an outcome.
 
     `releases` are the kernels of the arms that name a kernel. A placebo boots the control's entry.
     """

@@ -233,9 +233,9 @@ def place_of(trial: TrialFile, arm: str) -> str:
 
 
 def implied(signs: Signs) -> tuple[str, ...]:
-    """Return all facts that may change together with these.
+    """Return the names of everything that may change together with these facts.
 
-    Other facts of the kernel may change, and each word of the command line.
+    With a fact of the kernel, its other facts may change; with words of the command line, these boot parameters.
     """
     found: list[str] = []
     for name, wanted in signs.items():

@@ -177,14 +177,14 @@ def _what_differs(arm: ArmSettings) -> tuple[Mapping[str, Any], ...]:
 
 
 def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> float:
-    """Return the longest wait that the settings of any arm need. Every visit waits equally long."""
+    """Return the seconds that every visit waits: those of the protocol, or the most that a setting of any arm needs."""
     return _longest_wait(trial, [change.knob for plan in plans.values() for change in plan.changes], knobs)
 
 
 def settle_before(trial: TrialFile, catalog: Catalog) -> float:
-    """Return the longest wait that the settings may need, before the machine's plans are known.
+    """Return the seconds that every visit may wait, before the machine's plans are known.
 
-    A plan may turn out to change nothing on the machine.
+    The wait may turn out shorter, because a plan changes nothing that is already in force.
     """
     names = [address.partition("@")[0] for arm in trial.full_arms.values() for address in arm.set]
     for arm in trial.full_arms.values():

@@ -26,8 +26,8 @@ _STANDS = {"on": "y", "off": "n"}
 class KernelPlan(NamedTuple):
     """A kernel that ktrial can build.
 
-    `key` changes if anything changes from which the kernel is built. `image` is set after the build. `compiled`
-    contains the properties of the compilation that an exact guest cannot measure.
+    `key` changes if anything changes from which the kernel is built. `image` is its path if it is built already.
+    `compiled` contains the properties of the compilation that an exact guest cannot measure.
     """
 
     recipe: KernelRecipe
@@ -57,7 +57,7 @@ KernelWords = Callable[[TrialFile], Mapping[str, str]]
 def kernel_words(file: TrialFile, workshop: KernelBuilder, say: Callable[[str], None]) -> dict[str, str]:
     """Build the kernels that are missing. Return the word that names each arm's kernel.
 
-    If the trial belongs to a question, whoever asks has compared the kernels, or takes two equal ones for equivalent.
+    Raise Contradiction if two arms get the same kernel, unless the trial is a `part` of a blame or search.
     """
     plans = planned_kernels(file, workshop)
     if file.part is None:

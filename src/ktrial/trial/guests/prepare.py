@@ -102,7 +102,7 @@ def prepare_in_guests(
     *,
     allow_dangerous: bool,
 ) -> GuestReady:
-    """Find everything that the protocol names.
+    """Return the guest trial with everything that its protocol names, ready to begin.
 
     Raise an error for a missing part before anything is measured.
     """
@@ -376,5 +376,5 @@ def _kernel_identity(kernel: KernelFound) -> str:
 def found_in_guests(
     ready: Prepared, places: Mapping[str, GuestPlace], kernels: Callable[[str], KernelFound]
 ) -> dict[str, str]:
-    """Return the control's values of everything that the arms change, and the kernel that `running` means now."""
+    """Return the control's values of everything that the arms change, and the identity of its kernel."""
     return {**found_values(ready.plans), "kernel": _kernel_identity(kernels(places[ready.file.control].kernel))}

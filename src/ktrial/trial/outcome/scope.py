@@ -115,7 +115,7 @@ def output_findings(trial: StoredTrial, records: Iterable[RunRecord]) -> tuple[F
 
 
 def unvouched(log: Sequence[Event]) -> Iterator[tuple[int, str]]:
-    """Yield the runs of a manual trial without evidence that their arm was in force."""
+    """Yield the runs of a manual trial whose log does not show that their arm was in force, each with the reason."""
     found = {(event.block, event.arm) for event in log if isinstance(event, ArmFound)}
     for event in log:
         if isinstance(event, RunEnded) and event.block is not None and (event.block, event.arm) not in found:

@@ -147,11 +147,11 @@ class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class DesignFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the trial proceeds and when it ends.
 
-    `cap` is the number of blocks. Without `cap`, ktrial plans it, up to `budget` (blocks, or quick, default, thorough).
-    `time` ends the trial if no further block would fit into that time. `settle` is the wait before every visit. Without
-    `runs_per_visit` the noise profile decides the number of runs. `anyway` starts the trial even if the noise hides an
-    effect of the size `detect`. With `pool` the trial makes at least seven blocks, to be pooled with trials of other
-    machines. With `fixed` it makes all its blocks, even after a verdict.
+    `cap` is the maximum number of blocks. Without `cap`, ktrial plans it, up to `budget` (blocks, or quick, default,
+    thorough). `time` ends the trial if no further block would fit into that time. `settle` is the wait before every
+    visit. Without `runs_per_visit` the noise profile decides the number of runs. `anyway` starts the trial even if the
+    noise hides an effect of the size `detect`. With `pool` the trial makes at least seven blocks, to be pooled with
+    trials of other machines. With `fixed` it makes all its blocks, even after a verdict.
     """
 
     cap: int | None = None
@@ -205,11 +205,12 @@ class TrialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     variables of `environment`; an arm's own variables override them. `primary`, `secondary` and the keys of `guards`
     are `benchmark.outcome`, or the outcome alone if that is unique. Margins are relative. `baseline` describes the
     control: the unchanged machine, or a generated profile. A trial of a `campaign` shares its error rate with the
-    others. `ktrial blame` writes `part`, the question to which this trial belongs. It also writes `screen`, which makes
-    the trial look for the responsible setting. `ktrial search` writes `race`, which makes the trial choose from many
-    arms, and `front`: secondary outcomes that count like the primary one. With `guest` the visits are boots of guests,
-    and the arms may be kernels. The machine `load_from` sends the load to the server of each benchmark, at
-    `load_address`. With `live` the runs are periods of live work, and the trial measures no suite and no command.
+    others. `ktrial blame`, `search` and `tune` write `part`, the question to which this trial belongs. `ktrial blame`
+    also writes `screen`, which makes the trial look for the responsible setting. `ktrial search` writes `race`, which
+    makes the trial choose from many arms, and `front`: secondary outcomes that count like the primary one. With `guest`
+    the visits are boots of guests, and the arms may be kernels. The machine `load_from` sends the load to the server of
+    each benchmark, at `load_address`. With `live` the runs are periods of live work, and the trial measures no suite
+    and no command.
     """
 
     name: str

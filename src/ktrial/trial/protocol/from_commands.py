@@ -143,7 +143,7 @@ def shown_name(arm: str, line: str) -> str:
 
 
 def parameter_lists(given: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    r"""Parse `-L NAME a,b`; `\,` is a comma in a value. Raise BadInput for other text."""
+    r"""Parse `-L NAME a,b`; `\,` is a comma in a value. Raise BadInput for a name or value that is given twice."""
     found: dict[str, tuple[str, ...]] = {}
     for name, text in given:
         if name in found:

@@ -53,8 +53,8 @@ class LiveFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     too and explain noise; with `adjust`, the verdict is at equal covariates. A metric of `guards` must not get worse by
     more than its share at any moment, and a metric of `limits` must not pass a number in its own unit: both end the
     trial. After a switch ktrial ignores the time `washout` and then watches for `period`; without them, a pilot plans
-    both. ktrial reads the sources every `poll`, unless they have their own interval. `for` is the time of the whole
-    trial, over which the blocks are spread. Within the hours `quiet` nothing is switched, and never more than
+    both. ktrial reads every source at the interval `poll`; without it, each source has its own. `for` is the time of
+    the whole trial, over which the blocks are spread. Within the hours `quiet` nothing is switched, and never more than
     `switches` times in 24 hours. With `rate` a person rates each period; `blind` hides the arms until the verdict. With
     `disturbing` the arms may have settings whose switch itself disturbs the work. `guard_error` is the chance that the
     guards stop a harmless trial. With `stay` all arms are the control, which stays in force: this is for a machine of a

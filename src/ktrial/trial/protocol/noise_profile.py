@@ -118,7 +118,8 @@ def profile_of(
 ) -> NoiseProfile:
     """Return the profile from a pilot's log.
 
-    For each outcome, the profile contains the second visit's score minus the first visit's in each block.
+    For each outcome, the profile contains the second visit's score minus the first visit's in each block. Raise
+    KtrialError if the pilot has too few blocks with the primary outcome.
     """
     from ktrial.judge.collect_log import collect, visit_scores
 

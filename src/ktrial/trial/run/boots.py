@@ -40,7 +40,7 @@ def cut_off(log: Sequence[Event], records: Sequence[RunRecord], boot_id: str | N
     """Return the event that makes a block with an unfinished visit void; None if there is none.
 
     The boot of that visit is over, so the missing runs can no longer be made. Without a boot id any unfinished visit
-    counts: its program would have to be built again.
+    counts, because its guest is gone or its program must be built again.
     """
     protocol = protocol_in(log)
     last = next((event for event in reversed(log) if isinstance(event, BlockDrawn)), None)

@@ -50,9 +50,9 @@ class CarriedOut(NamedTuple):
 
 
 def changed_arm(stored: StoredTrial, ready: Prepared) -> str | None:
-    """Return the first arm that has changed since the trial began.
+    """Return the first arm that has changed since the trial began; None if there is none.
 
-    Raise Refused if a value of the arms is different now.
+    Raise Refused if a value that an arm changes was different at the start of the trial.
     """
     if changed := changed_arms(stored.arms, ready.arms):
         return changed[0]
@@ -80,9 +80,10 @@ def planned(
     profile: bool = False,
     run_s: float | None = None,
 ) -> Planned:
-    """Fix the protocol. With `profile`, plan it from this machine's noise, which is measured first if that is cheaper.
+    """Return the plan of a trial. With `profile`, ktrial plans from this machine's noise.
 
-    Otherwise the cap is the budget. `run_s` is the approximate time of a run, if known.
+    It measures the noise first if no profile is stored and the trial is long enough to be worth it. Without a noise
+    profile the cap is the budget. `run_s` is the approximate time of a run, if known.
     """
     gates = order_of(ready).gates
     fixed = ready.file.design.runs_per_visit

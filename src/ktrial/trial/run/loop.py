@@ -122,7 +122,7 @@ class TrialLoop:
         self.interrupted = False
 
     def carry_out(self) -> Judgement:
-        """Run until the judge decides to stop or somebody interrupts."""
+        """Run until the judge decides to stop or somebody interrupts. Return the last judgement."""
         try:
             if self._next_step().action != "stop":
                 self._visits.begin(self._blocks_left)

@@ -196,7 +196,7 @@ class VisitTurn:
 
     @property
     def arm(self) -> str:
-        """The arm of this turn; it also makes the warm-up runs."""
+        """The arm of this turn, in which ktrial also makes the warm-up runs."""
         return self._due.arm
 
     def has(self, block: int, arm: str) -> bool:

@@ -79,7 +79,7 @@ def prepare(
     *,
     allow_dangerous: bool,
 ) -> Prepared:
-    """Find everything that the protocol names on this machine. Raise an error if something is missing."""
+    """Return the trial with everything that its protocol names on this machine. Raise an error for a missing part."""
     suite = needed_suite(file, suite, benchmarks)
     session = world.best_session("planning the arms")
     recover(world, PatientMachine(session, world.clock, world.say))
@@ -121,7 +121,7 @@ def prepare(
 def look_over(
     world: TrialWorld, file: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark], *, allow_dangerous: bool
 ) -> tuple[Task, ...]:
-    """Return the tasks to measure. Raise the errors of this trial that ktrial finds without running anything."""
+    """Return the tasks to measure. Raise the errors that ktrial finds before it measures or changes anything."""
     tasks = check_measured(world, file, suite, benchmarks)
     arm_plans(file, world.best_session("planning the arms"), world.catalog, allow_dangerous=allow_dangerous)
     _refuse_absent(tasks, world.executor)
@@ -187,7 +187,7 @@ class Rig(NamedTuple):
 
 
 def rig_of(world: TrialWorld, ready: Prepared) -> Rig:
-    """Return the equipment for runs. Ask for root if a benchmark needs it.
+    """Return the equipment for runs. Ask for root if a benchmark needs it, and put each setting in force once.
 
     Raise an error if something cannot run here.
     """

@@ -133,7 +133,7 @@ def _event(visit: Sequence[RunRecord], benchmarks: Sequence[str]) -> Event | Non
 
 
 def visits_of(log: Sequence[Event], records: Sequence[RunRecord]) -> dict[int, Mapping[str, RunRecord]]:
-    """Return, by benchmark, the records of each run of the log. The log numbers a run by its last record."""
+    """Return the records of each run of the log, by benchmark. The number of a run is that of its last record."""
     found: dict[int, Mapping[str, RunRecord]] = {}
     ordered = sorted(records, key=lambda one: one.run)
     last = 0
