@@ -60,7 +60,7 @@ def compare(
 
 
 def side(question: SideQuestion, difference: float, good: Sequence[float], other: Sequence[float]) -> Standing | None:
-    """Return the side of `other`; None if more runs are needed.
+    """Return whether `other` is good, bad, between both or unclear; None if more runs are needed.
 
     `difference` is the log effect of bad against good. The scores of `other` are shifted by half of it, so that an
     effect in one direction means good, in the other bad.

@@ -29,7 +29,7 @@ class _NumberReply(msgspec.Struct, frozen=True):
 
 
 def read_number(output: bytes, outcome: str) -> float:
-    """Return the number in the last line.
+    """Return the number in the last line of a program's output.
 
     If that is an agent's reply, return its result `outcome`.
 

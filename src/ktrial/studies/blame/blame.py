@@ -66,7 +66,7 @@ Course = Generator[TrialFile, BlamePart, Blame]
 
 
 def follow(question: BlameQuestion, parts: Iterable[BlamePart]) -> TrialFile | Blame:
-    """Return the next trial after these, or the answer."""
+    """Return the next trial of a blame after the trials `parts`, or the answer if there is none."""
     course = _BlameCourse(question).run()
     following = next(course)
     for part in parts:

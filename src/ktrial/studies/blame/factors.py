@@ -33,7 +33,8 @@ def factors_of(
     """Return a factor for each knob that the plan changes, each variable, and each item of `boots` and `symbols`.
 
     All instances of a knob are one factor. Knobs that the kernel changes together are one factor too, because neither
-    keeps its value when it is switched alone. A zram device is one factor, because it is set up as a whole.
+    keeps its value when it is switched alone. A zram device is one factor, because it is set up as a whole. Raise
+    BadInput if there are fewer than two factors, or too many.
     """
     groups: list[list[Change]] = []
     for change in plan.changes:

@@ -57,7 +57,7 @@ class OthersLedger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Likeness(msgspec.Struct, frozen=True, kw_only=True):
-    """How similar another machine is to this one: `score` counts points, and the reasons are words."""
+    """How similar another machine is to this one: points, and the names of equal, different and unknown properties."""
 
     score: int
     same: tuple[str, ...]

@@ -24,7 +24,10 @@ def boot_words(dimensions: Iterable[Dimension], point: Point) -> tuple[str, ...]
 def kernel_change(
     dimensions: Iterable[Dimension], point: Point, kernels: Mapping[str, str]
 ) -> str | KernelChange | None:
-    """Return how the kernel at a point differs from the control's; `kernels` has the paths of kernels by word."""
+    """Return how the kernel at a point differs from the control's; None if it does not.
+
+    `kernels` has the paths of kernels by word.
+    """
     changed = [one for one in dimensions if point[one.name] != one.default]
     named = next((str(point[one.name]) for one in changed if one.kind == "kernel"), None)
     if named is not None:

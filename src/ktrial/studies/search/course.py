@@ -67,13 +67,17 @@ _ATTEMPTS = 3
 
 
 def fewest_visits(outcomes: int = 1) -> int:
-    """Return the number of visits in the smallest search that can confirm a point, or two of several outcomes."""
+    """Return the number of visits in the smallest search that can confirm a point, or two points with several outcomes."""
     points = 1 if outcomes == 1 else 2
     return _FEWEST_RACES * race_visits(CHALLENGERS, 1) + (1 + points) * FEWEST_CONFIRM
 
 
 def race_visits(challengers: int, stay: int, blocks: int = RACE_BLOCKS, keep: float = KEEP) -> int:
-    """Return the number of visits in a race in which nothing fails."""
+    """Return the number of visits in a race in which nothing fails.
+
+    Of the challengers, the share `keep` stays after each block; `stay` other points, and the control, are in every
+    block.
+    """
     visits, left = 0, challengers
     for _ in range(blocks):
         visits += 1 + stay + left
@@ -156,7 +160,7 @@ class SearchCourse:
         return sum(one.failures > 0 for one in self.known.entries)
 
     def progress(self) -> SearchProgress:
-        """Return where the search is, after its first trial."""
+        """Return how far the search has come. Call this after its first trial."""
         known, part = self.known, self.parts[-1]
         best = known.incumbent
         return SearchProgress(

@@ -55,7 +55,7 @@ class DimensionFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What the dimension is; a valid one is one thing."""
+        """The kinds that the dimension names; a valid one names exactly one."""
         return tuple(kind for kind in KINDS if getattr(self, kind) is not None)
 
     @property
@@ -113,7 +113,7 @@ def _check_word(one: DimensionFile) -> None:
 
 
 def booted_value(name: str, value: Value) -> Value:
-    """Return how a value is kept: `true` and `false` mean given and absent for an argument, y and n for a symbol."""
+    """Return a value as ktrial stores it: `true` is given for an argument and y for a symbol, `false` absent and n."""
     if name.startswith(KCONFIG_PREFIX):
         text = ("y" if value else "n") if isinstance(value, bool) else str(value)
         return int(text) if text.isdecimal() else text
@@ -123,7 +123,7 @@ def booted_value(name: str, value: Value) -> Value:
 
 
 def booted_default(one: DimensionFile) -> Value | None:
-    """Return the control's value of a dimension that needs a boot; None if its kernel must show it."""
+    """Return the control's value of a dimension that needs a boot; None if it must be read from the control's kernel."""
     if one.kernel is not None:
         return one.kernel[0]
     if one.default is not None:
@@ -132,6 +132,6 @@ def booted_default(one: DimensionFile) -> Value | None:
 
 
 def booted_values(one: DimensionFile, default: Value) -> tuple[Value, ...]:
-    """Return all values of such a dimension, with the control's."""
+    """Return all values of a dimension that needs a boot, including the control's."""
     values: tuple[Value, ...] = one.kernel or tuple(booted_value(one.name, value) for value in one.values)
     return values if default in values else (default, *values)

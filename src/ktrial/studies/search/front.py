@@ -88,14 +88,17 @@ def _largest_row(question: SearchQuestion, points: int) -> int:
 
 
 def front_places(rows: Array) -> list[int]:
-    """Return the places of the rows that no other row beats: that is at least as large everywhere, larger somewhere."""
+    """Return the places of the rows that no other row beats.
+
+    A row beats another one if it is at least as large in every column, and larger in one.
+    """
     no_less = (rows[:, None, :] >= rows[None, :, :]).all(axis=2)
     more = (rows[:, None, :] > rows[None, :, :]).any(axis=2)
     return [int(at) for at in np.nonzero(~(no_less & more).any(axis=0))[0]]
 
 
 def places_apart(rows: Array, count: int) -> list[int]:
-    """Return the places of so many rows that lie apart: the best in each column, then always the farthest one."""
+    """Return the places of `count` rows: the best of each column, then always the one farthest from those chosen."""
     size = np.ptp(rows, axis=0)
     scaled = rows / np.where(size > 0, size, 1.0)
     chosen = list(dict.fromkeys(int(at) for at in scaled.argmax(axis=0)))[:count]
@@ -173,7 +176,7 @@ class FrontKnowledge(Knowledge):
         return np.asarray(np.maximum(list(self.margins.values()), 1e-6))
 
     def pick_apart(self, numbers: Sequence[int], count: int) -> list[int]:
-        """Return so many of these points, far from each other in their outcomes."""
+        """Return `count` of these points, far from each other in their outcomes."""
         return [numbers[at] for at in places_apart(self.rows_of(numbers), count)] if numbers else []
 
     def _scale(self) -> Array:
@@ -255,7 +258,7 @@ class FrontCourse(SearchCourse):
 
     @property
     def fewest_to_confirm(self) -> int:
-        """The number of visits that confirm two points at least."""
+        """The smallest number of visits that can confirm two points."""
         return 3 * FEWEST_CONFIRM
 
     def progress(self) -> SearchProgress:

@@ -232,14 +232,14 @@ class Knowledge:
         return None if self.model is None else math.sqrt(2 * self.model.noise)
 
     def without(self, point: Point) -> dict[str, dict[str, Scalar]]:
-        """Return the point without each of its settings, as far as the constraints allow."""
+        """Return, for each setting, the point without it. Leave out what the constraints do not allow."""
         found = {
             name: self.space.settled({**point, name: self.space.control[name]}) for name in self.space.changes(point)
         }
         return {name: one for name, one in found.items() if self.space.problem(one) is None}
 
     def simplest(self, point: Point, loss: float) -> dict[str, Scalar]:
-        """Return the point without the settings whose removal costs at most this much by the model."""
+        """Return the point without the settings whose removal costs at most `loss` by the model."""
         present = dict(point)
         while len(self.space.changes(present)) > 1 and (without := list(self.without(present).values())):
             losses = self._losses(present, without)
@@ -256,14 +256,14 @@ class Knowledge:
         return np.asarray(mean[0] - mean[1:])
 
     def prefer_fewer(self, loss: float) -> None:
-        """Make the point with the fewest settings the incumbent, among those as good as the best but for `loss`."""
+        """Make the point with the fewest settings the incumbent, among those at most `loss` below the best estimate."""
         ranked = self.ranked()
         best = self.estimate(ranked[0])[0]
         close = [at for at in ranked if self.estimate(at)[0] >= max(best - loss, best / 2)]
         self.incumbent = min(close, key=lambda at: len(self.space.changes(self.entries[at].point)))
 
     def narrow(self, kept: set[str], why: str) -> None:
-        """Leave out all other dimensions, and the rules about them."""
+        """Leave out all dimensions except `kept`, and the rules about them, for the reason `why`. Forget all points."""
         space = self.space
         left = {one.name: why for one in space.dimensions if one.name not in kept}
         dimensions = tuple(
@@ -336,7 +336,7 @@ def part_of_log(trial: str, log: Sequence[Event], seconds: float) -> SearchPart:
 
 
 def primary_of(part: SearchPart) -> str:
-    """Return the primary outcome."""
+    """Return the primary outcome of one trial of a search."""
     return next((one.outcome for one in part.judgement.judged if one.role == "primary"), next(iter(part.scores)))
 
 

@@ -227,7 +227,10 @@ class CrashRegion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting that was tried without: `verdict` compares the rest with the whole winner. `how` says what follows."""
+    """A trial of the winner without one setting: `verdict` compares it with the whole winner.
+
+    `removed` says whether the search left the setting out.
+    """
 
     dimension: str
     verdict: Verdict | None
@@ -326,7 +329,8 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
 def crash_regions(space: Space, failed: Sequence[Point], fine: Sequence[Point]) -> tuple[CrashRegion, ...]:
     """Return the parts of the space in which every point failed, if that is hardly a coincidence.
 
-    A failure counts for one part only, the clearest one first: what `a` breaks says nothing about `b`.
+    `failed` are the points that failed, and `fine` those that did not. A failure counts for one part only, the clearest
+    one first: what `a` breaks says nothing about `b`.
     """
     left = list(failed)
     found: dict[str, list[CrashRegion]] = {}

@@ -131,7 +131,7 @@ def _inside(one: Dimension, value: Scalar) -> bool:
 
 
 def distribution(one: Dimension) -> BaseDistribution:
-    """Return the dimension as Optuna has it."""
+    """Return the dimension as a distribution of Optuna."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if not one.is_range:

@@ -83,7 +83,7 @@ class SpaceRule(NamedTuple):
 
 
 class Dimension(msgspec.Struct, frozen=True, kw_only=True):
-    """A dimension on this machine. `default` is the control's value, and is not necessarily one of the others."""
+    """A dimension on this machine. `default` is the control's value, which may lie outside of `values` or the range."""
 
     name: str
     kind: str
@@ -133,7 +133,7 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True):
     def place(self, value: Scalar) -> float:
         """Return where a value lies: 0 to 1 in a range, its number in a list. A default outside lies beyond the end.
 
-        So does each other value that the kernel took in place of a listed one, at a place of its own.
+        A value that the kernel took in place of a listed one lies beyond the end too, at a place of its own.
         """
         if not self.is_range:
             number = next((at for at, one in enumerate(self.values) if one == value), len(self.values))
@@ -177,7 +177,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int | None:
-        """The number of points if there were no conditions and constraints; None if infinite."""
+        """The number of points if there were no conditions and constraints; None if it counts as endless."""
         total = 1
         for one in self.dimensions:
             if one.count is None:
@@ -309,7 +309,10 @@ def _conditions(one: DimensionFile) -> tuple[str, ...]:
 
 
 def parse_rule(text: str, names: Sequence[str]) -> SpaceRule:
-    """Parse a condition or constraint such as `vm.dirty_background_ratio < vm.dirty_ratio`."""
+    """Parse a condition or constraint such as `vm.dirty_background_ratio < vm.dirty_ratio`.
+
+    `names` are the dimensions. Raise BadInput if the text is invalid or begins with another name.
+    """
     match = _RULE.fullmatch(text.strip())
     if match is None:
         raise BadInput(f"cannot read the rule {text!r}", hint='for example "vm.dirty_ratio > 5"')
@@ -330,7 +333,11 @@ def parse_rule(text: str, names: Sequence[str]) -> SpaceRule:
 
 
 def resolve_space(file: SpaceFile, defaults: Mapping[str, Scalar], left_out: Mapping[str, str]) -> Space:
-    """Return the space with the control's values. Raise BadInput if fewer than two points remain."""
+    """Return the space with the control's values. Raise BadInput if fewer than two points remain.
+
+    `defaults` has the control's values that the file does not name, and `left_out` why other dimensions cannot vary
+    here.
+    """
     names = [one.name for one in file.dimension if one.name not in left_out]
     dimensions = []
     for one in file.dimension:
@@ -366,7 +373,7 @@ def _rules(texts: Iterable[str], names: Sequence[str], file: SpaceFile) -> Itera
 
 
 def checked_space(space: Space) -> Space:
-    """Return the space. Raise BadInput if it has nothing to compare with the control."""
+    """Return the space. Raise BadInput if it has no point besides the control, or only one point."""
     from numpy.random import default_rng
 
     reasons = "; ".join(f"{name}: {why}" for name, why in space.left_out.items())

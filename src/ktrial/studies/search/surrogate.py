@@ -35,7 +35,7 @@ class SeenVisit(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """The effect of one dimension alone against its default: values, means, and standard errors."""
+    """The effect of one dimension alone against its default: places of values, means, and standard errors."""
 
     dimension: str
     values: tuple[float, ...]
@@ -134,7 +134,7 @@ def encode(space: Space, points: Sequence[Point]) -> Array:
 
 
 def kernels(space: Space, left: Array, right: Array) -> list[Array]:
-    """Return the similarity of points for each component: one a dimension, the joint one, and identity."""
+    """Return the similarity of points for each component: one for each dimension, the joint one, and identity."""
     each, apart = [], np.zeros((len(left), len(right)))
     for at, dimension in enumerate(space.dimensions):
         gap = np.abs(left[:, at][:, None] - right[:, at][None, :])
