@@ -34,7 +34,10 @@ class LivePeriod(msgspec.Struct, frozen=True):
 
 
 def with_account(found: Comparison, live: LiveFile, log: Sequence[Event], seen: Mapping[int, SeenPeriod]) -> Comparison:
-    """Return the comparison with these additions to its primary outcome. `seen` contains the period of each run."""
+    """Return the comparison with carry-over, effects at equal covariates, and the cost of switches.
+
+    `seen` contains the period of each run.
+    """
     protocol = protocol_in(log)
     periods = _periods(log, protocol, seen)
     costs = _switch_cost(periods, protocol) if live.disturbing else ()

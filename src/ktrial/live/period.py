@@ -65,7 +65,7 @@ def measurements_in(seen: SeenPeriod) -> tuple[Measurement, ...]:
 
 
 def details_of(seen: SeenPeriod) -> dict[str, Any]:
-    """Return the details of a period in its record, besides its numbers."""
+    """Return what the record of a period stores besides its measurements."""
     covariates = {name: one.reading.value for name, one in seen.metrics.items() if one.covariate}
     missing = {name: one.reading.why or "" for name, one in seen.metrics.items() if one.reading.value is None}
     bounds = {
@@ -120,7 +120,7 @@ class LiveBenchmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def live_benchmark(outcomes: Sequence[Outcome], *, rated: bool) -> LiveBenchmark:
-    """Return the benchmark with these outcomes; the first one is the headline."""
+    """Return the benchmark with these outcomes and, if `rated`, a rating; the first one is the headline."""
     every = (*outcomes, RATED) if rated else tuple(outcomes)
     return LiveBenchmark(outcomes=(msgspec.structs.replace(every[0], headline=True), *every[1:]))
 

@@ -51,16 +51,16 @@ _NO_MEMORY = 0.05
 
 
 class PilotSwitch(NamedTuple):
-    """From when on which arm was in force."""
+    """An arm, and the time at which it came into force."""
 
     at_ms: int
     arm: str
 
 
 class LengthTried(msgspec.Struct, frozen=True, kw_only=True):
-    """What a length of the period means: the sd of a block's difference, blocks that are needed, and their time.
+    """What a length of the period leads to: the sd of a block's difference, the blocks needed, and their time.
 
-    `cap` is null if no table has so many blocks.
+    `cap` is null if the trial may not have so many blocks.
     """
 
     period_s: float
@@ -71,9 +71,10 @@ class LengthTried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LivePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan. `can_detect` is false if `cap` blocks cannot find the effect; `smallest_effect` is what they find.
+    """A plan of periods. `can_detect` is false if `cap` blocks cannot find the effect.
 
-    `washout_measured` is false if the pilot had too few switches or was not settled before the next one.
+    `smallest_effect` is what they can find. `washout_measured` is false if the pilot had too few switches or was not
+    settled before the next one.
     """
 
     period_s: float
@@ -138,7 +139,7 @@ def plan_live(
 ) -> LivePlan:
     """Return the plan of a live trial. Raise BadInput if the pilot says too little.
 
-    With covariates, periods will be judged at equal ones, so that only what they do not explain is noise.
+    With covariates, the periods will be judged at equal covariates, and only what they do not explain is noise.
     """
     series = _series(samples, wish)
     begin_s = samples[0].at_ms / 1000

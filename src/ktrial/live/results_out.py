@@ -169,7 +169,7 @@ class Grafana(NamedTuple):
 
     @classmethod
     def at(cls, url: str, token: str) -> Grafana:
-        """Return the server with this address. Raise BadInput if the address is invalid or contains a password."""
+        """Return the server with this address. Raise BadInput if the address or the token cannot be used."""
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -192,7 +192,7 @@ class Grafana(NamedTuple):
         return cls(url.rstrip("/"), token)
 
     def send(self, annotation: Annotation) -> str | None:
-        """Send an annotation; return why that failed.
+        """Send an annotation; return why that failed, or None if it did not.
 
         A redirection is a failure, because the token is for this server only.
         """

@@ -97,7 +97,7 @@ class LivePoll:
         return min(1.0, max(0.01, min((one.due_ns for one in self.metrics), default=now_ns) / 1e9 - now_ns / 1e9))
 
     def forget(self, before_ms: int) -> None:
-        """Drop older samples."""
+        """Drop samples from before this time, but keep the latest one of each metric."""
         for one in self.metrics:
             one.samples = [sample for sample in one.samples if sample.at_ms >= before_ms] or one.samples[-1:]
 

@@ -36,7 +36,7 @@ class SampleGuard(Protocol):
 
 
 class PastPeriod(NamedTuple):
-    """A stored period of a resumed trial. `is_void` and `is_last` state whether and how its block ended with it."""
+    """A stored period of a resumed trial. If `is_void` or `is_last`, its block ended with it: void or complete."""
 
     block: int
     arm: str

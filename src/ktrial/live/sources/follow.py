@@ -54,7 +54,7 @@ class FollowedFile(Protocol):
 
 
 class FileHere:
-    """Follows a file of this machine from its end; implements `FollowedFile`."""
+    """Follows a file of this machine from its end or, with `from_start`, its beginning; implements `FollowedFile`."""
 
     def __init__(self, path: str, *, from_start: bool = False) -> None:
         """Open the file. Raise BadInput if it cannot be read."""

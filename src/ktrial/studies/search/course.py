@@ -67,7 +67,7 @@ _ATTEMPTS = 3
 
 
 def fewest_visits(outcomes: int = 1) -> int:
-    """Return the number of visits in the smallest search that can confirm a point, or two points with several outcomes."""
+    """Return the visits of the smallest search that can confirm a point, or two points with several outcomes."""
     points = 1 if outcomes == 1 else 2
     return _FEWEST_RACES * race_visits(CHALLENGERS, 1) + (1 + points) * FEWEST_CONFIRM
 

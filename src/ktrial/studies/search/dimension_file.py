@@ -123,7 +123,7 @@ def booted_value(name: str, value: Value) -> Value:
 
 
 def booted_default(one: DimensionFile) -> Value | None:
-    """Return the control's value of a dimension that needs a boot; None if it must be read from the control's kernel."""
+    """Return the control's value of a dimension that needs a boot; None if only the control's kernel shows it."""
     if one.kernel is not None:
         return one.kernel[0]
     if one.default is not None:
