@@ -325,7 +325,9 @@ def test_a_primary_that_the_profile_has_too_few_events_for_is_refused_with_the_f
     assert caught.value.message == (
         "tool.latency-p999 has too few events to decide: 1,500 events in a run, 10,000 are needed"
     )
-    assert caught.value.hint == "runs 6.7 times as long, or another primary: tool.latency-p50, tool.latency-p99"
+    assert caught.value.hint == (
+        "make runs 6.7 times as long, or choose another primary outcome: tool.latency-p50, tool.latency-p99"
+    )
     near = msgspec.structs.replace(TWO, primary="latency-p99")
     assert judged_by(near, tasks, made).primary == "tool.latency-p99"
     assert judged_by(TWO, tasks).primary == "tool.latency-p999", "without a profile the first run tells"

@@ -218,7 +218,7 @@ def decode_others(data: bytes, path: Path) -> OthersLedger:
     except msgspec.DecodeError as error:
         raise KtrialError(
             f"cannot read verdicts of others in {path}: {error}",
-            hint="remove the file, then import the bundles again; your own verdicts are elsewhere",
+            hint="remove the file, then import the bundles again; your own verdicts are in another file",
         ) from None
 
 

@@ -131,7 +131,8 @@ def refuse_few_events(protocol: Protocol, events: int | None) -> None:
     ]
     raise BadInput(
         f"{protocol.primary} has too few events to decide: {events_text(events, quantile)}",
-        hint=f"{longer(events, quantile)}, or another primary: {', '.join(nearer) or 'one that is not a percentile'}",
+        hint=f"make {longer(events, quantile)}, or choose another primary outcome: "
+        f"{', '.join(nearer) or 'one that is not a percentile'}",
     )
 
 
