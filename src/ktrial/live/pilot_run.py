@@ -37,7 +37,7 @@ class PilotCourse(NamedTuple):
 
 
 class PilotSeen(NamedTuple):
-    """The observations of a pilot: samples of each metric, all of them and only the control's, and the switches."""
+    """The observations of a pilot: the samples of each metric, those of the control alone, and the switches."""
 
     samples: Mapping[str, Sequence[Sample]]
     control: Mapping[str, Sequence[Sample]]

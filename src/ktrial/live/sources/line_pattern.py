@@ -29,7 +29,7 @@ _REPEATS = (codes.MAX_REPEAT, codes.MIN_REPEAT)
 
 
 def line_pattern(text: str, option: str, groups: tuple[int, ...]) -> re.Pattern[str]:
-    """Compile an expression with one of these numbers of groups. Raise BadInput if it is invalid or may take long."""
+    """Compile an expression. Raise BadInput if it is invalid, may take long, or has another number of groups."""
     try:
         pattern = re.compile(text)
         tree = parser.parse(text)

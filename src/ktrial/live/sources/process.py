@@ -64,7 +64,7 @@ def _whole(text: str, path: str) -> int:
 
 
 def pressure_counts(text: str, path: str, share: str) -> CounterValues:
-    """Return the seconds for which some or all tasks waited. Raise NotRead if the file has no such line.
+    """Return the seconds for which some or all tasks waited. Raise NotRead if the file lacks them.
 
     `text` is the content of a pressure file of the kernel.
     """
@@ -249,7 +249,7 @@ _READERS: Mapping[str, Callable[[LiveMetric], tuple[str, Callable[[Machine], Cou
 
 
 def kernel_counter(metric: LiveMetric) -> tuple[Unit, Callable[[Machine], CounterValues]]:
-    """Return the unit and the reader of a kernel counter. Raise BadInput if there is no such counter."""
+    """Return the unit and the reader of a kernel counter. Raise BadInput if the metric names none."""
     field, read = _READERS[metric.source.partition(":")[0]](metric)
     measured_outcome(metric, _UNITS[field])
     return _UNITS[field], read

@@ -131,7 +131,7 @@ def held_values(changes: Iterable[str], state: MachineState | None, knobs: Mappi
 
 
 def interacting(changes: Iterable[str], knobs: Mapping[str, Knob]) -> set[str]:
-    """Return the knobs that interact with these according to the catalog, or that the kernel changes with them."""
+    """Return the knobs that interact with the changed knobs by the catalog, or that the kernel changes with them."""
     changed = {address.partition("@")[0] for address in changes}
     near = {name for knob in changed if knob in knobs for name in (*knobs[knob].interacts, *knobs[knob].couples)}
     return (near & set(knobs)) - changed

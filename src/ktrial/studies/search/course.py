@@ -102,7 +102,7 @@ class SearchCourse:
 
     @property
     def visit_s(self) -> float | None:
-        """How long a visit takes: as measured so far, before that as earlier runs show."""
+        """Seconds of a visit as this search has measured, at first as earlier runs show; None if unknown."""
         visits = sum(part.visits for part in self.parts)
         return sum(part.seconds for part in self.parts) / visits if visits else self.question.visit_s
 

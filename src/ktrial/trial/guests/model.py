@@ -156,8 +156,7 @@ def place_of(
 def perturbation(seed: int, block: int, arm: str) -> str:
     """Return a meaningless kernel argument: different for every visit, always of the same length.
 
-    In an exact guest only this argument makes two boots of an arm differ. A difference between arms that is not larger
-    than this difference is noise.
+    In an exact guest, two boots of an arm differ only because of this argument. How much they differ is the noise.
     """
     digest = hashlib.sha256(f"{seed} {block} {arm}".encode()).hexdigest()
     return f"{_PERTURBATION}={digest[:12]}"

@@ -83,7 +83,7 @@ def title_of(trial: StoredTrial, name: str) -> str:
 
 
 def guest_findings(guest: GuestFile) -> tuple[Finding, ...]:
-    """Return a finding on what these guests' clock measures; every result shows it."""
+    """Return a finding on what the clock of exact or emulated guests measures; every result shows it."""
     sentence = {"exact": EXACT_CLOCK, "emulated": EMULATED_CLOCK}.get(guest.mode)
     return () if sentence is None else (Finding(kind="guest-clock", level="note", sentence=sentence),)
 

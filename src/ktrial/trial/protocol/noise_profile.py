@@ -170,6 +170,6 @@ def shortened(reason: str) -> str:
 
 
 class NoLog:
-    """Discards the log of a pilot; only the resulting profile is kept."""
+    """Discards the log of a pilot, because ktrial stores only the resulting profile."""
 
     def append(self, trial: str, events: Sequence[Event]) -> None: ...

@@ -31,7 +31,7 @@ class Rest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Columns(msgspec.Struct, frozen=True, kw_only=True):
-    """Columns of a source of samples. Without the `needed` columns there is no reading."""
+    """Columns of a source of samples. Without a value in the column `needed` there is no reading."""
 
     source: str
     columns: tuple[str, ...]

@@ -41,7 +41,7 @@ class Answers:
         self._values: dict[str, Any] = {}
 
     def load(self, made: MadeVisit, first_run: int) -> None:
-        """Answer from this visit, beginning with run `first_run`."""
+        """Answer requests from this visit, beginning with run `first_run`."""
         found = [*made.before, *(one for run in made.runs[first_run:] for one in run), *made.after]
         self._left = defaultdict(deque)
         for one in found:
@@ -194,7 +194,7 @@ class LogExecutor:
         self._commands: deque[PlannedCommand] = deque()
 
     def load(self, commands: Iterable[PlannedCommand]) -> None:
-        """Return the output of these commands, in order."""
+        """Make `run` return the output of these commands, in order."""
         self._commands = deque(commands)
 
     def run(self, invocation: Invocation, watch: Watch | None = None) -> Execution:

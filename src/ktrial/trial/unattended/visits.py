@@ -441,7 +441,7 @@ class Replayed:
         self.maker = RunMaker(self._executor, self.clock, None, self.around)
 
     def load(self, made: MadeVisit, planned: PlannedVisit, first_run: int) -> None:
-        """Answer from this visit, beginning with run `first_run`."""
+        """Answer requests from this visit, beginning with run `first_run`."""
         self._answers.load(made, first_run)
         self._executor.load(one for run in planned.runs[first_run:] for one in run)
 
