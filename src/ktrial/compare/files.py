@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ktrial.judge.model.comparison import Comparison
 
 LIMIT_BYTES = 256 << 20
-_HINT = "`ktrial compare A B -o FILE` writes one"
+_HINT = "write a comparison with `ktrial compare A B -o FILE`"
 
 
 def read_comparison(path: Path) -> Comparison:

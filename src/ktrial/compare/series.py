@@ -113,7 +113,7 @@ def series_of(arms: Sequence[Arm]) -> dict[str, ComparedSeries]:
                 if not math.isfinite(one.value):
                     raise BadInput(
                         f"{run.name}: {one.outcome} is {one.value}, which is not a finite number",
-                        hint="exclude the run with --exclude",
+                        hint="leave out this run, or correct its value",
                     )
                 name = f"{run.benchmark}.{one.outcome}"
                 series = found.get(name) or ComparedSeries(benchmark=run.benchmark, outcome=one.outcome, tool=run.tool)

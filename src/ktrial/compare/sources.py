@@ -129,7 +129,7 @@ def _add(found: dict[str, Arm], arms: Sequence[Arm], word: str) -> None:
         found[arm.name] = _join_arms(found[arm.name], arm) if arm.name in found else arm
     if len(found) > MOST_ARMS:
         raise BadInput(
-            f"{word} has {len(arms)} arms; at most {MOST_ARMS} can be compared",
+            f"with {word} there are {len(found)} groups, too many for one comparison (maximum {MOST_ARMS})",
             hint="name the column of the configurations with --by, not one that differs in each row",
         )
 

@@ -125,8 +125,15 @@ def _readings(valid: Iterable[RunEnded | ReadingsTaken | BlockVoided]) -> dict[s
 
 def _is_new(event: BlockDrawn, drawn: Mapping[int, BlockDrawn], protocol: Protocol) -> None:
     known = {arm.name for arm in protocol.arms}
-    if event.block in drawn or not set(event.order) <= known or len(set(event.order)) != len(event.order):
-        raise BadInput(f"block {event.block} was drawn twice, or has arms that the protocol lacks", hint=_DAMAGED)
+    why = None
+    if event.block in drawn:
+        why = "was drawn twice"
+    elif unknown := sorted(set(event.order) - known):
+        why = f"has an arm that the protocol lacks: {unknown[0]!r}"
+    elif len(set(event.order)) != len(event.order):
+        why = "has an arm twice"
+    if why is not None:
+        raise BadInput(f"block {event.block} {why}", hint=_DAMAGED)
 
 
 def _complete(protocol: Protocol, drawn: Mapping[int, BlockDrawn], runs: tuple[RunEnded, ...]) -> tuple[int, ...]:

@@ -49,8 +49,13 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 def block_sd(differences: Sequence[float]) -> float:
     """Return the spread of block differences for planning, from at least two A/A blocks (both arms the same)."""
     values = as_array(differences)
-    if len(values) < 2 or not np.isfinite(values).all():
+    if len(values) < 2:
         raise BadInput(f"cannot estimate the noise from {len(values)} blocks", hint="measure ten blocks")
+    if not np.isfinite(values).all():
+        raise BadInput(
+            f"cannot estimate the noise from {len(values)} blocks: not every difference is a finite number",
+            hint="leave out blocks with a value of 0 or less, which has no ratio",
+        )
     return _PILOT_FACTOR * max(float(values.std(ddof=1)), _MAD * float(np.median(np.abs(values))))
 
 
@@ -147,7 +152,10 @@ def runs_per_visit(switch_s: float, run_s: float, run_sd: float | None = None, v
     Spreads that are unknown count as equal.
     """
     if switch_s < 0 or run_s <= 0:
-        raise BadInput(f"cannot plan a trial with {switch_s:g} s for a change and {run_s:g} s for a run")
+        raise BadInput(
+            f"cannot plan a trial with {switch_s:g} s for a change and {run_s:g} s for a run",
+            hint="give the change 0 s or more, and the run more than 0 s",
+        )
     ratio = 1.0 if run_sd is None or visit_sd is None else math.inf if visit_sd == 0 else run_sd / visit_sd
     wanted = math.sqrt(switch_s / run_s) * ratio
     return _MOST_RUNS_PER_VISIT if wanted >= _MOST_RUNS_PER_VISIT else max(1, round(wanted))
@@ -160,7 +168,7 @@ def is_warm(score: float, following: Sequence[float], robust_sd: float) -> bool:
 
 def _blocks(z: float, sd: float, log_effect: float) -> int:
     if not math.isfinite(sd) or sd < 0:
-        raise BadInput(f"cannot plan a trial: the spread of its blocks is {sd}")
+        raise BadInput(f"cannot plan a trial: the spread of its blocks is {sd}", hint="measure the noise again")
     # Slightly less, so that rounding alone never costs a block.
     return max(FEWEST_BLOCKS, math.ceil(_LOOKING_FACTOR * (z * sd / log_effect) ** 2 + _LOOKING_BLOCKS - 1e-9))
 

@@ -87,7 +87,9 @@ def row_of(alpha: float, comparisons: int) -> int:
 def looks(cap: int, row: int = 1) -> Mapping[int, int]:
     """Return the number of blocks at each deciding look, with its critical index. Raise BadInput if there is none."""
     if cap not in CRITICAL:
-        raise BadInput(f"cap: expected one of {', '.join(map(str, LOOKS))}, got {cap}")
+        raise BadInput(
+            f"cap: expected one of {', '.join(map(str, LOOKS))}, got {cap}", hint="correct cap in the protocol"
+        )
     found = _looks(cap, row)
     if not found:
         raise BadInput(

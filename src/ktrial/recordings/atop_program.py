@@ -35,7 +35,7 @@ def print_raw_log(path: Path) -> bytes:
         raise BadInput(
             f"cannot read the log: atop did not finish within {_LIMIT_S:g} s",
             file=str(path),
-            hint="cut the log to the interesting time with `atop -r FILE -b … -e …`",
+            hint="give the output of `atop -r FILE -b BEGIN -e END -P ALL` for the interesting time",
         ) from None
     if done.returncode != 0 or not done.stdout:
         said = " ".join(done.stderr.decode("utf-8", "replace").split())[:_WORDS] or f"status {done.returncode}"

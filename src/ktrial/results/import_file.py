@@ -194,7 +194,11 @@ def _values_under(runs: Sequence[ForeignRun], key: str, option: str, name: str) 
         return values
     every = set.intersection(*(set(run.attributes) for run in runs)) if runs else set()
     differing = sorted(one for one in every if len({run.attributes[one] for run in runs}) > 1)
-    names = f"these differ between runs: {', '.join(differing)}" if differing else "no common attribute differs"
+    names = (
+        f"use an attribute that differs between the runs: {', '.join(differing)}"
+        if differing
+        else f"remove {option}: the runs differ in no attribute that all of them have"
+    )
     count = f"{len(runs) - len(values)} of {len(runs)} runs lack it" if values else "no run has it"
     raise BadInput(f"{option} {key!r}: {count}", file=name, hint=names)
 
@@ -276,7 +280,7 @@ def _check_own(file: ForeignFile, results: ForeignResults, sessions: Sequence[St
     own = sorted(one.session for one in sessions if one.session in names)
     if own:
         raise Refused(
-            f"{file.name} contains runs of {', '.join(own)}, which is already in this store",
+            f"{file.name} contains runs that this store has already, of {', '.join(own)}",
             hint="add --again to store them a second time",
         )
 

@@ -102,7 +102,7 @@ def busy(machine: FakeRoot) -> None:
 @pytest.mark.parametrize(
     "change, words, status, message, step",
     [
-        (custom, ["threadirqs"], 4, "ktrial did not write /boot/grub/custom.cfg", "40_custom"),
+        (custom, ["threadirqs"], 4, "its entry would replace /boot/grub/custom.cfg", "40_custom"),
         (no_loader, ["threadirqs"], 4, "cannot prepare a boot: no boot loader was found", "ktrial trial next"),
         (two_loaders, ["threadirqs"], 4, "the firmware does not say which one boots", "--loader grub"),
         (other_loader, ["threadirqs"], 4, "ktrial cannot boot an entry only once with limine", "ktrial trial next"),

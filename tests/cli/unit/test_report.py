@@ -97,7 +97,7 @@ def test_what_is_no_comparison_is_refused(machine: FakeRoot, tmp_path: Path, dat
         ran = machine.run(verb, str(path), "-o", str(tmp_path / output))
         assert ran.status == 2
         assert told in ran.err
-        assert "next: `ktrial compare A B -o FILE`" in ran.err
+        assert "next: write a comparison with `ktrial compare A B -o FILE`" in ran.err
         assert not (tmp_path / output).exists()
 
 

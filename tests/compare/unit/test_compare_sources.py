@@ -237,7 +237,7 @@ def test_the_groups_of_a_column_are_arms() -> None:
 
 
 def test_ten_thousand_arms_are_refused_with_their_number() -> None:
-    with pytest.raises(BadInput, match=f"10000 arms; at most {MOST_ARMS}"):
+    with pytest.raises(BadInput, match=rf"10000 groups, too many for one comparison \(maximum {MOST_ARMS}\)"):
         gather([word("many.csv")], no_store, reading(values=("v",), by="k"))
 
 

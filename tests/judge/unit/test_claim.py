@@ -157,7 +157,7 @@ def test_no_text_breaks_the_reader(text: str) -> None:
         (b"[[change]]\nwhat='a'\nfrom='1'\nto='2'\n", "says"),
         (b"[[change]]\nwhat='a'\nfrom='1'\nto='2'\nsays='+1%'\nwho='me'\n", ":6:1: "),
         (b"[[tukey]]\nwhat='t'\ngroup=[]\npair=[{first='a',second='b',q='1'}]\n", "'a' is not one of its groups"),
-        (b"[[tukey]]\nwhat='t'\ngroup=[{name='a',mean='1',sd='1',n=1}]\npair=[]\n", "distinct names and n >= 2"),
+        (b"[[tukey]]\nwhat='t'\ngroup=[{name='a',mean='1',sd='1',n=1}]\npair=[]\n", "the group 'a' has n = 1"),
     ],
 )
 def test_bad_files_of_claims(text: bytes, said: str) -> None:

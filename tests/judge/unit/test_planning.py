@@ -42,7 +42,7 @@ def test_the_spread_of_a_pilot_is_taken_larger() -> None:
     assert block_sd((0.1, -0.1)) == pytest.approx(1.25 * 1.4826 * 0.1)
     with pytest.raises(BadInput, match="from 1 blocks"):
         block_sd([0.1])
-    with pytest.raises(BadInput, match="from 2 blocks"):
+    with pytest.raises(BadInput, match="from 2 blocks: not every difference is a finite number"):
         block_sd([0.1, math.nan])
 
 

@@ -149,10 +149,10 @@ def test_a_ladder_asks_each_tier_twice() -> None:
         ({"outcomes": {TIME: COUNT, "b": COUNT}, "cap": 20}, "expected one primary outcome"),
         ({"outcomes": {TIME: OutcomeRule(direction="lower", role="primary", margin=-0.1)}}, "margin of tool.time"),
         ({"outcomes": {TIME: OutcomeRule(direction="lower", role="primary", margin=float("nan"))}}, "margin"),
-        ({"detect": 0.0}, "expected detect above 0"),
+        ({"detect": 0.0}, "detect: expected a value above 0, got 0"),
         ({"outcomes": {TIME: COUNT}, "cap": 12}, "needs at least 20 blocks"),
         ({"outcomes": {TIME: COUNT}, "cap": None}, "needs at least 20 blocks"),
-        ({"outcomes": {TIME: COUNT}, "extend": True}, "cannot extend"),
+        ({"outcomes": {TIME: COUNT}, "extend": True}, "ktrial judges it only once"),
     ],
 )
 def test_a_protocol_that_says_nothing_is_refused(changes: dict[str, Any], told: str) -> None:

@@ -115,7 +115,7 @@ def test_a_result_of_this_store_is_not_kept_beside_its_session() -> None:
     store = Memory()
     name = read_results(ForeignFile("r.json", data), PLAIN, IMPORTERS).runs[0].attributes["session"]
     store.kept.append((a_session(name), []))
-    with pytest.raises(Refused, match=f"r.json contains runs of {name}, which is already in this store"):
+    with pytest.raises(Refused, match=f"r.json contains runs that this store has already, of {name}"):
         brought(data, PLAIN, store, "r.json")
     assert brought(data, msgspec.structs.replace(PLAIN, again=True), store, "r.json").sessions
 
@@ -264,8 +264,12 @@ def test_what_runs_tell_groups_and_blocks_and_chooses_them() -> None:
 @pytest.mark.parametrize(
     "options, message, hint",
     [
-        ({"by": "nope"}, "--by 'nope': no run has it", "these differ between runs: host, note"),
-        ({"block": "nope"}, "--block 'nope': no run has it", "these differ between runs: host, note"),
+        ({"by": "nope"}, "--by 'nope': no run has it", "differs between the runs: host, note"),
+        (
+            {"block": "nope"},
+            "--block 'nope': no run has it",
+            "differs between the runs: host, note",
+        ),
         ({"where": ("host",)}, "--where 'host': missing value", "write NAME=VALUE"),
         ({"where": ("host=z",)}, "--where matches no run", "use one of the values of host: x, y"),
         ({"by": "note", "label": "a"}, "--label and --by both name the groups", "remove one of them"),

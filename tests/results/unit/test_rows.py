@@ -50,7 +50,7 @@ def test_rows_keep_their_place_in_the_file(where: tuple[str, ...], numbers: list
 @pytest.mark.parametrize(
     "where, said, hint",
     [
-        ("governor=ondemand", "--where matches no row", "values of governor: performance, powersave"),
+        ("governor=ondemand", "--where matches no row", "use values of governor: performance, powersave"),
         ("cpu=1", "--where 'cpu': no such column", "use one of: kernel, governor, host, a=b, time_s"),
         ("governor", "--where 'governor': missing value", "write COLUMN=VALUE"),
     ],
@@ -154,9 +154,9 @@ def test_values_of_columns_that_are_groups_need_no_name() -> None:
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"by": "host"}, "--groups and --by: each column already is a group"),
-        ({"values": ("a", "b")}, "--groups and a second --value: each column already is a group"),
-        ({"label": "stock"}, "--groups and --label: each column already is a group"),
+        ({"by": "host"}, "cannot combine --groups with --by: each of its columns is a group"),
+        ({"values": ("a", "b")}, "cannot combine --groups with a second --value: each of its columns is a group"),
+        ({"label": "stock"}, "cannot combine --groups with --label: each of its columns is a group"),
         ({"values": ("host",)}, "--value 'host' is already the name of a column"),
     ],
 )

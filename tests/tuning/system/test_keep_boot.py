@@ -226,7 +226,7 @@ def test_a_word_that_protects_the_machine_is_removed_only_by_its_name(tmp_path: 
     [
         ("sed -i s/=0/=saved/ /etc/default/grub", "6.0.0-old", "/etc/default/grub:1 sets GRUB_DEFAULT=saved"),
         ("echo GRUB_DEFAULT=2 > /etc/default/grub.d/zz.cfg", "6.0.0-old", "grub.d/zz.cfg:1 (= 2) overrides it"),
-        ("", "6.2", "no entry of GRUB's menu is for this kernel alone"),
+        ("", "6.2", "GRUB's menu has no separate entry for this kernel"),
         ("rm /boot/vmlinuz-6.0.0-old", "6.0.0-old", "cannot find /boot/vmlinuz-6.0.0-old"),
         ("rm /boot/grub/grub.cfg; : > /boot/limine.conf", "6.0.0-old", "cannot find grub here"),
     ],

@@ -129,7 +129,7 @@ CASES: list[tuple[BootScene, str, str, str | None]] = [
     (
         grub_scene(grub=GrubScene(folder="/boot/grub", environment=ENVIRONMENT, custom="menuentry x {}")),
         "foreign-file",
-        "ktrial did not write /boot/grub/custom.cfg",
+        "its entry would replace /boot/grub/custom.cfg",
         None,
     ),
     (
@@ -168,7 +168,7 @@ CASES: list[tuple[BootScene, str, str, str | None]] = [
             )
         ),
         "foreign-file",
-        "ktrial did not write /efi/loader/entries/ktrial-trial.conf",
+        "its entry would replace /efi/loader/entries/ktrial-trial.conf",
         None,
     ),
     (systemd_scene(filesystems=with_layer("luks")), "encrypted-disk", "passphrase", "--anyway"),
@@ -375,8 +375,8 @@ def kernel(**more: Any) -> KernelScene:
         (kernel(head=bzimage(certificate=0), is_secure=True), PLAN, "unsigned", "is not signed", None),
         (kernel(is_packaged=False), PLAN, "not-packaged", "no package owns", "--yes-kernel"),
         (kernel(release="7.0"), NO_IMAGE, "no-initramfs", "update-initramfs -c -k 7.0", None),
-        (kernel(has_modules=False), PLAN, "no-modules", f"/lib/modules/{OTHER} is missing", None),
-        (kernel(release=None), PLAN, "no-modules", "its folder in /lib/modules is missing", None),
+        (kernel(has_modules=False), PLAN, "no-modules", f"/lib/modules/{OTHER}/modules.dep is missing", None),
+        (kernel(release=None), PLAN, "no-modules", "neither the file nor its name states its release", None),
         (kernel(drivers=("nvme", "ext4")), PLAN, "no-driver", "the root file system here: nvme", None),
         (kernel(dkms=BUILT), PLAN, "dkms", f"DKMS has built nvidia for {RUNNING}", None),
     ],

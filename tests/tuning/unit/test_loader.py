@@ -141,6 +141,7 @@ PROFILE = 'name = "p"\nsummary = "s"\n\n[[setting]]\nknob = "vm.swappiness"\nval
         (('"p"', '"a=b"'), 1, "invalid profile name"),
         (('"p"', '""'), 1, "invalid profile name"),
         (("= 10", "= 900"), 4, "out of range"),
+        (("= 10", "= { percent = 1 }"), 4, "a table as a value needs `compute`"),
         (("= 10", '= { compute = "share" }'), 4, "needs 'percent'"),
         (("= 10", '= { compute = "share", percent = "x" }'), 4, "expected a number"),
         (("= 10", '= { compute = "share", percent = 1, of = "moon" }'), 4, "unknown fact: 'moon'"),

@@ -120,7 +120,7 @@ def test_a_disk_without_a_queue_is_passed_over() -> None:
 
 
 def test_instances_must_be_named() -> None:
-    with pytest.raises(BadInput, match="several instances") as caught:
+    with pytest.raises(BadInput, match="one value per instance") as caught:
         plan("queue:scheduler=none")
     assert "nvme0n1" in str(caught.value.hint)
 

@@ -65,7 +65,7 @@ def test_no_write(line: str) -> None:
         ("echo 1 > $F", "the target is unknown"),
         ("cat values > /proc/sys/vm/x", "writes unknown content"),
         ("sysctl --system", "loads other files"),
-        (". ./other", "from elsewhere"),
+        (". ./other", "ktrial cannot see"),
         ("frobnicate 1", "frobnicate is not understood"),
         ("if [ a ]; then V=1; else V=2; fi; echo $V > /proc/sys/vm/x", "set under a condition"),
         ("echo $((1 / 0)) > /proc/sys/vm/x", "cannot compute"),

@@ -155,7 +155,7 @@ def change_range(old: ClaimedNumber, new: ClaimedNumber) -> tuple[float, float, 
     for one in (old, new):
         if one.value <= 0:
             raise BadInput(
-                f"{one.text}: cannot compute a ratio, because a number is not above zero", hint="leave out this claim"
+                f"cannot compute a ratio with {one.text}, which is not above zero", hint="leave out this claim"
             )
     low = math.log(max(new.low, 5e-324) / old.high)
     high = math.log(new.high / old.low) if old.low > 0 else math.inf

@@ -234,6 +234,7 @@ TrialLog: TypeAlias = Sequence[Event]
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+_OTHER_STORE = "import an intact bundle of the trial into another store: ktrial --store FILE import BUNDLE"
 
 
 def encode(log: Iterable[Event]) -> bytes:
@@ -248,17 +249,17 @@ def decode(data: bytes, file: str) -> tuple[Event, ...]:
         try:
             events.append(decode_as(line, _DECODER))
         except msgspec.DecodeError as error:
-            hint = f"every line must be an event of {SCHEMA}"
-            raise BadInput(f"cannot read an event of a trial: {error}", file=file, line=number, hint=hint) from None
+            why = f"cannot read an event of a trial: {error}"
+            raise BadInput(why, file=file, line=number, hint=_OTHER_STORE) from None
         if isinstance(events[-1], Protocol) != (number == 1):
             raise BadInput(
                 "expected one protocol, as the first event",
                 file=file,
                 line=number,
-                hint="import the bundle of the trial again",
+                hint=_OTHER_STORE,
             )
     if not events:
-        raise BadInput("the log of the trial is empty", file=file, hint="import the bundle of the trial again")
+        raise BadInput("the log of the trial is empty", file=file, hint=_OTHER_STORE)
     return tuple(events)
 
 
@@ -290,16 +291,24 @@ def check_protocol(protocol: Protocol) -> None:
     for name, rule in protocol.outcomes.items():
         if not math.isfinite(rule.margin) or rule.margin < 0:
             raise BadInput(f"margin of {name}: expected 0 or more, got {rule.margin:g}", hint='for example "2%"')
-    if not protocol.detect > 0 or protocol.seed < 0 or protocol.runs_per_visit < 1:
-        raise BadInput(
-            "expected detect above 0, a seed of 0 or more, and at least 1 run per visit",
-            hint="correct these in the protocol",
-        )
+    _check_numbers(protocol)
     if protocol.outcomes[protocol.primary].scale == "count" and not protocol.race:
         _check_counter(protocol)
     if protocol.adjust and (protocol.extend or protocol.outcomes[protocol.primary].scale == "count"):
         what = "this trial may be extended" if protocol.extend else "its primary outcome is a counter"
         raise Contradiction(f"cannot judge at equal covariates: {what}", hint="remove adjust")
+
+
+def _check_numbers(protocol: Protocol) -> None:
+    for name, is_right, wanted in (
+        ("detect", protocol.detect > 0, "a value above 0"),
+        ("seed", protocol.seed >= 0, "0 or more"),
+        ("runs_per_visit", protocol.runs_per_visit >= 1, "1 or more"),
+    ):
+        if not is_right:
+            raise BadInput(
+                f"{name}: expected {wanted}, got {getattr(protocol, name)}", hint=f"correct {name} in the protocol"
+            )
 
 
 def _check_counter(protocol: Protocol) -> None:
@@ -310,6 +319,6 @@ def _check_counter(protocol: Protocol) -> None:
         )
     if protocol.extend:
         raise Contradiction(
-            "cannot extend this trial: its primary outcome is a counter, which is judged only once",
-            hint="start a new trial with more blocks",
+            f"a trial with `extend` cannot have the counter {protocol.primary} as primary: ktrial judges it only once",
+            hint="remove extend, or choose another primary",
         )

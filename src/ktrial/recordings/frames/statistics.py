@@ -120,8 +120,11 @@ def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> 
             f"{len(times_s)} frames are too few for frame statistics (minimum {LEAST_FRAMES})",
             hint="log for longer",
         )
-    if not all(math.isfinite(time_s) and time_s > 0 for time_s in times_s):
-        raise BadRun("a frame time is 0 or negative", hint="check which column holds the frame times")
+    wrong = next((time_s for time_s in times_s if not (math.isfinite(time_s) and time_s > 0)), None)
+    if wrong is not None:
+        raise BadRun(
+            f"a frame time is {wrong:g} s, expected a number above 0", hint="check which column holds the frame times"
+        )
     share = slow_share(times_s, below_fps)
     found = {name: _measurement(_OUTCOMES[name], value) for name, value in _values(times_s).items()}
     found[share.outcome] = share

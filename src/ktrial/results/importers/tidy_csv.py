@@ -99,7 +99,9 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         for number, row in zip(numbers, table.rows, strict=True)
     ]
     if not any(run.measurements for run in runs):
-        raise BadInput("every value is empty", file=name, hint=f"use other columns: {', '.join(table.columns)}")
+        raise BadInput(
+            "every value is empty", file=name, hint=f"name another column with --value: {', '.join(table.columns)}"
+        )
     return ForeignResults(
         format=NAME,
         runs=tuple(runs),
@@ -118,7 +120,11 @@ def _rows_of_groups(table: TidyTable, options: ImportOptions, name: str) -> tupl
     """
     others_given = {"--by": options.by, "--label": options.label, "a second --value": options.values[1:]}
     if clash := next((option for option, value in others_given.items() if value), None):
-        raise BadInput(f"--groups and {clash}: each column already is a group", file=name, hint="remove one of them")
+        raise BadInput(
+            f"cannot combine --groups with {clash}: each of its columns is a group",
+            file=name,
+            hint="remove one of them",
+        )
     assert options.groups is not msgspec.UNSET
     groups = dict.fromkeys(column.strip() for column in options.groups.split(","))
     places = {column: place for column in groups if (place := _place(table, column, "--groups", name)) is not None}
@@ -159,7 +165,7 @@ def _select_rows(table: TidyTable, where: Sequence[str], name: str) -> list[int]
     ]
     if not numbers:
         choices = (f"values of {table.columns[place]}: {', '.join(_values(table, place))}" for place in selected)
-        raise BadInput("--where matches no row", file=name, hint="; ".join(choices))
+        raise BadInput("--where matches no row", file=name, hint=f"use {'; '.join(choices)}")
     return numbers
 
 

@@ -73,6 +73,7 @@ _PIECE = 1000
 _LEVEL = 3
 #: A message lists at most this many names.
 _NAMED = 3
+_OTHER_STORE = "import a bundle with this session into another store: ktrial --store FILE import BUNDLE"
 
 
 class Store:
@@ -419,9 +420,7 @@ def _blob(connection: sa.Connection, name: str) -> bytes:
     """Return the bytes of this name. Raise KtrialError if they are missing or damaged."""
     row = connection.execute(sa.select(blobs.c.size_bytes, blobs.c.packed).where(blobs.c.sha256 == name)).first()
     if row is None:
-        raise KtrialError(
-            f"raw output {name[:12]}… is missing from the store", hint="import its bundle again, if there is one"
-        )
+        raise KtrialError(f"raw output {name[:12]}… is missing from the store", hint=_OTHER_STORE)
     try:
         data = zstandard.ZstdDecompressor().decompress(row.packed, max_output_size=max(1, row.size_bytes))
     except zstandard.ZstdError:
@@ -429,6 +428,6 @@ def _blob(connection: sa.Connection, name: str) -> bytes:
     if hashlib.sha256(data).hexdigest() != name:
         raise KtrialError(
             f"raw output {name[:12]}… is damaged in the store: it differs from what was recorded",
-            hint="import its bundle again, if there is one",
+            hint=_OTHER_STORE,
         )
     return data

@@ -95,7 +95,10 @@ def _change(text: str) -> WordChange:
     removes = text.startswith("-")
     plain = text.removeprefix("-").removeprefix("boot:")
     if not (plain if removes else _NEW.fullmatch(plain)):
-        raise BadInput(f"{text!r} is not a kernel argument", hint="write NAME=VALUE, NAME or -NAME")
+        raise BadInput(
+            f"{text!r} is not a kernel argument that ktrial can add",
+            hint="write NAME=VALUE, NAME or -NAME, with only letters, digits and _.,:/+=@- in VALUE",
+        )
     name, equals, value = plain.partition("=")
     if any(same_name(name, net) for net in NETS) and not removes:
         why = f"cannot set {name}: every trial boot sets it, so that a failed boot leads back to the default entry"

@@ -27,7 +27,7 @@ def place_kernel(
     """Return the entry of GRUB's drop-in that makes a kernel the default one.
 
     `menu` is the text of grub.cfg, `settings` are the other files of GRUB's configuration by their paths, `environment`
-    is grubenv. Raise Refused if the menu has no entry for this kernel alone, or if GRUB boots the saved entry.
+    is grubenv. Raise Refused if the menu has no separate entry for this kernel, or if GRUB boots the saved entry.
     """
     found = _find(file, menu, command_line)
     name = ">".join(found.ids)
@@ -61,7 +61,7 @@ def _saved(environment: bytes) -> str | None:
 
 
 def _find(file: str, menu: str, command_line: str) -> MenuEntry:
-    """Return the entry for this kernel alone that adds the fewest arguments of its own."""
+    """Return the entry of this kernel that adds the fewest arguments of its own."""
     live = set(command_line.split())
     name = posixpath.basename(file)
     told = _RELEASE.fullmatch(name)
@@ -76,7 +76,7 @@ def _find(file: str, menu: str, command_line: str) -> MenuEntry:
     ]
     if not own:
         raise Refused(
-            f"cannot make {file} the default: no entry of GRUB's menu is for this kernel alone",
+            f"cannot make {file} the default: GRUB's menu has no separate entry for this kernel",
             hint="run `update-grub` and try again, or choose it with `grub-set-default`, then run `ktrial boot undo`",
         )
     return min(own, key=lambda entry: len({word for word in entry.words if "$" not in word} - live))

@@ -248,7 +248,7 @@ def _running_grub(grounds: BootGrounds, config: GrubConfig) -> _Loaded:
     if found is None:
         raise _cannot(
             f"no entry of {grounds.grub_path} loads the running kernel ({kernel})",
-            "run `grub-mkconfig` (`update-grub`) and boot an entry of its menu",
+            f"run `grub-mkconfig -o {grounds.grub_path}` (or `update-grub`) and boot an entry of its menu",
         )
     return _loaded_by_grub(found, grounds, config)
 
@@ -338,7 +338,7 @@ def _running_entry(grounds: BootGrounds) -> _Loaded:
         more = "no entry file" if not found else f"{len(found)} entry files"
         raise _cannot(
             f"systemd-boot has {more} for {which} in {grounds.mount}/loader/entries, expected one",
-            "run `bootctl list` to see the entries",
+            f"run `bootctl list`, and {'remove spare ones' if found else 'boot an entry of type #1, which has a file'}",
         )
     return _loaded_by_entry(*found[0], grounds)
 

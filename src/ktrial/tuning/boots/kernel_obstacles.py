@@ -70,11 +70,17 @@ def _of_release(plan: BootPlan, release: str | None, kernel: KernelScene, runnin
             if release
             else "create it with `update-initramfs` or `dracut`",
         )
-    if release is None or not kernel.has_modules:
-        where = f"/lib/modules/{release}" if release else "its folder in /lib/modules"
+    if release is None:
         yield Obstacle(
             kind="no-modules",
-            message=f"{file} has no modules: {where} is missing",
+            message=f"cannot find the modules of {file}: neither the file nor its name states its release",
+            hint="name the file vmlinuz-RELEASE, as its folder in /lib/modules is called",
+        )
+        return
+    if not kernel.has_modules:
+        yield Obstacle(
+            kind="no-modules",
+            message=f"{file} has no modules: /lib/modules/{release}/modules.dep is missing",
             hint="install its modules: `make modules_install`, or its package",
         )
         return

@@ -28,7 +28,7 @@ from ktrial.tuning.lasting.loaders import NoLoader
 
 #: The first line of every file that the agent writes for a trial boot.
 OWN_MARK = "# ktrial"
-_BY_HAND = "boot by hand, and use arms that you switch yourself (`ktrial trial next`)"
+_BY_HAND = "boot by hand; a trial whose arms have `manual` waits for that (`ktrial trial next`)"
 _SUPPORTED = ("grub", "systemd-boot", "kexec")
 _BOOT_FOLDERS = ("/boot", "/boot/efi", "/efi", "/boot/grub", "/boot/grub2")
 #: File systems in which GRUB overwrites grubenv in place; others have checksums, snapshots or packed files.
@@ -130,7 +130,7 @@ def _of_no_loader(reason: NoLoader) -> Obstacle:
         "bootc-loader-entries": "image-based",
         "uki-addon": "unified-kernel",
     }
-    export = f"write arguments for it with `ktrial export … --to {reason.target}`, and boot by hand"
+    export = f"`ktrial export boot:NAME=VALUE --to {reason.target}` writes the arguments for it; then boot by hand"
     return Obstacle(
         kind=kinds.get(reason.target, "no-loader"),
         message=reason.reason,
@@ -169,13 +169,13 @@ def _of_grub(scene: BootScene, grub: GrubScene, config: GrubConfig) -> Iterator[
         yield Obstacle(
             kind="no-one-shot",
             message=f"{path} does not read next_entry, so GRUB cannot boot an entry only once",
-            hint="run `grub-mkconfig`, whose 00_header reads it",
+            hint=f"run `grub-mkconfig -o {path}`: the menu that it writes reads next_entry",
         )
     if not config.reads_custom:
         yield Obstacle(
             kind="menu",
             message=f"{path} does not read {grub.folder}/custom.cfg",
-            hint="make /etc/grub.d/41_custom executable and run `grub-mkconfig`",
+            hint=f"make /etc/grub.d/41_custom executable and run `grub-mkconfig -o {path}`",
         )
     if config.asks_password or (config.may_ask_password and grub.has_user_file):
         yield Obstacle(
@@ -190,12 +190,15 @@ def _of_grub(scene: BootScene, grub: GrubScene, config: GrubConfig) -> Iterator[
             hint=_BY_HAND,
         )
     if config.waits_for_key:
-        yield _waiting_menu("GRUB's menu waits for a key (timeout=-1)", "set GRUB_TIMEOUT and run `grub-mkconfig`")
+        yield _waiting_menu(
+            "GRUB's menu waits for a key (timeout=-1)",
+            f"set GRUB_TIMEOUT in /etc/default/grub and run `grub-mkconfig -o {path}`",
+        )
     if grub.custom is not None and grub.custom.strip() and not grub.custom.startswith(OWN_MARK):
         yield Obstacle(
             kind="foreign-file",
-            message=f"ktrial did not write {grub.folder}/custom.cfg",
-            hint="move its content to /etc/grub.d/40_custom and run `grub-mkconfig`",
+            message=f"its entry would replace {grub.folder}/custom.cfg, and ktrial did not write this file",
+            hint=f"move its content to /etc/grub.d/40_custom and run `grub-mkconfig -o {path}`",
         )
 
 
@@ -222,7 +225,10 @@ def _of_environment(scene: BootScene, grub: GrubScene) -> Iterator[Obstacle]:
     elif values.get("env_block"):
         yield _not_cleared("it keeps its variables outside of grubenv (env_block)")
     elif "boot_counter" in values:
-        yield _not_cleared("it counts boots itself (boot_counter, as greenboot does), and may choose another entry")
+        yield _not_cleared(
+            "it counts boots itself (boot_counter, as greenboot does), and may choose another entry",
+            f"if no update is pending, run `grub-editenv {grub.folder}/grubenv unset boot_counter`",
+        )
     elif values.get("next_entry"):
         yield Obstacle(
             kind="already-armed",
@@ -235,7 +241,7 @@ def _not_cleared(why: str, hint: str | None = None) -> Obstacle:
     return Obstacle(
         kind="no-one-shot",
         message=f"GRUB cannot be trusted to boot an entry only once: {why}",
-        hint=hint or "give /boot a partition of its own with ext4, or boot by hand (`ktrial trial next`)",
+        hint=hint or f"give /boot a partition of its own with ext4; or {_BY_HAND}",
     )
 
 
@@ -261,10 +267,11 @@ def _environment(text: bytes) -> dict[str, str]:
 def _of_systemd_boot(scene: BootScene, found: SystemdBootScene, entries: Mapping[str, str]) -> Iterator[Obstacle]:
     yield from _of_folder(scene, found.folder)
     if "ro" in mount_options(scene.mounts).get(_VARIABLES, ("ro",)):
+        is_mounted = _VARIABLES in mount_options(scene.mounts)
         yield Obstacle(
             kind="no-one-shot",
             message=f"cannot write the firmware's variables ({_VARIABLES}), which name the entry to boot once",
-            hint=f"run `mount -o remount,rw {_VARIABLES}`",
+            hint=f"run `mount {'-o remount,rw' if is_mounted else '-t efivarfs efivarfs'} {_VARIABLES}`",
         )
     if default_would_change(entries, found):
         selected = scene.grounds.selected if scene.grounds is not None else None
@@ -283,7 +290,11 @@ def _of_systemd_boot(scene: BootScene, found: SystemdBootScene, entries: Mapping
         )
     own = next((path for path, text in entries.items() if _is_foreign(path, text)), None)
     if own is not None:
-        yield Obstacle(kind="foreign-file", message=f"ktrial did not write {own}", hint="rename it")
+        yield Obstacle(
+            kind="foreign-file",
+            message=f"its entry would replace {own}, and ktrial did not write this file",
+            hint="give the file another name",
+        )
 
 
 def _of_kexec(scene: BootScene, found: KexecScene) -> Iterator[Obstacle]:
@@ -317,7 +328,7 @@ def _of_surroundings(scene: BootScene) -> Iterator[Obstacle]:
         yield Obstacle(
             kind="encrypted-disk",
             message="the disk is encrypted, and each boot may wait for its passphrase",
-            hint=f"stay at the machine and add {ANYWAY}; `systemd-cryptenroll --tpm2-device=auto` opens it without you",
+            hint=f"stay at the machine and add {ANYWAY}; or let a TPM open the disk (`man systemd-cryptenroll`)",
             needs=ANYWAY,
         )
     if scene.power == "battery":
@@ -348,7 +359,7 @@ def _of_surroundings(scene: BootScene) -> Iterator[Obstacle]:
     if off:
         yield Obstacle(
             kind="no-lockup-detector",
-            message=f"{', '.join(off)} disables the kernel's lockup detector, so only a hardware watchdog can end a"
+            message=f"the kernel's lockup detector is off ({', '.join(off)}), so only a hardware watchdog can end a"
             " boot that hangs",
             hint=f"remove it for the attempt: {' '.join(f'-{word}' for word in off)}",
             is_note=True,

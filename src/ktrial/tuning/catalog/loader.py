@@ -137,7 +137,7 @@ def _read_knobs(
         try:
             check_knob(knob)
             if knob.id in knobs:
-                raise BadInput(f"knob {knob.id} already exists", hint="choose another id")
+                raise BadInput(f"knob {knob.id} already exists in {places[knob.id].file}", hint="choose another id")
             for evidence in knob.evidence:
                 if evidence.source not in sources and evidence.source != "own":
                     raise UnknownName("source", evidence.source, sources, hint="write `own` if it is your own")

@@ -41,7 +41,9 @@ def computed_value(
 
 def check_recipe(recipe: Mapping[str, Any], kinds: Mapping[str, FactKind]) -> None:
     """Raise BadInput for an invalid `{ compute = … }` table."""
-    name = str(recipe.get("compute"))
+    if "compute" not in recipe:
+        raise BadInput("a table as a value needs `compute`", hint=f"for example  value = {_FIRST_OFFERED}")
+    name = str(recipe["compute"])
     if name not in _RECIPES:
         raise UnknownName("computed value", name, _RECIPES, hint=f"use one of: {', '.join(_RECIPES)}")
     for key in recipe:

@@ -171,7 +171,8 @@ def check_knob(knob: Knob) -> None:
     """Raise BadInput for an invalid name, range or place."""
     if not re.fullmatch(_ID, knob.id):
         raise BadInput(
-            f"{knob.id!r} is not a knob's name", hint="use the kernel's own name, with a prefix if it needs one"
+            f"{knob.id!r} is not a knob's name",
+            hint="use the kernel's own name, such as vm.swappiness, with a prefix if needed, such as queue:scheduler",
         )
     low, high = knob.value.min, knob.value.max
     if low is not None and high is not None and low > high:
@@ -180,12 +181,14 @@ def check_knob(knob: Knob) -> None:
         raise BadInput(f"{knob.id}: `places` is not allowed for a {knob.kind} knob", hint="remove `places`")
     if knob.kind not in WITHOUT_FILE and not knob.files:
         raise BadInput(f"{knob.id}: a {knob.kind} knob needs `places`", hint='for example places = ["/sys/…"]')
-    for place in (*knob.files, knob.effective, knob.offers, knob.requires_choice):
-        if place is not None:
-            _check_place(knob, place)
+    for place in knob.files:
+        _check_place(knob, "places", place)
+    for field in ("effective", "offers", "requires_choice"):
+        if (place := getattr(knob, field)) is not None:
+            _check_place(knob, field, place)
 
 
-def _check_place(knob: Knob, place: str) -> None:
+def _check_place(knob: Knob, field: str, place: str) -> None:
     unknown = [name for name in re.findall(_PLACEHOLDER, place) if name not in PLACEHOLDERS]
     rest = re.sub(_PLACEHOLDER, "", place)
     why = None
@@ -200,7 +203,7 @@ def _check_place(knob: Knob, place: str) -> None:
     elif not place.startswith(ROOTS):
         why = f"outside the folders of knobs: {', '.join(ROOTS)}"
     if why is not None:
-        raise BadInput(f"{knob.id}: invalid place {place!r}: {why}", hint="correct `places`")
+        raise BadInput(f"{knob.id}: invalid place {place!r}: {why}", hint=f"correct `{field}`")
 
 
 def clear_each_other(left: Knob, right: Knob) -> bool:

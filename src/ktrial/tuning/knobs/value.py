@@ -108,7 +108,7 @@ def _as_number(knob: Knob, value: Any) -> int:
 def _bool(knob: Knob, value: Any) -> str:
     truth = _truth(show_value(value))
     if truth is None:
-        raise _bad(knob, value, "neither on nor off", hint="write 1 or 0")
+        raise _bad(knob, value, "neither on nor off", hint="write on or off")
     return "1" if truth else "0"
 
 
@@ -123,8 +123,10 @@ def _text(knob: Knob, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise _bad(knob, value, "expected a string")
     text = str(value).strip()
-    if not text or any(ord(character) < 32 or ord(character) == 127 for character in text):
-        raise _bad(knob, repr(value), "empty, or contains control characters")
+    if not text:
+        raise _bad(knob, repr(value), "empty")
+    if any(ord(character) < 32 or ord(character) == 127 for character in text):
+        raise _bad(knob, repr(value), "contains control characters")
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise _bad(knob, repr(value), "not UTF-8")
     if len(text.encode()) > _TEXT_LIMIT_BYTES:

@@ -117,7 +117,7 @@ def _judge_named(name: str, signs: LoaderSigns) -> NoLoader | None:
     if name == "systemd-boot" and signs.some(_KERNEL_INSTALL):
         return NoLoader("kernel-install makes the entries of systemd-boot here", "kernel-install")
     target = _TARGETS.get(name)
-    hint = None if target else "add them to that file yourself, and make a copy first"
+    hint = None if target else "copy that file, then add the arguments to it yourself"
     mark = signs.some(_MARKS[name])[0]
     return NoLoader(f"ktrial does not edit the files of {name} ({mark})", target, hint)
 

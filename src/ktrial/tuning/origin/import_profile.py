@@ -214,12 +214,12 @@ def _nothing(file: str, sniffed: Sniffed, unread: list[Unread], unknown: list[Un
     first = next(iter([*unknown, *unread]), None)
     reason = f"no setting in this text is a known knob (read as {sniffed.format}: {sniffed.reason})"
     if first is not None:
-        reason += f"; first: {first.reason}"
+        reason += f"; first unclear line: {first.reason}"
     return BadInput(
         reason,
         file=show_source(file),
         line=None if first is None else first.line_number,
-        hint="if it has another format, name it with --format; `ktrial knobs` lists the knobs",
+        hint="if it has another format, name it: `ktrial profile import --format FORMAT`; `ktrial knobs` lists knobs",
     )
 
 

@@ -191,7 +191,7 @@ def _choose_instances(knob: Knob, setting: Setting, state: KnobState, context: C
         return list(state.instances)
     if selector is None:
         raise BadInput(
-            f"{knob.id} has several instances: name one",
+            f"{knob.id} has one value per instance: name the instance",
             hint=f"{knob.id}@{state.instances[0].label} for one, {knob.id}@'*' for all; "
             + (_instances_hint(state) or ""),
         )

@@ -56,7 +56,8 @@ def read_limited(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(_LIMIT_BYTES + 1)
     except OSError as error:
-        raise BadInput(why_unread(error), file=str(path)) from None
+        hint = "check the path" if isinstance(error, FileNotFoundError) else "check who may read it"
+        raise BadInput(why_unread(error), file=str(path), hint=hint) from None
     if len(data) > _LIMIT_BYTES:
         raise BadInput(
             f"not a saved state: larger than {_LIMIT_BYTES >> 20} MiB",

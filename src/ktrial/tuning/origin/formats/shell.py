@@ -226,7 +226,7 @@ class _ShellReader:
         elif name in _HARMLESS:
             self.passed_over += 1
         elif name in (".", "source", "eval"):
-            self.fail(command, "runs commands from elsewhere")
+            self.fail(command, "runs commands that ktrial cannot see")
         else:
             self.fail(command, f"{name} is not understood")
 
