@@ -164,4 +164,4 @@ def test_bad_files_of_claims(text: bytes, said: str) -> None:
     with pytest.raises(BadInput, match=r"^claims\.toml:(\d+:)* ") as error:
         parse_claim_file(text, "claims.toml")
     assert said in str(error.value)
-    assert "[[change]]" in str(error.value.hint) or "groups: " in str(error.value.hint)
+    assert "[[change]]" in str(error.value.hint) or "its groups" in str(error.value.hint)

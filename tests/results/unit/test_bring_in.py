@@ -264,11 +264,11 @@ def test_what_runs_tell_groups_and_blocks_and_chooses_them() -> None:
 @pytest.mark.parametrize(
     "options, message, hint",
     [
-        ({"by": "nope"}, "--by 'nope': no run has it", "differs between the runs: host, note"),
+        ({"by": "nope"}, "--by 'nope': no run has it", "use an attribute that differs between the runs: host, note"),
         (
             {"block": "nope"},
             "--block 'nope': no run has it",
-            "differs between the runs: host, note",
+            "use an attribute that differs between the runs: host, note",
         ),
         ({"where": ("host",)}, "--where 'host': missing value", "write NAME=VALUE"),
         ({"where": ("host=z",)}, "--where matches no run", "use one of the values of host: x, y"),

@@ -81,12 +81,15 @@ def parse_claim_file(data: bytes, file: str) -> ClaimFile:
         unknown = [name for pair in table.pair for name in (pair.first, pair.second) if name not in names]
         small = next((group for group in table.group if group.n < 2), None)
         if unknown:
-            what, hint = f"{unknown[0]!r} is not one of its groups", f"use one of its groups: {', '.join(names)}"
+            what, hint = (
+                f"{unknown[0]!r} is not one of its groups",
+                f"use one of its groups: {', '.join(names) or 'it has none'}",
+            )
         elif len(set(names)) != len(names):
             what, hint = "two groups have the same name", "rename one of them"
         elif small is not None or not names:
             what = "it has no group" if small is None else f"the group {small.name!r} has n = {small.n}"
-            hint = "write two or more groups, each with n = 2 or more"
+            hint = "write its groups, each with n = 2 or more"
         else:
             continue
         raise BadInput(f"[[tukey]] {table.what!r}: {what}", file=file, hint=hint)
