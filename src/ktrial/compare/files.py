@@ -69,7 +69,10 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes], listing: str) -> None:
-    """Write all files, and remove unchanged files of an earlier publication that are no longer part of this one."""
+    """Write all files, and remove unchanged files of an earlier publication that are no longer part of this one.
+
+    `listing` is the name of the file that lists the published files with their digests.
+    """
     stale = {name: digest for name, digest in _earlier_publication(folder, listing).items() if name not in files}
     try:
         for name in sorted({str(Path(name).parent) for name in files}):

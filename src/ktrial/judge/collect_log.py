@@ -158,9 +158,9 @@ def score(value: float, rule: OutcomeRule) -> float:
 
 
 def visit_scores(trial: Trial, outcome: str) -> dict[int, dict[str, float]]:
-    """Return the score of each visit by block and arm, without visits in which every run failed.
+    """Return the score of each visit in complete blocks, by block and arm, without visits in which every run failed.
 
-    If the protocol adjusts, scores on the log scale are those at equal covariates.
+    If the protocol adjusts, scores on the log scale are those at equal covariates, without visits that lack one.
     """
     rule = trial.protocol.outcomes[outcome]
     found: dict[int, dict[str, list[float]]] = {}
@@ -206,7 +206,7 @@ class RunScores(NamedTuple):
 
 
 def run_scores(trial: Trial, outcome: str) -> RunScores:
-    """Return the scores of all runs that have a value of the outcome."""
+    """Return the scores of all runs in complete blocks that have a value of the outcome."""
     rule = trial.protocol.outcomes[outcome]
     complete = set(trial.complete)
     rows = [

@@ -149,7 +149,7 @@ def _of_arm(arm: str, mine: Sequence[tuple[Array, Array]]) -> OfArm:
 
 
 def drift_check(series: OutcomeSeries, arm: str, control: str, estimate: float) -> Check | None:
-    """Return the check of drift: how much of the effect it explains, given the places of both arms among the runs."""
+    """Return the check of drift: how much of the effect `estimate` it explains; None if the drift is unknown."""
     if series.drift is None:
         return None
     of_arm, of_control = series.places[arm], series.places[control]

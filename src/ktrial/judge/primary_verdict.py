@@ -140,7 +140,10 @@ def _extended(protocol: Protocol, differences: Array, ended: Decision, row: int)
 
 
 def e_values(protocol: Protocol, differences: Array) -> EValues | None:
-    """Return e-values, which anybody may multiply by the e-values of other trials."""
+    """Return the e-values of the primary outcome's differences; None without differences.
+
+    Anybody may multiply them by the e-values of other trials.
+    """
     if not len(differences):
         return None
     margin = log_margin(protocol.outcomes[protocol.primary])
@@ -189,7 +192,10 @@ def _count_effect(found: Counter, sign: float, differences: Array, alpha: float)
 
 
 def family_effect(differences: Array, cap: int, row: int) -> Effect | None:
-    """Return estimate and interval of one of several outcomes that share an error rate, at its share of that rate."""
+    """Return estimate and interval of one of several outcomes that share an error rate, at its share of that rate.
+
+    Return None without differences.
+    """
     if not len(differences):
         return None
     low, high = interval_at(differences, cap, row) or (None, None)

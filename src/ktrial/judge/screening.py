@@ -92,10 +92,11 @@ def last_look(blocks: int) -> int:
 def screen(
     configurations: Signs, differences: Sequence[float] | Array, direction: Direction, outcomes: int = 1
 ) -> Screening:
-    """Return the settings that the blocks so far point to.
+    """Return the settings that the blocks so far point to; none unless this number of blocks is a look.
 
     `differences` holds for each block the score of its configuration minus that of the complement. Only effects in
-    `direction` count, for 0 those in either. `outcomes` share the error of naming a setting.
+    `direction` count, for 0 those in either. `outcomes` is the number of outcomes that share the error of naming a
+    setting.
     """
     score = np.asarray(differences, dtype=np.float64)
     blocks, settings = len(score), configurations.shape[1]

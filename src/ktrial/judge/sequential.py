@@ -57,7 +57,10 @@ class Rule(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The state of one comparison: `verdict` is None while it is open, `low` and `high` before the first look."""
+    """The state of one comparison.
+
+    `verdict` is None while it is open; `low` and `high` are None before the first look.
+    """
 
     verdict: Verdict | None
     why: Why

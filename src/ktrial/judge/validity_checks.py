@@ -55,7 +55,7 @@ def failures(arm: str, against: str, failed: Mapping[str, int]) -> Finding | Non
 def voids(
     by_arm: Mapping[str, int], visits: Mapping[str, int], drawn: int, cap: int | None, paused: int = 0
 ) -> list[Finding]:
-    """Return findings on too many void blocks and on arms that cause them. `cap` is None after the trial.
+    """Return findings on too many void blocks and on arms that cause them. `cap` is None once the trial is over.
 
     Blocks in which the user `paused` the trial are not the machine's fault, but must not fall on one arm more than
     others.
@@ -79,7 +79,7 @@ def voids(
 
 
 def knob_voids(reasons: Sequence[str]) -> Finding | None:
-    """Return a finding if settings changed in more than one block; `reasons` name the setting of each."""
+    """Return a finding if settings changed in more than one block; each of the `reasons` names one block's setting."""
     if len(reasons) < _KNOB_VOIDS:
         return None
     sentence = f"settings changed in {len(reasons)} blocks (limit {_KNOB_VOIDS - 1}), the last: {reasons[-1]}"
@@ -102,7 +102,10 @@ def identity(runs: Sequence[tuple[str, Mapping[str, str]]], varies: Sequence[str
 
 
 def another(failures_of: Sequence[tuple[str, str | None]]) -> Finding | None:
-    """Return a finding if a tool reports that it measured something other than the requested work."""
+    """Return a finding if a tool reports that it measured something other than the requested work.
+
+    `failures_of` has the arm of each run and why the run failed, None if it did not.
+    """
     found = [(arm, why.partition(ANOTHER)[2]) for arm, why in failures_of if why is not None and ANOTHER in why]
     if not found:
         return None

@@ -17,10 +17,9 @@ LONGEST_S = 3600.0
 
 
 def loop_arguments(kind: str, duration_s: float, more: Mapping[str, int] | None = None) -> tuple[str, str]:
-    """Return the agent's arguments.
+    """Return the name of the agent's load and its parameters as JSON, for at most LONGEST_S.
 
-    `kind` is one of KINDS, or a JSON object with parameters of the load. `more` adds parameters. Raise ValueError for
-    anything else.
+    `kind` is one of KINDS, or a JSON object with parameters. `more` adds parameters. Raise ValueError for another kind.
     """
     parameters = KINDS[kind] if kind in KINDS else json.loads(kind)
     if not isinstance(parameters, Mapping) or "duration_s" in parameters:

@@ -20,7 +20,8 @@ _ZONES = range(-48, 57)
 def together(name: str, parts: Sequence[Recording]) -> Recording:
     """Merge parts that share a calendar clock; the zero of the result is the first moment of all.
 
-    The others determine the place of parts with only a time of day. Raise BadInput if their place is ambiguous.
+    The others determine the place of parts with only a time of day. Raise BadInput if their place is ambiguous, or if
+    parts contain the same data.
     """
     if len(parts) == 1:
         return msgspec.structs.replace(parts[0], name=name)
@@ -102,7 +103,10 @@ def _place(part: Recording, begin_s: float, end_s: float) -> float:
 
 
 def with_offset(part: Recording, dated: Sequence[Recording], offset_s: float) -> Recording:
-    """Return a part that has only times of day, placed by the UTC offset of its zone."""
+    """Return a part that has only times of day, placed by the UTC offset of its zone beside the dated parts.
+
+    Without a dated part, return it unchanged.
+    """
     begins = [(one.unix_at_zero_s or 0.0) + one.begin_s for one in dated if one.unix_at_zero_s is not None]
     if not begins:
         return part

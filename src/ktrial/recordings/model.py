@@ -237,7 +237,10 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rates(series: Series, bits: int = 64) -> Values[float]:
-    """Return the growth per second up to each moment; NaN at the first one and where a counter fell."""
+    """Return the growth per second up to each moment; NaN at the first one and where a counter fell.
+
+    A series of rates is returned unchanged. A counter of 32 `bits` that fell from its upper half has wrapped around.
+    """
     if series.kind == "rate":
         return series.values
     found = array("d", [nan]) if len(series.values) else array("d")

@@ -62,7 +62,11 @@ class TracedEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineView(msgspec.Struct, frozen=True, kw_only=True):
-    """The current state. `cpu_ns` is the agent's CPU time; `lost` events were overwritten, None without a tracer."""
+    """The current state of a watched machine.
+
+    `cpu_ns` is the agent's CPU time, `bytes` the size of the recording so far. `lost` events were overwritten, None
+    without a tracer.
+    """
 
     at_ns: int
     started_ns: int

@@ -45,8 +45,8 @@ class StoredMeasurement(msgspec.Struct, frozen=True, kw_only=True):
 class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that the runs of one command, or of one group of an imported file, have in common.
 
-    `origin` is `bench`, `import:FORMAT` or `bundle`; `runs` counts the runs by state; `document` is the session of
-    `ktrial.run/1`, or the facts from an importer.
+    `origin` is `bench`, `import:FORMAT`, `bundle` or `recordings`; `runs` counts the runs by state; `document` is the
+    session of `ktrial.run/1`, or the facts from an importer.
     """
 
     session: str

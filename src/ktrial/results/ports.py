@@ -21,7 +21,7 @@ class ReadResults(Protocol):
         """Return raw bytes by their SHA-256."""
 
     def states(self, session: str) -> dict[str, str]:
-        """Return the SHA-256 of the machine's state for each place (arm) of a session."""
+        """Return the SHA-256 of the machine's state for each place of a session: `begin`, `end`, or a trial's arm."""
 
 
 class Results(ReadResults, Protocol):

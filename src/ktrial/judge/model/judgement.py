@@ -117,10 +117,10 @@ class Screened(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NextStep(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do next: `go on` with a block, `repeat` a void block under this number, or `stop`.
+    """What to do next: `go on` with a block, `repeat` a void block, or `stop`.
 
-    `arms` are the arms to run. If `drawn` is true, the order of the block is drawn already, and `arms` are the
-    remaining ones. `look` is the number of blocks at which the next verdict is possible.
+    `block` is the number of the block to run, `arms` are its arms. If `drawn` is true, the order of the block is drawn
+    already, and `arms` are the remaining ones. `look` is the number of blocks at which the next verdict is possible.
     """
 
     action: Literal["go on", "repeat", "stop"]

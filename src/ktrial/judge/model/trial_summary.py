@@ -64,7 +64,8 @@ class ToldBlock(msgspec.Struct, frozen=True, kw_only=True):
 class ToldLook(msgspec.Struct, frozen=True, kw_only=True):
     """The primary outcome of one arm after this many blocks, on the scale of its effect.
 
-    `decides` says that a verdict was possible here. The interval is null before the first look, and changes at looks.
+    `decides` says that a verdict was possible here. The interval is null before the first look, and changes only at
+    looks.
     """
 
     blocks: int

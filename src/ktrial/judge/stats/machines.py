@@ -55,7 +55,7 @@ class PooledEffect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def machine_effect(machine: str, differences: Sequence[float]) -> PooledMachine:
-    """Return the effect on one machine from all its blocks. Raise BadInput for fewer than seven, or without spread."""
+    """Return the effect on one machine from all its blocks. Raise BadInput for under seven blocks, or equal ones."""
     stdtrit = load_special().stdtrit
 
     values = as_array(differences)

@@ -147,7 +147,10 @@ def permutation_floor(n_control: int, n_arm: int) -> float:
 
 
 def permutation(control: Array, arm: Array) -> tuple[Array, Array] | None:
-    """Return differences of means and their two-sided p over all relabellings or, if these are many, over a sample."""
+    """Return differences of means and their two-sided p over all relabellings or, if these are many, over a sample.
+
+    Return None if there are too many units.
+    """
     n_control, n_arm = control.shape[1], arm.shape[1]
     if n_control + n_arm > RELABELLED_UNITS:
         return None

@@ -114,7 +114,10 @@ def slow_share(times_s: Sequence[float], below_fps: float, kind: str = "frame") 
 
 
 def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> FrameStatistics:
-    """Return the outcomes of FRAME_OUTCOMES for which there are enough frames. Raise BadRun below LEAST_FRAMES."""
+    """Return the outcomes of FRAME_OUTCOMES for which there are enough frames.
+
+    Raise BadRun for fewer than LEAST_FRAMES, or for a time that is not above 0.
+    """
     if len(times_s) < LEAST_FRAMES:
         raise BadRun(
             f"{len(times_s)} frames are too few for frame statistics (minimum {LEAST_FRAMES})",

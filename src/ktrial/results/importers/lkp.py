@@ -76,7 +76,7 @@ _LEAST_PARTS = 4
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """Return whether a file called `matrix` has lists of numbers under dotted names."""
+    """Return whether the file has `stats_source`, or is called `matrix` and begins with numbers under a dotted name."""
     if has_keys(head, "stats_source"):
         return True
     return looks_like_json(head) and stem(name) == "matrix" and _FIRST.match(head) is not None

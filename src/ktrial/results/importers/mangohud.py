@@ -26,7 +26,7 @@ def sniff(head: bytes, name: str) -> bool:
 def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     """Return one run. A sampled log has only a mean.
 
-    MangoHud's own file names give the program, which is the benchmark. A person chooses another name, for the arm.
+    If the file has a name that MangoHud chose, with a date, the benchmark is the program in this name.
     """
     base = stem(name)
     benchmark = slug(_STAMP.sub("", base)) if _STAMP.search(base) else NAME

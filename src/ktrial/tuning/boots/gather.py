@@ -189,7 +189,7 @@ def remote_users(logins: Iterable[str], user: str | None) -> tuple[str, ...]:
 
 
 def gather_kernel(machine: Machine, facts: FactBook, plan: BootPlan, scene: BootScene) -> KernelScene:
-    """Read what may prevent a boot of the plan's kernel, unless it is the running one."""
+    """Read what may prevent a boot of the plan's kernel."""
     file = plan.entry.file
     head = _Texts(machine, [file]).bytes(file)
     told = release_of(plan, head)

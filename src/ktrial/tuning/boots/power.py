@@ -30,9 +30,10 @@ class PowerWatch:
         return 0.0 if self._silent_since_s is None else now_s - self._silent_since_s
 
     def see(self, now_s: float, *, answers: bool) -> Sight:
-        """Return what to do after a look: `switch` the power, or give up because the machine is `lost`.
+        """Return the state of the machine after a look; the caller switches its power if that is `switch`.
 
-        A machine that has never answered is `unseen`, however long it is silent.
+        `lost` means that switching did not help, `back` that the machine answers after a silence. A machine that has
+        never answered is `unseen`, however long it is silent.
         """
         if not answers and not self._has_answered:
             return "unseen"

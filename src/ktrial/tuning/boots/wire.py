@@ -57,7 +57,11 @@ def wire_boots(
     trial: ResumedTrial | None = None,
     sources: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the plan that prepares these entries; the default entry stays unchanged."""
+    """Return the plan that prepares these entries; the default entry stays unchanged.
+
+    A boot fails if it is not healthy within `limit_s`, with the units of `guards` active. `confirmed` names the
+    arguments that the user accepts although they weaken the machine's protection.
+    """
     units: Mapping[str, Mapping[str, Any]] = {
         f"{_UNITS}/ktrial-boot.service": {
             "boot-service": {"limit_s": limit_s, **({"guards": list(guards)} if guards else {})}

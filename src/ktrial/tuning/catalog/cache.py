@@ -66,7 +66,10 @@ def _pack(values: Mapping[str, object]) -> dict[str, msgspec.Raw]:
 
 
 def compiled_catalog(cache: Path | None, folders: Iterable[Path] = ()) -> Catalog:
-    """Return the catalog from the file `cache`. If a catalog file has changed, read all files and write the cache."""
+    """Return the catalog from the file `cache`. If a catalog file has changed, read all files and write the cache.
+
+    Without a cache, read all files.
+    """
     folders = tuple(folders)
     if cache is None:
         from ktrial.tuning.catalog.loader import load_catalog

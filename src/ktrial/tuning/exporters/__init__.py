@@ -31,7 +31,7 @@ class ExportTarget(msgspec.Struct, frozen=True):
     on_phone: bool = False
 
     def objection(self, setting: LastingSetting) -> str | None:
-        """Return why this target cannot express the setting."""
+        """Return why this target cannot express the setting; None if it can."""
         if setting.form not in self.forms:
             return f"{self.name} cannot set {NOUNS[setting.form]}"
         return self.refusal(setting)

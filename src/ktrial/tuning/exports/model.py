@@ -107,7 +107,7 @@ class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """A pattern for each placeholder of the place. Raise BadInput if a pattern spans several placeholders."""
+        """A pattern for each placeholder of the place. Raise BadInput if it is unclear which part belongs to which."""
         names = _PLACEHOLDER.findall(self.file)
         whole = ("*",) * len(names)
         labels: tuple[str, ...]

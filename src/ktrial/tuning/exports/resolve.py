@@ -51,7 +51,7 @@ def lasting_settings(
     """Return the settings in the order in which to write them, and those that are impossible on this machine.
 
     `more` returns further reasons for a setting without a verdict. `resolver` replaces the one for this machine.
-    Raise Contradiction if a knob has two values.
+    Raise Contradiction if two origins give a knob different values.
     """
     resolve = resolver or _settings
     found: dict[str, LastingSetting] = {}

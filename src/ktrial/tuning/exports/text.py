@@ -40,7 +40,7 @@ def file_text(lines: Iterable[str]) -> str:
 
 
 def unwritable(text: str) -> str | None:
-    """Return why this value cannot be written in a line of text."""
+    """Return why this value cannot be written in a line of text; None if it can."""
     if not text.strip():
         return "the value is empty"
     if text != text.strip():
@@ -51,7 +51,7 @@ def unwritable(text: str) -> str | None:
 
 
 def path_refusal(setting: LastingSetting) -> str | None:
-    """Return why the path of a setting cannot be a word of a shell or of a line."""
+    """Return why the path of a setting cannot be a word of a shell or of a line; None if it can."""
     path = setting.path
     if any(part in {"", ".", ".."} for part in path.split("/")[1:]):
         return f"{path!r} is not a plain path"
@@ -61,26 +61,26 @@ def path_refusal(setting: LastingSetting) -> str | None:
 
 
 def without_rotational(setting: LastingSetting) -> str | None:
-    """Return why a target that selects devices by name alone cannot express the setting."""
+    """Return why a target that selects devices by name alone cannot express the setting; None if it can."""
     if setting.rotational is None:
         return None
     return "it selects devices by name only, not by whether they rotate"
 
 
 def at_once(setting: LastingSetting) -> str | None:
-    """Return why writing to the parameter of a loaded module comes too late."""
+    """Return why writing to the parameter of a loaded module comes too late; None if it does not."""
     if setting.form == "module" and setting.knob.takes_effect != "now":
         return "the parameter counts when the module is loaded or a device appears, not when it is written later"
     return None
 
 
 def file_refusal(setting: LastingSetting) -> str | None:
-    """Return why a line that names a file and a value cannot hold the setting."""
+    """Return why a line that names a file and a value cannot hold the setting; None if it can."""
     return unwritable(setting.text) or path_refusal(setting) or without_rotational(setting) or at_once(setting)
 
 
 def word_refusal(setting: LastingSetting) -> str | None:
-    """Return why the setting cannot be a kernel argument."""
+    """Return why the setting cannot be a kernel argument; None if it can."""
     word = boot_word(setting)
     if word is None:
         return f"{setting.knob.short_name} has no value: leave it out to switch it off"
@@ -101,7 +101,10 @@ def shell_quoted(text: str) -> str:
 def loader_script(
     target: str, profile: LastingProfile, add: Sequence[str], remove: Sequence[str], *lines: str
 ) -> dict[str, str]:
-    """Return a script that adds kernel arguments with a boot loader's own commands, or removes them."""
+    """Return a file with a script that adds kernel arguments with a boot loader's own commands, or removes them.
+
+    `add` and `remove` are the lines of shell for either, `lines` those of the comment at the head.
+    """
     name = f"ktrial-{profile.name}-{target}.sh"
     reasons = [line for setting in profile.settings for line in comment(setting)]
     body = [

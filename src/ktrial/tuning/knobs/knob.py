@@ -69,7 +69,10 @@ _VERIFY: dict[str, VerifyRule] = {
 
 
 class ValueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The values that a knob accepts."""
+    """The values that a knob accepts; docs/catalog.md describes the fields.
+
+    `special` maps values outside the range to their meaning, `states` what the file shows if there is nothing to set.
+    """
 
     type: ValueType
     min: int | None = None
@@ -100,7 +103,7 @@ class Inert(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Knob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One kernel tunable."""
+    """One kernel tunable; docs/catalog.md describes the fields."""
 
     id: str
     kind: Kind

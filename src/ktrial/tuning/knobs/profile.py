@@ -12,7 +12,10 @@ from ktrial.kit.errors import BadInput, UnknownName
 
 
 class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A knob, with a selector if it has instances, and the value to set."""
+    """A knob, with a selector if it has instances, and the value to set, if the condition `when` holds.
+
+    A `controlled` setting prepares a machine for measurements and is not itself under test.
+    """
 
     knob: str
     value: Any

@@ -152,7 +152,7 @@ def place_word(
 
 
 def guarded_names(entries: Iterable[LastingEntry]) -> list[str]:
-    """Return the names of the kernel arguments that weaken the machine's protection, added or removed."""
+    """Return the names of the kernel arguments whose addition or removal weakens the machine's protection."""
     entries = tuple(entries)
     return sorted({name_of(one) for one in entries if one.form == "grub.d" and _is_guarded(one, entries)})
 
@@ -193,7 +193,7 @@ def _guarded_pattern(name: str) -> str | None:
 def find_guarded(
     files: Iterable[FileChange], old: Sequence[LastingEntry], knobs: Mapping[str, Knob]
 ) -> tuple[Guarded, ...]:
-    """Return the new kernel arguments in the files that weaken the machine's protection, with what each costs."""
+    """Return the new changes of kernel arguments in the files that weaken the machine's protection."""
     known = [one.holds for one in old]
     found = []
     for file in files:

@@ -62,7 +62,7 @@ class LastingEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict of a trial on exactly one setting, or on the whole arm; `text` is its reason in a file."""
+    """The verdict of a trial on exactly one setting, or on the whole arm; `text` is the reason to write into a file."""
 
     verdict: str
     text: str
@@ -104,7 +104,10 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 class Guarded(msgspec.Struct, frozen=True):
-    """A kernel argument that weakens the machine's protection: its name, the name with its value, and the price."""
+    """A change of a kernel argument that weakens the machine's protection, and its price.
+
+    `word` is the argument, after a `-` if it is removed.
+    """
 
     name: str
     word: str

@@ -101,7 +101,7 @@ def origins(
 ) -> tuple[Origin, ...]:
     """Return who set each knob, per instance; missing knobs are `absent`.
 
-    `meant` limits a knob to the instances that its selector matches.
+    Nested control groups count only if a selector in `meant` names them.
     """
     knobs = list(knobs)
     claims = claims if claims is not None else gather(machine)
@@ -118,7 +118,7 @@ def origins(
 
 
 def vendor_settings(machine: Machine, catalog: Catalog) -> tuple[Setting, ...]:
-    """Return the settings that the distribution's own files make on this machine, the last one per knob."""
+    """Return the settings that the distribution's own files make on this machine, the last one per instance."""
     claims = gather(machine, vendor_only=True)
     knobs = [knob for knob in catalog.knobs.values() if knob.files and knob.kind != "zram"]
     settings: list[Setting] = []

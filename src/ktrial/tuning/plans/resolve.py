@@ -59,7 +59,7 @@ def check_words(words: Sequence[str], catalog: Catalog) -> None:
 def make_plan(
     machine: Machine, catalog: Catalog, words: Sequence[str], *, allow_dangerous: bool = False, later_wins: bool = False
 ) -> tuple[Plan, FactBook]:
-    """Resolve the profiles and settings named in `words` on this machine."""
+    """Return the plan of the profiles and settings named in `words` on this machine, and the machine's facts."""
     facts = machine.facts()
     requests = requests_on(machine, catalog, words, facts)
     context = context_for(machine, catalog, requests, facts)

@@ -13,7 +13,11 @@ from ktrial.tuning.plans.model import Plan
 def wire_plan(
     plan: Plan, lease: Mapping[str, Any], *, keep_going: bool = False, stacks: bool = False
 ) -> dict[str, Any]:
-    """Return the plan as the agent reads it; with `stacks` other plans may change its knobs despite the lease."""
+    """Return the plan as the agent reads it.
+
+    With `keep_going`, the agent continues after a step that fails. With `stacks`, other plans may change its knobs
+    despite the lease.
+    """
     steps: list[dict[str, Any]] = []
     for change in plan.changes:
         step: dict[str, Any] = {

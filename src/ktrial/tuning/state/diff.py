@@ -45,7 +45,10 @@ class Unclear(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """All differences between two states, undeclared ones first, and what could not be compared."""
+    """All differences between two states, undeclared ones first, and what could not be compared.
+
+    `left_out` maps the paths that a state leaves out to the reason.
+    """
 
     undeclared: tuple[ValueDifference, ...]
     declared: tuple[ValueDifference, ...]

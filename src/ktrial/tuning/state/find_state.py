@@ -29,7 +29,7 @@ class StateStore(Protocol):
         """Return the only session whose name starts with `name`."""
 
     def states(self, session: str) -> Mapping[str, str]:
-        """Map places to digests."""
+        """Return the digests of a session's states, by place."""
 
     def raw(self, digest: str) -> bytes: ...
 
@@ -37,7 +37,8 @@ class StateStore(Protocol):
 def stored_state(store: StateStore, which: str, saved: Sequence[str]) -> tuple[bytes, str]:
     """Return the state's document, and where it was found. `saved` are the names of saved states, for suggestions.
 
-    A label means its newest session with states. Without a place, it means the newest state of that session.
+    A label means its newest session with states; without a place, the newest state of that session. A session
+    without a place must have exactly one state.
     """
     name, _, place = which.partition(":")
     sessions = store.sessions()

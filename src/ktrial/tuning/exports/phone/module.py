@@ -23,7 +23,7 @@ _RULES = {"boolean": "bool", "choice": "choice", "token": "feature", "mask": "ma
 
 
 def phone_refusal(setting: LastingSetting) -> str | None:
-    """Return why a module cannot hold the setting."""
+    """Return why a module cannot hold the setting; None if it can."""
     paths = (path_refusal(one) for one in _at_each_place(setting))
     return file_refusal(setting) or next((why for why in paths if why is not None), None)
 
