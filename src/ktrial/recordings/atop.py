@@ -154,7 +154,7 @@ def _take(label: str, rest: str, now: _Moment, units: dict[str, str], where: tup
 def _numbers(words: Sequence[str], least: int, what: str, where: tuple[str, int]) -> list[float]:
     source, line = where
     if len(words) < least:
-        raise unreadable(source, line, " ".join(words), f"{least} values of {what}")
+        raise unreadable(source, line, " ".join(words), f"a line with {least} or more values of {what}")
     return [number(word, source, line, f"a value of {what}") for word in words[:least]]
 
 

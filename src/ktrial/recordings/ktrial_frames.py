@@ -61,6 +61,6 @@ def read_frames(data: bytes, name: str) -> Recording:
 def _row(line: str, name: str, number: int, columns: int) -> tuple[int, int, int]:
     parts = line.split(",")
     if len(parts) != columns or not all(part.isascii() and part.isdigit() and len(part) <= _DIGITS for part in parts):
-        raise unreadable(name, number, line, f"{columns} whole numbers of nanoseconds")
+        raise unreadable(name, number, line, f"a row of {columns} whole numbers of nanoseconds")
     end_ns, took_ns, error_ns = (*map(int, parts), 0)[:3]
     return end_ns, took_ns, error_ns

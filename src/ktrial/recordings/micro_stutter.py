@@ -98,8 +98,9 @@ def read_suite_table(data: bytes, source: str) -> Recording:
     if len(table.columns) < 2:
         raise unreadable(source, 1, table.columns[0], "a table of times and values: it has one column")
     unix_s = [number(row.cells[0], source, row.line, "seconds since 1970") for row in table.rows]
-    if not all(_EPOCHS[0] <= one <= _EPOCHS[1] for one in unix_s):
-        raise unreadable(source, table.rows[0].line, table.rows[0].cells[0], "seconds since 1970 (2001 to 2100)")
+    for row, one in zip(table.rows, unix_s, strict=True):
+        if not _EPOCHS[0] <= one <= _EPOCHS[1]:
+            raise unreadable(source, row.line, row.cells[0], "seconds since 1970, in the years 2001 to 2100")
     if is_telemetry(data):
         return _telemetry(table, unix_s, source)
     key = _LONG.get(stem)

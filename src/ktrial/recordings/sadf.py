@@ -84,7 +84,7 @@ def _unix(stamp: Mapping[str, Any], source: str) -> float:
     parts = (*map(int, day.groups()), *map(int, time.groups()))
     year, month, date, hour, minute, second = parts
     if not (year >= 1970 and 1 <= month <= 12 and 1 <= date <= 31 and hour < 24 and minute < 60 and second < 61):
-        raise unreadable(source, None, repr(stamp), "a moment")
+        raise unreadable(source, None, repr(stamp), "a date and time that exist")
     return float(calendar.timegm(parts))
 
 

@@ -46,7 +46,7 @@ def test_what_is_no_number(text: str) -> None:
     with pytest.raises(UnreadableOutput) as caught:
         signed_number(text, "f", 7, "a value")
     assert caught.value.message.startswith("f:7: ")
-    assert ("not a comma" in caught.value.message) == ("," in text)
+    assert ("instead of a comma" in caught.value.message) == ("," in text)
 
 
 @pytest.mark.parametrize("value", [True, "1", None, float("nan"), float("inf"), 10**31])

@@ -88,9 +88,9 @@ DEEP = "<a>" * 11 + "</a>" * 11
         (hyperfine, timed(exit_codes=[0]), "results[0].exit_codes has 1 values for 2 times"),
         (google_benchmark, google(time_unit="h"), "one of ns, us, ms, s (benchmarks[0].time_unit)"),
         (ktrial_bench, {"schema": "ktrial.bench/9"}, "the schema ktrial.bench/1"),
-        (ktrial_bench, bench({}, session=5), "its session, suite or label is not a string"),
-        (ktrial_bench, bench({}, suite=None), "its session, suite or label is not a string"),
-        (ktrial_bench, bench({}, label=5), "its session, suite or label is not a string"),
+        (ktrial_bench, bench({}, session=5), "session.session is not a string"),
+        (ktrial_bench, bench({}, suite=None), "session.suite is not a string"),
+        (ktrial_bench, bench({}, label=5), "session.label is not a string"),
         (ktrial_bench, bench({"round": 0}), "it has no run that counts"),
         (ktrial_bench, bench({"round": "x"}), "a run's record: Expected `int`"),
         (ktrial_bench, bench({"measurements": []}), "it has neither measurements nor a failure"),
@@ -166,7 +166,7 @@ def test_a_result_line_of_go_has_a_name_iterations_and_values() -> None:
     # Iterations alone make a result of `go test`, whose values are then none.
     with pytest.raises(BadRun, match="no line is 'BenchmarkName iterations value unit'"):
         go_bench.read_go_bench(b"BenchmarkA 100\n")
-    with pytest.raises(BadRun, match="pairs of value and unit"):
+    with pytest.raises(BadRun, match="a list of values, each with its unit"):
         go_bench.read_go_bench(b"BenchmarkA 100 20\n")
 
 

@@ -155,5 +155,5 @@ def read_latency(data: bytes, source: str = "latency") -> ShownFrames:
         raise unreadable(source, None, "", "frames of a layer: it has shown none")
     ordered = sorted(shown)
     if ordered[-1] - ordered[0] > _LONGEST_NS * len(ordered):
-        raise unreadable(source, None, str(ordered[-1]), "moments that are near each other")
+        raise unreadable(source, None, str(ordered[-1]), "a moment near those of the other frames")
     return ShownFrames(shown_s=tuple(at / 1e9 for at in ordered), refresh_s=refresh_ns / 1e9)

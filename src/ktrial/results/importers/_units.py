@@ -100,7 +100,7 @@ def signed_number(text: str, source: str, line: int | None, wanted: str) -> str:
     """Return the stripped text of a finite decimal number. The error says if it may come from another locale."""
     stripped = text.strip()
     if not _NUMBER.fullmatch(stripped):
-        hint = " with a decimal point, not a comma" if _COMMA.fullmatch(stripped) else ""
+        hint = " with a decimal point instead of a comma" if _COMMA.fullmatch(stripped) else ""
         raise unreadable(source, line, text, f"a decimal number{hint} ({wanted})")
     if abs(float(stripped)) > LARGEST:
         raise unreadable(source, line, text, f"a number below 1e30 ({wanted})")

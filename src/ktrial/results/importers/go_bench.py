@@ -113,7 +113,7 @@ def _result(
 
 def _values(fields: list[str], source: str, line: int) -> tuple[GoValue, ...]:
     if len(fields) % 2:
-        raise unreadable(source, line, " ".join(fields), "pairs of value and unit")
+        raise unreadable(source, line, " ".join(fields), "a list of values, each with its unit")
     values: dict[str, GoValue] = {}
     for number, unit in zip(fields[::2], fields[1::2], strict=True):
         text = signed_number(number, source, line, f"a value in {unit}")

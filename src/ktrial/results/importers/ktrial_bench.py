@@ -59,7 +59,8 @@ def read_ktrial_bench(data: bytes, source: str = "result.json") -> BenchFile:
     session = json_table(document.get("session"), source, "session")
     name, suite, label = (session.get(key) for key in ("session", "suite", "label"))
     if not isinstance(name, str) or not isinstance(suite, str) or not isinstance(label, str | None):
-        raise unreadable(source, None, "", "complete: its session, suite or label is not a string")
+        wrong = "session" if not isinstance(name, str) else "suite" if not isinstance(suite, str) else "label"
+        raise unreadable(source, None, "", f"complete: session.{wrong} is not a string")
     records = [
         _record(one, f"runs[{index}]", source)
         for index, one in enumerate(json_list(document.get("runs"), source, "runs"))
@@ -85,7 +86,7 @@ def _missing(document: Mapping[str, Any], runs: Sequence[_Record], source: str) 
         holes = msgspec.convert(document.get("holes", []), list[_Hole])
     except msgspec.ValidationError as error:
         raise unreadable(
-            source, None, "", f"valid: its holes are not a list of benchmarks and reasons: {error}"
+            source, None, "", f"valid: 'holes' is not a list of missing benchmarks and reasons: {error}"
         ) from None
     return {hole.benchmark: hole.why for hole in holes if hole.benchmark not in there}
 

@@ -54,7 +54,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
 def _run(rows: list[tuple[Row, dict[str, str]]], number: int, name: str) -> ForeignRun:
     first, cells = rows[0]
     if not cells["benchmark"] or not (cells["label"] or cells["session"]):
-        raise unreadable(name, first.line, "", "a row with a benchmark, and with a label or a session")
+        raise unreadable(name, first.line, ",".join(first.cells), "a row with a benchmark, and a label or a session")
     good = cells["state"] == "ok"
     measurements = tuple(_measurement(row, own, name) for row, own in rows if good and own["outcome"])
     bad = "has no measurement" if good else f"its state was {cells['state'] or 'unknown'}"
