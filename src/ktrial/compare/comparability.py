@@ -67,7 +67,10 @@ class Doubt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def doubts(control: Arm, arms: Iterable[Arm], declared: Iterable[str] = ()) -> tuple[Doubt, ...]:
-    """Return a finding for every difference, arm by arm. `declared` names the keys that are meant to differ."""
+    """Return a finding for every difference, arm by arm, then those on void runs and unknown properties.
+
+    `declared` names the keys that are meant to differ.
+    """
     meant = frozenset(declared)
     others = tuple(arms)
     found = (doubt for arm in others for doubt in _against(control, arm, meant))

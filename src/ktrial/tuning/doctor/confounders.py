@@ -112,7 +112,7 @@ def _steal(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
         yield _disturbs(
             "steal",
             f"{ticks[7] / sum(ticks[:8]):.1%} of CPU time since boot went to other guests",
-            "measure on a dedicated host, or in interleaved blocks with a steal gate",
+            "measure on a dedicated host, or in a trial, which alternates the settings",
         )
     virtual = facts.value("virtualisation.kind")
     if virtual not in (None, "none"):
@@ -155,7 +155,7 @@ def _memory(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
     if isinstance(used, int) and isinstance(total, int) and used > total // 100:
         yield _may_disturb(
             "swap",
-            f"{used / (1 << 20):.0f} MiB are swapped out: the first arm that touches them is slowed down",
+            f"{used / (1 << 20):.0f} MiB are swapped out: the first run that touches them is slowed down",
             "swapoff and swapon, or reboot, before measuring",
         )
 
@@ -167,7 +167,7 @@ def _others(facts: FactBook, readings: Readings) -> Iterator[Confounder]:
         yield _disturbs(
             "other tuners",
             f"running: {', '.join(map(str, services))}",
-            "they may change knobs during a trial: stop them, or keep them the same in all arms",
+            "stop them, or keep them running for all measurements: they may change knobs",
         )
     if facts.value("kernel.sched_ext_state") == "enabled":
         name = facts.value("kernel.sched_ext_name") or "a scheduler"

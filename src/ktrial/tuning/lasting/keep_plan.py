@@ -47,9 +47,10 @@ def plan_keep(
     named: Collection[str] = (),
     lines: Sequence[LastingEntry] = (),
 ) -> KeepPlan:
-    """Return what to write so that the settings of `plan` last. `named` are the origins that are single settings.
+    """Return what to write so that the settings of `plan` last.
 
-    `lines` are entries of GRUB's drop-in that are not settings: arguments to remove, and the default kernel.
+    A setting that its trial did not find better lasts only if its origin is in `named`, the single settings. `lines`
+    are entries of GRUB's drop-in that are not settings: arguments to remove, and the default kernel.
     """
     at_load = {
         one: late
@@ -126,7 +127,7 @@ def _source(origin: str) -> str:
 def file_changes(
     entries: Sequence[LastingEntry], kept: Mapping[Form, KeptFile], knobs: Mapping[str, Knob]
 ) -> Iterable[FileChange]:
-    """Yield the files that the entries change, each with all of its entries."""
+    """Yield the files that the entries change, each with all of its entries; not those of schedulers."""
     for form in FORMS:
         if form in SHARED_FORMS or form == "scx-wants":
             continue

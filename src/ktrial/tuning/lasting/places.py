@@ -27,7 +27,7 @@ _PATH = re.compile(r"[A-Za-z0-9_.:+/-]+")
 _ACTIONS = {"net": "add|change|move"}
 #: Places without a file that makes them last: the reason, and what to use instead.
 _WITHOUT = (
-    ("/proc/irq/", "the kernel numbers interrupts anew at each boot", "let irqbalance or the driver place them"),
+    ("/proc/irq/", "interrupts may have other numbers after each boot", "let irqbalance or the driver place them"),
     ("/dev/", "control groups of Android are set up by its own scripts", None),
 )
 
@@ -94,7 +94,7 @@ def place_zram(step: ZramStep, grounds: Grounds) -> LastingEntry | Omission:
 
 
 def change_at_load(refusal: Refusal, knobs: Mapping[str, Knob], grounds: Grounds) -> Change | None:
-    """Return the change that sets a read-only parameter when its module is loaded next."""
+    """Return the change that sets a read-only parameter when its module is loaded next; None for other settings."""
     knob = knobs.get(refusal.knob)
     if refusal.kind is not Why.READ_ONLY or knob is None or knob.kind != "module":
         return None

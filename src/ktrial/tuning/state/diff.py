@@ -83,7 +83,7 @@ def difference(
     declarations: Sequence[Declaration] = (),
     notes: Mapping[str, str] | None = None,
 ) -> StateDifference:
-    """Compare two states. `notes` maps paths to what is known about their values."""
+    """Return the difference of two states. `notes` maps paths to what is known about their values."""
     files = _StateFiles(before, after, notes or {})
     facts, fact_unclear = _facts(before.facts, after.facts)
     loaded = {one.name.partition(" ")[2] for one in facts if one.name.startswith(f"{_MODULES} ")}

@@ -57,7 +57,7 @@ _IN_FORCE = frozenset(("applied", UNFINISHED))
 
 
 def take_state(machine: Machine, catalog: Catalog, facts: FactBook | None = None) -> MachineState:
-    """Return the catalog's knobs, all of /proc/sys, modules with their parameters, and the facts."""
+    """Return the state: the catalog's knobs, all of /proc/sys, modules with their parameters, and the facts."""
     facts = facts if facts is not None else machine.facts(FACTS)
     knobs: dict[str, str] = {}
     readings: dict[str, Reading | None] = {}
