@@ -39,7 +39,10 @@ def _plain_ranks(blocks: int) -> Array:
 
 
 def signed_rank(differences: Array) -> tuple[Array, Array]:
-    """Return Wilcoxon's sums of positive ranks and two-sided p, exact even with ties; zeros keep ranks (Pratt)."""
+    """Return Wilcoxon's sums of positive ranks and two-sided p; zeros keep ranks (Pratt).
+
+    The p is exact, even with ties, unless there are many blocks.
+    """
     rows, blocks = differences.shape
     clean = without_dust(differences)
     ranks = mean_ranks(np.abs(clean))
@@ -76,7 +79,10 @@ def one_look(differences: Array, alpha: float = 0.05) -> tuple[float, float, flo
 
 
 def hodges_lehmann(differences: Array, alpha: float) -> tuple[Array, Array | None, Array | None]:
-    """Return the median of Walsh averages and its exact interval; no interval if there are too few blocks."""
+    """Return the median of Walsh averages and its interval; no interval if there are too few blocks.
+
+    The interval is exact unless there are many blocks.
+    """
     rows, blocks = differences.shape
     averages = blocks * (blocks + 1) // 2
     cut = critical_rank(blocks, alpha)

@@ -57,7 +57,10 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def drift(series: Sequence[tuple[Array, Array]]) -> Drift | None:
-    """Return drift by Theil-Sen and Kendall over (places, scores); only runs of the same arm are compared."""
+    """Return drift by Theil-Sen and Kendall over the (places, scores) of each arm; None if no arm has three runs.
+
+    Only runs of the same arm are compared.
+    """
     alike: dict[int, list[tuple[Array, Array]]] = {}
     for places, scores in series:
         if len(places) > DRIFT_RUNS:
@@ -83,7 +86,7 @@ def drift(series: Sequence[tuple[Array, Array]]) -> Drift | None:
 def autocorrelation(residuals: Array, what: str = "runs", *, looks: int = 1) -> Check | None:
     """Return the check of lag-1 autocorrelation; `residuals` are scores minus the median of their arm, in order.
 
-    The limit is corrected for `looks` checks.
+    The limit is corrected for `looks` checks. Return None for fewer than 8 runs, or equal ones.
     """
     if len(residuals) < 8:
         return None

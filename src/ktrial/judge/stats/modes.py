@@ -97,7 +97,10 @@ class Apart(NamedTuple):
 
 
 def apart(logs: Array) -> Apart | None:
-    """Return a few runs that a gap separates from all others, if the series is too short for a mixture; else None."""
+    """Return the few runs that a wide gap separates from all others; None without such a gap.
+
+    It serves for series that are too short for `two_modes`.
+    """
     count = len(logs)
     if count < min(_APART):
         return None

@@ -96,7 +96,10 @@ def critical_pairs(n_control: int, n_arm: int, alpha: float) -> int | None:
 
 
 def hodges_lehmann(control: Array, arm: Array, alpha: float) -> tuple[Array, Array | None, Array | None]:
-    """Return the median of all differences arm - control, and its exact interval; no interval if units are too few."""
+    """Return the median of all differences arm - control, and its interval; no interval if units are too few.
+
+    The interval is exact unless there are many units.
+    """
     n_control, n_arm = control.shape[1], arm.shape[1]
     pairs = n_control * n_arm
     cut = critical_pairs(n_control, n_arm, alpha)

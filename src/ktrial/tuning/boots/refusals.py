@@ -28,7 +28,7 @@ from ktrial.tuning.lasting.loaders import NoLoader
 
 #: The first line of every file that the agent writes for a trial boot.
 OWN_MARK = "# ktrial"
-_BY_HAND = "boot by hand; a trial whose arms have `manual` waits for that (`ktrial trial next`)"
+_BY_HAND = "boot by hand; for a trial, describe each boot with `manual` in its file and run `ktrial trial next`"
 _SUPPORTED = ("grub", "systemd-boot", "kexec")
 _BOOT_FOLDERS = ("/boot", "/boot/efi", "/efi", "/boot/grub", "/boot/grub2")
 #: File systems in which GRUB overwrites grubenv in place; others have checksums, snapshots or packed files.
