@@ -46,7 +46,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
     @property
     def unit(self) -> Unit:
-        """The unit; if units are mixed, the unit of the first value."""
+        """The unit; if units are mixed, one of the first arm."""
         return sorted(next(iter(self.units.values())))[0]
 
     @property

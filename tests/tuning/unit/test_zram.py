@@ -72,7 +72,7 @@ def test_an_algorithm_that_the_kernel_does_not_have_is_refused_with_those_that_i
 
 
 def test_a_size_is_needed_where_the_memory_is_not_known() -> None:
-    with pytest.raises(BadInput, match="needs a size"):
+    with pytest.raises(BadInput, match="cannot choose the size of the zram device"):
         plan("zram:comp_algorithm=lz4")
 
 

@@ -74,7 +74,8 @@ def read_framestats(data: bytes, source: str = "framestats") -> DrawnFrames:
         raise unreadable(source, None, "", "frames of an app: no table has any")
     if not table.frames:
         raise BadRun(
-            f"{source}: no usual frame was drawn", hint="measure for longer; only a window that changes is drawn"
+            f"{source}: Android marks every frame as unusual, such as the first of a window",
+            hint="measure for longer; only a window that changes is drawn",
         )
     ordered = sorted(table.frames.items(), key=lambda frame: frame[1])
     return DrawnFrames(

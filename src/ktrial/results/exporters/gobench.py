@@ -41,7 +41,8 @@ def write(sessions: Sequence[SessionRuns]) -> Exported:
             units |= {_unit(kept.outcome, kept.unit): kept.direction for kept in run.measurements if kept.direction}
             lines.append(_line(run))
     if not any(line.startswith("Benchmark") for line in lines):
-        raise BadInput("these sessions have no good run", hint="see why: ktrial show SESSION")
+        name = sessions[0].session.session if sessions else "SESSION"
+        raise BadInput("these sessions have no good run", hint=f"see why: ktrial show {name}")
     head = [f"Unit {unit} better={direction}" for unit, direction in sorted(units.items())]
     left_out = [f"{bad} runs that failed or do not count"] if bad else []
     left_out.append("rounds, the numbers as printed, and everything else about runs and machine")

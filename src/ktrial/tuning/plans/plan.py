@@ -406,5 +406,8 @@ def _usual_size(context: Context) -> int:
     """Return the default size, the same as in systemd's zram-generator."""
     memory = context.facts.value("memory.total")
     if not memory:
-        raise BadInput("a zram device needs a size", hint="add zram:disksize=4GiB")
+        raise BadInput(
+            "cannot choose the size of the zram device: the size of the memory is unknown",
+            hint="add a size, for example  zram:disksize=4GiB",
+        )
     return min(int(memory) // 2, _USUAL_MOST_BYTES)
