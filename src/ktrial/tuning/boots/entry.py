@@ -164,7 +164,7 @@ def plan_rehearsal(grounds: BootGrounds, *, watchdog_s: int | None = None) -> Bo
 def find_kernel(argument: str, grounds: BootGrounds) -> str | None:
     """Return the path of the installed kernel that a path or release names; None for other arguments.
 
-    Raise UnknownName for a path that is not a kernel.
+    Raise UnknownName for a path that is none of the machine's files.
     """
     kernels = [path for path in grounds.files if _suffix(path) is not None]
     if argument.startswith("/"):

@@ -102,7 +102,7 @@ def plan_keep(
 def guarded_words(
     files: Iterable[FileChange], kept: Mapping[Form, KeptFile], knobs: Mapping[str, Knob]
 ) -> tuple[Guarded, ...]:
-    """Return the new kernel arguments that need `--yes-security`."""
+    """Return the new changes of kernel arguments that need `--yes-security`."""
     old = read_kept("grub.d", kept["grub.d"].text) if "grub.d" in kept else ()
     return find_guarded(files, old, knobs)
 

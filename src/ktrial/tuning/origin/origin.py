@@ -20,7 +20,10 @@ unknown.
 
 
 class Word(msgspec.Struct, frozen=True, kw_only=True):
-    """What one source says about a knob. `place` is `file:line`; `in_force` tells whether the knob has this value."""
+    """What one source says about a knob.
+
+    `place` is `file:line`, a transaction or the command line; `in_force` tells whether the knob has this value.
+    """
 
     source: Source
     place: str
