@@ -211,6 +211,21 @@ def test_files_of_ktrial_and_mounted_partitions_do_not_stand_in_the_way() -> Non
 
 
 @pytest.mark.parametrize(
+    "scene, step",
+    [
+        (grub_scene(filesystems=disk(kind="btrfs")), "a partition of its own with ext4"),
+        (grub_scene(filesystems=disk(options=["rw", "data=journal"])), "without data=journal"),
+        (grub_scene(grub=environment(b"boot_counter=2\n")), "/boot/grub/grubenv unset boot_counter"),
+        (systemd_scene(mounts=MOUNTS.splitlines()[0]), "mount -t efivarfs efivarfs /sys/firmware/efi/efivars"),
+        (systemd_scene(mounts=MOUNTS.replace("efivarfs rw", "efivarfs ro")), "mount -o remount,rw /sys/firmware"),
+    ],
+)
+def test_the_next_step_fits_the_reason(scene: BootScene, step: str) -> None:
+    (found,) = find_obstacles(scene)
+    assert step in (found.hint or "")
+
+
+@pytest.mark.parametrize(
     "crypttab, line, asks",
     [
         (None, "", True),

@@ -214,8 +214,8 @@ def _waiting_menu(message: str, hint: str) -> Obstacle:
 def _of_environment(scene: BootScene, grub: GrubScene) -> Iterator[Obstacle]:
     """Yield the reasons why GRUB could not clear `next_entry`, so that the one-shot boot would repeat for ever."""
     create = f"`grub-editenv {grub.folder}/grubenv create`"
-    for why in _of_disk(_file_system(scene.filesystems, grub.folder), grub.folder):
-        yield _not_cleared(why)
+    for why, hint in _of_disk(_file_system(scene.filesystems, grub.folder), grub.folder):
+        yield _not_cleared(why, hint)
     text = grub.environment
     values = _environment(text or b"")
     if text is None:
@@ -245,18 +245,19 @@ def _not_cleared(why: str, hint: str | None = None) -> Obstacle:
     )
 
 
-def _of_disk(found: Mapping[str, Any] | None, folder: str) -> Iterator[str]:
-    """Yield the reasons why GRUB cannot write into a file of the folder."""
+def _of_disk(found: Mapping[str, Any] | None, folder: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the reasons why GRUB cannot write into a file of the folder, each with a hint or None for the usual one."""
     if found is None:
-        yield f"the file system of {folder} is unknown"
+        yield f"the file system of {folder} is unknown", None
         return
     layer = next((one for one in found.get("stack") or () if one.get("kind") in _LAYERS), None)
     if layer is not None:
-        yield f"{folder} is on {_LAYERS[layer['kind']]}, which it only reads"
+        yield f"{folder} is on {_LAYERS[layer['kind']]}, which it only reads", None
     if found.get("kind") not in _WRITTEN_BY_GRUB:
-        yield f"{folder} is on {found.get('kind')}, which it only reads"
+        yield f"{folder} is on {found.get('kind')}, which it only reads", None
     elif "data=journal" in (found.get("options") or ()):
-        yield f"{found.get('mount')} is mounted with data=journal, which may bring the old content back"
+        why = f"{found.get('mount')} is mounted with data=journal, which may bring the old content back"
+        yield why, "mount it without data=journal"
 
 
 def _environment(text: bytes) -> dict[str, str]:
