@@ -154,9 +154,9 @@ def test_values_of_columns_that_are_groups_need_no_name() -> None:
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"by": "host"}, "cannot combine --groups with --by: each of its columns is a group"),
-        ({"values": ("a", "b")}, "cannot combine --groups with a second --value: each of its columns is a group"),
-        ({"label": "stock"}, "cannot combine --groups with --label: each of its columns is a group"),
+        ({"by": "host"}, "cannot combine --groups with --by: each column of --groups is a group"),
+        ({"values": ("a", "b")}, "cannot combine --groups with a second --value: each column of --groups is a group"),
+        ({"label": "stock"}, "cannot combine --groups with --label: each column of --groups is a group"),
         ({"values": ("host",)}, "--value 'host' is already the name of a column"),
     ],
 )

@@ -81,10 +81,8 @@ def parse_claim_file(data: bytes, file: str) -> ClaimFile:
         unknown = [name for pair in table.pair for name in (pair.first, pair.second) if name not in names]
         small = next((group for group in table.group if group.n < 2), None)
         if unknown:
-            what, hint = (
-                f"{unknown[0]!r} is not one of its groups",
-                f"use one of its groups: {', '.join(names) or 'it has none'}",
-            )
+            what = f"{unknown[0]!r} is not one of its groups"
+            hint = f"use one of its groups: {', '.join(names)}" if names else "write its groups"
         elif len(set(names)) != len(names):
             what, hint = "two groups have the same name", "rename one of them"
         elif small is not None or not names:

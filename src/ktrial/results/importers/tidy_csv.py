@@ -121,7 +121,7 @@ def _rows_of_groups(table: TidyTable, options: ImportOptions, name: str) -> tupl
     others_given = {"--by": options.by, "--label": options.label, "a second --value": options.values[1:]}
     if clash := next((option for option, value in others_given.items() if value), None):
         raise BadInput(
-            f"cannot combine --groups with {clash}: each of its columns is a group",
+            f"cannot combine --groups with {clash}: each column of --groups is a group",
             file=name,
             hint="remove one of them",
         )
