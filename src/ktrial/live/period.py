@@ -10,6 +10,7 @@ import msgspec
 
 from ktrial.bench.benchmark import Invocation, ParsedRun, Probe, RawOutput
 from ktrial.bench.outcomes import outcome
+from ktrial.judge.model.log import OTHER_STORE
 from ktrial.kit.errors import BadRun
 from ktrial.kit.outcome import Measurement, Outcome
 from ktrial.live.model import Sample, StretchReading
@@ -128,13 +129,11 @@ def live_benchmark(outcomes: Sequence[Outcome], *, rated: bool) -> LiveBenchmark
 def read_period(files: Mapping[str, bytes]) -> SeenPeriod:
     """Return the period in the raw output of a run. Raise BadRun if there is none."""
     if PERIOD_FILE not in files:
-        raise BadRun("the run has no readings of its period", hint="import its bundle again, if there is one")
+        raise BadRun("the run has no readings of its period", hint=OTHER_STORE)
     try:
         return msgspec.json.decode(files[PERIOD_FILE], type=SeenPeriod)
     except msgspec.DecodeError as error:
-        raise BadRun(
-            f"cannot read the readings of its period: {error}", hint="import its bundle again, if there is one"
-        ) from None
+        raise BadRun(f"cannot read the readings of its period: {error}", hint=OTHER_STORE) from None
 
 
 def read_usual(raw: bytes) -> dict[str, list[Sample]]:
@@ -144,7 +143,7 @@ def read_usual(raw: bytes) -> dict[str, list[Sample]]:
     except msgspec.DecodeError as error:
         raise BadRun(
             f"cannot read what the trial measured of the control before its first block: {error}",
-            hint="import its bundle again, if there is one",
+            hint=OTHER_STORE,
         ) from None
 
 

@@ -234,7 +234,8 @@ TrialLog: TypeAlias = Sequence[Event]
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
-_OTHER_STORE = "import an intact bundle of the trial into another store: ktrial --store FILE import BUNDLE"
+#: What to do if a stored log is damaged.
+OTHER_STORE = "import an intact bundle of the trial into another store: ktrial --store FILE import BUNDLE"
 
 
 def encode(log: Iterable[Event]) -> bytes:
@@ -250,16 +251,16 @@ def decode(data: bytes, file: str) -> tuple[Event, ...]:
             events.append(decode_as(line, _DECODER))
         except msgspec.DecodeError as error:
             why = f"cannot read an event of a trial: {error}"
-            raise BadInput(why, file=file, line=number, hint=_OTHER_STORE) from None
+            raise BadInput(why, file=file, line=number, hint=OTHER_STORE) from None
         if isinstance(events[-1], Protocol) != (number == 1):
             raise BadInput(
                 "expected one protocol, as the first event",
                 file=file,
                 line=number,
-                hint=_OTHER_STORE,
+                hint=OTHER_STORE,
             )
     if not events:
-        raise BadInput("the log of the trial is empty", file=file, hint=_OTHER_STORE)
+        raise BadInput("the log of the trial is empty", file=file, hint=OTHER_STORE)
     return tuple(events)
 
 
