@@ -205,9 +205,14 @@ def test_features() -> None:
 
 
 def test_boot_parameters_are_left_out_with_the_next_step() -> None:
-    (refusal,) = plan("boot:nohz_full=2-9").refusals
-    assert refusal.kind is Why.AT_BOOT
-    assert refusal.hint == "add  nohz_full=2-9  to the kernel command line"
+    for setting, step in {
+        "boot:nohz_full=2-9": "add  nohz_full=2-9  to the kernel command line",
+        "boot:nowatchdog=on": "add  nowatchdog  to the kernel command line",
+        "boot:psi=off": "add  psi=0  to the kernel command line",
+        "boot:nowatchdog=off": "remove  nowatchdog  from the kernel command line",
+    }.items():
+        (refusal,) = plan(setting, using=load_catalog()).refusals
+        assert (refusal.kind, refusal.hint) == (Why.AT_BOOT, step)
 
 
 def test_dangerous_settings_need_consent() -> None:

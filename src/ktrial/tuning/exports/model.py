@@ -10,6 +10,7 @@ import msgspec
 
 from ktrial.kit.errors import BadInput
 from ktrial.tuning.knobs.knob import PLACEHOLDERS, Knob
+from ktrial.tuning.knobs.value import kernel_argument
 
 #: Beginning of the reason for a setting without a verdict.
 UNTESTED = "not tested on this machine"
@@ -36,8 +37,6 @@ _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
 _GLOB = re.compile(r"[*?\[]")
 #: Placeholders whose instances all begin with the placeholder's own name: `{cpu}` is `cpu0`.
 _SELF_NAMED = frozenset(name for name, (pattern, _) in PLACEHOLDERS.items() if pattern.startswith(name))
-#: Boolean kernel arguments that the kernel accepts with `=1` and `=0` only, as it does parameters of modules.
-_WITH_VALUE = frozenset({"boot:psi"})
 #: Modules that are always a part of the kernel.
 _PARTS_OF_THE_KERNEL = frozenset({"zswap", "damon_reclaim", "damon_lru_sort", "workqueue", "pcie_aspm"})
 
@@ -203,9 +202,4 @@ def boot_word(setting: LastingSetting) -> str | None:
     """Return the kernel argument; None for a flag that can only be left out."""
     if setting.form == "module":
         return f"{'.'.join(setting.module)}={setting.text}"
-    knob, name = setting.knob, setting.knob.short_name
-    if knob.value.type == "bool" and "." not in name and knob.id not in _WITH_VALUE:
-        return name if setting.text == "1" else None
-    if knob.value.type == "choice" and setting.text == "on" and "off" not in knob.value.choices:
-        return name
-    return f"{name}={setting.text}"
+    return kernel_argument(setting.knob, setting.text)

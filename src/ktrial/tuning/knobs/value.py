@@ -28,6 +28,20 @@ def kernel_text(knob: Knob, value: Any) -> str:
     return _WRITERS[knob.value.type](knob, value)
 
 
+#: Boolean kernel arguments that the kernel accepts with `=1` and `=0` only, as it does parameters of modules.
+_WITH_VALUE = frozenset({"boot:psi"})
+
+
+def kernel_argument(knob: Knob, text: str) -> str | None:
+    """Return the kernel argument of a boot parameter with this text; None for a flag that can only be left out."""
+    name = knob.short_name
+    if knob.value.type == "bool" and "." not in name and knob.id not in _WITH_VALUE:
+        return name if text == "1" else None
+    if knob.value.type == "choice" and text == "on" and "off" not in knob.value.choices:
+        return name
+    return f"{name}={text}"
+
+
 def show_value(value: Any) -> str:
     """Return a value as a person would write it. A computed value is shown as its recipe."""
     if isinstance(value, dict):

@@ -18,7 +18,7 @@ from ktrial.tuning.knobs.find import absence, find_knob, meant_instances, succes
 from ktrial.tuning.knobs.knob import INSTANCE_FACTS, Knob, clear_each_other, in_write_order
 from ktrial.tuning.knobs.profile import Setting
 from ktrial.tuning.knobs.relevance import inert_here
-from ktrial.tuning.knobs.value import active_text, kernel_text, offered, same_value, show_value
+from ktrial.tuning.knobs.value import active_text, kernel_argument, kernel_text, offered, same_value, show_value
 from ktrial.tuning.plans.model import Change, Context, Plan, Refusal, Request, Why, ZramStep
 
 #: The knobs that the agent's step for zram sets. ktrial refuses other zram knobs instead of ignoring them.
@@ -170,12 +170,10 @@ def _is_default(knob: Knob, value: Any) -> bool:
 
 def _late(knob: Knob, setting: Setting) -> tuple[Why, str, str] | None:
     if knob.kind == "boot":
-        flag = knob.short_name if setting.value is True else f"{knob.short_name}={setting.value}"
-        return (
-            Why.AT_BOOT,
-            "a boot parameter: takes effect at the next boot",
-            f"add  {flag}  to the kernel command line",
-        )
+        argument = kernel_argument(knob, kernel_text(knob, setting.value))
+        step = f"remove  {knob.short_name}  from" if argument is None else f"add  {argument}  to"
+        why = "a boot parameter: takes effect at the next boot"
+        return Why.AT_BOOT, why, f"{step} the kernel command line"
     if knob.kind in {"kconfig", "build", "patch"}:
         return Why.AT_BUILD, "decided when the kernel is built", "needs a kernel built with it"
     return None
