@@ -128,6 +128,28 @@ def test_a_plan_that_cannot_be_shown_whole_gets_no_token(tmp_path: Path) -> None
     assert len(long) < 50_000
 
 
+class HalfPlan(BigPlan):
+    """Stands for the commands: `ktrial plan` can plan only some of the settings."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        wrong = {"word": "vm.nope=1", "error": "unknown knob: 'vm.nope'", "next": None}
+        self._answer = CommandAnswer(2, json.dumps({"plan": {"steps": []}, "wrong": [wrong]}), "")
+
+
+def test_an_answer_names_the_setting_that_cannot_be_planned(tmp_path: Path) -> None:
+    audit = AuditLog(tmp_path / "audit.jsonl", FakeClock())
+    tokens = PlanTokens(10.0, lambda: 0.0)
+    calls = ToolCalls(HalfPlan(), audit, tokens, Permissions(True, ("*",), {}))  # type: ignore[arg-type]
+
+    async def silent(done: int, most: int | None, message: str) -> None: ...
+
+    asked = {"action": "apply", "settings": ["vm.swappiness=1", "vm.nope=1"]}
+    answer = anyio.run(calls.call, "plan", asked, None, silent)
+    audit.close()
+    assert answer.text == "cannot plan vm.nope=1: unknown knob: 'vm.nope'\nnext: leave out vm.nope=1"
+
+
 def test_what_the_log_holds_is_bounded_and_has_no_token() -> None:
     assert bounded({"token": "secret", "settings": ["a=1"]}) == {"token": "(given)", "settings": ["a=1"]}
     assert len(bounded({"settings": ["x" * 10_000_000]})) < 5000

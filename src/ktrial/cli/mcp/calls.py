@@ -244,7 +244,7 @@ class TrialHeard:
 
 
 class Basis(NamedTuple):
-    """What an action would do: its knobs (None for a step without a knob), what it skips, and a digest of both."""
+    """What an action would do: its knobs (None for a step without a knob), what it skips, and a digest of all of it."""
 
     document: Any
     knobs: tuple[str | None, ...]
@@ -253,9 +253,9 @@ class Basis(NamedTuple):
 
 
 def basis_of(action: str, document: Any, arguments: Arguments, more: str) -> Basis:
-    """Return the basis of an action from the answer of the command that shows it.
+    """Return what an action would do, from the answer of the command that shows that.
 
-    Raise Refused if it would do nothing.
+    Raise BadInput if the transaction to revert is not in force.
     """
     if action == "revert":
         number = arguments["transaction"]
@@ -265,8 +265,6 @@ def basis_of(action: str, document: Any, arguments: Arguments, more: str) -> Bas
         document = open_ones[number]
         steps, skipped = document["steps"], []
     else:
-        if wrong := document.get("wrong"):
-            raise BadInput(f"cannot plan {wrong[0]}", hint="leave it out, or call explain with its name")
         steps = document["plan"]["steps"]
         skipped = [one.get("knob") or "a setting" for one in document.get("refusals", document.get("left_out", ()))]
     if action == "keep":
@@ -307,6 +305,10 @@ def _require_answer(answer: CommandAnswer) -> CommandAnswer:
 
 def _failure(answer: CommandAnswer) -> CallFailed:
     told = answer.json
+    if isinstance(told, dict) and told.get("wrong"):  # `ktrial plan`, if only some of the settings are wrong
+        first = told["wrong"][0]
+        hint = first["next"] or f"leave out {first['word']}"
+        return CallFailed(f"cannot plan {first['word']}: {first['error']}", answer.status, hint=hint)
     if isinstance(told, dict) and told.get("schema") == "ktrial.error/1":
         if told.get("kind") == "privilege" and (why := _why_not_root(answer.err)) is not None:
             return CallFailed(f"{told['error']}: {why}", answer.status, hint=_NO_PASSWORD)

@@ -88,7 +88,9 @@ class Commands:
                 await process.wait()
         except TimeoutError:
             await _stop(process)
-            raise KtrialError(f"ktrial stopped the command after {limit_s:g} s", hint="ask for less") from None
+            raise KtrialError(
+                f"ktrial stopped the command after {limit_s:g} s", hint="call it again, or ask for less"
+            ) from None
         except BaseException:
             await _stop(process)
             raise

@@ -115,7 +115,7 @@ class LongCalls:
         require_client_extension(ctx, EXTENSION)
         task = self._tasks.get(params.task_id)
         if task is None:
-            raise MCPError(code=INVALID_PARAMS, message="no such task")
+            raise MCPError(code=INVALID_PARAMS, message=f"no such task: {ascii(params.task_id)[:80]}")
         return task
 
     async def _carry_out(self, task: LongCall, work: Callable[[LongCall], Awaitable[dict[str, Any]]]) -> None:
