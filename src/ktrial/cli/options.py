@@ -291,7 +291,9 @@ def seconds(text: str, option: str) -> float:
     match = re.fullmatch(_DURATION, text.strip())
     value_s = float(match[1]) * _SECONDS[match[2]] if match is not None else 0.0
     if value_s == 0:
-        raise BadInput(f"{option} {text}: not a duration", hint="use a number and a unit, such as 30s, 10m or 1h")
+        raise BadInput(
+            f"{option} {text}: not a duration above 0", hint="use a number and a unit, such as 30s, 10m or 1h"
+        )
     if value_s > _LONGEST_S:
         raise BadInput(f"{option} {text}: longer than 30 days", hint=f"give at most 720h, or leave out {option}")
     return value_s

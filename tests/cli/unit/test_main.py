@@ -27,7 +27,7 @@ def run(*argv: str) -> tuple[int, str, str]:
         (("plan", "vm.swapiness=1", "--json"), 2, "unknown knob: 'vm.swapiness'", "did you mean vm.swappiness?"),
         (("plan", "--json", "--nope"), 2, "No such option '--nope'.", "ktrial plan --help"),
         (("statsu", "--json"), 2, "unknown command: 'statsu'", "did you mean status?"),
-        (("review", "/none", "--json"), 2, "/none: no such file", None),
+        (("review", "/none", "--json"), 2, "/none: no such file", "check the path"),
         (("runs", "--json", "--store", "x.db"), 2, "--store must come before runs", "ktrial --store … runs …"),
     ],
 )
@@ -80,7 +80,8 @@ def test_a_word_after_two_hyphens_asks_for_no_json(tmp_path: Path) -> None:
         (("facts", "cpu.mod"), 2, "did you mean cpu.model?"),
         (("knobs", "swapines"), 2, "did you mean vm.swappiness?"),
         (("apply", "vm.swappiness=1", "--for", "9" * 15 + "h"), 2, "longer than 30 days"),
-        (("apply", "vm.swappiness=1", "--for", "0"), 2, "not a duration"),
+        (("apply", "vm.swappiness=1", "--for", "0"), 2, "not a duration above 0"),
+        (("watermarks", "--lead", "2G"), 2, "'2G' is not a number with one of the units B, kB"),
         (("statsu",), 2, "did you mean status?"),
         (("runs", "--store", "x.db"), 2, "next: ktrial --store … runs …"),
         (("state", "diff", "--no-sudo"), 2, "--no-sudo must come before state diff"),

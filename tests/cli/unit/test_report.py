@@ -112,6 +112,12 @@ def test_what_cannot_be_shown_is_refused(machine: FakeRoot, found: Path, tmp_pat
     assert "memory-pressure.latency.p50 has no measurement in arm 'stock'" in ran.err
 
 
+def test_a_comparison_without_outcomes_has_no_chart(machine: FakeRoot, found: Path, tmp_path: Path) -> None:
+    found.write_bytes(msgspec.json.encode(msgspec.structs.replace(few(2), outcomes=())))
+    ran = machine.run("report", str(found), "-o", str(tmp_path / "a.svg"))
+    assert (ran.status, "cannot draw a chart" in ran.err, ".html or .md" in ran.err) == (2, True, True), ran.err
+
+
 @pytest.mark.parametrize("name", ["a.pdf", "a", "folder/a.html"])
 def test_where_nothing_can_be_written(machine: FakeRoot, found: Path, tmp_path: Path, name: str) -> None:
     ran = machine.run("report", str(found), "-o", str(tmp_path / name))
@@ -128,6 +134,9 @@ def test_publishing_again_leaves_what_others_wrote(machine: FakeRoot, found: Pat
     refused = machine.run("publish", str(found), "-o", str(folder))
     assert refused.status == 2
     assert "not an empty folder" in refused.err
+    assert "or add --force" in refused.err
+    file = machine.run("publish", str(found), "-o", str(folder / "own.txt"), "--force")
+    assert (file.status, "next: name a folder\n" in file.err) == (2, True), file.err
     runs = sorted((folder / "runs").iterdir())
     runs[0].write_text("changed")
     smaller = msgspec.structs.replace(few(2), exclusions=(), without=None)

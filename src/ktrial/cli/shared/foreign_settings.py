@@ -15,7 +15,8 @@ def read_content(file: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
-        raise BadInput(why_unread(error), file=file) from None
+        hint = "check the path" if isinstance(error, FileNotFoundError) else "name a file that you may read"
+        raise BadInput(why_unread(error), file=file, hint=hint) from None
 
 
 def check_free(output: Path | None, *, force: bool) -> None:
@@ -25,7 +26,7 @@ def check_free(output: Path | None, *, force: bool) -> None:
 
 
 def write_profile(output: Path, text: str) -> None:
-    """Write a profile to its file."""
+    """Write the text of a profile to a file. Raise BadInput if that fails."""
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:

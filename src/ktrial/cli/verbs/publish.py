@@ -43,7 +43,8 @@ def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, 
     from ktrial.reports.publish import LIST, publication
 
     if output.exists() and (not output.is_dir() or (any(output.iterdir()) and not force)):
-        raise BadInput(f"-o {output}: not an empty folder", hint="name another folder, or add --force")
+        hint = "name another folder, or add --force" if output.is_dir() else "name a folder"
+        raise BadInput(f"-o {output}: not an empty folder", hint=hint)
     comparison = comparison_named(app, what)
     if not data:
         files = publication(comparison)

@@ -90,7 +90,7 @@ def _measure_rate(app: App, here: WatermarkLayout, duration_s: float | None) -> 
 def _lead(text: str) -> Lead:
     from ktrial.watch.watermarks import Lead
 
-    if text.strip().endswith("B"):
+    if text.strip().endswith(tuple("BKMGTi")):  # `2G` is a size without its B, and no time
         return Lead(text, amount_bytes=_size(text, "--lead"))
     return Lead(text, seconds=seconds(text, "--lead"))
 
