@@ -73,7 +73,7 @@ def test_commands_meet_in_one_that_is_kept(kernel: Kernel, tmp_path: Path, monke
         (reverted,) = kept.told("revert")["transactions"]
         assert [step["outcome"] for step in reverted["steps"]] == ["restored"]
         status, _, errors = kept.run("try", "vm.swappiness=1", "--suite", "agent-lock")
-        assert (status, "every visit needs a fresh boot" in errors) == (2, True), errors
+        assert (status, "every measurement needs a fresh boot" in errors) == (2, True), errors
     finally:
         kept.end()
 

@@ -114,7 +114,9 @@ class AdbHost(RemoteHost):
             )
         found = sorted(one for one in folder.iterdir() if one.is_file() and not one.name.startswith("."))
         if not found:
-            raise BadInput(f"--tools {tools}: the folder is empty", hint="put static programs for the phone into it")
+            raise BadInput(
+                f"--tools {tools}: no files in this folder", hint="put static programs for the phone into it"
+            )
         return {one.name: self._copied(one.resolve()) for one in found}
 
     def _copied(self, here: Path) -> str:

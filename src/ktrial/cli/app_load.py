@@ -32,7 +32,9 @@ def send_load_from(app: App, word: str | None, address: str | None, tools: str |
     """
     if word is None:
         if address is not None:
-            raise BadInput("--load-address requires --load-from", hint="add --load-from ssh:NAME, or leave it out")
+            raise BadInput(
+                "--load-address requires --load-from", hint="add --load-from ssh:NAME, or leave out --load-address"
+            )
         return
     if tools is not None:
         raise BadInput("cannot combine --tools with --load-from", hint="leave out one of them")

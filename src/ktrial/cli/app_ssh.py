@@ -60,7 +60,7 @@ class SshHost(RemoteHost):
             return (found, *silent), None
         if asking is None:
             raise PrivilegeMissing(
-                f"{purpose} needs root on {self.name}, whose doas asks for a password, which needs a terminal there",
+                f"{purpose} needs root on {self.name}, and doas there does not give it without a password",
                 hint="permit the user with `nopass` in /etc/doas.conf there, or connect as root: --host ssh:root@NAME",
             )
         return (found, *asking), self._ask_password((found, *asking), purpose)
@@ -73,18 +73,22 @@ class SshHost(RemoteHost):
             if self.gives_root(asker, given):
                 return given
             raise PrivilegeMissing(
-                f"sudo on {self.name} did not accept the password", hint=f"check the password in {PASSWORD_VARIABLE}"
+                f"sudo on {self.name} did not accept the password",
+                hint=f"check the password behind {PASSWORD_VARIABLE}, and that sudo there permits this user",
             )
         if not sys.stdin.isatty():
             raise PrivilegeMissing(
                 f"{purpose} needs root on {self.name}, whose sudo asks for a password, and there is no terminal here",
-                hint="let sudo there start the agent without a password, or connect as root: --host ssh:root@NAME",
+                hint=f"give it with {PASSWORD_VARIABLE} (docs/remote.md), or connect as root: --host ssh:root@NAME",
             )
         for _ in range(_TRIES):
             password = getpass.getpass(f"password for sudo on {self.name}: ")
             if self.gives_root(asker, password):
                 return password
-        raise PrivilegeMissing(f"sudo on {self.name} did not accept the password", hint="run the command again")
+        raise PrivilegeMissing(
+            f"sudo on {self.name} did not accept the password",
+            hint="run the command again, or log in there and check with `sudo -v` that sudo permits you",
+        )
 
 
 @cache
@@ -96,7 +100,7 @@ def given_password() -> str | None:
     number = os.environ.get(PASSWORD_VARIABLE)
     if number is None:
         return None
-    hint = "give the number of a file that is open for reading and holds one line"
+    hint = "set it to the number of a file that is open for reading and holds the password on one line"
     try:
         with open(int(number), "rb") as file:  # noqa: PTH123 (an open file, no path)
             password = file.read(_LONGEST_BYTES + 1).decode().removesuffix("\n")
@@ -104,5 +108,5 @@ def given_password() -> str | None:
         why = getattr(error, "strerror", None) or f"{number!r} is not the number of an open file with text"
         raise BadInput(f"{PASSWORD_VARIABLE}: cannot read the password: {why}", hint=hint) from None
     if not password or "\n" in password or len(password) > _LONGEST_BYTES:
-        raise BadInput(f"{PASSWORD_VARIABLE}: the password is not one line", hint=hint)
+        raise BadInput(f"{PASSWORD_VARIABLE}: expected one line of at most {_LONGEST_BYTES} bytes", hint=hint)
     return password

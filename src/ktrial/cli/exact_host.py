@@ -24,7 +24,7 @@ EXACT = "exact:"
 _MEMORY_BYTES = 512 << 20
 #: A boot that takes longer has failed.
 _LIMIT_S = 900.0
-_TRIALS = "use `ktrial try` or `ktrial trial run`, which boot an exact guest for each visit"
+_TRIALS = "use `ktrial try` or `ktrial trial run`, which boot an exact guest for each measurement"
 _TALKS = "use `ktrial --host guest:KERNEL …`, an ordinary guest, whose time is not exact"
 #: Verbs that need hundreds of answers, or answers at certain times of this machine's clock, and what to use instead.
 _INSTEAD = {
@@ -72,7 +72,7 @@ class ExactHost(GuestHost):
 
         if self.is_kept:
             raise BadInput(
-                f"--host {self.word}: a kept guest cannot run a trial, because every visit needs a fresh boot",
+                f"--host {self.word}: a kept guest cannot run a trial, because every measurement needs a fresh boot",
                 hint=f"use --host {self.prefix}KERNEL",
             )
         if file.command:
@@ -186,7 +186,10 @@ def place_of(
 
 
 def boot_with(lab: Lab, place: GuestPlace, script: bytes, say: Callable[[str], None]) -> GuestRun:
-    """Boot the guest twice at once with the whole conversation. Raise an error if the two boots differ."""
+    """Boot the guest twice at once with the whole conversation; if the boots differ, a third one decides.
+
+    Raise GuestDiffers if no two boots agree.
+    """
     from ktrial.bench.guest_tools import ODD_BOOT, Job
     from ktrial.guests.agreement import boot_twice, settle_s
     from ktrial.guests.replay import SCRIPT

@@ -71,7 +71,7 @@ class Host:
     def programs_from(self, tools: str) -> Mapping[str, str]:
         """Copy the programs that `tools`, the value of --tools, names to the host; return their paths there by name."""
         del tools
-        raise BadInput("cannot combine --tools with this --host", hint="leave out --tools or --host")
+        raise BadInput(f"cannot combine --tools with --host {self.word}", hint="leave out --tools or --host")
 
     @property
     def called(self) -> str:

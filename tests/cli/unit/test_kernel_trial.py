@@ -152,4 +152,4 @@ def test_over_boots_a_program_of_the_users_own_is_measured() -> None:
     mine = run("kernel", "trial", "running", "--boot", "nohz=off", "--dry-run", "--", "true", "--long")
     assert (mine.status, 'command = ["true", "--long"]' in mine.out) == (0, True), mine.err
     twice = run("kernel", "trial", "kernels.toml", "--", "true")
-    assert (twice.status, "kernels.toml says what is measured" in twice.err) == (2, True), twice.err
+    assert (twice.status, "cannot combine kernels.toml with a command" in twice.err) == (2, True), twice.err

@@ -51,7 +51,7 @@ def test_what_cannot_be_meant_is_said(argv: tuple[str, ...], words: str) -> None
 @pytest.mark.parametrize("argv", [("blame", "--env", "A=1", "--env", "B=1", "--", "true"), ("tune", "gaming")])
 def test_trials_run_on_this_machine_only(argv: tuple[str, ...], tmp_path: Path) -> None:
     ran = FakeRoot(tmp_path / "root").run(*argv)
-    assert "trials run on this machine only" in ran.err
+    assert "trials run on machines, not in folders" in ran.err
 
 
 def test_proposals_are_of_the_machine_that_is_looked_at(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_claims_about_a_table(place: Path) -> None:
         (("claim", "zebra -5%", *TABLE), "use one of: wakeup.wakeup_p50"),
         (("claim", "p50 -5%"), "no data to check the claim against"),
         (("claim", "gone.toml"), "no such file"),
-        (("power",), "unknown noise"),
+        (("power",), "the noise of its runs is unknown"),
         (("power", "--sd", "3%", "before.json"), "cannot combine results with --sd"),
     ],
 )

@@ -158,7 +158,7 @@ def test_an_agent_that_dies_under_the_command_is_told_and_its_lease_restores_the
     (tmp_path / "end").touch()
     status, _, err = running.end()
     assert status == 0
-    assert "the lease restores the old values" in err
+    assert "ktrial restores the old values by itself" in err
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 0, 1), (2, 1, 0), (0, 2, 1), (1, 2, 0)])

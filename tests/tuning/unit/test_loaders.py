@@ -158,7 +158,7 @@ def test_yes_alone_never_confirms_it() -> None:
         confirm_guarded(guarded, (), may_ask=False)
     assert error.value.hint == "if you accept that, add --yes-security mitigations"
     confirm_guarded(guarded, ("mitigations",), may_ask=False)
-    with pytest.raises(BadInput, match="not an argument that needs it"):
+    with pytest.raises(BadInput, match="needs no confirmation here"):
         confirm_guarded(guarded, ("mitigations", "audit"), may_ask=False)
 
 

@@ -46,7 +46,7 @@ def test_what_would_bring_this_machine_in_or_never_end_is_refused() -> None:
     refuse_on_host(exact, None, {}, ends=True)
     with pytest.raises(BadInput, match=r"game\.log: cannot use frames of this machine: guest:lab has another clock"):
         refuse_on_host(guest, log, {}, ends=True)
-    with pytest.raises(BadInput, match="guest:lab has no NVIDIA card"):
+    with pytest.raises(BadInput, match="NVIDIA cards of this machine only, not of guest:lab"):
         refuse_on_host(guest, None, {"nvidia": 5.0}, ends=True)
     with pytest.raises(BadInput, match="exact:lab: Ctrl-C cannot end a watch in an exact guest"):
         refuse_on_host(exact, None, {}, ends=False)

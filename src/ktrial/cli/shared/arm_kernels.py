@@ -50,7 +50,7 @@ def workshop_of(app: App) -> KernelBuilder:
 
 
 class KernelWorkshop:
-    """Implements `trial.guests.guest_kernels.KernelBuilder`; plans each recipe only once."""
+    """Plans each recipe once, and builds its kernel in the cache. Implements `KernelBuilder`."""
 
     def __init__(self, app: App) -> None:
         self._app = app

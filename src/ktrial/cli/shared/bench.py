@@ -95,7 +95,7 @@ def own_benchmark(
     from ktrial.bench.command_benchmark import ShellCommand, parse_metric
 
     if not words:
-        raise BadInput("no command after --", hint="for example  ktrial bench -n 5 -- make -j4")
+        raise BadInput("no command after --", hint="write the command to measure after --, for example  -- make -j4")
     program = find(words[0])
     name = re.sub(r"[^a-z0-9]+", "-", Path(words[0]).name.lower()).strip("-") or "command"
     own = ShellCommand(
@@ -132,7 +132,7 @@ def choose(
     if (suite is None) == (words is None):
         raise BadInput(
             "nothing to measure" if suite is None else "cannot combine a suite with a command after --",
-            hint="name a suite from `ktrial bench --list`, or a command:  ktrial bench -n 5 -- CMD",
+            hint="name a suite from `ktrial bench --list`, or write a command after --",
         )
     if words is not None:
         refuse_command(app)
@@ -165,11 +165,11 @@ def choose(
 def _refuse_options_of_command(given: Mapping[str, bool]) -> None:
     known = {
         "--limit": "leave out --limit: benchmarks have their own",
-        "--clean-env": "leave it out: benchmarks always get a clean environment",
+        "--clean-env": "leave out --clean-env: benchmarks always get a clean environment",
     }
     for option, is_given in given.items():
         if is_given:
-            hint = known.get(option, f"add -- CMD, or leave out {option}")
+            hint = known.get(option, f"leave out {option}, or measure a command (-- CMD) instead of a suite")
             raise BadInput(f"{option} requires a command after --", hint=hint)
 
 
@@ -219,7 +219,7 @@ def _elsewhere(app: App, host: Host, own: OwnBenchmark) -> OwnBenchmark:
 def not_in_guest(program: str, why: str = "") -> BadInput:
     return BadInput(
         f"the guest lacks {program.rpartition('/')[2]}{why}",
-        hint=f"ktrial kernel boot KERNEL --keep NAME --tool {program}",
+        hint=f"run `ktrial kernel boot KERNEL --keep NAME --tool {program}`, then use --host guest:NAME",
     )
 
 
@@ -401,16 +401,17 @@ def around_runs(app: App, suite: Suite, order: Order, settle_s: float | None) ->
 
 
 def refuse_around(suite: Suite, given: Mapping[str, bool]) -> None:
-    """Raise BadInput for a wait or a cleanup around runs, because an exact guest needs neither."""
+    """Raise BadInput for a wait or a cleanup around runs, because an exact guest can do neither."""
     from ktrial.bench.suite import Between
 
     culprit = next((option for option, is_given in given.items() if is_given), None)
+    way = f"leave out {culprit}"
     if culprit is None and suite.between != Between():
-        culprit = f"the suite {suite.name}"
+        culprit, way = f"the suite {suite.name}", "name another suite"
     if culprit is not None:
         raise BadInput(
             f"{culprit}: an exact guest cannot wait or restore anything between runs",
-            hint="leave it out, or use `ktrial kernel trial`, which boots an exact guest for each visit",
+            hint=f"{way}, or use `ktrial kernel trial`, which boots an exact guest for each measurement",
         )
 
 
@@ -456,7 +457,7 @@ def write_result(path: Path, result: Result, records: Sequence[RunRecord]) -> No
         part.unlink(missing_ok=True)
         raise KtrialError(
             f"cannot write {path}: {error.strerror}",
-            hint=f"free some space there; the runs are saved in {result.where}",
+            hint=f"check the space and permissions there; the runs are saved in {result.where}",
         ) from None
 
 

@@ -124,7 +124,7 @@ def _work(query: BisectQuery) -> tuple[str, Job, GuestFiles]:
         load, dot, name = query.outcome.partition(".")
         if not dot:
             raise BadInput(
-                f"--outcome: expected LOAD.NAME, got {query.outcome}",
+                f"--outcome: expected LOAD.RESULT, got {query.outcome}",
                 hint="name an outcome of a load, such as wakeup.p99_ns, or add -- PROGRAM",
             )
         request = {"id": 1, "do": "load", "load": load, "parameters": _parameters(query), "limit_s": _LOAD_LIMIT_S}

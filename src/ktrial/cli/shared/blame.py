@@ -116,11 +116,9 @@ def question_of(
 ) -> tuple[BlameQuestion, dict[str, str]]:
     """Return the question for this machine or its guests, and the named settings that cannot be the cause."""
     if not app.may_run_trials:
-        raise Refused("trials run on this machine only", hint="leave out --machine-root")
+        raise Refused("trials run on machines, not in folders", hint="leave out --machine-root")
     if boots and template.guest is None and app.host is not None:
-        raise BadInput(
-            "--boot boots this machine, and cannot be combined with --host", hint="leave out --host, or use --guest"
-        )
+        raise BadInput("cannot combine --boot with --host: it boots this machine", hint="leave out --host")
     if symbols:
         _check_kernels(app, symbols, template)
     give_programs_of(app, template.suite)

@@ -102,16 +102,16 @@ def go_on(app: App, session: AgentSession, trial: StoredTrial) -> bool:
         )
     # A user who lets the machine reboot until the answer is known also agrees to what --anyway allows.
     boots = TrialBoots(app, following.file, BootConsent(yes=True, anyway=True))
-    new = next((one.word for one in boots.guarded if one.word not in asked.security), None)
+    new = next((one for one in boots.guarded if one.word not in asked.security), None)
     if new is not None:
         raise Refused(
-            f"cannot continue {asked.question.name}: {new} weakens this machine, and you have not confirmed it",
-            hint="run the same command again and confirm the argument",
+            f"cannot continue {asked.question.name}: {new.word} weakens this machine, and you have not confirmed it",
+            hint=f"run the same command again with --yes-security {new.name}",
         )
     if boots.start(following, due, as_json=False) != 0:
         raise KtrialError(
             f"cannot continue {asked.question.name}: ktrial could not write its boot entries",
-            hint="`ktrial boot status` shows why",
+            hint="the lines above say which step failed",
         )
     return True
 
@@ -180,7 +180,7 @@ def _read(app: App, name: str) -> BootQuestion:
         raise BadInput(
             f"this version of ktrial cannot read it: {error}",
             file=place,
-            hint="remove the file and run the same command again; finished trials are reused",
+            hint="remove the file and run the same command again, which starts over",
         ) from None
 
 

@@ -64,7 +64,8 @@ _LIMIT_S = 300
 
 def refuse_own_store(path: str | None, state_home: str | None) -> None:
     """Raise Refused for a store that the service which continues the trial after each boot cannot find."""
-    place, hint = path or state_home, "leave out --store and KTRIAL_STORE" if path else "run it without XDG_STATE_HOME"
+    place = path or state_home
+    hint = "leave out --store and KTRIAL_STORE" if path else "run the command without XDG_STATE_HOME"
     if place:
         raise Refused(
             f"cannot boot this machine for a trial: after a boot, ktrial would not look for the trial in {place}",
@@ -80,7 +81,7 @@ class TrialBoots:
         if app.host is not None:
             raise Refused(
                 f"--host {app.host.word}: a trial over boots needs ktrial on the machine, to continue after each boot",
-                hint="log in there and run ktrial, or use --guest",
+                hint="log in there and run ktrial, or use `ktrial kernel trial --guest`",
             )
         if app.on_this_machine:
             refuse_own_store(app.store_path, os.environ.get("XDG_STATE_HOME"))
@@ -102,7 +103,7 @@ class TrialBoots:
         return {name: one.release for name, one in self.plans.items() if one.is_other_kernel}
 
     def agree(self, file: TrialFile, *, as_json: bool, overall: str | None = None) -> bool:
-        """Show the boots of this trial and of all trials; return whether the machine may reboot."""
+        """Show how often this trial boots the machine, and `overall` for all trials; return whether it may reboot."""
         if not as_json:
             text = _plans_text(file, self.plans, is_rehearsed=self.is_rehearsed, width=columns())
             sys.stdout.write(text if overall is None else text + labelled("overall", overall, width=columns()) + "\n")
@@ -115,7 +116,7 @@ class TrialBoots:
         return True
 
     def start(self, stored: StoredTrial, due: Due, *, as_json: bool) -> int:
-        """Write the boot entries and boot the first one."""
+        """Write the boot entries and reboot. Return the exit status: 1 if the entries could not be written."""
         if prepare_boots(self._session, self._wired(stored.trial), as_json=as_json) is None:
             return 1
         first = entry_of(due.place)
@@ -161,8 +162,8 @@ def _plan(maker: BootMaker, file: TrialFile, name: str) -> BootPlan:
     kernel = None if one.kernel is None else find_kernel(one.kernel, maker.grounds)
     if one.kernel is not None and kernel is None:
         hint = (
-            "install it first (`ktrial kernel package` makes a package), or use --guest, which needs no "
-            "installed kernel"
+            "install it first (`ktrial kernel package` makes a package), or use `ktrial kernel trial --guest`, which "
+            "needs no installed kernel"
         )
         raise UnknownName("kernel", one.kernel, maker.grounds.files, hint=hint)
     changes = parse_changes(one.boot) if one.boot else ()

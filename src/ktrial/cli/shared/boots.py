@@ -106,7 +106,7 @@ class BootMaker:
 
 
 def loader_of(named: str | None, *, kexec: bool, reboots: bool) -> str | None:
-    """Return the command that starts the entry, if an option names it."""
+    """Return the loader, or kexec, that an option names to start the entry; None without such an option."""
     if kexec and not reboots:
         raise Contradiction(
             "cannot combine --kexec with --no-reboot: a reboot by hand discards the loaded kernel",

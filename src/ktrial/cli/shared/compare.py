@@ -98,7 +98,7 @@ def gathered(app: App, words: Sequence[str], options: dict[str, Any], *, trials:
     if found.of_trials and not trials:
         raise BadInput(
             f"{found.of_trials[0]} belongs to a trial, which has its own protocol",
-            hint="use `ktrial trial show` for its verdicts, or `compare --pool` for trials of several machines",
+            hint="use `ktrial trial show` for its verdicts, or `ktrial compare --pool` for trials of several machines",
         )
     return found
 
@@ -186,7 +186,9 @@ def share(text: str | None, option: str) -> float | None:
     found = _PERCENT.fullmatch(text.strip().removesuffix("%").rstrip())
     value = float(found[0]) / 100 if found is not None else 0.0
     if not 0 < value <= 10:
-        raise BadInput(f"{option}: expected a percentage above 0, got {text}", hint=f"for example  {option} 2%")
+        raise BadInput(
+            f"{option}: expected a percentage above 0 and at most 1000, got {text}", hint=f"for example  {option} 2%"
+        )
     return value
 
 

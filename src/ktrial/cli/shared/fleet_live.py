@@ -34,7 +34,7 @@ _LOOK_S = 2.0
 def live_machines(
     app: App, ansible: Ansible, began: FleetBegan, folder: Path, find: Callable[[str], str | None], fence: int
 ) -> LiveMachines:
-    """Return the machines of a live trial."""
+    """Return the machines of a live trial, each measured by a process that ends if another coordinator takes over."""
     store = LiveStore(find, app.trials.log, lambda: running_trials(desk_folder()))
     return LiveMachines(ansible, began, folder, store, fence=fence)
 

@@ -88,7 +88,7 @@ class InGuests:
         self.ready = self._guests.ready
 
     def plan(self, listen: TrialListener, *, profile: bool) -> Planned:
-        """Fix the protocol, without measuring noise first because exact guests have none."""
+        """Fix the protocol; trials in guests do not measure noise first."""
         ready = self.ready
         workloads = ready.file.guest.workloads if ready.file.guest is not None else 1
         around = outcomes_around(ready.suite)
@@ -104,7 +104,7 @@ class InGuests:
         return begin(self._app, self.ready, protocol, found)
 
     def changed(self, stored: StoredTrial) -> str | None:
-        """Return the first arm whose kernel or values have changed."""
+        """Return the first arm whose kernel or values have changed since the start; None if none has."""
         return next(iter(changed_arms(stored.arms, self.ready.arms)), None)
 
     def carry_on(self, stored: StoredTrial, listen: TrialListener) -> CarriedOut:

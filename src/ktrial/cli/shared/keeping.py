@@ -160,7 +160,7 @@ def _grub_lines(
                 "remove it in the boot loader's own configuration",
             )
         else:
-            what, hint = f"make {kernel} the default", "`bootctl set-default` does with systemd-boot"
+            what, hint = f"make {kernel} the default", "with systemd-boot, use `bootctl set-default`"
         raise Refused(f"cannot {what}: {loader.reason}", hint=loader.hint or hint)
     texts = read_grub(session)
     old = kept_entries({form: file for form, file in kept.items() if form == "grub.d"})
@@ -275,10 +275,10 @@ def confirm_guarded(guarded: Sequence[Guarded], confirmed: Collection[str], *, m
 
     foreign = sorted(set(confirmed) - {one.name for one in guarded})
     if foreign:
-        needed = ", ".join(one.name for one in guarded) or "none"
+        needed = ", ".join(one.name for one in guarded)
         raise BadInput(
-            f"--yes-security {foreign[0]}: not an argument that needs it",
-            hint=f"leave it out; arguments that need it here: {needed}",
+            f"--yes-security {foreign[0]}: {foreign[0]} needs no confirmation here",
+            hint=f"leave out --yes-security {foreign[0]}" + (f"; to confirm here: {needed}" if needed else ""),
         )
     left = [one for one in guarded if one.name not in confirmed]
     if left and not may_ask:
@@ -319,7 +319,7 @@ def _way_out(plan: Mapping[str, Any], step: Checked) -> str:
     if step.outcome != "refused" and any("kernel" in line for one in holds for line in one.get("grub.d", ())):
         return "if the kept kernel is no longer installed: `ktrial keep --undo boot:kernel`"
     if step.outcome == "forbidden":
-        return "leave it out; `ktrial drift` lists what is kept"
+        return "leave out this setting; `ktrial drift` lists what is kept"
     return "write them elsewhere with `ktrial export`, or make the folder writable"
 
 

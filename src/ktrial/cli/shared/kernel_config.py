@@ -203,5 +203,5 @@ def _of_file(word: str) -> list[Wish]:
     try:
         lines = read_fragment(Path(word).read_bytes(), word)
     except UnreadableOutput as error:
-        raise BadInput(error.message) from None
+        raise BadInput(error.message, hint="write one symbol a line, such as CONFIG_HZ_1000=y") from None
     return [Wish(line.symbol, line.value, f"{word}:{line.number}") for line in lines]

@@ -44,7 +44,7 @@ def kernels_of_tiers(options: Mapping[str, Any]) -> dict[str, str] | None:
             return None
     if options["boots"] and (options["guest"] or options["tree"]):
         raise BadInput(
-            "cannot combine --boots with guests", hint="leave out --boots: each visit is a boot in guests too"
+            "cannot combine --boots with guests", hint="leave out --boots: guests boot for each measurement anyway"
         )
     if options["kernels"] and options["tree"]:
         raise BadInput("cannot combine --kernel with --tree", hint="leave out --kernel or --tree")

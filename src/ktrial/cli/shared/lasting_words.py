@@ -47,7 +47,7 @@ class NamedSettings(NamedTuple):
 
 
 class WordReader(NamedTuple):
-    """Reads words; it has everything that their meaning depends on."""
+    """Finds the settings that a word names: the catalog, facts, journal and trials decide what it means."""
 
     app: App
     catalog: Catalog
@@ -58,7 +58,7 @@ class WordReader(NamedTuple):
     def settings_of(self, word: str) -> NamedSettings:
         if word.startswith(REMOVAL):
             why = f"cannot export {word}: no target removes kernel arguments"
-            raise BadInput(why, hint="`ktrial keep` removes them where GRUB reads drop-ins")
+            raise BadInput(why, hint=f"`ktrial keep {word}` removes it on a machine whose GRUB reads drop-in files")
         if word.isdecimal():
             return self._of_transaction(int(word))
         if is_assignment(word) or word in self.catalog.profiles or word in self.catalog.knobs:

@@ -94,7 +94,7 @@ def _is_own(app: App, session: StoredSession) -> bool:
 
 
 def own_machine(app: App) -> OwnMachine:
-    """Return the names of this installation, those that its own bundles use included, and the boots of its results."""
+    """Return the names of this machine, plain and as its bundles replace them, and the boots of its own results."""
     from ktrial.evidence.unpack import CAME, OwnMachine
     from ktrial.kit.scrub import Scrubber
 

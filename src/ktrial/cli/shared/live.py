@@ -236,7 +236,9 @@ def check_live(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
 def refuse_unrated(live: LiveFile) -> None:
     """Raise Refused if a person must rate the periods and there is no terminal for that."""
     if live.rate and not is_terminal():
-        raise Refused("cannot ask for ratings: there is no terminal", hint="leave out --rate")
+        raise Refused(
+            "cannot ask for ratings: there is no terminal", hint="start it in a terminal, or leave out --rate"
+        )
 
 
 def refuse_disturbing(live: LiveFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -219,7 +220,7 @@ def _within_time(file: TrialFile) -> TrialFile:
     """Return the trial with as many blocks as its time holds; a trial of days makes all of them. Raise BadInput."""
     for_s, quiet = live_of(file).for_s, live_of(file).quiet_hours
     if quiet is not None and block_seconds(file) > DAY_S - quiet.length_s:
-        raise BadInput("a block is longer than the hours that are not quiet", hint="make the periods shorter")
+        raise BadInput("a block is longer than the hours that are not quiet", hint="shorten --period, or --quiet")
     if for_s is None:
         return file
     wanted = file.design.cap or file.budget
@@ -228,7 +229,7 @@ def _within_time(file: TrialFile) -> TrialFile:
     if not fits:
         raise BadInput(
             f"{LOOKS[0]} blocks of {block_s:g} s do not fit into {live_of(file).for_}",
-            hint=f"allow at least {LOOKS[0] * block_s:g} s, or make the periods shorter",
+            hint=f"add --for {math.ceil(LOOKS[0] * block_s)}s, or shorten --period",
         )
     fixed = True if for_s >= DAY_S else file.design.fixed
     design = msgspec.structs.replace(file.design, cap=min(wanted, fits[-1]), fixed=fixed)
@@ -242,7 +243,7 @@ def _course(file: TrialFile, primary: WatchedMetric) -> PilotCourse:
     if live.for_s is not None and course.length_s > _MOST_OF_TIME * live.for_s:
         raise BadInput(
             f"a pilot of {course.length_s:g} s is too long for a trial of {live.for_}",
-            hint="allow more time, or add --period and --washout",
+            hint="give --for more time, or add --period and --washout",
         )
     return course
 

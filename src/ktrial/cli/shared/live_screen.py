@@ -37,7 +37,7 @@ class ShownState(Protocol):
 
 
 class EndsWatch(Protocol):
-    """A watch that runs."""
+    """A running watch that the screen can end."""
 
     def end(self) -> None: ...
 

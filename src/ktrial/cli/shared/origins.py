@@ -55,7 +55,9 @@ def origins_of(app: App, knobs: Sequence[str]) -> tuple[list[Origin], Sequence[s
                 f"instance of {knob.id}",
                 selector,
                 labels.values(),
-                hint=f"use one of: {', '.join(filter(None, labels.values()))}" if any(labels.values()) else None,
+                hint=f"use one of: {', '.join(filter(None, labels.values()))}"
+                if any(labels.values())
+                else f"choose another knob: this machine has no instance of {knob.id}",
             )
         found += meant
     return found, claims.untold

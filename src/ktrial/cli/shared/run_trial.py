@@ -373,7 +373,7 @@ def resume_trial(
 
 
 def extend_trial(app: App, stored: StoredTrial, blocks: int, *, allow_dangerous: bool, as_json: bool) -> int:
-    """Continue a finished trial whose protocol allows it."""
+    """Raise the number of blocks of an inconclusive trial to `blocks`, and continue it."""
     extendable(stored.trial, app.trials.log(stored.trial), blocks)
     app.lock_trials()
     app.trials.append(stored.trial, [Extended(blocks=blocks)])
@@ -403,7 +403,8 @@ def recheck_trial(app: App, stored: StoredTrial) -> None:
         app.say(sentence)
     if found:
         raise KtrialError(
-            f"{stored.trial} contradicts its own data", hint="do not trust its verdicts, or anything based on them"
+            f"{stored.trial} contradicts its own data",
+            hint=f"do not trust its verdicts; repeat it with `ktrial retest {stored.trial}`",
         )
     app.say(f"{stored.trial} is consistent: the seed gives every order, and the runs give every verdict")
 

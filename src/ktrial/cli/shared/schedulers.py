@@ -79,7 +79,7 @@ def schedulers_file(app: App, own: tuple[str, ...] | None, options: Mapping[str,
     seat = SchedulerSeat(app.looking_session, app.executor, app.clock)
     seat.refuse_another(needs_root=False)
     if not app.may_run_trials:
-        raise Refused("trials run on this machine only", hint="leave out --machine-root")
+        raise Refused("trials run on machines, not in folders", hint="leave out --machine-root")
     found = select_schedulers(_installed(app, options["modes"]), options["only"])
     seat.refuse_another(needs_root=any(one.mode is None for one in found))
     _tell_two_at_boot(app)
@@ -180,5 +180,7 @@ def startable(app: App, file: TrialFile) -> TrialFile:
     left = {name: arm for name, arm in file.arms.items() if name not in failed}
     file = msgspec.structs.replace(file, arms=left)
     if not file.compares_schedulers:
-        raise BadInput("no scheduler starts on this machine", hint="run one by itself to see all of its output")
+        raise BadInput(
+            "no scheduler starts on this machine", hint="start one by hand, as root, to see all of its output"
+        )
     return file

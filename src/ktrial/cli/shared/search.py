@@ -152,9 +152,8 @@ def _space_file(
         return *_of_goal(app, word, options["suite"]), Path()
     path = Path(word)
     if not path.is_file():
-        raise UnknownName(
-            "goal or space file", word, app.goals, hint="write a space (docs/search.md), or run `ktrial suggest`"
-        )
+        hint = f"name a goal ({', '.join(app.goals)}) or write a space file (docs/search.md)"
+        raise UnknownName("goal or space file", word, app.goals, hint=hint)
     return parse_space(path.read_bytes(), word), (None, None), path.parent
 
 
@@ -189,9 +188,9 @@ def _templates(file: SpaceFile, folder: Path) -> dict[str, str]:
         try:
             found[name] = place.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(
-                f"cannot read the template {place}: {error}", hint="give its path relative to the space file"
-            ) from None
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            hint = "give the path of a text file, relative to the space file"
+            raise BadInput(f"cannot read the template {place}: {why}", hint=hint) from None
     return found
 
 
@@ -288,18 +287,18 @@ def refuse_budget(question: SearchQuestion) -> None:
     if question.visit_s and question.budget_s / question.visit_s < fewest:
         needed_s = math.ceil(fewest * question.visit_s)
         raise BadInput(
-            f"the budget is too small to confirm anything: a search needs at least {fewest} visits of "
+            f"the budget is too small to confirm anything: a search needs at least {fewest} measurements of "
             f"{question.visit_s:.3g} s",
             hint=f"use --budget {needed_s}s or more, or shorter runs",
         )
 
 
 class SearchRun:
-    """A search on this machine, stored so that it can be resumed."""
+    """A search on this machine or in guests, stored so that it can be resumed."""
 
     def __init__(self, app: App, question: SearchQuestion, asked: str, *, fresh: bool, allow_dangerous: bool) -> None:
         if not app.may_run_trials:
-            raise Refused("trials run on this machine only", hint="leave out --machine-root")
+            raise Refused("trials run on machines, not in folders", hint="leave out --machine-root")
         self._app = app
         self._saved = SavedStates(state_folder() / "searches")
         self._allow_dangerous = allow_dangerous
@@ -475,7 +474,7 @@ def _state_of(data: bytes, file: str) -> SearchState:
     try:
         return msgspec.json.decode(data, type=SearchState)
     except msgspec.DecodeError as error:
-        hint = "another version of ktrial wrote it: remove it, or start over with --fresh"
+        hint = "remove the file (another version of ktrial may have written it), or start over with --fresh"
         raise BadInput(f"cannot read a stored search: {error}", file=file, hint=hint) from None
 
 

@@ -79,7 +79,10 @@ def guests_of(app: App, file: SpaceFile, folder: Path, options: Mapping[str, Any
     if not words:
         return SearchGuests(guest, {})
     if options["kernel"] or options["tree"]:
-        raise Contradiction("the space lists the kernels to boot", hint="leave out --kernel and --tree")
+        option = "--kernel" if options["kernel"] else "--tree"
+        raise Contradiction(
+            f"cannot combine {option} with a space that lists kernels to boot", hint=f"leave out {option}"
+        )
     kernels = {word: str((folder / word).resolve()) if "/" in word else word for word in words}
     for path in kernels.values():
         app.kernels.lab.find(path)
@@ -124,7 +127,7 @@ def kernel_text(app: App, question: SearchQuestion) -> str:
 
 
 def guest_visit_seconds(app: App, file: TrialFile) -> float | None:
-    """Return how long a visit takes, with its boot, by the newest trial in guests of this kind; None without one.
+    """Return how long a visit takes with its boot, from the newest trial in guests of this kind; None without one.
 
     Exact guests boot side by side, so that a visit takes less than its boot.
     """
@@ -175,7 +178,7 @@ class GuestProbes:
         self._question = question
 
     def answer(self, probe: ProbeRequest, try_settings: Callable[[AgentSession, Point], Tried]) -> ProbeReply:
-        """Say which points no guest takes, and which made theirs fail. `try_settings` sets a point in a session."""
+        """Return which points guests refuse, and which made a guest fail. `try_settings` sets a point in a session."""
         began_ns = self._app.clock.monotonic_ns()
         found: dict[int, Tried] = {}
         crashed: set[int] = set()

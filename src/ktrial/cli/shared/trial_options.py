@@ -239,7 +239,7 @@ def refuse_shape(options: Mapping[str, Any]) -> None:
 
 
 def guest_of(options: Mapping[str, Any], *needing: str) -> GuestFile | None:
-    """Return the guests of --guest, --kernel or --tree; None for this machine. Those of `needing` require --tree."""
+    """Return the guests of --guest, --kernel or --tree; None for this machine. Options in `needing` require --tree."""
     from ktrial.trial.protocol.file import GuestFile
 
     recipe = recipe_of(options, *needing)
@@ -273,7 +273,7 @@ def protocol_file(
 def template_file(
     name: str, own: tuple[str, ...] | None, options: Mapping[str, Any], design: Mapping[str, Any], **more: Any
 ) -> TrialFile:
-    """Return a protocol with the fields that all these commands share, such as the program and the effect to detect."""
+    """Return a protocol with the fields that all trial commands set, such as the program and the effect to detect."""
     from ktrial.trial.protocol.file import DesignFile, TrialFile
 
     return TrialFile(

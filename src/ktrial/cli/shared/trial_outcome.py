@@ -118,7 +118,7 @@ def load_comparison(app: App, stored: StoredTrial) -> Comparison:
     if is_hidden(app, stored):
         raise Refused(
             f"cannot show {stored.trial}: it is blind and not over",
-            hint=f"`ktrial trial resume {stored.trial}` ends it",
+            hint=f"`ktrial trial resume {stored.trial}` continues it to its verdict",
         )
     return told_again(kept_trial(app, stored), app.store, app.benchmarks, app.catalog)
 

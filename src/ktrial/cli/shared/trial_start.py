@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def what_to_measure(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchmark]]:
-    """Return what the protocol measures."""
+    """Return the suite that the protocol measures, and its benchmarks."""
     if file.live:
         return live_suite(app, file)
     if file.compares_commands:
@@ -62,7 +62,7 @@ def refuse_in_guests(host: Host, file: TrialFile) -> None:
 def prepare(app: App, file: TrialFile, *, allow_dangerous: bool) -> Prepared:
     """Find everything that the protocol names on this machine. Raise an error if something is missing."""
     if not app.may_run_trials:
-        raise Refused("trials run on this machine only", hint="leave out --machine-root")
+        raise Refused("trials run on machines, not in folders", hint="leave out --machine-root")
     if app.host is not None:
         app.host.check_trial()
         refuse_in_guests(app.host, file)

@@ -43,7 +43,7 @@ def tune_question(
     The question contains the settings to try here.
     """
     if not app.may_run_trials:
-        raise Refused("trials run on this machine only", hint="leave out --machine-root")
+        raise Refused("trials run on machines, not in folders", hint="leave out --machine-root")
     catalog, (name,) = app.catalog_for((name,))
     goal = _goal(app, catalog, name, own, options)
     for one in goal.measure:

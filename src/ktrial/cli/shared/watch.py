@@ -69,7 +69,7 @@ def short_seconds(text: str, option: str) -> float:
 def new_folder(wanted: Path | None, words: Sequence[str] | None, pid: int | None, *, here: bool = True) -> Path:
     """Return the wanted folder, or a new one named after the time, if possible on a disk that is not watched.
 
-    Without `here` ktrial watches a guest, so any disk of this machine is suitable.
+    Without `here` ktrial watches another host, so any disk of this machine is suitable.
     """
     if wanted is not None:
         return wanted
@@ -79,7 +79,7 @@ def new_folder(wanted: Path | None, words: Sequence[str] | None, pid: int | None
 
 
 def refuse_on_host(host: Host | None, frames_from: Path | None, wanted: Mapping[str, float], *, ends: bool) -> None:
-    """Raise BadInput for options that would record this machine instead of the guest, or make the watch endless.
+    """Raise BadInput for options that would record this machine instead of the host, or make the watch endless.
 
     `ends` is true if the watch ends with a program or after a time.
     """
@@ -88,11 +88,12 @@ def refuse_on_host(host: Host | None, frames_from: Path | None, wanted: Mapping[
     if frames_from is not None:
         raise BadInput(
             f"--frames-from {frames_from}: cannot use frames of this machine: {host.word} has another clock",
-            hint="use --frame-loop, which draws frames in the guest",
+            hint="use --frame-loop, which draws frames there",
         )
     if wanted.get("nvidia"):
         raise BadInput(
-            f"--rate nvidia={wanted['nvidia']:g}: {host.word} has no NVIDIA card", hint="leave out --rate nvidia"
+            f"--rate nvidia={wanted['nvidia']:g}: ktrial reads NVIDIA cards of this machine only, not of {host.word}",
+            hint="leave out --rate nvidia",
         )
     if host.is_exact and not ends:
         raise BadInput(f"--host {host.word}: Ctrl-C cannot end a watch in an exact guest", hint="add --for 1m")

@@ -134,7 +134,9 @@ def _verify(bundle: Path, signers: Path | None, *, writes: bool, as_json: bool) 
     from ktrial.evidence.signature import signature_text, verify
 
     if writes:
-        raise Contradiction("cannot combine --verify with options that write a bundle", hint=_VERIFY_HINT)
+        raise Contradiction(
+            "cannot combine --verify with sessions, or with options that write a bundle", hint=_VERIFY_HINT
+        )
     if signers is None:
         raise BadInput("--verify requires --signers, the file of keys that you trust", hint=_VERIFY_HINT)
     found = verify(bundle, signers)

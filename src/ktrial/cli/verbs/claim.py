@@ -73,7 +73,10 @@ def command(
         with _locate_errors(place, "claim", number):
             parse_claim(one.says)
     if file.claim and not words:
-        raise BadInput("no data to check the claim against", hint="ktrial claim CLAIM BASELINE OTHER")
+        raise BadInput(
+            "no data to check the claim against",
+            hint="name labels, sessions or files after it: `ktrial claim CLAIM BASELINE OTHER`",
+        )
     if words and not file.claim:
         raise BadInput(
             "no [[claim]] table to check against the data",
@@ -93,7 +96,7 @@ def command(
     )
     refuted = [one for one in results if one.status == "refuted"]
     if fail_on is not None and refuted:
-        raise GuardTripped(f"{len(refuted)} refuted: {refuted[0].claim}")
+        raise GuardTripped(f"refuted: {'; '.join(one.claim for one in refuted)}")
     return 0
 
 

@@ -85,7 +85,10 @@ def command(
     if not chosen:
         raise BadInput("no target given", hint="add --to TARGET; `ktrial export --list` lists them")
     if name is not None and _unfit(name):
-        raise BadInput(f"--name {name}: not a name for files", hint="use lower case letters, digits and -")
+        raise BadInput(
+            f"--name {name}: not a name for files",
+            hint="use lower-case letters and digits, with single - between them, at most 60",
+        )
     wanted = [known[one] for one in dict.fromkeys(chosen)]
     on_phone = is_for_phone(wanted, output)
     lasting = lasting_profile(app, words, name, on_phone=on_phone)

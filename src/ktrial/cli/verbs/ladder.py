@@ -80,7 +80,7 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     app: App = ctx.obj
     own = own_words(ctx)
     if not app.may_run_trials:
-        raise Refused("trials run on this machine only", hint="leave out --machine-root")
+        raise Refused("trials run on machines, not in folders", hint="leave out --machine-root")
     catalog, (ladder_name,) = app.catalog_for((name,))
     kernels, built = command_line.kernels_of_tiers(options), command_line.built_tiers(options)
     ladder = ladder_of(ladder_name, catalog, kernels, built)

@@ -101,7 +101,8 @@ def _refuse_root(app: App) -> None:
     """Raise Refused if this process is root: only a process of an ordinary user may read what an agent sends."""
     if os.geteuid() == 0 and app.on_this_machine:
         raise Refused(
-            "cannot serve agents as root", hint="run it as an ordinary user: it asks sudo for steps that need root"
+            "cannot serve agents as root",
+            hint="run `ktrial mcp` as an ordinary user; ktrial asks sudo for steps that need root",
         )
 
 
@@ -116,7 +117,9 @@ def _by_name(protocols: Iterable[Path]) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for path in protocols:
         if path.stem in files:
-            raise BadInput(f"--protocol {path}: {path.stem} is named twice", hint="rename one of the files")
+            raise BadInput(
+                f"--protocol {path}: another file has the name {path.stem} too", hint="rename one of the files"
+            )
         files[path.stem] = path.absolute()
     return files
 

@@ -118,7 +118,9 @@ def diff(
         sys.stdout.write(difference_text(found, (before, after), notes, width=columns()))
     if fail_on is not None and found.undeclared:
         count = len(found.undeclared)
-        raise GuardTripped(f"{count} undeclared difference{'s'[: count != 1]}")
+        raise GuardTripped(
+            f"{count} undeclared difference{'s'[: count != 1]}", hint="declare intended ones with --declared or --plan"
+        )
 
 
 def _declarations(app: App, declared: tuple[str, ...], plans: tuple[str, ...]) -> tuple[list[Declaration], list[str]]:

@@ -52,7 +52,8 @@ def refuse_terminal() -> None:
         raise BadInput("cannot draw a screen: this is not a terminal", hint="`ktrial status` prints the same as text")
     if os.environ.get("TERM", "dumb") in {"", "dumb"}:
         raise BadInput(
-            "cannot draw a screen: TERM is dumb", hint="set TERM, or use `ktrial status`, which prints the same as text"
+            "cannot draw a screen: TERM is dumb or not set",
+            hint="set TERM, or use `ktrial status`, which prints the same as text",
         )
 
 

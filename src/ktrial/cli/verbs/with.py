@@ -141,7 +141,7 @@ def _end(app: App, root: Machine, transaction: int, *, quiet: bool) -> None:
     except NoSuchTransaction:
         app.say("the settings were reverted before the command ended")
     except AgentError as error:
-        app.say(f"{error.message}; the lease restores the old values")
+        app.say(f"{error.message}; ktrial restores the old values by itself")
     else:
         if not quiet or is_open([reverted]) or has_left_some([reverted]):
             app.say(released_text(reverted, width=columns()))
