@@ -42,7 +42,7 @@ Progress = Callable[[int, int | None, str], Awaitable[None]]
 
 
 class CallFailed(KtrialError):
-    """A command ended with an error."""
+    """The error with which a command ended."""
 
     def __init__(self, message: str, status: int, *, hint: str | None) -> None:
         super().__init__(message, hint=hint)

@@ -229,9 +229,10 @@ def refuse_forbidden(session: AgentSession, plan: Mapping[str, Any]) -> None:
     """Raise Refused, before anything is written, if the agent would refuse the plan."""
     for step in checked(session, plan):
         if step.outcome not in {"ready", "same"}:
-            raise Refused(
-                f"cannot prepare a boot: {step.message}", hint="see what is prepared with `ktrial boot status`"
-            )
+            hint = "correct this on the machine, then run the command again"
+            if step.outcome == "forbidden":
+                hint = "change the argument or kernel that ktrial refuses, or boot it by hand from the loader's menu"
+            raise Refused(f"cannot prepare a boot: {step.message}", hint=hint)
 
 
 def start_boot(app: App, session: AgentSession, entry: str, then: str | None, *, reboots: bool) -> None:

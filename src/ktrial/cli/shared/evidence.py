@@ -74,7 +74,7 @@ def carried_trial(
     if wrong is not None:
         raise Refused(
             f"the comparison no longer matches trial {name} ({wrong.where}: {wrong.told})",
-            hint=f"ktrial trial show {name} --json",
+            hint=f"write it again: `ktrial trial show {name} --json > FILE`",
         )
     return writer, made, found
 

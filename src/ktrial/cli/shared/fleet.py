@@ -405,7 +405,10 @@ def roll_out_fleet(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Keep or undo, wave by wave on the machines of an inventory, what a fleet's trial has proven."""
+    """Keep what a fleet's trial has proven on the machines of an inventory, wave by wave; `undo` stops keeping it.
+
+    Raise KtrialError if a wave fails.
+    """
     fleets = stored_fleets(app)
     standing = fleets.standing(fleets.find(name))
     trial = standing.began.trial

@@ -215,7 +215,8 @@ def _better(named: NamedSettings, machine: str) -> LedgerEntry:
     settings = " ".join(f"{one.knob}={one.value}" for one in named.request.settings[:4])
     by_name = f"name the settings: {settings}" if settings else "write it into the service's configuration yourself"
     if entry is None or entry.verdict is None:
-        raise Refused(f"cannot keep {origin}: it has no verdict yet", hint="`ktrial trial resume` continues it")
+        hint = f"`ktrial trial resume {origin.partition('/')[0]}` continues it"
+        raise Refused(f"cannot keep {origin}: it has no verdict yet", hint=hint)
     if entry.verdict != "better" or entry.refuted:
         raise Refused(
             f"cannot keep {origin}: it is {verdict_sentence(entry)}",
@@ -256,7 +257,7 @@ def show_keep(keep: KeepPlan, *, next_boot: bool) -> None:
 
 
 def report_unwritten(keep: KeepPlan, plan: dict[str, Any], *, as_json: bool, is_complete: bool) -> int:
-    """Report a plan that writes nothing; return 1 if none of its settings can be kept."""
+    """Report a plan that writes nothing, and return 0. Raise Refused if none of its settings can be kept."""
     from ktrial.cli.options import write_json
     from ktrial.tuning.lasting.keep_text import keep_json
 
@@ -319,7 +320,7 @@ def _way_out(plan: Mapping[str, Any], step: Checked) -> str:
     if step.outcome != "refused" and any("kernel" in line for one in holds for line in one.get("grub.d", ())):
         return "if the kept kernel is no longer installed: `ktrial keep --undo boot:kernel`"
     if step.outcome == "forbidden":
-        return "leave out this setting; `ktrial drift` lists what is kept"
+        return "leave out this setting"
     return "write them elsewhere with `ktrial export`, or make the folder writable"
 
 

@@ -131,7 +131,7 @@ def learn_usual(
 ) -> Mapping[str, Sequence[Sample]]:
     """Watch the control for two periods, so that guards know what is usual; do nothing without guards.
 
-    If an arm stays, watch the machine as it is found.
+    If the control stays in force (`stay`), watch the machine as it is before that.
     """
     live = live_of(ready.file)
     if not live.guards:
@@ -144,7 +144,7 @@ def learn_usual(
 
 
 def hard_limits(file: TrialFile, metrics: Sequence[WatchedMetric]) -> dict[str, float]:
-    """Return the hard limits by metric, in base units. Raise UnknownName."""
+    """Return the hard limits by metric, in base units. Raise UnknownName for an unknown metric."""
     found = {}
     for name, value in live_of(file).limits.items():
         one = metric_named(name, metrics)

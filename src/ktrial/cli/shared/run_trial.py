@@ -78,7 +78,7 @@ def show_protocol(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
 
 
 class Venue(Protocol):
-    """Where a trial runs: this machine, or guests."""
+    """Where a trial runs: this machine, its live work, or guests."""
 
     ready: Prepared
 

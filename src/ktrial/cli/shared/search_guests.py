@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Searches in guests: the guests and kernels of a space, what a visit costs there, and the try of each point."""
+"""Searches in guests: finds the guests and kernels of a space, estimates the time of a visit, and tries points."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def symbol_defaults(app: App, file: SpaceFile, trial: TrialFile) -> dict[str, Sc
 
 
 def kernel_text(app: App, question: SearchQuestion) -> str:
-    """Return what identifies the control's kernel."""
+    """Return a text that identifies the control's kernel: its release and build, or the key of its recipe."""
     guest = question.trial.guest
     assert guest is not None, "only guests have a kernel of their own"
     if isinstance(guest.kernel, str):

@@ -101,7 +101,7 @@ def say_next(app: App, stored: StoredTrial, found: Comparison) -> None:
 
 
 def broken_guards(found: Comparison) -> list[str]:
-    """Return the outcomes that are clearly worse than their guards allow."""
+    """Return a sentence on each outcome that is clearly worse than its guard allows."""
     return [one.sentence for one in _findings(found) if one.kind == "guard-broken"]
 
 

@@ -57,7 +57,7 @@ def tune_question(
         reasons = "; ".join(f"{one}: {why}" for one, why in left_out.items())
         raise BadInput(
             f"no setting of {name} has an effect here that ktrial can measure{f': {reasons}' if reasons else ''}",
-            hint="run `ktrial suggest` to list other goals",
+            hint=f"choose another goal: {', '.join(app.goals)}",
         )
     guards = pairs(options["guards"], "--guard")
     design = {"budget": budget_of(options)}
@@ -80,9 +80,8 @@ def _goal(app: App, catalog: Catalog, name: str, own: tuple[str, ...] | None, op
         goal = app.goals[name]
         return goal if elsewhere is None else msgspec.structs.replace(goal, measure=(elsewhere,))
     if name not in catalog.profiles:
-        raise UnknownName(
-            "goal or profile", name, (*app.goals, *catalog.profiles), hint="run `ktrial suggest` to list goals"
-        )
+        hint = f"name a goal ({', '.join(app.goals)}) or a profile of `ktrial profiles`"
+        raise UnknownName("goal or profile", name, (*app.goals, *catalog.profiles), hint=hint)
     if elsewhere is None:
         raise BadInput(
             f"nothing to measure for the profile {name}", hint="add --suite NAME --primary OUTCOME, or -- CMD"
@@ -103,7 +102,7 @@ def _measurable(app: App, candidates: Sequence[Candidate]) -> tuple[list[Candida
 
 
 def applied(app: App, receipt: TuneReceipt, *, ask: bool, allow_dangerous: bool) -> TuneReceipt:
-    """Apply all proven settings in one permanent transaction."""
+    """Apply all proven settings in one transaction, until it is reverted or the machine reboots."""
     words = [f"{address}={value}" for address, value in receipt.kept.items()]
     if ask and is_terminal():
         must_agree(f"Apply {' '.join(words)}?")

@@ -52,7 +52,7 @@ def refuse_second(app: App, name: str) -> None:
 def tell_turn(
     app: App, stored: StoredTrial, next_look_s: float | None, *, as_json: bool, in_use: str | None = None
 ) -> int:
-    """Report why to look again (the next blocks, or a machine in use) and when; None means that the trial is over."""
+    """Report what the machine does now, and when to look again; if `next_look_s` is None, the trial is over."""
     judgement = judgement_of(app.trials.log(stored.trial))
     state = "ended" if next_look_s is None else "running"
     if as_json:

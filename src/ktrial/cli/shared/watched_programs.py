@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the program of a watch, or ktrial's frame loop, on this machine or in a guest."""
+"""Starts the program of a watch, or ktrial's frame loop, on this machine or on another host."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def watched_program(
 ) -> HeldProgram | GuestProgram:
     """Return a stopped program of the user, which the watch starts. Raise BadInput if it cannot start.
 
-    In a guest it gets none of the shell's variables.
+    On another host it gets only the variables that the user names.
     """
     if app.host is None:
         return HeldProgram(words, environment=started_environment(variables, clean=clean))

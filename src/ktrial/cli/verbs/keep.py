@@ -112,7 +112,7 @@ def _check_words(words: Sequence[str], *, undo: bool, accept: bool) -> None:
         raise BadInput("cannot combine --undo with --accept", hint="leave out one of them")
     if not words and not undo and not accept:
         raise BadInput(
-            "nothing to keep", hint="name a trial, a profile or a setting; `ktrial drift` shows what is kept"
+            "nothing to keep", hint="name a trial, a profile or a setting; `ktrial status` shows what is kept"
         )
 
 
