@@ -198,7 +198,7 @@ def test_kexec_needs_its_program_and_a_kernel_that_takes_another_one(machine: Fa
 def test_what_was_prepared_is_undone_byte_for_byte(machine: FakeRoot) -> None:
     before = files(machine)
     done = machine.run("boot", "try", "threadirqs", "--yes", "--no-reboot")
-    assert (done.status, "armed: the next boot takes it" in done.err) == (0, True), done.err
+    assert (done.status, "the next boot uses the prepared entry" in done.err) == (0, True), done.err
     entries = machine.read(ENTRIES)
     assert "panic=5 init=/nonexistent rdinit=/nonexistent ktrial.boot=ktrial-rehearsal\n" in entries
     assert " threadirqs panic=10 oops=panic " in entries

@@ -75,7 +75,7 @@ def test_a_coordinator_that_dies_is_taken_over_and_the_verdict_is_that_of_all_ma
         first.send_signal(signal.SIGKILL)
     done = fleet.run("--json", store=server)
     assert done.returncode == 0, done.stderr
-    assert "goes on" in done.stderr
+    assert "continuing " in done.stderr
     assert fleet.values() == BEFORE
     check_runs(server, 3)
     shown = fleet.ktrial("report", store=server)

@@ -124,10 +124,7 @@ def command(
     own = own_words(ctx)
     is_file = bool(words) and words[0].endswith(".toml")
     if is_file and own is not None:
-        raise BadInput(
-            f"cannot combine {words[0]} with a command after --: the file says what to measure",
-            hint="leave out the file, or the command after --",
-        )
+        raise BadInput(f"cannot combine {words[0]} with a command after --", hint="leave out one of them")
     file = read_trial_file(words) if is_file else _trial_file_of(app, words, own, options)
     if dry_run:
         show_protocol(app, file, allow_dangerous=yes_dangerous)

@@ -300,7 +300,7 @@ def _wait_until_idle(app: App) -> None:
         if not busy:
             return
         app.clock.sleep(_LOOK_EACH_S)
-    app.say(f"this machine is still busy: {'; '.join(busy)}")
+    app.say(f"measuring although this machine is still busy: {'; '.join(busy)}")
 
 
 def _end(app: App, session: AgentSession, now: BootStatus) -> int:

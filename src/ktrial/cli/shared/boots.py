@@ -240,7 +240,7 @@ def start_boot(app: App, session: AgentSession, entry: str, then: str | None, *,
     try:
         arm(session, entry, then)
         if not reboots:
-            app.say("armed: the next boot takes it; `ktrial boot undo` calls it off")
+            app.say("the next boot uses the prepared entry; `ktrial boot undo` removes it")
             return
         app.say("the machine reboots now; `ktrial boot status` shows how it went")
         session.request("reboot")
@@ -344,7 +344,7 @@ def undo_boot(app: App, *, as_json: bool) -> int:
     else:
         sys.stdout.write(revert_text(done, width=columns()))
     if done and now.running is not None:
-        app.say("this boot still runs with its words: reboot for the default entry")
+        app.say("this boot still has the tried arguments or kernel; reboot for the default entry")
     return int(any(one.state != "reverted" for one in done))
 
 

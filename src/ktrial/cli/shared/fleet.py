@@ -100,7 +100,7 @@ def run_fleet(app: App, file: Path, chosen: MachineChoice, *, yes: bool, dry_run
             fleets.begin(began)
             standing = fleets.standing(began.fleet)
         else:
-            app.say(f"{standing.began.fleet} goes on{_way_on(app, standing.began)}")
+            app.say(f"continuing {standing.began.fleet}{_way_on(app, standing.began)}")
         return _carry_out(app, fleets, ansible, standing, folder, as_json=as_json)
 
 
@@ -202,7 +202,7 @@ def _carry_out(
             else f"machines finish the blocks that they have and restore everything; "
             f"`ktrial fleet stop {fleet}` stops them"
         )
-        return app.end_interrupted(f"{kept}; the same command goes on")
+        return app.end_interrupted(f"{kept}; the same command continues")
     found = _print_result(app, fleet, as_json=as_json)
     app.say(f"next: `ktrial fleet report {fleet} -o {fleet}.html` writes a page for others")
     proven = proven_arms(standing.began.trial, found)
@@ -279,7 +279,7 @@ def stop_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json: bo
         other = fleets.holder_of(fleet)
         with _lease(fleets, fleet, from_others=True) as lease:
             if other is not None:
-                app.say(f"{other.text} coordinates {fleet}; waiting until it has noticed")
+                app.say(f"{other.text} coordinates {fleet}; waiting until it notices that it must stop")
                 app.clock.sleep(_NOTICES_S)
             standing = fleets.standing(fleet)
             with _coordinator(app, ansible, standing, lease, folder, as_json=as_json) as coordinator:
@@ -430,8 +430,8 @@ def roll_out_fleet(
             app.say(outcome_text(outcome))
 
         if roll_out(ansible, waves, arguments, trial.fleet.at_once, tell):
-            back = "" if undo else f"; `ktrial fleet rollout {standing.began.fleet} --undo -i …` takes it back"
-            app.say(f"all machines have it{back}" if not undo else "no machine keeps it any more")
+            back = "" if undo else f"; `ktrial fleet rollout {standing.began.fleet} --undo -i …` undoes that"
+            app.say(f"all machines keep {kept}{back}" if not undo else f"no machine keeps {kept} any more")
             return 0
     raise KtrialError("the roll-out has stopped", hint="repair the machines above, then run the same command again")
 

@@ -321,7 +321,8 @@ def _to_its_end(app: App, venue: Venue, stored: StoredTrial, listen: TrialListen
                 raise
             is_broken = True
             resume = f"`{again(app.host)} trial resume {stored.trial}`"
-            app.say(f"{error.message}; waiting for it. Ctrl-C stops waiting; {resume} continues later")
+            waits = f"waiting until {app.host.called} is back"
+            app.say(f"{error.message}; {waits}. Ctrl-C stops waiting; {resume} continues later")
 
 
 def resume_trial(

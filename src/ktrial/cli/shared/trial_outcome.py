@@ -97,7 +97,7 @@ def say_next(app: App, stored: StoredTrial, found: Comparison) -> None:
     if any(finding.kind in {"carry-over", "effect-after-undo"} for finding in _findings(found)):
         longer_s = max(2 * stored.settle_s, 1.0)
         option = "--washout" if stored.file.live else "--settle"
-        app.say(f"next: an effect lasted into the next visit; run the same trial with {option} {longer_s:g}s")
+        app.say(f"next: an effect lasted beyond its setting; run the same trial with {option} {longer_s:g}s")
 
 
 def broken_guards(found: Comparison) -> list[str]:

@@ -18,4 +18,4 @@ def command(app: App, transaction: int) -> None:
     TRANSACTION is the number that `apply` printed; `ktrial status` also shows it.
     """
     app.root_session(f"confirming transaction {transaction}").request("confirm", transaction=transaction)
-    app.say(f"transaction {transaction} stays; undo it with `{again(app.host)} revert`")
+    app.say(f"transaction {transaction} stays; undo it with `{again(app.host)} revert --only {transaction}`")
