@@ -82,7 +82,11 @@ class RemoteLock(MachineLock):
         if not answer["taken"]:
             held = [told_process(Process(pid=one["pid"], words=tuple(one["words"]))) for one in answer["holders"]]
             by = held[0] if held else "a process that /proc/locks does not show"
-            raise Busy("busy", f"{what} runs on {self._name}: {by}", hint="wait for it, or end it there")
+            raise Busy(
+                "busy",
+                f"{what} runs on {self._name}: {by}",
+                hint=f"wait until that process ends, or end it on {self._name}",
+            )
 
 
 class RemoteHost(Host, ABC):

@@ -81,7 +81,7 @@ def test_kernels_are_named_or_lie_beside_the_space_and_the_first_is_the_control(
     [
         (BOOT, {}, "boot:nohz on this machine: each of its values needs a boot"),
         ('[[dimension]]\nkernel = ["6.1", "6.12"]\n', {}, "kernel on this machine"),
-        ('[[dimension]]\nkernel = ["6.1", "6.12"]\n', {"kernel": "6.1"}, "the space lists the kernels"),
+        ('[[dimension]]\nkernel = ["6.1", "6.12"]\n', {"kernel": "6.1"}, "a space that lists kernels to boot"),
         ('[[dimension]]\nkernel = ["6.1", "./gone"]\n', {"guest": True}, "/spaces/gone"),
         ('[[dimension]]\nkconfig = "HZ_1000"\nvalues = [true]\n', {"guest": True}, "need sources to build from"),
         ('[[dimension]]\nplaceholder = "w"\nvalues = [1, 2]\ndefault = 1\n', {"guest": True}, "w in guests"),

@@ -78,7 +78,10 @@ def blame_question(
     named = words or environment or not (boots or symbols)
     arms = arms_of(words, catalog, environment, placebo=False) if named else {"all": ArmFile()}
     if len(arms) > 2:
-        raise BadInput("expected one value for each setting", hint="use `ktrial try` for several values of a knob")
+        given = ", ".join(name for name in arms if name != CONTROL)
+        raise BadInput(
+            f"expected one value for each setting, got {given}", hint="use `ktrial try` for several values of a knob"
+        )
     arm = next(arm for name, arm in arms.items() if name != CONTROL)
     together = {name: value for one in symbols for name, value in one.symbols.items()}
     arm = msgspec.structs.replace(

@@ -136,7 +136,9 @@ def _answers(watched: WatchedMachine) -> bool:
         except subprocess.TimeoutExpired:
             return False
         except OSError as error:
-            raise KtrialError(f"cannot start {watched.alive[0]}: {error.strerror}", hint="check --alive") from None
+            raise KtrialError(
+                f"cannot start {watched.alive[0]}: {error.strerror}", hint="name a program that exists after --alive"
+            ) from None
     try:
         with socket.create_connection((watched.host, watched.port), timeout=_ANSWER_S):
             return True

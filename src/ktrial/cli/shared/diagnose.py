@@ -42,7 +42,9 @@ def check(output: Path | None, runs: Path | None, for_runs: Mapping[str, object]
     if suffix not in {".html", ".svg", ".png"}:
         raise BadInput(f"-o {output}: unknown report format", hint="name a file that ends in .html, .svg or .png")
     if count > 1 and suffix != ".html":
-        raise BadInput(f"-o {output}: cannot draw several recordings in one picture", hint="use .html")
+        raise BadInput(
+            f"-o {output}: cannot draw several recordings in one picture", hint="name a file that ends in .html"
+        )
     check_output(output, force=force)
 
 

@@ -294,7 +294,7 @@ def collect_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json:
     standing = fleets.standing(fleet)
     if standing.began.trial.live:
         raise BadInput(
-            "a live trial has no results to fetch: the controller has stored them",
+            "a live trial has no results to fetch: they are in the store already",
             hint=f"`ktrial fleet report {fleet}` shows them",
         )
     late = [

@@ -168,7 +168,8 @@ def _compiler(app: App, cc: str | None, fragments: Sequence[Fragment]) -> str:
         found = [one.path for one in app.kernels.compilers.find() if one.kind == kind]
         if not found:
             raise BadInput(
-                f"the fragment {asking.name} needs {kind}, which is missing", hint=f"apt-get install {kind} lld"
+                f"the fragment {asking.name} needs {kind}, which is missing",
+                hint=f"install it, for example with `apt-get install {kind} lld`",
             )
         return Path(found[0]).name
     if kind not in Path(cc).name:

@@ -229,7 +229,7 @@ def _within_time(file: TrialFile) -> TrialFile:
     if not fits:
         raise BadInput(
             f"{LOOKS[0]} blocks of {block_s:g} s do not fit into {live_of(file).for_}",
-            hint=f"add --for {math.ceil(LOOKS[0] * block_s)}s, or shorten --period",
+            hint=f"give --for {math.ceil(LOOKS[0] * block_s)}s or more, or shorten --period",
         )
     fixed = True if for_s >= DAY_S else file.design.fixed
     design = msgspec.structs.replace(file.design, cap=min(wanted, fits[-1]), fixed=fixed)

@@ -40,7 +40,9 @@ def origins_of(app: App, knobs: Sequence[str]) -> tuple[list[Origin], Sequence[s
         here = origins(reader, app.catalog, [knob], claims, facts, [selector])
         if not is_known and here[0].verdict == "absent":
             if name.startswith("/"):
-                raise BadInput(f"{name}: no such file on this machine", hint="`ktrial knobs` lists the known names")
+                raise BadInput(
+                    f"{name}: no such file on this machine", hint="check the path, or use a name from `ktrial knobs`"
+                )
             find_knob(name, app.catalog.knobs)
         source = INSTANCE_FACTS.get(knob.placeholders[0], "") if knob.placeholders else ""
         labels = {origin: origin.address.partition("@")[2] for origin in here}

@@ -168,7 +168,7 @@ def _of_goal(app: App, name: str, suite: str | None) -> tuple[SpaceFile, tuple[s
     if suite is not None:
         groups = {key: some for key, some in groups.items() if key[0] == suite} or {(suite, ""): list(found)}
     if not groups:
-        raise BadInput(f"no setting of {name} has an effect here", hint="write a space file (docs/search.md)")
+        raise BadInput(f"no setting of {name} has an effect here", hint="name another goal, or write a space file")
     measure, chosen = max(groups.items(), key=lambda item: len(item[1]))
     values: dict[str, list[Scalar]] = {}
     for one in chosen:

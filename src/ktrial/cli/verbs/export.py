@@ -87,7 +87,7 @@ def command(
     if name is not None and _unfit(name):
         raise BadInput(
             f"--name {name}: not a name for files",
-            hint="use lower-case letters and digits, with single - between them, at most 60",
+            hint="use at most 60 lower-case letters, digits and single - between them",
         )
     wanted = [known[one] for one in dict.fromkeys(chosen)]
     on_phone = is_for_phone(wanted, output)
