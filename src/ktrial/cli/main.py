@@ -149,7 +149,7 @@ def cli(
 
 
 def main(argv: Sequence[str], out: TextIO, err: TextIO) -> int:
-    """Run one command; report every error as one message with a documented exit status."""
+    """Run one command and return its exit status; report every error as one message."""
     status = 0
     argv = argv or _BARE if out.isatty() else argv
     called, host = take_called(), _host_of(argv)

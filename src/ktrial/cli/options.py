@@ -142,7 +142,7 @@ _SETTINGS = "ktrial.settings"
 
 
 def words_argument(metavar: str, complete: Callable[..., Any] = setting_words) -> Callable[[F], F]:
-    """Return the argument of verbs that take settings as well as other names."""
+    """Return a decorator that adds the argument of verbs that take settings as well as other names."""
     return click.argument("words", shell_complete=complete, nargs=-1, metavar=metavar, callback=spelled_words)
 
 
@@ -156,7 +156,7 @@ def _note_settings(ctx: click.Context, _: click.Parameter, given: tuple[str, ...
 def settings_words(
     metavar: str = "PROFILE|FILE|KNOB=VALUE…", complete: Callable[..., Any] = setting_words, *, spell: bool = True
 ) -> Callable[[F], F]:
-    """Return the argument of verbs that take settings, and the option --set; `words` contains both."""
+    """Return a decorator that adds an argument for settings, and the option --set; `words` contains both."""
 
     def words(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
         found = (*given, *ctx.meta.get(_SETTINGS, ()))
@@ -192,7 +192,7 @@ def _wait_for_idle(ctx: click.Context, _: click.Parameter, given: bool) -> bool:
 
 
 def yes_to(text: str) -> Callable[[F], F]:
-    """Return the option --yes of a command that may take long; --yes also agrees to the long time."""
+    """Return a decorator that adds --yes to a command that may take long; --yes also agrees to the long time."""
     return click.option("-y", "--yes", is_flag=True, callback=_agree, help=text)
 
 

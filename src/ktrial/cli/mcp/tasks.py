@@ -26,7 +26,7 @@ _MOST = 64
 
 
 class TaskParams(RequestParams):
-    """Names a task."""
+    """The parameters of a request about one task."""
 
     task_id: str
 

@@ -86,7 +86,7 @@ def installed(status: Status) -> int | None:
 
 
 def program() -> str:
-    """Return the running `ktrial` as a command for the timer."""
+    """Return the path of the running `ktrial`, for units that start it later."""
     folder = checkout_folder() or Path(sysconfig.get_path("scripts"))
     return str(folder.resolve() / "ktrial")
 
