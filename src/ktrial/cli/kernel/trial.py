@@ -125,7 +125,7 @@ def command(
     is_file = bool(words) and words[0].endswith(".toml")
     if is_file and own is not None:
         raise BadInput(f"cannot combine {words[0]} with a command after --", hint="leave out one of them")
-    file = read_trial_file(words) if is_file else _trial_file_of(app, words, own, options)
+    file = read_trial_file(ctx, words) if is_file else _trial_file_of(app, words, own, options)
     if dry_run:
         show_protocol(app, file, allow_dangerous=yes_dangerous)
         return 0

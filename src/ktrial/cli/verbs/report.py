@@ -110,13 +110,13 @@ def _chart(comparison: Comparison, name: str | None, outcome: str | None) -> Cha
         raise UnknownName("outcome", outcome, outcomes, hint=f"use one of: {', '.join(outcomes)}")
     charts = {chart.name: chart for chart in comparison_charts(comparison, Style(width=_WIDE))}
     chosen = outcomes[outcome] if outcome is not None else next(iter(outcomes.values()), None)
-    if chosen is not None:
-        charts |= {chart.name: chart for chart in outcome_charts(comparison, chosen, Style(width=_NARROW))}
+    own = () if chosen is None else outcome_charts(comparison, chosen, Style(width=_NARROW))
+    charts |= {chart.name: chart for chart in own}
     if not charts:
         raise BadInput(
             "cannot draw a chart: this comparison has nothing to draw", hint="write it to a .html or .md file instead"
         )
-    name = name or next(iter(charts))
+    name = name or (own[0].name if outcome is not None and own else next(iter(charts)))
     if name not in charts:
         raise UnknownName("chart", name, charts, hint=f"use one of: {', '.join(charts)}")
     return charts[name]
