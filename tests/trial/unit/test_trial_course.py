@@ -145,7 +145,7 @@ def test_a_primary_on_too_few_events_is_refused_after_one_run_that_does_not_coun
     with pytest.raises(BadInput) as caught:
         trial.run()
     assert caught.value.message == ("tool.time has too few events to decide: 4,999 events in a run, 10,000 are needed")
-    assert (caught.value.hint or "").startswith("runs 2.1 times as long")
+    assert (caught.value.hint or "").startswith("make runs 2.1 times as long")
     assert [event.block for event in trial.log if isinstance(event, RunEnded)] == [None]
     assert trial.machine.files == FOUND
     assert verdict(Trial(steady, outcomes=FAR, details={"histogram_ns": {"1000": 10_000}})) == "better"
