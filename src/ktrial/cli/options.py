@@ -171,7 +171,7 @@ def settings_words(
             expose_value=False,
             metavar="KNOB=VALUE",
             callback=_note_settings,
-            help="Setting, as with KNOB=VALUE. Repeatable.",
+            help="Setting to use, the same as an argument KNOB=VALUE. Repeatable.",
         ),
     )
 

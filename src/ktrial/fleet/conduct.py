@@ -35,10 +35,7 @@ LONGEST_NAP_S = 10.0
 
 
 class MachineLook(NamedTuple):
-    """A look that is due: begin the machine's trial, or continue `trial`.
-
-    `place` is the machine's number in the list.
-    """
+    """A machine whose trial is to begin or, if there is a `trial`, to continue; `place` is its index in the fleet."""
 
     place: int
     machine: FleetMachine

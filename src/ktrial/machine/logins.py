@@ -59,7 +59,7 @@ def _fields(block: str, source: str) -> dict[str, str]:
     found = {name.strip(): value.strip() for name, _, value in pairs}
     for name in PROPERTIES:
         if name not in found:
-            raise unreadable(source, None, block[:60], f"a session with {name}")
+            raise unreadable(source, None, block[:60], f"a session with the property {name}")
     return found
 
 

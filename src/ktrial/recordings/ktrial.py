@@ -41,7 +41,7 @@ def is_recording(head: bytes) -> bool:
 
 
 def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambda _: True) -> Recording:
-    """Read a recording with the wanted series. Raise UnreadableOutput if its header is unreadable."""
+    """Read the wanted series of a recording. Raise UnreadableOutput if it has no valid header or contradicts itself."""
     if not is_recording(data):
         raise unreadable(name, None, repr(data[: len(MAGIC)]), "a recording of ktrial")
     blocks = read_blocks(data, name)

@@ -77,8 +77,8 @@ def layout_here(machine: Machine) -> WatermarkLayout:
         if not text.isdigit():
             why = reading.unreadable if reading is not None else None
             raise Refused(
-                f"cannot read {path}{f': {why}' if why else ''}",
-                hint="use --memory 96GiB to compute without a machine (kernels before 4.6 lack watermark_scale_factor)",
+                f"cannot read {path}{f': {why}' if why else ''} (kernels before 4.6 lack watermark_scale_factor)",
+                hint="use --memory 96GiB to compute the watermarks of a PC with that much memory",
             )
         settings[name] = int(text)
     page_bytes = facts.value("memory.page_bytes")

@@ -122,7 +122,7 @@ def _check_way(shown: str, target: Path, into: Path) -> None:
 
 def _check_name(shown: str, name: str, link: str = "") -> None:
     if name.startswith("/") or link.startswith("/") or ".." in PurePosixPath(name).parts:
-        raise _distrusted(shown, f"{(link or name)!r} leads outside")
+        raise _distrusted(shown, f"{(link or name)!r} leads outside the archive")
 
 
 def _distrusted(shown: str, why: str) -> KtrialError:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from math import isnan
 from pathlib import Path
 
 import click
@@ -23,9 +22,9 @@ from ktrial.kit.errors import BadInput
 @click.option("--utc-offset", metavar="±HH:MM", help="Time zone of files that contain only the time of day.")
 @click.option(
     "--frames-began",
-    type=click.FloatRange(1e9, 4.1e9),
+    type=float,
     metavar="SECONDS",
-    help="Start time of a frame log, in seconds since 1970.",
+    help="Start time of a frame log, in seconds since 1970 (see date +%s).",
 )
 @output_option("Also write a report to FILE: .html, .svg or .png.")
 @click.option(
@@ -67,7 +66,7 @@ def command(
     ktrial diagnose --runs stock.csv monday/ tuesday/      # then: ktrial compare stock.csv tuned.csv
 
     Make a recording with `ktrial watch -o FOLDER`. ktrial also reads logs of vmstat -t, sadf -j, atop and MangoHud, and
-    the tables and reclaim lines of the micro-stutter suite.
+    the tables and reclaim traces of micro-stutter, a set of scripts that is not part of ktrial.
     """
     from ktrial.cli.shared.diagnose import check, offset, recording, report
     from ktrial.compare.files import write_file
@@ -76,8 +75,10 @@ def command(
     from ktrial.watch.diagnosis.symptoms import load_symptoms
     from ktrial.watch.diagnosis.text import diagnoses_text
 
-    if frames_began is not None and isnan(frames_began):
-        raise BadInput("--frames-began: expected seconds since 1970, got 'nan'", hint="give them as `date +%s` does")
+    if frames_began is not None and not 1e9 <= frames_began <= 4.1e9:
+        raise BadInput(
+            f"--frames-began: expected seconds since 1970, got {frames_began:g}", hint="give them as `date +%s` does"
+        )
     check(output, runs, {"--label": label, "--below-fps": below_fps}, len(recordings), force=force)
     limit_s = None if limit is None else seconds(limit, "--limit")
     interval_s = None if interval is None else seconds(interval, "--interval")

@@ -16,9 +16,10 @@ from ktrial.cli.options import json_option, write_json
 @json_option
 @click.pass_obj
 def command(app: App, remove: bool, as_json: bool) -> None:
-    """Install a systemd unit that undoes interrupted changes early at every boot, and a root-owned copy of the agent.
+    """Install a systemd unit that undoes interrupted changes early at every boot.
 
-    The unit restores values and files. `ktrial recover` also undoes the commands of a trial that was killed.
+    The unit runs a copy of the agent, ktrial's helper program, which belongs to root and is installed too. The unit
+    restores values and files. `ktrial recover` also undoes the commands of a trial that was killed.
     """
     purpose = "removing the recovery unit" if remove else "installing the recovery unit"
     answer = app.root_session(purpose).request("recovery", install=not remove)

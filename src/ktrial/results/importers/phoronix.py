@@ -96,7 +96,7 @@ class _Tree:
     def _start(self, name: str, _attributes: Mapping[str, str]) -> None:
         node = _Node(name, self.parser.CurrentLineNumber)
         if len(self.open) >= _DEEPEST:
-            raise unreadable(self.source, node.line, f"<{name}>", f"within {_DEEPEST} levels of elements")
+            raise unreadable(self.source, node.line, f"<{name}>", f"an element inside at most {_DEEPEST} others")
         if self.open:
             self.open[-1].children.append(node)
         else:

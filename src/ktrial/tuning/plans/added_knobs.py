@@ -52,5 +52,5 @@ def _forbidden(machine: Machine, paths: Iterable[str]) -> Iterator[tuple[str, st
 
 
 def install_line(file: str) -> str:
-    """Return the command that adds the knobs of a file to the machine, to be run as root."""
+    """Return the sudo command that copies a file of knobs to the folder in which root adds knobs."""
     return f"sudo install -D -m 644 {shlex.quote(file)} {shlex.quote(f'{ADDED}/{posixpath.basename(file)}')}"

@@ -135,7 +135,9 @@ def read_log(data: bytes, source: str) -> PgbenchLog:
     for line, text in ended_lines(data, source):
         fields = text.split()
         if len(fields) != _LOG_FIELDS:
-            raise unreadable(source, line, text, f"the {_LOG_FIELDS} fields of a transaction at a fixed rate")
+            raise unreadable(
+                source, line, text, f"a transaction as pgbench logs it with --rate, in {_LOG_FIELDS} fields"
+            )
         latency = fields.pop(_LATENCY_FIELD)
         for field in fields:
             whole(field, source, line, "a whole number in each field but the latency")
