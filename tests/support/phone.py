@@ -234,7 +234,8 @@ class Phone(RemoteMachine):
 
     def left(self) -> str:
         """Return the names of all files on the phone except root's journal."""
-        found = self.run("find", str(self.root / "data"), "-not", "-path", f"{self.root}/data/adb/ktrial*")
+        data = self.root / "data"  # on which others may still remove files
+        found = self.run("find", str(data), "-ignore_readdir_race", "-not", "-path", f"{data}/adb/ktrial*")
         return found.replace(str(self.root), "")
 
     def close(self) -> None:

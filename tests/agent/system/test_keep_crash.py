@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("faults")
 
 #: The plans, by the number of disks that they set: the more, the more steps to die at.
 DISKS = range(40, 80, 4) if IS_LONG else (40,)
-KILLS = 2000 if IS_LONG else 200
+KILLS = 2000 if IS_LONG else 60
 WORDS = ("vm.swappiness=10", "vm.page-cluster=0", "thp:enabled=always", "queue:scheduler@*=kyber")
 
 

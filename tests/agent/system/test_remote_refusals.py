@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.agent.system.test_remote_ways import OWN_PROGRAMS, changed, ssh_options
+from tests.support.long import IS_LONG
 from tests.support.remote_machine import UID, USER, RemoteMachine, remote_machine
 from tests.support.terminal import eventually
 
@@ -204,7 +205,7 @@ def test_a_second_head_is_refused_and_the_first_is_named(web1: RemoteMachine, ve
 
 def test_heads_that_start_and_end_together_do_not_disturb_each_other(web1: RemoteMachine) -> None:
     """One removes its copy while the other one starts from it."""
-    end_s = time.monotonic() + 12
+    end_s = time.monotonic() + (12 if IS_LONG else 4)
     while time.monotonic() < end_s:
         heads = [
             subprocess.Popen(

@@ -199,7 +199,7 @@ def test_bad_input_is_answered(place: Path, argv: tuple[str, ...], said: str) ->
         (
             (),
             "[[change]]\nwhat='x'\nfrom='0'\nto='5'\nsays='-5%'\n",
-            "list.toml: [[change]] 1: 0: cannot compute a ratio",
+            "list.toml: [[change]] 1: cannot compute a ratio with 0",
         ),
     ],
 )

@@ -508,5 +508,5 @@ def test_machine_roots_are_no_place_for_trials(home: Path) -> None:
     folder.mkdir()
     ran = run(home, "--machine-root", str(folder), "try", "--placebo", *COPIUM)
     assert ran.status == 4
-    assert "on this machine only" in ran.err
+    assert "trials run on machines, not in folders" in ran.err
     assert list(folder.iterdir()) == []

@@ -153,7 +153,7 @@ def test_words_are_removed_and_the_tried_kernel_is_the_default_until_an_undo(tmp
     assert "1 of 4 kept settings are live." in said
     assert re.search(r"^1 +keep boot:-quiet boot:-preempt=none +kept", said, re.MULTILINE), said
     assert re.search(r"^ +boot:kernel=/boot/vmlinuz-6.0.0-old", said, re.MULTILINE), said
-    assert "compliant: 4 of 4 settings are live\n" in said
+    assert "compliant: 4 of 4 settings are kept or applied, and live\n" in said
     assert re.search(r"^1\n2: .*preempt=full quiet splash$", said, re.MULTILINE), said
     assert re.search(r"^3: .* threadirqs quiet splash preempt=none$", said, re.MULTILINE), said
     assert said.endswith("same\n"), said
@@ -182,7 +182,7 @@ def test_drift_tells_after_a_boot_what_did_not_take_effect(tmp_path: Path) -> No
     assert re.search(r"^boot:-quiet +removed +quiet +differs: still", said, re.MULTILINE), said
     assert re.search(r"^boot:kernel +\S+ +\S+ +differs:", said, re.MULTILINE), said
     assert "0 of 2 kept settings are live. status 3" in flat
-    assert "differs: 0 of 2 settings are live status 3" in flat
+    assert "differs: 0 of 2 settings are kept or applied, and live status 3" in flat
     # Nothing is written while the kept kernel is gone, and the error says what to do.
     assert "/boot/grub/grub.cfg has no entry gnulinux-advanced" in flat
     assert "`ktrial keep --undo boot:kernel`" in flat
