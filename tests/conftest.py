@@ -5,6 +5,7 @@ import atexit
 import gc
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import settings
 from tests.support.alone import the_machine
 from tests.support.long import IS_LONG, long_tests
 from tests.support.tree import FakeRoot, use_compiled_catalog
-from tests.support.user import forget_set_ups
+from tests.support.user import CHECKOUT, forget_set_ups
 
 # The same inputs in every ./check, so that a failure is a change's own; `./check --full` draws new ones, and more.
 settings.register_profile("same", derandomize=True, database=None, deadline=None, max_examples=35)
@@ -66,6 +67,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """A folder on the disk of the checkout; `tmp_path` may be in memory."""
+    with tempfile.TemporaryDirectory(prefix="test-", dir=CHECKOUT / ".setup") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

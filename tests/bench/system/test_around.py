@@ -84,8 +84,8 @@ def swapped() -> list[list[str]]:
     return [line.split() for line in Path("/proc/swaps").read_text().splitlines()[1:]]
 
 
-def test_swap_of_this_machine_comes_back_empty(real_root: AgentSession, tmp_path: Path) -> None:
-    area = tmp_path / "swap"
+def test_swap_of_this_machine_comes_back_empty(real_root: AgentSession, disk_path: Path) -> None:
+    area = disk_path / "swap"
     area.write_bytes(b"\0" * (64 << 20))
     area.chmod(0o600)
     subprocess.run(["mkswap", area], check=True, capture_output=True)

@@ -222,8 +222,8 @@ def check_masks(tree: Path, needs: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("version", ["6.1", "6.12", "forky"])
-def test_a_real_tree_takes_it_and_is_the_same_after(version: str, tmp_path: Path) -> None:
-    tree, diff = copy_of(version, tmp_path / "linux"), tmp_path / "targets.patch"
+def test_a_real_tree_takes_it_and_is_the_same_after(version: str, disk_path: Path) -> None:
+    tree, diff = copy_of(version, disk_path / "linux"), disk_path / "targets.patch"
     ran = run("uarch", "patch", str(tree), "-o", str(diff))
     assert (ran.status, ran.out) == (0, "")
     for words in (["--dry-run"], []):

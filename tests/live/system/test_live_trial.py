@@ -202,11 +202,13 @@ except TimeoutError:
 
 
 def test_the_systems_log_says_what_was_switched(
-    home: Path, machine: FakeRoot, service: Service, tmp_path: Path
+    home: Path, machine: FakeRoot, service: Service, disk_path: Path
 ) -> None:
-    for folder in ("new", "work"):
-        (tmp_path / folder).mkdir()
-    own_dev = f"mount -t overlay -o lowerdir=/dev,upperdir={tmp_path}/new,workdir={tmp_path}/work overlay /dev"
+    for folder in ("new", "work", "shm"):
+        (disk_path / folder).mkdir()
+    overlay = f"mount -t overlay -o lowerdir=/dev,upperdir={disk_path}/new,workdir={disk_path}/work overlay /dev"
+    # The folders of the tests may be in /dev/shm, which an overlay hides.
+    own_dev = f"mount --bind /dev/shm {disk_path}/shm && {overlay} && mount --bind {disk_path}/shm /dev/shm"
     command = [*KTRIAL, "--machine-root", str(machine.folder), *words(service, 10, "--limit-metric", "lat_ms=9.5")]
     ran = subprocess.run(
         ["unshare", "--mount", "sh", "-c", f'{own_dev} && exec "$@"', "sh", sys.executable, "-c", LOGGED, *command],

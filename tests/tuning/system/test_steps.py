@@ -127,9 +127,9 @@ def test_a_run_in_memory_lies_on_a_tmpfs_of_the_user(
 
 
 def test_without_a_tmpfs_a_run_in_memory_is_refused(
-    executor: AgentExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: AgentExecutor, disk_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(disk_path))
     monkeypatch.setattr("ktrial.agent.run_folder.ROOTS_OWN", Path("/nowhere"))
     with pytest.raises(KtrialError, match=r"this user has none") as refused:
         executor.run(Invocation(argv=("true",), limit_s=10, in_memory=True))

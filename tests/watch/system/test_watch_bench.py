@@ -45,9 +45,9 @@ def outcomes(done: subprocess.CompletedProcess[str], file: Path) -> list[dict[st
     ]
 
 
-def test_a_program_is_recorded_from_its_begin_to_its_end(tmp_path: Path) -> None:
+def test_a_program_is_recorded_from_its_begin_to_its_end(tmp_path: Path, disk_path: Path) -> None:
     file = tmp_path / "r.json"
-    program = f"program={WRITER.format(tmp_path / 'written')}"
+    program = f"program={WRITER.format(disk_path / 'written')}"
     runs = outcomes(ktrial(tmp_path, "bench", "watch", "-p", program, "-n", "2", "-o", str(file)), file)
     assert len(runs) == 2
     for found in runs:
