@@ -9,7 +9,6 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.options import below_fps_option, json_option, output_option, seconds, write_answer
-from ktrial.kit.errors import BadInput
 
 
 @click.command(short_help="Find causes of stutters in a recording; propose settings.")
@@ -68,17 +67,14 @@ def command(
     Make a recording with `ktrial watch -o FOLDER`. ktrial also reads logs of vmstat -t, sadf -j, atop and MangoHud, and
     the tables and reclaim traces of micro-stutter, a set of scripts that is not part of ktrial.
     """
-    from ktrial.cli.shared.diagnose import check, offset, recording, report
+    from ktrial.cli.shared.diagnose import check, check_start, offset, recording, report
     from ktrial.compare.files import write_file
     from ktrial.watch.diagnosis.diagnose import diagnose
     from ktrial.watch.diagnosis.proposals import with_proposals
     from ktrial.watch.diagnosis.symptoms import load_symptoms
     from ktrial.watch.diagnosis.text import diagnoses_text
 
-    if frames_began is not None and not 1e9 <= frames_began <= 4.1e9:
-        raise BadInput(
-            f"--frames-began: expected seconds since 1970, got {frames_began:g}", hint="give them as `date +%s` does"
-        )
+    check_start(frames_began)
     check(output, runs, {"--label": label, "--below-fps": below_fps}, len(recordings), force=force)
     limit_s = None if limit is None else seconds(limit, "--limit")
     interval_s = None if interval is None else seconds(interval, "--interval")
