@@ -45,7 +45,10 @@ def boot_to_talk(
     *,
     runs_programs: bool = False,
 ) -> Talking:
-    """Boot a guest for sessions, with KVM if that works; `runs_programs` adds what benchmarks need."""
+    """Boot a guest for sessions in `mode`, by default with KVM if that works.
+
+    `runs_programs` adds what benchmarks need.
+    """
     import msgspec
 
     from ktrial.bench.guest_tools import GuestFailed, GuestPlace, Shape

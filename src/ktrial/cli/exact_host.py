@@ -95,7 +95,7 @@ class ExactHost(GuestHost):
     def close(self) -> None:
         """Save the conversation with a kept guest, and report how the answers were obtained.
 
-        No guest is running then.
+        There is no guest to end: between two answers none runs.
         """
         from ktrial.bench.guest_tools import EXACT_CLOCK
 

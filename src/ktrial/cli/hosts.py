@@ -155,7 +155,7 @@ def again(host: Host | None) -> str:
 
 
 def as_before(host: Host | None) -> str:
-    """Return a sentence for the user: the trial's changes have been restored, or they end with the guest."""
+    """Return a sentence for the user: all settings have been restored, or they end with the guest."""
     if host is not None and not host.is_kept:
         return "the guest and its settings end with this command"
     return f"all settings have been restored: `{again(host)} status`"

@@ -78,7 +78,7 @@ class Verbs(FolderGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb. If it will run, first prepare to load fast what it needs."""
+        """Find the verb. Unless only its help is shown, first set up lazy imports, so that it starts faster."""
         if not set(ctx.help_option_names) & set(args):
             load_msgspec()
             defer_modules()

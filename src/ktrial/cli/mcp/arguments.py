@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the arguments of tools against a closed list of forms, before they become words of a command line.
 
-Every word starts with a letter or a digit and contains only ASCII, so none can be an option or a path.
+Every word for a command line starts with a letter or a digit and contains only ASCII, so none can be an option or an
+absolute path.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def checked(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> dict[s
 
 
 def bounded(value: Any) -> Any:
-    """Return arguments for the audit log: long texts and lists shortened, tokens replaced."""
+    """Return arguments for the audit log, without tokens; if they are long, only the beginning of their JSON."""
     from ktrial.kit import plain_json
 
     if isinstance(value, dict):

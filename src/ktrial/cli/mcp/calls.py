@@ -253,9 +253,9 @@ class Basis(NamedTuple):
 
 
 def basis_of(action: str, document: Any, arguments: Arguments, more: str) -> Basis:
-    """Return what an action would do, from the answer of the command that shows that.
+    """Return what an action would do. `document` is the JSON of the read-only command that shows it.
 
-    Raise BadInput if the transaction to revert is not in force.
+    `more` is text that also counts for the digest. Raise BadInput if the transaction to revert is not in force.
     """
     if action == "revert":
         number = arguments["transaction"]

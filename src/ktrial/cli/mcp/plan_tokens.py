@@ -45,7 +45,7 @@ class PlanTokens:
     def take(self, token: str, action: str, arguments: Mapping[str, Any]) -> PlannedWrite:
         """Return what a token allows, and invalidate the token even if the write fails later.
 
-        Raise Refused if it is invalid.
+        Raise Refused for an invalid token, or one that was given for another write.
         """
         key = _digest(token)
         found = self._open.get(key)
@@ -75,7 +75,10 @@ def _content(action: str, arguments: Mapping[str, Any]) -> str:
 
 
 def refuse_knobs(knobs: Sequence[str | None], allowed: Sequence[str]) -> None:
-    """Raise Refused unless each knob fits one of the patterns that the operator allows."""
+    """Raise Refused unless there are knobs and each one fits a pattern that the operator allows.
+
+    Also refuse kernel arguments (`boot:…`), and steps without a knob (None).
+    """
     if not knobs:
         raise Refused("the plan changes no value", hint="plan another setting")
     for knob in knobs:

@@ -103,7 +103,7 @@ def undo_left_commands(app: App) -> int:
 
 
 def recover_commands(app: App) -> int:
-    """Undo the arm commands that a killed trial left in force, unless a trial is running; return their number."""
+    """Undo the arm commands that a killed trial left in force, unless a measurement runs now; return their number."""
     if app.host is not None or not app.measuring_place.commands.left():
         return 0
     try:

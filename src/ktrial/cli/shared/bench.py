@@ -43,7 +43,7 @@ class TakesCommand(click.Command):
     """A click command that stores the words after `--` separately."""
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Add `-- CMD`, which click does not know as an argument."""
+        """Add `-- CMD` to the usage line, because click does not know it as an argument."""
         pieces = super().collect_usage_pieces(ctx)
         return pieces if any("CMD" in piece for piece in pieces) else [*pieces, "[-- CMD…]"]
 
@@ -432,7 +432,7 @@ def check_output(path: Path | None, *, force: bool, option: str = "-o") -> None:
 
 
 def check_picture(path: Path | None, *, force: bool) -> None:
-    """Raise BadInput, before any work, if `path` is not a picture or cannot be written."""
+    """Raise BadInput, before any work, if `path` does not end in .svg or .png, or cannot be written."""
     if path is not None and path.suffix.lower() not in {".svg", ".png"}:
         raise BadInput(f"-o {path}: unknown picture format", hint="name a file that ends in .svg or .png")
     check_output(path, force=force)

@@ -236,7 +236,10 @@ def refuse_forbidden(session: AgentSession, plan: Mapping[str, Any]) -> None:
 
 
 def start_boot(app: App, session: AgentSession, entry: str, then: str | None, *, reboots: bool) -> None:
-    """Select an entry for the next boot and reboot; if that fails, remove what was prepared."""
+    """Select an entry for the next boot and reboot; if that fails, remove what was prepared.
+
+    `then` is the entry to boot after a rehearsal. Without `reboots`, the user reboots the machine.
+    """
     try:
         arm(session, entry, then)
         if not reboots:

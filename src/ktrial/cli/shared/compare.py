@@ -87,7 +87,10 @@ table_options = with_options(
 
 
 def gathered(app: App, words: Sequence[str], options: dict[str, Any], *, trials: bool = False) -> Gathered:
-    """Return the arms that the words name; `options` are those of `table_options`. Refuse trials unless allowed."""
+    """Return the arms that the words name; `options` are those of `table_options`.
+
+    Raise BadInput for runs of a trial unless `trials` is set.
+    """
     from ktrial.compare.sources import gather
     from ktrial.kit.files import read_file
     from ktrial.results.import_file import LIMIT_BYTES
@@ -112,7 +115,7 @@ def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
 
 
 def judge_trial(app: App, trial: StoredTrial, options: Mapping[str, object]) -> Comparison:
-    """Judge a trial by its own protocol; no other options are allowed."""
+    """Judge a trial by its own protocol. Raise BadInput if one of the `options` is set: they cannot change it."""
     from ktrial.cli.shared.trial_outcome import load_comparison
 
     if given := [name for name, value in options.items() if value]:
@@ -180,7 +183,7 @@ def _files(target: str) -> tuple[str, ...]:
 
 
 def share(text: str | None, option: str) -> float | None:
-    """Return `2%` as 0.02; accept more than 0 and at most 1000 %."""
+    """Return `2%` as 0.02. Raise BadInput, naming the option, unless it is above 0 and at most 1000 %."""
     if text is None:
         return None
     found = _PERCENT.fullmatch(text.strip().removesuffix("%").rstrip())
@@ -306,7 +309,10 @@ def _outcomes(app: App, arms: Sequence[Arm]) -> dict[tuple[str, str], Outcome]:
 
 
 def exclusions(words: Sequence[str], arms: Sequence[Arm]) -> dict[str, str]:
-    """Parse `RUN:REASON` into a map from run to reason; a run's name may contain a colon. Refuse runs that failed."""
+    """Parse `RUN:REASON` into a map from run to reason; a run's name may contain a colon.
+
+    Raise BadInput for a run that failed.
+    """
     failed = {run.name for arm in arms for run in arm.runs if run.failure is not None}
     names = sorted((run.name for arm in arms for run in arm.runs), key=len, reverse=True)
     found: dict[str, str] = {}

@@ -40,7 +40,10 @@ def check_start(frames_began: float | None) -> None:
 
 
 def check(output: Path | None, runs: Path | None, for_runs: Mapping[str, object], count: int, *, force: bool) -> None:
-    """Raise BadInput for a file name that does not fit the report, or for an existing file."""
+    """Raise BadInput for a file name that does not fit the report, or without `force` for an existing file.
+
+    Also raise BadInput if an option of `for_runs`, which all require --runs, is set without `runs`.
+    """
     if runs is None and (given := [name for name, value in for_runs.items() if value is not None]):
         raise BadInput(f"{' and '.join(given)} requires --runs", hint="add --runs FILE.csv")
     check_output(runs, force=force)

@@ -125,7 +125,10 @@ def _slug(names: Sequence[str]) -> str:
 
 
 def write_folder(folder: Path, files: Mapping[str, str], *, force: bool) -> None:
-    """Write files below a folder. Raise BadInput, before anything is written, if a file has other content."""
+    """Write files below a folder.
+
+    Without `force`, raise BadInput, before anything is written, if a file exists with other content.
+    """
     if folder.is_file():
         raise BadInput(f"{folder}: not a folder", hint="name a folder after -o")
     for path, text in files.items():
@@ -139,7 +142,7 @@ def write_folder(folder: Path, files: Mapping[str, str], *, force: bool) -> None
 
 
 def write_archive(place: Path, files: Mapping[str, str], *, force: bool) -> None:
-    """Write files as one zip archive."""
+    """Write files as one zip archive. Without `force`, raise BadInput if it exists with other content."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, content, mode in zip_entries(files):

@@ -74,10 +74,11 @@ fail_on_file_option = _fail_on(
 
 
 def refuse(app: App, found: Comparison, stricter: Stricter | None = None) -> None:
-    """Raise GuardTripped if a condition of --fail-on is met, BadInput if no arms are comparable.
+    """Raise GuardTripped if a condition of --fail-on is met, and BadInput if it cannot be checked.
 
-    A build step must not pass if its outcomes cannot be compared. A trial's intervals already account for the number of
-    comparisons; for other data, `stricter` returns the comparison with corrected intervals.
+    It cannot be checked if the primary outcome (without one, every outcome) is not comparable. A trial's intervals
+    already account for the number of comparisons; for other data, `stricter` returns the comparison with corrected
+    intervals.
     """
     pairs = [(outcome, contrast) for outcome in found.outcomes for contrast in outcome.judged]
     contrasts = [contrast for _, contrast in pairs]
@@ -132,7 +133,7 @@ def _check_limit(
 
 
 class ProvenContrast(NamedTuple):
-    """A contrast beyond the limit; `together` is its interval, corrected for several comparisons."""
+    """A contrast beyond the limit of --fail-on; `together` is its effect with the interval for `family` comparisons."""
 
     outcome: OutcomeComparison
     contrast: Contrast

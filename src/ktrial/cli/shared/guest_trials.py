@@ -169,7 +169,7 @@ def on_this_machine(arms: Mapping[str, ArmFile], control: str) -> Mapping[str, A
 def built_arms(
     fragments: Sequence[str], settings: Sequence[str], patches: Sequence[str], targets: Sequence[str]
 ) -> Mapping[str, KernelChange]:
-    """Return the kernel change of each option, by the option's text; by the name without `.patch` for a patch."""
+    """Return the kernel change of each option: by the option's text, or for a patch by its name without `.patch`."""
     changes = {text: KernelChange(fragments=tuple(text.split())) for text in fragments}
     for text in settings:
         wishes = [parse_set(word) for word in text.split()]

@@ -271,7 +271,10 @@ def report_unwritten(keep: KeepPlan, plan: dict[str, Any], *, as_json: bool, is_
 
 
 def confirm_guarded(guarded: Sequence[Guarded], confirmed: Collection[str], *, may_ask: bool) -> None:
-    """Ask the user to confirm each guarded word that is not in `confirmed`. Raise Refused without a terminal."""
+    """Ask the user to confirm each guarded word that is not in `confirmed`.
+
+    Raise Refused if there is one and `may_ask` is false, BadInput if a confirmed word needs no confirmation.
+    """
     from ktrial.tuning.plans.confirm import must_type
 
     foreign = sorted(set(confirmed) - {one.name for one in guarded})

@@ -38,7 +38,7 @@ class NamedSettings(NamedTuple):
 
     @property
     def not_exported(self) -> tuple[Omission, ...]:
-        """Return what no target of `ktrial export` can hold."""
+        """What no target of `ktrial export` can hold."""
         if self.scheduler is None:
             return self.left_out
         arm = self.request.origin.removeprefix("trial ")

@@ -78,9 +78,9 @@ def plan_periods(app: App, ready: Prepared, listen: TrialListener, note: Callabl
 
 
 def checked_metrics(app: App, file: TrialFile, settle_s: float) -> tuple[WatchedMetric, ...]:
-    """Return the metrics, each at the pace of its source. Raise for a trial that its sources and times make impossible.
+    """Return the metrics, each at the pace of its source; read every source once, and switch and store nothing.
 
-    It reads every source once, and switches and stores nothing.
+    Raise BadInput for a trial that its sources or times make impossible, UnknownName for an unknown metric.
     """
     live = live_of(file)
     read = open_metrics(app, live)
@@ -193,7 +193,7 @@ def block_seconds(file: TrialFile) -> float:
 
 
 def longest_seconds(file: TrialFile, blocks: int) -> float:
-    """Return how long so many blocks take at most, with the hours and days in which they wait."""
+    """Return how long so many blocks take at most, including the hours and days that they spend waiting."""
     live = live_of(file)
     if live.for_s is not None:
         return live.for_s
@@ -249,7 +249,7 @@ def _course(file: TrialFile, primary: WatchedMetric) -> PilotCourse:
 
 
 def await_hours(app: App, file: TrialFile, length_s: float, listen: TrialListener) -> None:
-    """Wait until so many seconds lie before the next quiet hours."""
+    """Wait until there are at least `length_s` seconds before the next quiet hours."""
     pace = LivePace(length_s, 0, quiet=live_of(file).quiet_hours)
     while (held := pace.hold_up(app.clock.unix_ms(), 0)) is not None:
         listen(VisitWaits(waiting=held.why))
@@ -270,7 +270,10 @@ def _pilot(
 
 
 def most_blocks(file: TrialFile) -> int:
-    """Return how many blocks the plan may have: with a time and no budget, as many as time and switches allow."""
+    """Return the maximum number of blocks: the cap or the budget of the protocol.
+
+    If only a total time is given, return how many the limit on switches allows; without a limit, the most in any trial.
+    """
     live = live_of(file)
     if live.for_s is None or file.design.cap or file.design.budget != DesignFile().budget:
         return file.design.cap or file.budget

@@ -103,7 +103,7 @@ class LiveState:
 
 
 def interrupt(process: Process) -> None:
-    """Send SIGINT to a process that `look` saw. Raise KtrialError if it has ended or belongs to somebody else."""
+    """Send SIGINT to this process. Raise KtrialError if it has ended since, or belongs to somebody else."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:

@@ -479,7 +479,7 @@ def _state_of(data: bytes, file: str) -> SearchState:
 
 
 def write_page(app: App, found: SearchAnswer, path: Path) -> None:
-    """Write the report of a search, if it measured anything."""
+    """Write the report of a search. Raise BadInput if it measured nothing."""
     from ktrial.cli.shared.trial_outcome import load_comparison
     from ktrial.compare.files import write_file
     from ktrial.studies.search.page import search_html

@@ -50,9 +50,9 @@ class SearchGuests(NamedTuple):
 
 
 def guests_of(app: App, file: SpaceFile, folder: Path, options: Mapping[str, Any]) -> SearchGuests | None:
-    """Return the guests to search in; None for this machine. Raise for dimensions that cannot vary there.
+    """Return the guests to search in; None for this machine. Raise BadInput for dimensions that cannot vary there.
 
-    A path of a kernel is relative to the folder of the space.
+    A kernel's path in the space is relative to `folder`.
     """
     guest = guest_of(options)
     booted = next((one for one in file.dimension if one.kinds[0] in BOOTED), None)

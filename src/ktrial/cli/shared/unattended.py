@@ -92,7 +92,7 @@ def refuse_elsewhere(app: App, file: TrialFile) -> None:
 
 
 def needs_of(app: App) -> Unattended:
-    """Return what the machine needs to carry out plans of a trial. Asks for root."""
+    """Return what the machine needs to carry out plans of a trial, after asking for root."""
     root = app.root_session(_PURPOSE)
     if app.host is not None:
         folders = FoldersThere(lambda: app.user_session)

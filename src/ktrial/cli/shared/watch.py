@@ -32,7 +32,7 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:Hz)?")
 
 
 def rates(words: Sequence[str]) -> dict[str, float]:
-    """Parse `vmstat_all=50Hz` for each source. Raise BadInput for other text."""
+    """Return the rate of each source in Hz, from words such as `vmstat_all=50Hz`. Raise BadInput for other text."""
     rate_of = {}
     for word in words:
         source, equals, rate = word.partition("=")
@@ -44,7 +44,10 @@ def rates(words: Sequence[str]) -> dict[str, float]:
 
 
 def least(words: Sequence[str]) -> dict[str, float]:
-    """Parse `block-io=10ms` for each kind, `block-io:vda=2ms` for one device. Raise BadInput for other text."""
+    """Return the shortest event to record, in seconds, by kind or by kind and device.
+
+    The words are like `block-io=10ms` or, for one device, `block-io:vda=2ms`. Raise BadInput for other text.
+    """
     limits = {}
     for word in words:
         kind, equals, length = word.partition("=")

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 
 def draws(wanted: bool | None, *, as_json: bool, shares_terminal: bool) -> bool:
-    """Return whether to draw, as `wanted` requests.
+    """Return whether to draw in place: never with --json or without a terminal, otherwise as `wanted` says.
 
-    With None, draw unless the started program writes to the same terminal.
+    If `wanted` is None, draw unless the started program writes to the same terminal.
     """
     can = is_live(sys.stderr, os.environ) and not as_json
     return can and (wanted if wanted is not None else not shares_terminal)
