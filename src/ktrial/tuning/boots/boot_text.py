@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trial boot will do, and its state, as text of 80 columns."""
+"""What a trial boot will do, and its state, as text."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def _change(text: str) -> WordChange:
 def base_words(command_line: str, loader: str) -> tuple[str, ...]:
     """Return the kernel arguments of this boot, without those of the boot loader.
 
-    Raise Refused in a trial boot, and for `--`.
+    Raise Refused if this boot is a trial boot, or if its command line contains `--`.
     """
     own = _OF_LOADER[loader]
     words = tuple(word for word in command_line.split() if word.partition("=")[0] not in own)

@@ -44,7 +44,8 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     """The result of examining a machine.
 
     `machine` holds (label, text) lines. `named` are knobs that somebody set explicitly and whose default is
-    unknown. `unsettled` are transactions in ktrial's own journals that need a decision.
+    unknown. `unsettled` are transactions in ktrial's own journals that need a decision. `untold` says what could not be
+    examined, `unread` which lines of files could not be parsed.
     """
 
     machine: tuple[tuple[str, str], ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of an examination as text of 80 columns and as JSON."""
+"""The result of an examination as text and as JSON."""
 
 from __future__ import annotations
 

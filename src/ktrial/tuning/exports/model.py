@@ -53,7 +53,9 @@ class PhoneValue(msgspec.Struct, frozen=True):
 
 
 class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting. `place` is a place of the knob; `pattern` selects instances by name; None selects all.
+    """One setting. `place` is which of the knob's places to write; None means the first.
+
+    `pattern` selects instances by name; None selects all.
 
     `rotational` restricts it to disks that rotate, or to those that do not. `reasons` are lines of text. `on_phone`
     replaces the value, and `couples` are knobs that the kernel changes with this one: both are for phone modules.

@@ -24,13 +24,13 @@ def heading(profile: LastingProfile, *lines: str, mark: str = "#") -> list[str]:
 
 
 def comment(setting: LastingSetting, *, mark: str = "#", indent: str = "") -> list[str]:
-    """Return the reasons of a setting as comment lines."""
+    """Return the setting and its reasons as comment lines."""
     first = f"{setting.address} = {setting.text}"
     return [f"{indent}{mark} {one_line(line)}" for line in (first, *(f"  {reason}" for reason in setting.reasons))]
 
 
 def one_line(text: str) -> str:
-    """Return text without control characters; a trailing backslash would continue the comment in some formats."""
+    """Return text without control characters, and without a backslash at its end, which continues a line."""
     plain = "".join(" " if not character.isprintable() else character for character in clean(text))
     return plain.rstrip().rstrip("\\").encode("utf-8", "replace").decode()
 

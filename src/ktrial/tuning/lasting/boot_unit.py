@@ -63,7 +63,7 @@ def _parent(group: str) -> str:
 
 
 def with_wants(changes: Sequence[FileChange], kept: Mapping[Form, KeptFile]) -> tuple[FileChange, ...]:
-    """Return the changes, with the change of the drop-in, which exists only together with the unit."""
+    """Return the changes, and that of the drop-in that starts the unit, which exists only together with the unit."""
     unit = next((one for one in changes if one.form == "systemd-unit"), None)
     if unit is None or (unit.after is None) == ("systemd-wants" not in kept):
         return tuple(changes)

@@ -193,7 +193,7 @@ def _guarded_pattern(name: str) -> str | None:
 def find_guarded(
     files: Iterable[FileChange], old: Sequence[LastingEntry], knobs: Mapping[str, Knob]
 ) -> tuple[Guarded, ...]:
-    """Return the new changes of kernel arguments in the files that weaken the machine's protection."""
+    """Return the entries of the files, except those in `old`, that weaken the machine's protection."""
     known = [one.holds for one in old]
     found = []
     for file in files:

@@ -48,7 +48,10 @@ _OF_OWN_SCHEDULER = ("sched:", "feature:", "kernel.sched_")
 
 
 class MeasuredScheduler(NamedTuple):
-    """The scheduler of a trial's arm: program and options, its mode of scx_loader, and the name in `ops` if special."""
+    """The scheduler of a trial's arm: program and options, and its mode if scx_loader started it.
+
+    `ops` is the name that sched_ext shows, if that is not the program's. `reason` is text for the file.
+    """
 
     run: tuple[str, ...]
     mode: str | None

@@ -17,7 +17,10 @@ _LOOK_EACH_S = 0.25
 
 
 class ValueChange(msgspec.Struct, frozen=True):
-    """A changed value: the seconds until ktrial saw it, the value before and the value after; None if unreadable."""
+    """A changed value: when ktrial saw it, the value before and the value now; None if unreadable.
+
+    `after_s` counts from the beginning of the watch.
+    """
 
     address: str
     after_s: float

@@ -94,7 +94,7 @@ def compare_states(
 
 
 def declared_knobs(words: Iterable[str], catalog: Catalog) -> tuple[Declaration, ...]:
-    """Declare knobs (KNOB or KNOB@INSTANCE) and paths of kernel files."""
+    """Return declarations of knobs (KNOB or KNOB@INSTANCE) and of paths of kernel files."""
     found = []
     for word in words:
         if word.startswith("/"):
@@ -107,7 +107,7 @@ def declared_knobs(words: Iterable[str], catalog: Catalog) -> tuple[Declaration,
 
 
 def declared_settings(requests: Iterable[Request], catalog: Catalog) -> tuple[Declaration, ...]:
-    """Declare the knobs of settings and profiles, and those that the kernel changes along with them."""
+    """Return declarations of the knobs that requests set, and of those that the kernel changes along with them."""
     found: list[Declaration] = []
     for request in requests:
         for setting in request.settings:
@@ -119,7 +119,10 @@ def declared_settings(requests: Iterable[Request], catalog: Catalog) -> tuple[De
 
 
 def declared_transactions(machine: Machine, catalog: Catalog) -> tuple[Declaration, ...]:
-    """Declare what active transactions changed. Raise AgentError if this session may not read the journal."""
+    """Return declarations of what transactions in force changed.
+
+    Raise AgentError if this session may not read the journal.
+    """
     found: list[Declaration] = []
     for transaction in status(machine).transactions:
         if transaction.state in _IN_FORCE:
@@ -133,7 +136,7 @@ def declared_transactions(machine: Machine, catalog: Catalog) -> tuple[Declarati
 
 
 def coupled_with(address: str, by: str, catalog: Catalog) -> Iterator[Declaration]:
-    """Declare the knobs that the kernel changes along with this one."""
+    """Yield declarations of the knobs that the kernel changes along with this one."""
     knob = find_knob(address, catalog.knobs)
     for other in with_couples([knob], catalog.knobs):
         if other is not knob:

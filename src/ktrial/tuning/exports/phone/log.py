@@ -22,7 +22,7 @@ _DEVICE = re.compile(r"/block/([^/*]+)/|/(policy\d+)/")
 
 
 class PhoneSetting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One file of one setting. `overwritten` means that another program wrote to it in the minute after."""
+    """One file of one setting. The outcome `overwritten` means that another program wrote to it afterwards."""
 
     outcome: str
     knob: str

@@ -27,7 +27,7 @@ MOST_TOKENS = 400
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A word as written (with quotes), an operator, or the end of a line. `joined`: no white space precedes it."""
+    """A word as written (with quotes), an operator, or the end of a line. `joined` means that no blank precedes it."""
 
     kind: Literal["word", "operator", "newline"]
     text: str
