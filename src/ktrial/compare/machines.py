@@ -44,7 +44,7 @@ def split(arms: Sequence[Arm]) -> dict[str, tuple[Arm, ...]]:
 
 
 def places_there(arms: Sequence[Arm]) -> dict[str, int]:
-    """Map each run to its place, one machine after the other; return nothing if a machine's order is unknown."""
+    """Map each run to its place, one machine after the other; return an empty map if an order is unknown."""
     found: dict[str, int] = {}
     for own in split(arms).values():
         order = places(own)

@@ -198,7 +198,7 @@ _MOST_OF_A_KIND = 12
 
 
 def rechecked_text(found: RecheckResult, *, width: int) -> str:
-    """Return what was read, up to 12 differences of each kind and, at the end, the answer."""
+    """Return what the recheck read, up to 12 differences of each kind and, at the end, their number."""
     lines = [labelled("file", found.file, width=width)]
     lines.append(labelled("runs", f"{found.runs}, {found.runs - len(found.unread)} re-read", width=width))
     if found.question_sha256 is not None:

@@ -150,7 +150,7 @@ class BundleWriter:
         self._members[name] = BundleMember(digest.hexdigest(), size)
 
     def opened(self, sessions: Iterable[Packed]) -> UnpackedBundle:
-        """Return the members added so far, for reading."""
+        """Return the members added so far as a bundle to read; `sessions` are those that its manifest lists."""
         return UnpackedBundle("the bundle", partial(_place, self._folder), self._manifest(sessions))
 
     def files(self, sessions: Iterable[Packed]) -> dict[str, bytes]:
@@ -162,7 +162,7 @@ class BundleWriter:
         return Manifest(sessions=tuple(sessions), members=dict(sorted(self._members.items())))
 
     def write(self, path: Path, sessions: Iterable[Packed]) -> None:
-        """Write the bundle atomically."""
+        """Write the bundle atomically; `sessions` are those that its manifest lists."""
         manifest = self._manifest(sessions)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         with self._writing(path):

@@ -80,12 +80,12 @@ class BundledRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def folder_of(session: str) -> str:
-    """Return `sessions/NAME`. Characters that a file name should not contain are written as `%41`."""
+    """Return `sessions/NAME`. Characters that a file name should not contain are encoded as in a URL (`%2F`)."""
     return f"sessions/{_quoted(session)}"
 
 
 def trial_folder_of(trial: str) -> str:
-    """Return `trials/NAME`, quoted like a session's folder."""
+    """Return `trials/NAME`, encoded like the name of a session's folder."""
     return f"trials/{_quoted(trial)}"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the verdicts of a bundle as other people's verdicts, for the ledger of others."""
+"""Reads the verdicts of a bundle, for the ledger of other people's verdicts."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def bring_back(
     """Import the sessions and trials of a bundle.
 
     If the store has a session or trial of the same name with other content, import nothing. `scrubbing` is what a
-    bundle made here would use: with it, ktrial recognises its own sessions after scrubbing.
+    bundle made here would use. With it, ktrial also recognises its own sessions whose names were replaced.
     """
     there = {one.session: one for one in results.sessions()}
     imported, skipped = [], []

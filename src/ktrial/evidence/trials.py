@@ -76,7 +76,8 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
 def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial]) -> tuple[KeptTrial, ...]:
     """Return the trials that the store lacks.
 
-    Raise Refused if the store has a trial whose content differs from both the bundle and `packed`.
+    `packed` are the store's own trials as a bundle made here would hold them. Raise Refused if the bundle has a trial
+    that is neither equal to the stored one of this name nor to the one in `packed`.
     """
     ways = {one.stored.trial: _weight(one) for one in packed}
     found = []

@@ -170,7 +170,7 @@ class BundleResults:
 
 
 class OwnMachine(NamedTuple):
-    """What distinguishes this machine's results from others: names of the installation, and boots."""
+    """What identifies results of this machine: the names of its installation, and the IDs of its boots."""
 
     names: frozenset[str]
     boots: frozenset[str]

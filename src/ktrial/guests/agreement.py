@@ -20,7 +20,7 @@ _KVM_BEGIN_S = 20.0
 
 
 class Boots(Protocol):
-    """Boots one kernel with one job in a machine of this shape, for at most `limit_s`.
+    """A function that boots one kernel with one job in a machine of a given shape, for at most `limit_s`.
 
     `begin_limit_s` limits the time until its first process.
     """

@@ -27,7 +27,7 @@ _INIT = re.compile(r"Run /\S* as init process")
 
 
 def read_initcalls(records: Iterable[KernelRecord]) -> tuple[InitCall, ...]:
-    """Return the initcalls, slowest first."""
+    """Return the initcalls (start functions of the kernel) that the log shows, slowest first."""
     found = (_CALL.match(record.text) for record in records)
     calls = [InitCall(name=match[1], us=int(match[2])) for match in found if match is not None]
     return tuple(sorted(calls, key=lambda call: (-call.us, call.name)))
@@ -43,7 +43,7 @@ _REQUEST = 1
 
 
 class BootsMeasured(Protocol):
-    """Boots a guest in a place: with its kernel, on its machine."""
+    """Boots guests. A place is a kernel and a machine to boot it on."""
 
     def boot(self, place: GuestPlace, job: Job, files: Mapping[str, bytes]) -> GuestRun: ...
 

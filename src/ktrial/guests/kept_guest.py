@@ -142,7 +142,7 @@ def _other_end(connection: socket.socket) -> tuple[int, int]:
 
 
 class Keeper:
-    """Offers sessions with a guest. Raise Busy if a guest with this name exists already.
+    """Offers sessions with a guest. Creating one raises Busy if a guest with this name exists already.
 
     Commands may connect at once; they get an answer when `serve` runs.
     """
@@ -163,7 +163,10 @@ class Keeper:
     def serve(
         self, guest: AgentCarrier, kept: KeptProgram, interrupts: Interrupts, limit_s: float | None
     ) -> str | None:
-        """Return None once the limit has passed, or why the guest ended. Raise KeyboardInterrupt on Ctrl-C."""
+        """Offer the guest until the limit has passed (return None) or the guest has ended (return why).
+
+        Raise KeyboardInterrupt on Ctrl-C.
+        """
         deadline = None if limit_s is None else time.monotonic() + limit_s
         while deadline is None or time.monotonic() < deadline:
             if (gone := guest.why_gone()) is not None:
@@ -289,7 +292,7 @@ def _read_past(descriptors: list[int]) -> ProgramPast | None:
 
 
 class KeptGuest:
-    """A kept guest, reserved for this command until it is closed. Raise Busy if another command uses it."""
+    """A kept guest, reserved for this command until `close`. Creating one raises Busy if another command uses it."""
 
     def __init__(self, name: str) -> None:
         self._name = name

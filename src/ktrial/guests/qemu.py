@@ -126,9 +126,9 @@ class Emulator:
             return subprocess.run(argv, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
 
     def argv(self, shape: Shape, folder: Path, *, talks: bool = False) -> list[str]:
-        """Return the command that starts a guest whose files are in `folder`, without disk or network.
+        """Return the command that starts a guest without disk or network; its files are in `folder`.
 
-        It has two serial ports that are files; if it `talks`, the second one is its standard input and output.
+        The guest's two serial ports are files. With `talks`, the second one is QEMU's standard input and output.
         """
         machine = self.machine
         argv = [*self._bound, self.program, *_BARE, "-machine", machine.boards[shape.mode], "-net", "none"]

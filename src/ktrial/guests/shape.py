@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a guest's machine, such as memory and CPUs, from command-line options."""
+"""Reads memory, CPUs, kernel arguments and mode of a guest from command-line options."""
 
 from __future__ import annotations
 

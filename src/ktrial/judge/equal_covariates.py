@@ -2,10 +2,10 @@
 """Scores at equal covariates: remove from each visit's score what its load, or another covariate, explains.
 
 The slope comes from how scores and covariates differ within blocks, whichever arm they belong to. If no arm has an
-effect, all that remains of a block is fixed but for the coin that chose its order, so tests of signs stay exact. The
-slope of a block comes from all blocks up to the look at which it is first judged, and never changes afterwards.
+effect, only the coin that drew a block's order decides the sign of its difference, so tests of signs stay exact. The
+slope of a block comes from all blocks up to the look at which the block is first judged, and never changes afterwards.
 
-All this holds if the arm leaves the covariate alone; otherwise a part of the arm's effect is removed too.
+All this holds only if the arm does not change the covariate; otherwise a part of the arm's effect is removed too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Block(NamedTuple):
 def level_scores(
     scores: Mapping[int, Mapping[str, float]], covariates: Mapping[int, Mapping[str, Sequence[float]]]
 ) -> dict[int, dict[str, float]]:
-    """Return the scores at the mean covariates of each block. A visit without covariates has none."""
+    """Return the scores at the mean covariates of each block. A visit without covariates gets no score."""
     blocks = {number: _block(visits, covariates.get(number, {})) for number, visits in sorted(scores.items())}
     held = list(blocks.values())
     found: dict[int, dict[str, float]] = {}

@@ -32,7 +32,7 @@ from ktrial.machine.gates import GateLimits, group_findings
 
 
 def rests_on_few(trial: Trial, outcome: str, arms: Sequence[str]) -> bool:
-    """Return whether a typical run of one of these arms has too few events for a verdict on the percentile."""
+    """Return whether a typical run of one of these arms has too few events for a verdict on this percentile."""
     quantile = trial.protocol.outcomes[outcome].quantile
     events = typical_events(_events(trial, outcome, arm) for arm in arms)
     return quantile is not None and events is not None and events < events_needed(quantile)

@@ -65,7 +65,10 @@ Key = tuple[str, str, str]
 
 
 class ReadCase(msgspec.Struct, frozen=True, kw_only=True):
-    """A question prepared for computing, with the scores of each arm that has a value."""
+    """A question prepared for computing, with the scores of each arm that has a value.
+
+    p-values are corrected within a `family`. `repeats` names the outcome that this one only repeats, if any.
+    """
 
     question: Question
     scale: Scale

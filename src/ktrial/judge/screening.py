@@ -37,8 +37,8 @@ Direction = Literal[1, -1, 0]
 class Screening(NamedTuple):
     """The result of a screening at one look.
 
-    `named` are the places of the suspected settings, clearest first. `over` is true if the screening may stop.
-    `effects` are the effects of turning each setting on, on the scale of the differences.
+    `named` are the places of the suspected settings, clearest first. `effects` are the effects of turning these
+    settings on, in the same order, on the scale of the differences. `over` is true if the screening may stop.
     """
 
     named: tuple[int, ...]

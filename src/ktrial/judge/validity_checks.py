@@ -120,7 +120,7 @@ def another(failures_of: Sequence[tuple[str, str | None]]) -> Finding | None:
 
 
 def temperature(readings: Mapping[str, Sequence[Readings]]) -> Finding | None:
-    """Return a finding if some arm starts hotter. Because arms alternate, the arm itself must be the cause."""
+    """Return a finding if runs of one arm start hotter. Because arms alternate, the arm itself must be the cause."""
     medians = {}
     for arm, rows in readings.items():
         known = [float(value) for row in rows if isinstance(value := row.get("temperature_c"), int | float)]

@@ -172,7 +172,7 @@ def watch_figures(
     """Return all figures of the stretches `spans`, by default of the whole recording; their names begin with `prefix`.
 
     A frame is late if it takes longer than `limit_s` or, without a limit, much longer than its neighbours.
-    `frame_thread` is the thread whose delays count; without it, the recording says which events hit it.
+    `frame_thread` is the thread whose delays count; without it, the recording says which events were delays.
     """
     stretches = [(recording.begin_s, recording.end_s)] if spans is None else sorted(spans)
     length_s = fsum(end_s - begin_s for begin_s, end_s in stretches)

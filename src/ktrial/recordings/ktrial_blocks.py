@@ -75,7 +75,7 @@ class Blocks:
         self.cut: str | None = None
 
     def take(self, holds: bytes, content: bytes) -> None:
-        """Add one block's content. Raise ValueError or MsgspecError if it is malformed."""
+        """Add a block; `holds` is the letter of its kind. Raise ValueError or MsgspecError for malformed content."""
         if holds == b"H":
             self.head = decode_as(content, Head)
         elif holds == b"L":
@@ -138,7 +138,7 @@ def contents(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def numbers(content: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return times and columns, each as a row: the sums of the differences, with the same wrap-around."""
+    """Return the times and the columns of a block of samples, each as a row of numbers, from the stored differences."""
     import numpy as np
 
     _, rows, width = ROWS.unpack_from(content)

@@ -20,8 +20,8 @@ _ZONES = range(-48, 57)
 def together(name: str, parts: Sequence[Recording]) -> Recording:
     """Merge parts that share a calendar clock; the zero of the result is the first moment of all.
 
-    The others determine the place of parts with only a time of day. Raise BadInput if their place is ambiguous, or if
-    parts contain the same data.
+    A part that has only times of day is placed between the beginning and the end of the others. Raise BadInput if its
+    place is ambiguous, or if parts contain the same data.
     """
     if len(parts) == 1:
         return msgspec.structs.replace(parts[0], name=name)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of the tables of the micro-stutter suite, whose first column is the epoch second.
+"""Reader of the tables of the micro-stutter suite, which are CSV files whose first column is seconds since 1970.
+
+The suite is not part of ktrial. It belongs to the case study `micro-stutter` in the sources of the catalog.
 
 A column becomes the series `<file>.<column>`, or the usual series if the kernel or other readers have a name for it.
-Tables with a row for each CPU, device or process at every moment are split; of CPUs only the row for all counts.
+A table with several rows for each moment is split by device or process; of one by CPU, only the rows of all CPUs count.
 """
 
 from __future__ import annotations

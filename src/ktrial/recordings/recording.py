@@ -36,7 +36,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 def steadied(
     wall_s: Sequence[float], source: str, lengths_s: Sequence[float] | None = None
 ) -> tuple[list[float], tuple[Gap, ...]]:
-    """Map moments of a wall clock that may have stepped to a rising clock.
+    """Map moments of a wall clock, which may have stepped, to a clock that only rises.
 
     Return the mapped moments, and the steps and pauses.
 

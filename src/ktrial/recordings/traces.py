@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of the output of the micro-stutter suite's bpftrace tracers.
+"""Reader of the output of the bpftrace tracers of the micro-stutter suite (see `recordings.micro_stutter`).
 
 Each line begins with a time of day: `pid=27901 comm=Main Thread reclaim_us=4173 nr_reclaimed=343`, `KSWAPD_WAKE nid=0
 order=0`, `KSWAPD_SLEEP nid=0`, `dev=271581184 sector=8 lat_ms=11 nr_sector=8`, `pid=7 comm=a fence_wait_ms=6`. Names

@@ -34,7 +34,7 @@ class UsageChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageLook(msgspec.Struct, frozen=True, kw_only=True):
-    """One sample, with the processes and groups that had changed."""
+    """One sample, with the processes and groups that have changed since the previous one."""
 
     at_ns: int
     before_ns: int

@@ -43,8 +43,8 @@ MOST_PASSES = 4
 class TracedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event that the agent reports.
 
-    `victim`: it hit the frame thread. `watched`: it hit a thread of the program. `idle_ns` is how long the device had
-    been idle before, if that was long.
+    `victim` says whether it delayed the frame thread, `watched` whether it hit a thread of the program. `idle_ns` is
+    how long the device had been idle before, if that was long.
     """
 
     kind: str

@@ -89,7 +89,7 @@ class OutcomeJudgement(msgspec.Struct, frozen=True, kw_only=True):
 class Coefficient(msgspec.Struct, frozen=True, kw_only=True):
     """The effect of turning one setting on, adjusted for the named settings; larger is better.
 
-    The interval uses the error rate of naming. A setting whose interval includes zero is not named.
+    The interval uses the error rate of naming a setting. A setting whose interval includes zero is not named.
     """
 
     setting: str

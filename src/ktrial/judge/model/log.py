@@ -76,7 +76,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
     `until_all_decided` the trial continues until secondary outcomes and guards are decided too. `extend` allows more
     blocks after the cap, at the price of half the error rate. `pooled` marks one machine's part of a trial on several.
     With `screen` arms are configurations of its settings. A `race` gives estimates only. A `fixed` trial makes all
-    blocks up to its cap, whatever its verdicts are before. With `adjust`, verdicts are at equal values of these
+    blocks up to its cap, even after its verdicts are clear. With `adjust`, verdicts are at equal values of these
     covariates.
     """
 

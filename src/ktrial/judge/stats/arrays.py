@@ -15,7 +15,7 @@ STEP = 4_000_000
 
 
 def steps(rows: int, width: int) -> Iterator[slice]:
-    """Yield slices of rows of this width, each small enough for one step."""
+    """Yield slices of rows of this width, each small enough to be computed at once."""
     size = max(1, STEP // max(1, width))
     for begin in range(0, rows, size):
         yield slice(begin, min(rows, begin + size))

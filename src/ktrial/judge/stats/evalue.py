@@ -51,7 +51,7 @@ def scales(differences: Array, profile: tuple[float, ...] | None) -> Array:
 
 
 def e_value(differences: Array, scale: Array | float, theta: float = 0.0) -> Halves:
-    """Return the evidence against `theta`, by direction."""
+    """Return the evidence that the differences lie above `theta`, and the evidence that they lie below it."""
     bets = np.outer(_BETS, (differences - theta) / scale)
     cost = (np.logaddexp(bets, -bets) - math.log(2)).sum(axis=1)
     gain = bets.sum(axis=1)

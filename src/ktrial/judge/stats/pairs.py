@@ -72,13 +72,13 @@ def dunnett_sf(t: Sequence[float], n_control: int, n_arms: Sequence[int], freedo
 
 @functools.lru_cache(maxsize=512)
 def range_quantile(arms: int, freedom: float, alpha: float) -> float:
-    """Return the q that is exceeded with probability alpha."""
+    """Return the q that the studentised range of `arms` means exceeds with probability alpha."""
     return _root(lambda q: float(range_sf([q], arms, freedom)[0]) - alpha)
 
 
 @functools.lru_cache(maxsize=512)
 def dunnett_quantile(n_control: int, n_arms: tuple[int, ...], freedom: float, alpha: float) -> float:
-    """Return the |t| that is exceeded with probability alpha."""
+    """Return the t that the largest |t| of all arms against one control exceeds with probability alpha."""
     return _root(lambda t: float(dunnett_sf([t], n_control, n_arms, freedom)[0]) - alpha)
 
 
@@ -108,7 +108,7 @@ def tukey(model: Model, arms: Sequence[str], scale: Scale, alpha: float) -> Pair
 
 
 def games_howell(groups: Sequence[Array], arms: Sequence[str], scale: Scale, alpha: float) -> Pairwise | None:
-    """Return comparisons of all pairs, each with the noise of its two arms; None if an arm has no spread."""
+    """Return comparisons of all pairs, each with the noise of its two arms; None if an arm has one run or no spread."""
     if min(len(group) for group in groups) < 2:
         return None
     shares = [float(np.var(group, ddof=1)) / len(group) for group in groups]

@@ -34,7 +34,7 @@ _LUCK = 0.001
 
 
 def lie_sorted(series: Sequence[Sequence[float]]) -> bool:
-    """Return whether all series are sorted in one direction, as in a sorted table, which has lost the order in time."""
+    """Return whether all series are sorted in one direction, which is unlikely unless somebody sorted the table."""
     luck, rises, falls = 2.0, True, True
     for values in series:
         luck /= math.factorial(min(len(set(values)), 20))

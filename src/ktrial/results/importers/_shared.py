@@ -55,7 +55,10 @@ def measurement(outcome: str, found: Quantity, unit: Unit, direction: Direction 
 
 
 def labelled(runs: Sequence[ForeignRun], label: str | None, name: str) -> tuple[ForeignRun, ...]:
-    """Return the runs of a file that names its groups, under the user's label if there is one."""
+    """Return the runs of a file that names its groups, under the user's label if there is one.
+
+    Raise BadInput for a label if the file has several groups.
+    """
     if label is None:
         return tuple(runs)
     groups = sorted({run.group for run in runs})

@@ -111,7 +111,7 @@ class _Tree:
 
 
 def read_phoronix(data: bytes, source: str = "composite.xml") -> PhoronixFile:
-    """Read all results that are bars; `left_out` names the others (pictures, lines over time, pass or fail)."""
+    """Read all results that are bar graphs; `left_out` names the others (pictures, lines over time, pass or fail)."""
     root = _root(data, source)
     if root.name != "PhoronixTestSuite":
         raise unreadable(source, root.line, f"<{root.name}>", "the root <PhoronixTestSuite>")
