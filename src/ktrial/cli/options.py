@@ -192,7 +192,7 @@ def _wait_for_idle(ctx: click.Context, _: click.Parameter, given: bool) -> bool:
 
 
 def yes_to(text: str) -> Callable[[F], F]:
-    """Return a decorator that adds --yes to a command that may take long; --yes also agrees to the long time."""
+    """Return a decorator that adds --yes with the help `text`; --yes also agrees to a run of more than half an hour."""
     return click.option("-y", "--yes", is_flag=True, callback=_agree, help=text)
 
 

@@ -83,7 +83,7 @@ def gather(sources: Sequence[ComparedSource], results: Callable[[], ReadResults]
 
 
 def gather_again(sources: Sequence[AskedSource], results: ReadResults, reading: ReadingOptions) -> tuple[Arm, ...]:
-    """Return the same arms from the resolved sources, with every session in `results`."""
+    """Return the arms of a stored question. Raise UnknownName if one of its sessions is not in `results`."""
     found: dict[str, Arm] = {}
     there = {one.session: one for one in results.sessions()}
     for source in sources:

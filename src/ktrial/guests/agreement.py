@@ -46,13 +46,13 @@ def settle_s(mode: Mode | None) -> int:
 
 
 class Stops(Protocol):
-    """Runs guests and can end them."""
+    """Can end the guests that it runs."""
 
     def stop(self) -> None: ...
 
 
 class House(Stops, Protocol):
-    """Boots guests, with KVM if possible."""
+    """Runs guests, and says why KVM is unusable, if it is."""
 
     def why_no_kvm(self) -> str | None: ...
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program in a guest that already has a process ID but waits until it is released."""
+"""A program on another host that already has a process ID but waits until it is released."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _BEGIN_S = 3600.0
 
 
 class GuestProgram:
-    """A program to watch in a guest, run as the user; implements `watch.record.watch.WatchedProgram`.
+    """A program to watch in a guest or on another machine, as the user; implements `watch.record.watch.WatchedProgram`.
 
-    Nothing queries the guest during the watch. The result arrives once, after the watch, and goes to `take`.
+    Nothing queries the host during the watch. The result arrives once, after the watch, and goes to `take`.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ def runs_of(session: StoredSession) -> str:
 
 
 def sessions_text(sessions: Sequence[StoredSession], *, width: int) -> str:
-    """Return a table of sessions. A narrow one leaves out the time, which is in the name, then the kernel."""
+    """Return a table of sessions. For a small `width`, leave out the time, which is in the name, then the kernel."""
     rows = [
         {
             "session": one.session,

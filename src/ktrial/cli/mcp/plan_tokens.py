@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens that `plan` gives. Each allows one write of exactly what was planned, while the machine is as it was then."""
+"""Tokens that `plan` gives. Each allows one write of exactly what was planned, unless the machine has changed since."""
 
 from __future__ import annotations
 

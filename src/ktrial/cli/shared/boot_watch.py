@@ -89,7 +89,7 @@ def read_after(text: str) -> float:
 def watch_machine(app: App, watched: WatchedMachine, terms: PowerTerms, *, as_json: bool) -> int:
     """Watch until Ctrl-C; return 1 if switching the power does not bring the machine back.
 
-    Raise KtrialError if the machine does not answer at the start; ktrial does not switch the power then.
+    Raise KtrialError, without switching the power, if the machine does not answer at the start.
     """
     watch = PowerWatch(terms)
     with app.interrupts:

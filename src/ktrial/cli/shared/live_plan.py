@@ -131,7 +131,7 @@ def learn_usual(
 ) -> Mapping[str, Sequence[Sample]]:
     """Watch the control for two periods, so that guards know what is usual; do nothing without guards.
 
-    If the control stays in force (`stay`), watch the machine as it is before that.
+    In a trial whose control stays in force (`stay`), watch the machine as it is before the trial.
     """
     live = live_of(ready.file)
     if not live.guards:

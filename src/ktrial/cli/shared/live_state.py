@@ -88,7 +88,7 @@ class LiveState:
         return origins_text(found, untold, width=width).rstrip()
 
     def stop(self, shown: str) -> str:
-        """Interrupt the trial of the process `shown` as Ctrl-C does, and return a sentence about that.
+        """Interrupt a trial as Ctrl-C does, and return a sentence that says so; `shown` describes its process.
 
         Raise KtrialError if the process has ended.
         """
@@ -163,7 +163,7 @@ class WatchThread:
         self._thread.start()
 
     def end(self) -> None:
-        """Make the watch end within about a second; `join` waits for that."""
+        """Make the watch end within about a second; `join` waits until it has ended."""
         self._is_over = True
 
     def join(self) -> None:

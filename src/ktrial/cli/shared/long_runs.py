@@ -55,7 +55,7 @@ class LongRunQuestion:
 class TimedTrial:
     """Passes the events of a trial to its progress, and asks as soon as it is clear that the trial takes long.
 
-    If the trial is one of several that answer a question, `most_visits` is the maximum number of visits of all of them.
+    If the trial is one of several that answer a question, `most_visits` is the most visits that they make together.
     """
 
     def __init__(self, app: App, progress: TrialProgress, *, ask: bool, most_visits: int | None = None) -> None:

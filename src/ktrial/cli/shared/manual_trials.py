@@ -68,7 +68,7 @@ def start_by_hand(
     as_json: bool,
     check: Callable[[Prepared], None] = lambda _: None,
 ) -> tuple[StoredTrial, Due]:
-    """Store a new trial; return it with its first visit. `check` may refuse the trial before that."""
+    """Store a new trial; return it with its first visit. `check` may refuse the trial before it is stored."""
     check_signs(file, app.catalog.kinds)
     app.lock_trials()
     ready = prepare(app, file, allow_dangerous=allow_dangerous)

@@ -49,7 +49,7 @@ def draws(wanted: bool | None, *, as_json: bool, shares_terminal: bool) -> bool:
 
 
 class LivePicture:
-    """Draws the live view of a watch on stderr, once a second; `frames_told` is true if a log contains frames."""
+    """Draws the live view of a watch on stderr, once a second; `frames_told` is true if a log reports the frames."""
 
     def __init__(
         self, title: str, symptoms: Mapping[str, Symptom], *, program: bool, frames_told: bool = False

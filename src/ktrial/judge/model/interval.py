@@ -7,7 +7,7 @@ import msgspec
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
-    """An estimate and its 95 % interval, None if there are too few data."""
+    """An estimate and its 95 % interval, whose ends are None if there are too few data."""
 
     estimate: float
     low: float | None = None

@@ -45,7 +45,7 @@ def write(sessions: Sequence[SessionRuns]) -> Exported:
 
 
 def arms_document(found: Comparison, commands: Mapping[str, str], parameters: Mapping[str, Mapping[str, str]]) -> bytes:
-    """Return the elapsed times of a trial whose arms are commands: one result for each, under its name."""
+    """Return the elapsed times of a trial whose arms are commands, as hyperfine's JSON with one result for each arm."""
     outcomes = {one.outcome: {values.arm: values for values in one.arms} for one in found.outcomes}
     results = [_arm_result(commands[arm], outcomes, arm, parameters.get(arm, {})) for arm in outcomes.get("wall", {})]
     return json.dumps({"results": results}, indent=2).encode() + b"\n"

@@ -163,7 +163,7 @@ class Store:
         return tuple(_run(row, "interrupted") for row in gone)
 
     def take_up(self, plan: str) -> str | None:
-        """Take over the newest session with this plan, and return it; None if there is none or its writer is alive."""
+        """Take over the newest session of this plan; return its name, None if there is none or its writer is alive."""
         return self._take_up(
             sa.select(sessions).where(sessions.c.plan == plan).order_by(sessions.c.key.desc()).limit(1)
         )

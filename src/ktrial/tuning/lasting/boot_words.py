@@ -116,7 +116,10 @@ WEAKENS = (
 
 
 def change_of_word(refusal: Refusal, knobs: Mapping[str, Knob], modules: Iterable[str]) -> Change | None:
-    """Return the change of a kernel argument or of a built-in module's read-only parameter; None for other settings."""
+    """Return the change for a skipped setting that a kernel argument can make last; None for other settings.
+
+    Such a setting is a kernel argument, or a read-only parameter of a module that is built into the kernel.
+    """
     knob = knobs.get(refusal.knob)
     if knob is None:
         return None

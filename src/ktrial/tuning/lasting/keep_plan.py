@@ -127,7 +127,7 @@ def _source(origin: str) -> str:
 def file_changes(
     entries: Sequence[LastingEntry], kept: Mapping[Form, KeptFile], knobs: Mapping[str, Knob]
 ) -> Iterable[FileChange]:
-    """Yield the files that the entries change, each with all of its entries; not those of schedulers."""
+    """Yield the files that the entries change, except those of schedulers, each with all of its entries."""
     for form in FORMS:
         if form in SHARED_FORMS or form == "scx-wants":
             continue

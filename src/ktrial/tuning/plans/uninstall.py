@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Undo all changes to the machine, then remove the unit and the journal."""
+"""Undo all changes to the machine, then remove the recovery unit and the journal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ class Uninstalled(msgspec.Struct, frozen=True):
 
 
 def uninstall(root: Machine, *, force: bool) -> Uninstalled:
-    """Recover, revert everything, remove unit and journal. The journal stays if a value could not be restored."""
+    """Recover, revert everything, and remove the recovery unit and the journal.
+
+    If a value could not be restored, keep the journal and raise KtrialError.
+    """
     recovered = recover(root).transactions
     reverted = decode_reply("revert", root.request("revert", select="all", force=force), RevertReply).transactions
     gone = Uninstalled((*recovered, *reverted), tuple(root.request("recovery", install=False)["files"]))
