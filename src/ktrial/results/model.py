@@ -185,7 +185,7 @@ def _summary(benchmark: str, group: list[StoredMeasurement]) -> StoredSummary:
 
 
 def record_of(run: StoredRun, session: StoredSession) -> RunRecord | None:
-    """Return the record of a run; None if it never ended. Raise ValidationError if ktrial did not write it."""
+    """Return the record of a run; None if it never ended. Raise ValidationError if this ktrial cannot read it."""
     if run.document is None:
         return None
     return msgspec.convert({**run.document, "session": session.document}, RunRecord)

@@ -120,7 +120,10 @@ def live_suite(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchmark]]:
 
 
 def with_roles(app: App, file: TrialFile) -> TrialFile:
-    """Return the trial with a role for each metric: the first is primary, the others are secondary."""
+    """Return the trial with a role for each metric. If none is named as primary, the first is.
+
+    Metrics without another role are secondary.
+    """
     live = live_of(file)
     outcomes = {one.metric.name: one.outcome.name for one in open_metrics(app, live) if not one.covariate}
     outcomes |= {RATING: RATING} if live.rate else {}

@@ -29,7 +29,7 @@ class FrameLine(msgspec.Struct, frozen=True):
 
 
 class FramePattern:
-    """A regular expression with one of the groups `s`, `ms`, `us`, `ns` or `fps`."""
+    """A regular expression that finds a frame's time in a line: one of its groups is `s`, `ms`, `us`, `ns` or `fps`."""
 
     def __init__(self, text: str, option: str = "--pattern") -> None:
         """Compile the expression given by `option`. Raise BadInput if it has no time group."""

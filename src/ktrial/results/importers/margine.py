@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`margine-bench-kernel/1`: a flat JSON object for one run of the script; figures not measured are absent."""
+"""`margine-bench-kernel/1`: a flat JSON object for one pass over the margine suite; figures not measured are absent."""
 
 from __future__ import annotations
 
