@@ -20,7 +20,7 @@ Build = Callable[[Path, str], bool]
 
 
 def agent_architecture(machine: str) -> str:
-    """Return which agent runs on a kernel that `uname -m` calls `machine`."""
+    """Return the architecture of the agent for a machine on which `uname -m` prints `machine`."""
     return _AGENTS.get(machine, machine)
 
 

@@ -94,7 +94,10 @@ class Way(Protocol):
         """Return the error for a failed connection."""
 
     def architecture(self, machine: str) -> str:
-        """Return which agent runs on a machine that `uname -m` calls `machine`. Raise KtrialError if none does."""
+        """Return the architecture of the agent for a machine on which `uname -m` prints `machine`.
+
+        Raise KtrialError if there is no such agent.
+        """
 
 
 class RelayDescription(msgspec.Struct, frozen=True, kw_only=True):

@@ -80,11 +80,14 @@ class SessionLine:
         self._send(line_frames.END, b"", _ROOM_LIMIT_S)
 
     def bear_silence(self, seconds: int, limit_s: float | None = None) -> bool:
-        """Tell the other end how long to wait for the next frame; return False if that was not possible."""
+        """Tell the other end to wait `seconds` for the next frame.
+
+        Return False if the line is closed, or has no room within `limit_s`.
+        """
         return self._send(line_frames.SILENCE, seconds.to_bytes(4, "big"), limit_s)
 
     def bear_next_silence(self, seconds: int, limit_s: float | None = None) -> bool:
-        """Tell the other end how long to wait after the next request; return False if that was not possible."""
+        """Tell the other end to wait `seconds` for a frame after the next request; otherwise like `bear_silence`."""
         return self._send(line_frames.NEXT_SILENCE, seconds.to_bytes(4, "big"), limit_s)
 
     @property

@@ -23,7 +23,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure. Each round has each task once.
 
     With `drawn`, the seed is random; a continued measurement keeps the seed with which it began. With `fresh`, do
-    not continue an earlier measurement. `gates` are limits for judging runs; the others have their defaults.
+    not continue an earlier measurement. `gates` are limits for judging runs; other gates have their defaults.
     `sample_period_s` is the time between two samples during a run; None takes no samples. `unplaced` are benchmarks
     that cannot run on the chosen CPUs, with the error of each. All runs get `environment` in addition to their own.
     """

@@ -65,7 +65,7 @@ class WaveBegan(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", ta
 
 
 class MachineStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="machine"):
-    """The state of a machine at a look, and when to look again. `place` is its number in the list."""
+    """The state of a machine at a look, and when to look again. `place` is its index in `FleetBegan.machines`."""
 
     place: int
     host: str
@@ -181,7 +181,7 @@ class FleetStanding:
         return sorted({one.wave for one in self.began.machines})
 
     def places_of(self, wave: int) -> tuple[int, ...]:
-        """Return the places of a wave's machines in the list."""
+        """Return the indices of a wave's machines in `FleetBegan.machines`."""
         return tuple(place for place, one in enumerate(self.began.machines) if one.wave == wave)
 
     def machine(self, place: int) -> FleetMachine:

@@ -17,7 +17,7 @@ _CLEAR_BELOW = "\x1b[J"
 
 
 def is_live(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Return whether a stream takes control codes: a terminal that is not dumb does, unless NO_COLOR is set."""
+    """Return whether control codes may be written: to a terminal that is not dumb, and if NO_COLOR is not set."""
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM", "dumb") != "dumb"
 
 

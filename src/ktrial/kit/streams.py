@@ -37,7 +37,7 @@ def plain_stream(stream: TextIO, spell: Callable[[str], str] | None = None) -> T
 
 
 def bare(stream: TextIO) -> TextIO:
-    """Return the wrapped stream, for callers that move the cursor and escape their text themselves."""
+    """Return the stream without the escaping, for callers that move the cursor and escape their text themselves."""
     return stream.bare if isinstance(stream, PlainStream) else stream
 
 
@@ -47,12 +47,12 @@ def spell(stream: TextIO, text: str) -> str:
 
 
 def has_text(stream: TextIO) -> bool:
-    """Return whether anything was written to the wrapped stream."""
+    """Return whether anything was written to the stream; true if it is not wrapped."""
     return not isinstance(stream, PlainStream) or stream.has_text
 
 
 def tell(stream: TextIO, text: str) -> None:
-    """Write and flush. Raise KtrialError if the reader closed the pipe; ignore a terminal that has gone."""
+    """Write and flush a text. Raise KtrialError if the reader closed the pipe; ignore a terminal that has gone."""
     try:
         stream.write(text)
         stream.flush()

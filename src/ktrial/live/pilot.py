@@ -73,8 +73,8 @@ class LengthTried(msgspec.Struct, frozen=True, kw_only=True):
 class LivePlan(msgspec.Struct, frozen=True, kw_only=True):
     """A plan of periods. `can_detect` is false if `cap` blocks cannot find the effect.
 
-    `smallest_effect` is what they can find. `washout_measured` is false if the pilot had too few switches or was not
-    settled before the next one.
+    `smallest_effect` is the smallest effect that they can find. `washout_measured` is false if the pilot had too few
+    switches, or if the work had not settled before the next switch.
     """
 
     period_s: float
@@ -95,7 +95,7 @@ class LivePlan(msgspec.Struct, frozen=True, kw_only=True):
 class LiveWish(msgspec.Struct, frozen=True, kw_only=True):
     """What a live trial is to find, and what it may cost.
 
-    `summary` says how a period's value is made of samples. `longest_s` is the time that the user allows.
+    `summary` says how a period's value is computed from samples. `longest_s` is the time that the user allows.
     """
 
     direction: Direction

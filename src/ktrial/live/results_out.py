@@ -248,7 +248,7 @@ class GrafanaAnnotations:
             self._queue(Annotation(time=now_ms, tags=(*tags, figures.state), text=text))
 
     def close(self) -> str | None:
-        """Wait some seconds for annotations that are being sent."""
+        """Wait some seconds for annotations that are being sent; return a doubt if some did not arrive."""
         with contextlib.suppress(Full):
             self._waiting.put_nowait(None)
         self._thread.join(2 * _PATIENCE_S)

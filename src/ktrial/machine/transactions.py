@@ -75,7 +75,7 @@ class Reverted(msgspec.Struct, frozen=True):
 
 
 class RevertReply(msgspec.Struct, frozen=True):
-    """The result of a revert or recovery; `traces` names the tracing instances of dead agents that it removed."""
+    """The result of a revert or recovery; `traces` names the removed tracing instances of dead agents."""
 
     transactions: tuple[Reverted, ...]
     traces: tuple[str, ...] = ()

@@ -42,7 +42,7 @@ def _cell(one: Contrast | None, outcome: OutcomeComparison) -> str:
 
 
 def tiers_text(not_run: Mapping[str, str], left_out: Mapping[str, str], *, width: int) -> str:
-    """Return the tiers that don't run, and the settings that other tiers lack."""
+    """Return a line for each tier that doesn't run, and for each tier that runs without some of its settings."""
     lines = [(name, f"not run: {why}") for name, why in not_run.items()]
     lines += [(name, f"run without: {why}") for name, why in left_out.items()]
     return "".join(labelled(f"  {name}", why, width=width, label_columns=12) + "\n" for name, why in lines)

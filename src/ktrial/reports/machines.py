@@ -16,7 +16,7 @@ NUMERIC = (3, 4, 5)
 
 
 class MachineRow(NamedTuple):
-    """A row about one machine, about all together, or about one more machine; changes are texts."""
+    """A row about one machine, about all machines together, or with the prediction for another machine."""
 
     outcome: str
     arm: str

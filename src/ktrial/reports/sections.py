@@ -270,7 +270,7 @@ def _outcomes(comparison: Comparison, charted: int | None) -> list[Block]:
 
 
 def arms_grid(outcome: OutcomeComparison, runs: str | None = None) -> Grid:
-    """Return the figures of each arm; the count links to the table of `runs`."""
+    """Return the figures of each arm; the number of values links to the table with the anchor `runs`."""
     shown = column((one for values in outcome.arms for one in (values.median, values.mean)), outcome.unit)
     rows = []
     for values in outcome.arms:

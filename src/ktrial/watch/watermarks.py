@@ -115,7 +115,11 @@ def compare(
     lead: Lead | None = None,
     rate: tuple[float, str] | None = None,
 ) -> Watermarks:
-    """Return columns side by side: the current settings, those of each word, and those for the requested lead."""
+    """Return columns side by side: the current settings, those of `words`, and those for the requested lead.
+
+    A word is a profile, KNOB=VALUE[,VALUE…], or several settings joined by `+`. `rate` is how many bytes per second
+    programs allocate, and where that number comes from.
+    """
     per_s = None if rate is None else rate[0]
     wanted = [("in force" if layout.kind == "here" else "default", layout.settings)]
     for word in words:

@@ -25,7 +25,7 @@ _OPENING_S = 0.5
 def read_access_times(data: bytes, source: str) -> dict[str, float]:
     """Return when each terminal was last read, in seconds since 1970. Raise UnreadableOutput for other text.
 
-    The time is 0 for a terminal that was never read since it was opened, because programs open terminals to run others.
+    The time is 0 for a terminal that was opened but not read since: a program opened it only to run another program.
     """
     found: dict[str, float] = {}
     for line_number, line in numbered(data, source):

@@ -91,7 +91,10 @@ class Background:
         return running
 
     def finish(self, running: RunningLoad, run: Execution) -> LoadEnded:
-        """Stop the load and return its throughput: of `spin` during the run, of stress-ng over its whole time."""
+        """Stop the load and return its result.
+
+        It has the throughput of `spin` during the run, or that of stress-ng over the whole time of the load.
+        """
         alive = running.alive()
         raw = running.stop()
         load = self._invocation.load

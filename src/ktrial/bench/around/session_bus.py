@@ -66,7 +66,7 @@ def _desktop() -> DBusAddress:
 
 
 def connected(address: str, bus: str = "session bus") -> DBusConnection:
-    """Return a connection that waits at most `_LIMIT_S` for a reply. Raise BusError if the bus cannot be reached."""
+    """Return a connection that waits at most 5 s for a reply. Raise BusError if the bus cannot be reached."""
     from jeepney.auth import AuthenticationError
     from jeepney.bus import get_bus
     from jeepney.io.blocking import DBusConnection, prep_socket
@@ -98,7 +98,10 @@ _NONSENSE = (ValueError, KeyError, IndexError, TypeError, struct.error)
 def called(
     bus: DBusConnection, service: DBusAddress, member: str, signature: str, body: tuple[object, ...]
 ) -> tuple[Any, ...]:
-    """Call a method of a service that runs. Raise BusError, with the name of the error if it returned one."""
+    """Call a method of a service without starting the service, and return the reply's values.
+
+    Raise BusError if the call fails, with the name of the service's error if there is one.
+    """
     from jeepney import HeaderFields, MessageFlag, MessageType, new_method_call
 
     call = new_method_call(service, member, signature, body)

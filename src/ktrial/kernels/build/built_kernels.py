@@ -27,7 +27,7 @@ class BuiltKernels:
         self._folder = folder
 
     def note(self, made: KernelMade) -> Path:
-        """Write the record beside the kernel, and add its folder to the list."""
+        """Write the record beside the kernel, add its folder to the list, and return the path of the record."""
         record = Path(made.folder) / RECORD
         data = msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n"
         try:

@@ -80,7 +80,7 @@ def read_cmd_file(data: bytes, source: str) -> tuple[str, ...]:
 
 
 def last_flag(argv: tuple[str, ...], begin: str) -> str | None:
-    """Return the rest of the last word that begins with `begin`."""
+    """Return the rest of the last word that begins with `begin`; None if no word does."""
     return next((word.removeprefix(begin) for word in reversed(argv) if word.startswith(begin)), None)
 
 

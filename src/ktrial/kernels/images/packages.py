@@ -216,7 +216,7 @@ class Payload(NamedTuple):
 
 
 def payload(data: bytes, source: str) -> Payload:
-    """Locate the archive of the package's files. Raise BadInput if it is truncated or not a cpio archive."""
+    """Locate the archive of files in an RPM package. Raise BadInput if `data` is truncated or has no cpio archive."""
     at = _RPM_LEAD_BYTES
     _, size = _rpm_section(data, at, source)
     at += size + -size % 8  # the signature is padded to 8 bytes

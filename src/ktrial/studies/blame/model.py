@@ -84,7 +84,10 @@ class BootQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlamePart(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the several trials of a question, with its judgement so far; `directions` are by outcome."""
+    """One of the several trials of a question, with its judgement so far.
+
+    `directions` says for each outcome whether lower or higher values are better.
+    """
 
     trial: str
     file: TrialFile

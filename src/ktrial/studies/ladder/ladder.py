@@ -51,7 +51,11 @@ class BuiltTiers(NamedTuple):
 def ladder_of(
     name: str, catalog: Catalog, kernels: Mapping[str, str] | None = None, built: BuiltTiers | None = None
 ) -> Ladder:
-    """Return the tiers of a profile, each stacked on the tiers before it. With boots, `kernels` has kernels by tier."""
+    """Return the tiers of a profile, each stacked on the tiers before it.
+
+    `kernels` maps tiers to kernels, and is None if visits do not boot. `built` says how ktrial builds kernels; None if
+    it builds none.
+    """
     if name not in catalog.profiles:
         ladders = [profile.name for profile in catalog.profiles.values() if profile.tier]
         raise UnknownName("ladder", name, ladders, hint=_HINT)

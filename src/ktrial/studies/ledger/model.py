@@ -17,12 +17,13 @@ _DECIDED = ("better", "worse", "equivalent")
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One arm of a trial, judged by the primary outcome; an arm of a front by the first outcome in which it is better.
+    """One arm of a trial, judged by the primary outcome.
 
     `changes` are its settings that differ from the control. `workload` identifies what was measured. `held` contains
     known values of knobs that interact with the changed ones. `verdict` is null while the trial runs. `superseded_by`
-    is a later trial of the same change; `refuted` is true if the later verdict differs. `worse` lists the outcomes in
-    which an arm of a front is worse.
+    is a later trial of the same change; `refuted` is true if the later verdict differs. If a search for several
+    outcomes confirmed the arm, `outcome` is the first outcome in which the arm is better, and `worse` lists those in
+    which it is worse.
     """
 
     trial: str
@@ -120,7 +121,7 @@ def changed_since(entry: LedgerEntry, now: Now) -> tuple[str, ...]:
 
 
 def standing(entry: LedgerEntry, now: Now) -> Standing:
-    """Return whether the change is in force on this machine, and the reason if it is not."""
+    """Return how the change stands here: `kept` if it is in force, otherwise why it is not, such as `refused`."""
     if entry.verdict is None:
         return "untested"
     if entry.manual is not None:

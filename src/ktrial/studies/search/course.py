@@ -134,7 +134,7 @@ class SearchCourse:
         return int(max(needed, FEWEST_CONFIRM, min(_SAFE_CONFIRM, total / 8)))
 
     def run(self) -> Course:
-        """Yield each request; its reply comes back. Return the answer."""
+        """Yield each request and receive its reply, which the caller sends. Return the answer."""
         if self.visits_left < self.fewest:
             return self._answer("budget too small", self._too_small())
         yield from self._screen_dimensions()

@@ -113,7 +113,10 @@ def _check_word(one: DimensionFile) -> None:
 
 
 def booted_value(name: str, value: Value) -> Value:
-    """Return a value as ktrial stores it: `true` is given for an argument and y for a symbol, `false` absent and n."""
+    """Return a value as ktrial stores it.
+
+    `true` and `false` become `given` and `absent` for a kernel argument, and `y` and `n` for a symbol.
+    """
     if name.startswith(KCONFIG_PREFIX):
         text = ("y" if value else "n") if isinstance(value, bool) else str(value)
         return int(text) if text.isdecimal() else text

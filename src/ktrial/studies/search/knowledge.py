@@ -82,7 +82,7 @@ class Knowledge:
         return next((at for at, one in enumerate(self.entries) if key_of(one.point) == key), None)
 
     def add(self, point: Point, refused: str | None = None, *, crashed: bool = False) -> int:
-        """Add a point that was not tried before; return its number. A refused one may have crashed its guest."""
+        """Add a new point; return its number. `refused` is why it cannot be tried, `crashed` that its guest failed."""
         self.entries.append(KnownPoint(point=dict(point), refused=refused, failures=int(crashed)))
         if crashed:
             self._find_crashes()

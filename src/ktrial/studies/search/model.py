@@ -106,7 +106,7 @@ def _kernel_value(value: Scalar) -> Scalar:
 class SearchPart(msgspec.Struct, frozen=True, kw_only=True):
     """One trial of a search: its judgement, its scores by outcome, block and arm, and the seconds that it took.
 
-    `failed` are arms with runs that failed, by number.
+    `failed` counts the failed runs of each arm that has any. `scales` and `margins` are by outcome.
     """
 
     trial: str
@@ -153,8 +153,8 @@ Reply = ProbeReply | SearchPart
 class TriedPoint(msgspec.Struct, frozen=True, kw_only=True):
     """A point of the history: what it changes, in which order it came, and the search's estimate with 95 % interval.
 
-    `state` says why a point has none: the machine refused it, or its runs failed. `others` has the estimates for the
-    other outcomes to improve, with their intervals.
+    `state` says why a point has no estimate: the machine refused it, or its runs failed. `others` has the estimates for
+    the other outcomes to improve, with their intervals.
     """
 
     number: int
@@ -171,9 +171,9 @@ class TriedPoint(msgspec.Struct, frozen=True, kw_only=True):
 class FrontPoint(msgspec.Struct, frozen=True, kw_only=True):
     """A point that no other one beats in all outcomes, by the search's estimates.
 
-    `number` is its place in the history, `arm` its name in the confirming trial, null if it was not in it. `estimates`
-    are the search's, `effects` and `verdicts` the trial's, by outcome. A point is `confirmed` if the trial finds it
-    better in at least one outcome and it breaks no guard. `reason` says why it is not.
+    `number` is its place in the history, `arm` its name in the confirming trial, null if that trial left it out. By
+    outcome, `estimates` are the search's, `effects` and `verdicts` the trial's. A point is `confirmed` if the trial
+    finds it better in at least one outcome and it breaks no guard. `reason` says why it is not.
     """
 
     number: int
@@ -240,8 +240,8 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
 class SearchProgress(msgspec.Struct, frozen=True, kw_only=True):
     """Where a search is after a trial. `best` has the settings of the best point so far, which nothing has confirmed.
 
-    `estimate` is its effect on the score, with a 95 % interval. With several outcomes there is no best one, but `front`
-    points that no other one beats.
+    `estimate` is its effect on the score, with a 95 % interval. With several outcomes there is no best point; then
+    `front` counts the points that no other point beats.
     """
 
     event: Literal["search-progress"] = "search-progress"

@@ -89,7 +89,10 @@ class CommandedArms(Arms):
         return now.commands == then.commands and now.scheduler is None and then.scheduler is None
 
     def renew(self, arm: str, number: int) -> BuiltFile | None:
-        """Leave the current arm, then build what the next visit of this arm will measure."""
+        """Leave the current arm, then build what the next visit of this arm will measure.
+
+        Do nothing and return None if the arm has no build.
+        """
         build = self._beside.extras.get(arm, ArmExtras()).build
         if build is None or self._site is None:
             return None

@@ -109,7 +109,7 @@ class SchedulerSeat:
         return (ArmDrift(address="sched_ext", path=STATE, wanted="disabled", now=now),)
 
     def stop(self) -> ArmScheduler | None:
-        """End the scheduler's program, and return the scheduler that was to be in force."""
+        """End the scheduler's program, and return the scheduler that was to be in force, if any."""
         wanted = self._wanted
         self._stopped()
         return wanted

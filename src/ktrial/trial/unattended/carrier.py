@@ -29,7 +29,7 @@ _VISIT_OVER = b'{"event":"visit-ended",'
 
 
 class PlanState(msgspec.Struct, frozen=True, kw_only=True):
-    """Progress of a plan. `cut-off` means that the process was killed or the machine rebooted."""
+    """Progress of a plan. `cut-off` means that the agent's process was killed or the machine rebooted."""
 
     id: str
     trial: str

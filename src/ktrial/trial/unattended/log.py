@@ -51,7 +51,7 @@ class CommandRun(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="r
 
 
 class PlanAnswer(LogMoment, frozen=True, kw_only=True, tag_field="event", tag="answer", rename={"by": "as"}):
-    """An answer to a request; `fields` contains the answers to requests that only read."""
+    """An answer to a request. `fields` are the fields of the request if it only reads."""
 
     by: Literal["root", "user", "sampler"]
     do: str

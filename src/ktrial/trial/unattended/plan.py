@@ -66,7 +66,7 @@ class PlannedCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class PlannedVisit(msgspec.Struct, frozen=True, kw_only=True):
-    """A visit and the commands of its runs."""
+    """A visit and the commands of its runs. With `state`, the agent also reads the machine's settings."""
 
     block: int
     arm: str
@@ -75,7 +75,7 @@ class PlannedVisit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnattendedPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The next visits of a trial in the form that the agent reads."""
+    """The next visits of a trial in the form that the agent reads; `docs/formats.md` explains each field."""
 
     schema: Literal["ktrial.unattended/1"] = "ktrial.unattended/1"
     id: str

@@ -21,7 +21,7 @@ FRAMES = "frames.csv"
 
 
 class Looks(Protocol):
-    """A display of a watch, until the watch ends."""
+    """A display of a running watch that is told when the watch ends."""
 
     def seen(self, seen: MachineView) -> None: ...
 

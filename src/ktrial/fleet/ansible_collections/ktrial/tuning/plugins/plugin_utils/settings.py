@@ -69,7 +69,7 @@ def verify_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -
 
 
 def revert_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[str, Any]:
-    """Restore the values from before one transaction, before all transactions newer than one, or before all."""
+    """Revert the transaction `transaction`, all transactions newer than `newer_than`, or all transactions."""
     chosen = transactions_to_revert(ktrial.run("status", "--json").document["transactions"], given)
     result = {"changed": bool(chosen), "transactions": [one["transaction"] for one in chosen]}
     changes = [_change(step, step.get("new"), step.get("old")) for one in chosen for step in reversed(one["steps"])]
