@@ -100,7 +100,7 @@ class SessionLine:
         return self._under_way > 0
 
     def heard_out(self, limit_s: float) -> None:
-        """Wait until the other end has read everything that was written; then the streams can be closed."""
+        """Wait at most `limit_s` until all that the other end sent has been read; then the streams can be closed."""
         self._listening.join(limit_s)
 
     def _pass_on(self, session: int, here: int) -> None:

@@ -118,7 +118,8 @@ class GuestTools(msgspec.Struct, frozen=True, kw_only=True):
     """Programs of this machine in the guest in which a command runs.
 
     `places` are their paths in the guest, `found` their paths on this machine (None: missing), both by name. `kept`
-    names a guest that keeps running; it got its programs when it booted.
+    names a guest that keeps running, which got its programs when it booted. `foreign` is set if the guest has another
+    architecture.
     """
 
     places: Mapping[str, str]

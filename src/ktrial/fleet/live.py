@@ -110,7 +110,7 @@ def refuse_shared(trial: FleetTrial, facts: Mapping[str, Mapping[str, str]]) -> 
 
 
 def why_unread(trial: FleetTrial, host: str, facts: Mapping[str, str], clock: Clock) -> str | None:
-    """Return why a source that this machine reads gives no single series for a machine of the fleet; None if all do."""
+    """Return why a source that this machine reads gives no series, or several, for `host`; None if each gives one."""
     period_s = trial.live.period_s if trial.live else None
     world = LiveWorld(clock=clock, machine=_not_here, run=_not_here, period_s=period_s)
     try:

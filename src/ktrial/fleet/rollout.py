@@ -76,7 +76,10 @@ def proven_arm(trial: FleetTrial, found: FleetResult, wanted: str | None, *, any
 
 
 def keep_arguments(trial: FleetTrial, arm: str, direction: Direction) -> dict[str, Any]:
-    """Return the arguments of the task that keeps an arm's settings, or stops keeping them."""
+    """Return the arguments of the task that keeps an arm's settings, or stops keeping them.
+
+    Raise BadInput for an arm that does not consist of settings and profiles alone.
+    """
     chosen = trial.arms[arm]
     profiles = (chosen.profile,) if isinstance(chosen.profile, str) else chosen.profile
     settings = {
@@ -108,7 +111,7 @@ def roll_out(
     at_once: int | None,
     tell: Callable[[WaveOutcome], None],
 ) -> bool:
-    """Carry out the waves. If one fails, undo it and return False."""
+    """Carry out the waves until one fails; return whether all succeeded. Undo a failed wave that keeps settings."""
     for number, hosts in enumerate(waves, 1):
         outcome = _wave(tasks, number, hosts, arguments, at_once)
         tell(outcome)

@@ -21,7 +21,7 @@ _FIRST_S, _LAST_S = 978_307_200, 4_102_444_800
 
 
 def moment_of(texts: Mapping[str, str]) -> tuple[str, float] | None:
-    """Return when a run took place, as the clock used and milliseconds; None if no text holds a time.
+    """Return the clock (WALL or LOCAL) and the milliseconds at which a run took place; None if no text holds a time.
 
     `texts` maps lower-case names of columns to their texts.
     """

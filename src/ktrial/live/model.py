@@ -20,7 +20,7 @@ class LiveMetric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Stretch(NamedTuple):
-    """A stretch of time in milliseconds since 1970; the begin is included, the end is not."""
+    """A stretch of time in milliseconds since 1970; the start is included, the end is not."""
 
     begin_ms: int
     end_ms: int

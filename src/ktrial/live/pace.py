@@ -14,7 +14,7 @@ _GAP_S, _GAP_SHARE = 1.0, 0.05
 
 
 def slot_seconds(period_s: float) -> float:
-    """Return the seconds from one period's begin to the next, if several machines begin periods at the same time."""
+    """Return the seconds from one period's start to the next, if several machines begin their periods together."""
     return period_s + max(_GAP_S, _GAP_SHARE * period_s)
 
 

@@ -74,7 +74,8 @@ class LivePlan(msgspec.Struct, frozen=True, kw_only=True):
     """A plan of periods. `can_detect` is false if `cap` blocks cannot find the effect.
 
     `smallest_effect` is the smallest effect that they can find. `washout_measured` is false if the pilot had too few
-    switches, or if the work had not settled before the next switch.
+    switches, or if the work had not settled before the next switch. Neighbouring samples have the correlation `lag1`,
+    and samples more than `memory_s` apart have hardly any. `sd` is the standard deviation of a block's difference.
     """
 
     period_s: float

@@ -210,7 +210,7 @@ def collected(raw: RawOutput, name: str) -> bytes:
 
 
 def refusal(raw: RawOutput) -> str | None:
-    """Return the first line that a failed tool printed on stderr; None if the tool succeeded."""
+    """Return the first line that a failed tool printed on stderr, or why it failed; None if the tool succeeded."""
     try:
         check_exit(raw)
     except BadRun as error:

@@ -335,7 +335,7 @@ def taken_ports(found: Mapping[str, Reading | None], state: str | None = None) -
 
 
 def own_addresses(found: Mapping[str, Reading | None]) -> tuple[str, ...]:
-    """Return a machine's own addresses except for those of the loopback, from the kernel's lists."""
+    """Return a machine's own addresses, except loopback and link-local ones, from the kernel's lists."""
     tree, long = ((one.text or "") if (one := found.get(path)) is not None else "" for path in (_TREE, _LONG))
     texts = re.findall(r"\|-- (\S+)\n\s+/32 host LOCAL", tree)
     texts += [words[0] for line in long.splitlines() if (words := line.split())]

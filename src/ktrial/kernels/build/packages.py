@@ -59,7 +59,10 @@ def check_packing(kind: PackageKind, tree: Path) -> None:
 
 
 def variables_of(kind: PackageKind, out: Path) -> dict[str, str]:
-    """Return make's variables for the package. Trees before 6.4 would leave RPM packages in the user's home."""
+    """Return make's variables for the package.
+
+    Without them, trees before 6.4 leave RPM packages in the user's home.
+    """
     if kind == "rpm":
         return {"RPMOPTS": f"--nodeps --define '_topdir {out}/rpmbuild'"}
     return dict(PACKINGS[kind].variables)

@@ -42,7 +42,10 @@ class Ladder(NamedTuple):
 
 
 class BuiltTiers(NamedTuple):
-    """How to build tiers with fragments of a kernel configuration: `patches` contains the user's files by tier."""
+    """How ktrial builds the kernels of tiers. `patches` contains the user's patch files by tier.
+
+    `exact` is set for exact guests, which cannot measure tiers that change the compiler or its flags.
+    """
 
     patches: Mapping[str, tuple[str, ...]]
     exact: bool

@@ -31,8 +31,8 @@ class SearchQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     `trial` says what is measured; its arms are not used, and its command has the placeholders of the space. `files` are
     the templates of configuration files by placeholder, which ktrial writes below `folder`. `visit_s` is how long a
-    visit takes, if earlier runs show it; in guests that includes the boot. `kernels` has the paths of kernels by word.
-    `also` are outcomes to improve beside the primary one; they are among the trial's secondary outcomes too.
+    visit takes, if earlier runs show it; in guests that includes the boot. `kernels` maps the words for kernels to
+    paths. `also` are outcomes to improve besides the primary one; they are among the trial's secondary outcomes too.
     """
 
     name: str

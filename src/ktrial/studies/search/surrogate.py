@@ -183,7 +183,7 @@ def importance_of(surrogate: Surrogate, space: Space, draws: int = 200) -> Mappi
 
 
 def grid_of(dimension: Dimension, most: int = 9) -> list[float | int | str | bool]:
-    """Return values spread over the dimension."""
+    """Return up to `most` values spread over a range, or all values of a list."""
     if not dimension.is_range:
         return list(dimension.values)
     assert dimension.low is not None, "a range has both ends"

@@ -87,7 +87,10 @@ def _why(samples: Samples, source: str) -> str:
 
 
 def writer_of(machine: Machine, catalog: Catalog, drift: ArmDrift, own: int | None) -> str | None:
-    """Return who set the current value: another transaction of ktrial, or a file or daemon that mentions the knob."""
+    """Return who set the current value: another transaction of ktrial, or a file or daemon that mentions the knob.
+
+    None means that nobody was found.
+    """
     return _transaction(machine, drift, own) or _source(machine, catalog, drift)
 
 

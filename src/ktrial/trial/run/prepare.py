@@ -140,7 +140,10 @@ def check_measured(
 
 
 def needed_suite(trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> Suite:
-    """Return the suite with the protocol's parameters, reduced to benchmarks that measure a named outcome."""
+    """Return the suite with the protocol's parameters, without benchmarks of which the protocol names no outcome.
+
+    If the protocol names no outcome at all, keep all benchmarks.
+    """
     suite = with_parameters(suite, benchmarks, parameter_words(trial.parameters))
     named = [name for name in (trial.primary, *trial.secondary, *trial.guards) if name is not None]
     wanted = tuple(entry for entry in suite.benchmark if any(name.startswith(f"{entry.label}.") for name in named))

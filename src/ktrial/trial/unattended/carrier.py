@@ -150,7 +150,7 @@ class Carrier:
             raise
 
     def stop(self) -> str | None:
-        """Stop the plan that the machine is carrying out; return its name."""
+        """Stop the plan that the machine is carrying out; return its name, or None if there is none."""
         stopped: str | None = self._root.request("unattended-stop")["stopped"]
         return stopped
 

@@ -174,7 +174,7 @@ class PressureLine(msgspec.Struct, frozen=True, kw_only=True):
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The whole diagnosis. `named` is empty if no observable cause stands out.
 
-    `late` contains begin and length of the longest stutters, in order of time.
+    `late` contains start and length of the longest stutters, in order of time.
     """
 
     name: str

@@ -51,7 +51,7 @@ class Tail(Protocol):
 
 
 class KeptFrames:
-    """Reads frames from the lines of `tail` once a second, stores them at once, and shows them in `shows`."""
+    """Reads frames from the lines of `tail` once a second, stores them at once, and shows them on `shows`."""
 
     def __init__(self, tail: Tail, pattern: FramePattern, told_by: str, folder: Path, shows: TellsFrames) -> None:
         self.stream = FrameStream(pattern, told_by)
