@@ -53,7 +53,7 @@ def fact_rows(one: FleetContrast) -> tuple[tuple[str, ...], ...]:
 
 
 def facts_chart(one: FleetContrast, outcome: OutcomeComparison, contrast: Contrast, style: Style) -> Chart:
-    """Return the effect for each value of the declared facts, with the effect on all machines below them."""
+    """Return a chart with the effect for each value of the declared facts, and the effect on all machines below."""
     rows = [
         ForestRow(outcome, contrast, group.effect, f"{group.fact}: {group.value}", _machines(group.machines))
         for group in one.subgroups
@@ -88,7 +88,7 @@ class _Bar(NamedTuple):
 
 
 def waves_chart(standing: FleetStanding, style: Style) -> Chart:
-    """Return a bar for each machine, from the first contact to the last, grouped by wave."""
+    """Return a chart with a bar for each machine, from the first contact to the last, grouped by wave."""
     bars = _bars(standing)
     shown = _bars_to_draw(bars)
     notes = [f" The picture shows {len(shown)} of {len(bars)} machines."] if len(shown) < len(bars) else []

@@ -67,7 +67,7 @@ class Looking(Protocol):
         """Yield the result of each machine as soon as it arrives; in between, yield None from time to time."""
 
     def stop(self, looks: Sequence[MachineLook]) -> Iterator[Sight | None]:
-        """Stop the machines' trials; each machine restores everything at once."""
+        """Stop the machines' trials, and yield the results as `look` does; each machine restores everything at once."""
 
     def leave_out(self, look: MachineLook) -> None:
         """Stop waiting for a machine that was away for too long."""

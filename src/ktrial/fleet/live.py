@@ -222,7 +222,10 @@ class LiveMachines:
             yield from self._begin(due)
 
     def stop(self, looks: Sequence[MachineLook]) -> Iterator[Sight | None]:
-        """End the processes. Those of another coordinator end by themselves, because it has lost the lease."""
+        """End the processes, and yield each machine when its process is over; in between, yield None.
+
+        The processes of another coordinator end by themselves, because that coordinator has lost the lease.
+        """
         for one in looks:
             self.leave_out(one)
         left = list(looks)

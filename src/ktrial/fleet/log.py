@@ -81,7 +81,8 @@ class MachineStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", 
 class GuardReading(msgspec.Struct, frozen=True, kw_only=True):
     """A guard after a wave: the effect on the machines so far, and its one-sided p.
 
-    `estimate` and `margin` are logarithms; an estimate below zero is worse.
+    `estimate` and `margin` are logarithms; an estimate below zero is worse. `error` is the guard's share of the error
+    rate.
     """
 
     outcome: str

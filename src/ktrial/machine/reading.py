@@ -44,6 +44,8 @@ class InstanceState(msgspec.Struct, frozen=True):
     """One instance of a knob: its label, its file and the file's content. A knob without instances has an empty label.
 
     `read_only` is the read-only mount that contains the file; `barred` says why the agent would not write the file.
+    `effective` is the path of a file that shows the value in effect. `siblings` are texts of neighbouring files, for
+    example the choices that the kernel offers.
     """
 
     label: str

@@ -125,7 +125,7 @@ class Journaled(msgspec.Struct, frozen=True):
     """A transaction in the journal; the title is null if it is lost.
 
     `left_alone` are paths that a revert did not restore because somebody else had changed them. `sources` is what the
-    plan recorded about the origin of its settings.
+    plan recorded about the origin of its settings. `left_ms` is the time left of its lease.
     """
 
     transaction: int
@@ -150,7 +150,7 @@ class Complaint(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """All journals of a machine."""
+    """All journals of a machine, with complaints about `damaged` ones and about `skipped` files."""
 
     transactions: tuple[Journaled, ...] = ()
     damaged: tuple[Complaint, ...] = ()

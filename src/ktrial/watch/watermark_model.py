@@ -65,7 +65,8 @@ class WatermarkColumn(msgspec.Struct, frozen=True, kw_only=True):
 class Watermarks(msgspec.Struct, frozen=True, kw_only=True):
     """The watermarks of several settings, side by side.
 
-    `differs` describes each zone whose marks in /proc/zoneinfo differ from the computed ones.
+    `differs` describes each zone whose marks in /proc/zoneinfo differ from the computed ones; `agrees` is true if there
+    is none, and None for another machine.
     """
 
     kind: Literal["here", "elsewhere"]

@@ -103,7 +103,7 @@ class Runtimes:
         )
 
     def build(self, wanted: Runtime | None, text: str) -> str:
-        """Build the image with the tools and return its id; the runtime's output goes to stderr."""
+        """Build the image from the Dockerfile `text` and return its id; the runtime's output goes to stderr."""
         runtime, path = self.program(wanted)
         try:
             done = subprocess.run(
@@ -167,7 +167,10 @@ class Runtimes:
 
 
 class Box(msgspec.Struct, frozen=True, kw_only=True):
-    """The commands for a container: `hold` runs it until its input ends, `enter` starts an agent in it."""
+    """The commands for a container: `hold` runs it until its input ends, `enter` starts an agent in it.
+
+    `remove` removes it, if it is still there.
+    """
 
     container: Container
     hold: tuple[str, ...]

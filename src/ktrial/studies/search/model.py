@@ -264,6 +264,7 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     Effects are in the score, where higher is better. `detectable` is the relative effect that the confirmation would
     have found in 90 % of searches. With several outcomes, `front` has the points to choose from, and `candidate` and
     `winner` are empty; `directions` has the outcomes, the primary one first.
+    `needed_s` is the budget that a search needs at least, set only if this one was too small.
     """
 
     schema: Literal["ktrial.search/1"] = "ktrial.search/1"

@@ -80,7 +80,7 @@ def _about(found: SearchAnswer) -> str:
 
 
 def front_chart(found: SearchAnswer, other: str, style: Style) -> Chart:
-    """Return the points of the front in two outcomes, with intervals; the shape says whether a trial confirms them."""
+    """Return a chart of the front in the primary outcome and `other`; shapes tell points that the trial confirms."""
     primary = next(iter(found.directions))
     tried: list[dict[str, float | str]] = [
         {"x": one.estimate or 0.0, "y": one.others[other][0]}
@@ -163,7 +163,7 @@ def _front_layers(rows: Sequence[Spec], shape: str, at: Spec, colour: str, ink: 
 
 
 def history_chart(measured: Sequence[TriedPoint], style: Style) -> Chart:
-    """Return the estimate of every point in the order of the search, and the best so far."""
+    """Return a chart with the estimate of every point in the order of the search, and the best estimate so far."""
     best = -math.inf
     values: list[dict[str, float | str]] = []
     ends: list[float] = []
@@ -220,7 +220,7 @@ def _history_row(one: TriedPoint) -> tuple[str, ...]:
 
 
 def importance_chart(every: Sequence[Importance], style: Style) -> Chart:
-    """Return how far each dimension alone moves the score, with 90 % intervals."""
+    """Return a chart of how far each dimension alone moves the score, with 90 % intervals."""
     shown = every[:_BARS]
     values = [
         {"at": place, "name": label(one.dimension, 28), "range": one.range, "low": one.low, "high": one.high}
@@ -258,7 +258,7 @@ def importance_chart(every: Sequence[Importance], style: Style) -> Chart:
 
 
 def slices_chart(every: Sequence[Importance], style: Style) -> Chart:
-    """Return the effect of each value of the strongest dimensions, alone, with 95 % intervals."""
+    """Return a chart with the effect of each value of each dimension alone, with 95 % intervals."""
     ends = [end for one in every for _, _, low, high in one.slice for end in (low, high)]
     columns = 3 if style.width > 600 else 1
     panels = [_slice_panel(one, ends, (style.width - 40) // columns - 90, style) for one in every]

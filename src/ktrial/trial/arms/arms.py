@@ -76,7 +76,7 @@ class Arms:
 
     @property
     def change(self) -> object:
-        """Identifies ktrial's current change of the machine, for comparisons; None if there is no change."""
+        """The current change of the machine by ktrial, to compare only with other changes; None if there is none."""
         return self._transaction
 
     def enter(self, arm: str) -> Sequence[ArmDrift]:

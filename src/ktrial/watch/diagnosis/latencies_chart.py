@@ -17,7 +17,7 @@ _NAMES = 0.16
 
 
 def latencies_chart(device: DeviceFound, style: Style) -> Chart:
-    """Return bars on a logarithmic time axis, with dashed lines at the slow limit and at exit latencies."""
+    """Return a chart with bars on a logarithmic time axis, and dashed lines at the slow limit and exit latencies."""
     bars = [(_begin(end_s), end_s, count) for end_s, count in device.histogram]
     marks = [(device.limit_s, f"slow: {show_seconds(device.limit_s)}")]
     marks += [(exit_s, f"exit of state {state}") for state, exit_s in device.exits]

@@ -46,7 +46,10 @@ class Worst(msgspec.Struct, frozen=True, kw_only=True):
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """A cause: how many stutters overlap it, how many would by chance, and the p-value of the difference.
 
-    `by_phase` counts these stutters per phase; `late_share` is their share of all late time.
+    `by_phase` counts these stutters per phase; `late_share` is their share of all late time. By chance, `expected`
+    stutters overlap the cause on average, and at most `expected_high` in 95 % of cases. `active_share` is the share of
+    the recording in which the cause was active. `with_cause` is the named cause that explains most of the same
+    stutters. `threads` counts the events that hit each thread during stutters.
     """
 
     id: str
@@ -174,7 +177,9 @@ class PressureLine(msgspec.Struct, frozen=True, kw_only=True):
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The whole diagnosis. `named` is empty if no observable cause stands out.
 
-    `late` contains start and length of the longest stutters, in order of time.
+    `definition` says which frames are late, and `told_by` lists the series that show the phases. `unexplained` counts
+    the stutters without a named cause. Episodes begin every `recurrence_s` seconds; `recurrence_p` is the p-value of
+    that regularity. `late` contains start and length of the longest stutters, in order of time.
     """
 
     name: str
