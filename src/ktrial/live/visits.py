@@ -47,7 +47,7 @@ class AsksRating(Port):
 
 
 class LiveRules(NamedTuple):
-    """The rules of a live trial: its times in seconds, and what may be shown and asked."""
+    """The rules of a live trial: its times in seconds, and what ktrial may show and ask."""
 
     period_s: float
     washout_s: float

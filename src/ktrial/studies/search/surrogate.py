@@ -126,7 +126,7 @@ class Surrogate:
 
 
 def encode(space: Space, points: Sequence[Point]) -> Array:
-    """Return a row of places for each point."""
+    """Return a row for each point, with the place of its value in each dimension."""
     full = [space.settled(point) for point in points]
     return np.array([[one.place(point[one.name]) for one in space.dimensions] for point in full]).reshape(
         len(points), len(space.dimensions)
@@ -134,7 +134,7 @@ def encode(space: Space, points: Sequence[Point]) -> Array:
 
 
 def kernels(space: Space, left: Array, right: Array) -> list[Array]:
-    """Return the similarity of points for each component: one for each dimension, the joint one, and identity."""
+    """Return similarities of points: for each dimension, for all dimensions jointly, and 1 or 0 for equality."""
     each, apart = [], np.zeros((len(left), len(right)))
     for at, dimension in enumerate(space.dimensions):
         gap = np.abs(left[:, at][:, None] - right[:, at][None, :])

@@ -28,7 +28,7 @@ _PARTS: Mapping[str, Any] = {"manual": None, "expect": {}, "boot": (), "kernel":
 def boots_this_machine(trial: TrialFile) -> bool:
     """Return whether ktrial boots this machine for the trial's arms.
 
-    A trial that is part of a question over boots boots the machine even if its own arms have only settings.
+    This includes a trial whose arms have only settings, if it belongs to a question across boots.
     """
     return trial.guest is None and any(
         arm.boot or arm.kernel is not None or _has_entry(name, arm) for name, arm in trial.arms.items()

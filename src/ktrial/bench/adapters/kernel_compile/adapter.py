@@ -66,7 +66,7 @@ class KernelCompile(ToolBenchmark, frozen=True, kw_only=True):
     """A kernel build; by default, it makes the usual image of this architecture with one job per CPU."""
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """Return how to build once. Raise BadInput without a tree, or if the usual image of the machine is unknown."""
+        """Return how to build once. Raise BadInput without a tree, or without a `target` on an unknown machine."""
         given = {**self.parameters, **parameters}
         machine = facts.value("cpu.architecture")
         folder, image = _IMAGES.get(machine, ("", ""))

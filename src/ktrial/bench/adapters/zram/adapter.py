@@ -105,7 +105,10 @@ class ZramBenchmark(LoadBenchmark, frozen=True, kw_only=True):
         )
 
     def invocation(self, parameters: Parameters, facts: FactBook) -> Invocation:
-        """Return how to run the load once; the agent checks the other values."""
+        """Return how to run the load once.
+
+        Raise BadInput for an invalid `bytes`, `seed` or `data`; the agent checks the other values.
+        """
         invocation = super().invocation(parameters, facts)
         complete = self._complete(parameters)
         for name in ("bytes", "seed"):
