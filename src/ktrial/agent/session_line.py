@@ -96,7 +96,7 @@ class SessionLine:
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether the other end has not yet said that it read everything."""
+        """Whether the other end has yet to confirm that it read everything."""
         return self._under_way > 0
 
     def heard_out(self, limit_s: float) -> None:

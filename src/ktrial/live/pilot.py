@@ -58,7 +58,7 @@ class PilotSwitch(NamedTuple):
 
 
 class LengthTried(msgspec.Struct, frozen=True, kw_only=True):
-    """What a length of the period leads to: the sd of a block's difference, the blocks needed, and their time.
+    """A possible length of the period: the sd of a block's difference, the blocks needed, and their time.
 
     `cap` is null if the trial may not have so many blocks.
     """

@@ -38,7 +38,7 @@ def machine_rows(comparison: Comparison) -> list[MachineRow]:
 
 
 def machines_caption(comparison: Comparison) -> str:
-    """Return the caption, which says what the rows are."""
+    """Return the caption of a table of `machine_rows`."""
     pooled = (contrast.pooled for outcome in comparison.outcomes for contrast in outcome.contrasts)
     if any(one is not None and one.together for one in pooled):
         return "Each machine, the mean of all, and the expected effect on another machine."

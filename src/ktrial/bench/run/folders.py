@@ -54,7 +54,7 @@ class PlanFolders(Protocol):
     def remove(self, folder: Path) -> None: ...
 
     def remove_others(self, known: Collection[str]) -> None:
-        """Remove the directories of plans that the machine has forgotten."""
+        """Remove the directories of plans that are not in `known`, the plans that the machine still has."""
 
 
 class PlanFoldersHere:
@@ -206,7 +206,7 @@ class FoldersThere:
         return Path(self._session().request("folder-plan", name=name, runs=runs)["path"])
 
     def remove_others(self, known: Collection[str]) -> None:
-        """Remove the directories of plans that the machine has forgotten."""
+        """Remove the directories of plans that are not in `known`, the plans that the machine still has."""
         place = self.make(in_memory=False, for_program=True)
         pattern = f"{place.parent}/plan-*"
         for path in self._session().list([pattern]).get(pattern, ()):

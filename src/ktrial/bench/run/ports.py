@@ -181,7 +181,7 @@ class WorkPlace(Protocol):
 
 
 class RunClock(Clock, SleepClock, Protocol):
-    """A clock that also measures suspends."""
+    """A clock that also measures how long the machine was suspended."""
 
 
 class RunWorld(Protocol):

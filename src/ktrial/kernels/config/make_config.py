@@ -39,7 +39,7 @@ class Symbols(Protocol):
 
     @property
     def types(self) -> Mapping[str, str]:
-        """Map each symbol to bool, tristate, int, hex or string."""
+        """The type of each symbol: bool, tristate, int, hex or string."""
 
     def choice(self, name: str) -> tuple[str, ...]:
         """Return all symbols of the choice that a symbol belongs to."""

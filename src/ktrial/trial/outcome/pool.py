@@ -18,7 +18,7 @@ _ALIKE = ("suite", "command", "metrics", "parameters", "primary", "control", "ba
 
 
 class PooledQuestion(NamedTuple):
-    """Everything that all trials fixed before their first runs.
+    """The question that all trials asked, fixed before their first runs.
 
     `declared` lists conditions that are meant to differ between arms.
     """

@@ -44,12 +44,12 @@ class ProgramAnswer(NamedTuple):
 
     @property
     def document(self) -> dict[str, Any]:
-        """Return the last JSON document that the command wrote."""
+        """The last JSON document that the command wrote; empty if there is none."""
         return self.documents[-1] if self.documents else {}
 
     @property
     def notes(self) -> list[str]:
-        """Return the lines of the command's messages, without the program's name."""
+        """The lines of the command's messages, without the program's name."""
         return [line.removeprefix("ktrial: ") for line in self.messages.splitlines() if line.strip()]
 
 
