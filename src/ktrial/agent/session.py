@@ -220,7 +220,7 @@ class _ReplyError(msgspec.Struct):
 
 
 class RootNotGranted(AgentError, PrivilegeMissing):
-    """sudo, doas or pkexec refused or got no answer; it has already printed why."""
+    """sudo, doas or pkexec refused or got no answer; that program has already printed why."""
 
     exit_status = 5
 

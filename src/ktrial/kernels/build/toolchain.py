@@ -88,7 +88,7 @@ def _suffix(path: str, folder: str) -> str:
 
 
 def check_toolchain(toolchain: Toolchain, tree: Path) -> None:
-    """Raise an error if the tree cannot be configured with these programs: Kconfig runs the compiler and the linker."""
+    """Raise an error if the tree cannot be configured with these programs, because Kconfig runs them."""
     _check_here("configuring", (*_CONFIGURES, *_programs_of(toolchain)))
     versions(toolchain, {}, tree)
 
