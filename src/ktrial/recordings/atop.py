@@ -59,7 +59,7 @@ def read_atop(data: bytes, source: str = "atop") -> Recording:
         found.take(line, text)
     found.close()
     if len(found.hosts) > 1:
-        raise unreadable(source, None, "", f"a recording of one host: it has {len(found.hosts)}")
+        raise unreadable(source, None, "", f"a recording of one host: it has {len(found.hosts)} hosts")
     return _recording(source, found)
 
 
@@ -211,7 +211,7 @@ def _process(rest: str, now: _Moment, where: tuple[str, int]) -> None:
     # Names may contain blanks and brackets. Threads share the memory of their process and are skipped.
     match = _PROCESS.fullmatch(rest)
     if match is None:
-        raise unreadable(where[0], where[1], rest, "PID (name) state and values of PRM")
+        raise unreadable(where[0], where[1], rest, "a line of PRM with 'PID (name) state' and values")
     words = match["rest"].split(" ")
     if words[_IS_PROCESS : _IS_PROCESS + 1] == ["n"]:
         return

@@ -39,7 +39,7 @@ def read_cpuidle(before: Mapping[str, str], after: Mapping[str, str], seconds: f
         microseconds[name] = microseconds.get(name, 0) + _growth(f"{folder}time", before, after)
         entries[name] = entries.get(name, 0) + _growth(f"{folder}usage", before, after)
     if not cpus:
-        raise UnreadableOutput("cpuidle", None, ", ".join([*after][:1]), "a list of idle states of the CPUs")
+        raise UnreadableOutput("cpuidle", None, "", "a list of idle states of the CPUs: it names none")
     whole_us = len(cpus) * seconds * 1e6
     return tuple(
         IdleState(name=name, depth=depths[name], share=microseconds[name] / whole_us, entries=entries[name])

@@ -43,7 +43,7 @@ def is_recording(head: bytes) -> bool:
 def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambda _: True) -> Recording:
     """Read the wanted series of a recording. Raise UnreadableOutput if it has no valid header or contradicts itself."""
     if not is_recording(data):
-        raise unreadable(name, None, repr(data[: len(MAGIC)]), "a recording of ktrial")
+        raise unreadable(name, None, repr(data[: len(MAGIC)]), "the beginning of a recording of ktrial")
     blocks = read_blocks(data, name)
     if blocks.head is None:
         raise unreadable(name, None, "", f"a recording: its head is missing ({blocks.cut or 'it is empty'})")

@@ -52,7 +52,7 @@ def read_sadf(data: bytes, source: str = "sadf.json") -> Recording:
     sysstat = json_table(json_document(data, source).get("sysstat"), source, "sysstat")
     hosts = json_list(sysstat.get("hosts"), source, "hosts")
     if len(hosts) != 1:
-        raise unreadable(source, None, "", f"a recording of one host: it has {len(hosts)}")
+        raise unreadable(source, None, "", f"a recording of one host: it has {len(hosts)} hosts")
     host = json_table(hosts[0], source, "a host")
     unix_s: list[float] = []
     columns: dict[str, tuple[str, dict[int, float]]] = {}
@@ -84,7 +84,7 @@ def _unix(stamp: Mapping[str, Any], source: str) -> float:
     parts = (*map(int, day.groups()), *map(int, time.groups()))
     year, month, date, hour, minute, second = parts
     if not (year >= 1970 and 1 <= month <= 12 and 1 <= date <= 31 and hour < 24 and minute < 60 and second < 61):
-        raise unreadable(source, None, repr(stamp), "a date and time that exist")
+        raise unreadable(source, None, repr(stamp), "a valid date and time")
     return float(calendar.timegm(parts))
 
 

@@ -91,7 +91,7 @@ def read_trace(data: bytes, source: str) -> Recording:
     for began_s in reading.awake.values():
         reading.events.append(Event(kind="kswapd", source=_source("kswapd"), begin_s=began_s))
     if not reading.kinds:
-        raise unreadable(source, None, "", "lines of a tracer: none matches, which does not mean 'no events'")
+        raise unreadable(source, None, "", "a trace with events: no line is one, so ktrial cannot tell what was traced")
     return _recording(reading)
 
 

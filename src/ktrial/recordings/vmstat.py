@@ -83,7 +83,7 @@ def read_vmstat(data: bytes, source: str = "vmstat", interval_s: float | None = 
 def _unix(stamp: re.Match[str], source: str, line: int) -> float:
     year, month, day, hour, minute, second = map(int, stamp.groups())
     if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 61 and year >= 1970):
-        raise unreadable(source, line, stamp[0], "a date and time that exist")
+        raise unreadable(source, line, stamp[0], "a valid date and time")
     return float(calendar.timegm((year, month, day, hour, minute, second)))
 
 

@@ -38,12 +38,12 @@ def test_without_load() -> None:
     [
         (HEAD, "no line FRAMERATE TEST"),
         ("", "empty"),
-        (ONE_LINE.replace("fps=50.20", "fps=60.20"), "a stage whose fps is frames over time, 50.2"),
+        (ONE_LINE.replace("fps=50.20", "fps=60.20"), r"a stage whose fps is frames divided by time \(50.2\)"),
         (ONE_LINE.replace("fps=50.20", "fps=nan"), "frames per second"),
         (ONE_LINE.replace("frames=3012", "frames=-3"), "a number of frames"),
-        (ONE_LINE.replace("frames=3012, ", ""), "frames is missing"),
+        (ONE_LINE.replace("frames=3012, ", ""), "it lacks frames"),
         (ONE_LINE.replace("time=60.0, f", "time=0.0, f"), "a stage with frames and a time"),
-        (ONE_LINE.replace("load=97.5%", ""), "load is missing"),
+        (ONE_LINE.replace("load=97.5%", ""), "it lacks load"),
         (ONE_LINE.replace("fps=50.20", "fps=50,20"), "decimal point"),
     ],
 )

@@ -197,7 +197,7 @@ def test_what_is_no_tree(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="not a kernel tree: Kconfig is missing"):
         KnownSymbols(tmp_path, {})
     (tmp_path / "Kconfig").write_text("endmenu\n")
-    with pytest.raises(BadInput, match="Kconfig:1: 'endmenu' is not the end of a menu: none has begun"):
+    with pytest.raises(BadInput, match="Kconfig:1: 'endmenu' is not in its place: no block is open"):
         KnownSymbols(tmp_path, {})
 
 

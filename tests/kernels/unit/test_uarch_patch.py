@@ -160,7 +160,7 @@ def test_a_tree_with_such_symbols_is_recognised(symbol: str) -> None:
         ("6.6.0", MAKEFILE, "KBUILD_CFLAGS += $(cflags-y)\n\n", "\n", "preceded by $(cflags-y) or -march=x86-64"),
         ("6.16.0", MAKEFILE, "else\n        KBUILD_CFLAGS", "else\n#\n        KBUILD_CFLAGS", "preceded by"),
         ("6.6.0", KCONFIG, "config M686", "config M786", "M686 is in 0 choices"),
-        ("6.6.0", KCONFIG, "endchoice\n", "", "a choice that ends"),
+        ("6.6.0", KCONFIG, "endchoice\n", "", "'choice' is not closed: `endchoice` is missing"),
         ("6.6.0", KCONFIG, "X86_L1_CACHE_SHIFT", "X86_SHIFT", "X86_L1_CACHE_SHIFT has no default"),
         ("6.6.0", MASKS, "REQUIRED_MASK6", "REQUIRED_MASK7", "expected REQUIRED_MASK4 and REQUIRED_MASK6"),
         ("6.6.0", INIT, "\tdepends on", "\tneeds", "RUST has no dependency"),

@@ -111,8 +111,8 @@ def test_a_series() -> None:
 @pytest.mark.parametrize(
     "data, said",
     [
-        (b"../x.patch\n", "a path below the series file"),
-        (b"/etc/x.patch\n", "a path below the series file"),
+        (b"../x.patch\n", "a path below the folder of the series"),
+        (b"/etc/x.patch\n", "a path below the folder of the series"),
         (b"x.patch -R\n", "is not an option of a series"),
         (b"# nothing\n", "it names no patch"),
         (b"'x.patch\n", "the name of a patch"),

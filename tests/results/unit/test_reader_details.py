@@ -181,7 +181,7 @@ def test_metrics_that_are_all_there_are_no_note() -> None:
 
 def test_a_direction_of_our_table_is_one_of_three() -> None:
     table = (IMPORTS / "ktrial-csv" / "made-two-sessions" / "input.csv").read_bytes()
-    with pytest.raises(BadRun, match="a direction: lower, higher or empty"):
+    with pytest.raises(BadRun, match=r"a direction \(lower, higher or empty\)"):
         IMPORTERS["ktrial-csv"].read(table.replace(b",lower,", b",sideways,"), "t.csv", ImportOptions())
 
 

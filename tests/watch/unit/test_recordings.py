@@ -102,7 +102,7 @@ def test_reclaim_lines_with_names_that_hold_anything() -> None:
 def test_a_tracer_whose_lines_match_nothing_is_an_error() -> None:
     with pytest.raises(UnreadableOutput, match="is not HH:MM:SS"):
         read_recording_file(RECLAIM + b"15:26:16 pid=x comm=y reclaim_us=z\n", "reclaim.log")
-    with pytest.raises(UnreadableOutput, match="none matches"):
+    with pytest.raises(UnreadableOutput, match="a trace with events: no line is one"):
         read_recording_file(b"Attaching 2 probes...\nLost 3 events\n", "reclaim.log", as_format="reclaim-lines")
 
 

@@ -32,12 +32,12 @@ def read_access_times(data: bytes, source: str) -> dict[str, float]:
         read, _, rest = line.strip().partition(" ")
         opened, _, path = rest.partition(" ")
         if not path.startswith("/dev/"):
-            raise unreadable(source, line_number, line, "two times and a terminal")
+            raise unreadable(source, line_number, line, "a line with two times and a terminal")
         read_s = number(read, source, line_number, "the time at which a terminal was read")
         opened_s = number(opened, source, line_number, "the time at which a terminal was opened")
         found[path] = read_s if read_s >= opened_s + _OPENING_S else 0.0
     if not found:
-        raise unreadable(source, None, "", "two times and a terminal")
+        raise unreadable(source, None, "", "a list of terminals: it names none")
     return found
 
 

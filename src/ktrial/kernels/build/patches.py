@@ -48,12 +48,12 @@ def read_series(data: bytes, source: str = "series") -> tuple[PatchMember, ...]:
         except ValueError:
             raise unreadable(source, number, text, "the name of a patch") from None
         if path.startswith("/") or ".." in path.split("/"):
-            raise unreadable(source, number, path, "a path below the series file")
+            raise unreadable(source, number, path, "a path below the folder of the series")
         strip = 1
         for option in options:
             match = _STRIP.fullmatch(option)
             if match is None:
-                raise unreadable(source, number, option, "an option of a series: -p0, -p1, -pab")
+                raise unreadable(source, number, option, "an option of a series (-p0, -p1 or -pab)")
             strip = 1 if match[1] == "ab" else int(match[1])
         found.append(PatchMember(path, strip))
     if not found:

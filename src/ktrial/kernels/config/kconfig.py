@@ -143,7 +143,8 @@ class _KconfigReader:
 
     def _end(self, kind: str, number: int, text: str) -> None:
         if not self._around or self._around[-1].name != kind:
-            raise unreadable(self._source, number, text, f"the end of a {kind}: none has begun")
+            now = f"the open block is `{self._around[-1].name}`" if self._around else "no block is open"
+            raise unreadable(self._source, number, text, f"in its place: {now}")
         block = self._around.pop()
         if kind == "choice":
             self.choices.append(Choice(block.first, number, tuple(block.lines), tuple(self._symbols)))
@@ -175,7 +176,7 @@ class _KconfigReader:
         self._close()
         if self._around:
             block = self._around[0]
-            raise unreadable(self._source, block.first, block.name, f"a {block.name} that ends")
+            raise unreadable(self._source, block.first, block.name, f"closed: `end{block.name}` is missing")
         return Kconfig(tuple(self.choices), tuple(self.entries), tuple(self.sources))
 
 

@@ -41,7 +41,7 @@ def read_kernel_config(data: bytes, source: str = ".config") -> KernelConfig:
         elif text.startswith(_COMPILER):
             value = text.removeprefix(_COMPILER)
             if compiler is not None or len(value) < 3 or value[0] != '"' or value[-1] != '"':
-                raise unreadable(source, line, text, f'{_COMPILER}"…", once')
+                raise unreadable(source, line, text, f'the only line of the form {_COMPILER}"…"')
             compiler = value[1:-1]
         symbols += bool(_SET.match(text))
     if head is None or compiler is None:

@@ -91,7 +91,8 @@ def ended_lines(data: bytes, source: str) -> Iterator[tuple[int, str]]:
     """Yield the lines like `numbered`. Raise UnreadableOutput if the last line is cut off, which may hide digits."""
     text = decode_output(data, source)
     if not text.endswith("\n"):
-        raise unreadable(source, text.count("\n") + 1, "the end", "a complete last line: the output is cut off")
+        *_, last = text.rpartition("\n")
+        raise unreadable(source, text.count("\n") + 1, last, "a complete line: the output is cut off")
     return _lines(text)
 
 

@@ -135,7 +135,7 @@ class _Reader:
             raise unreadable(self._source, number, text, f"a line of a hunk: {old} old and {new} new lines are missing")
         self._left = old - (sign in " -"), new - (sign in " +")
         if min(self._left) < 0:
-            raise unreadable(self._source, number, text, "a line of this hunk: its header counts fewer")
+            raise unreadable(self._source, number, text, "a line of this hunk: its header counts fewer lines")
         self._hunk.append(text or " ")
 
     def _end_hunk(self) -> None:

@@ -69,9 +69,9 @@ def read_framestats(data: bytes, source: str = "framestats") -> DrawnFrames:
         else:
             table.add(_row(text, columns, source, line), line, text)
     if inside:
-        raise unreadable(source, None, "the end", f"a line {_TABLE}: the output is cut off")
+        raise unreadable(source, None, "", f"complete: the line {_TABLE} that ends a table is missing")
     if not table.frames and not table.flagged:
-        raise unreadable(source, None, "", "frames of an app: no table has any")
+        raise unreadable(source, None, "", "frames of an app: its tables have no frame")
     if not table.frames:
         raise BadRun(
             f"{source}: Android marks every frame as unusual, such as the first of a window",

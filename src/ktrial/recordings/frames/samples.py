@@ -138,6 +138,6 @@ def read_telemetry(data: bytes, source: str = "xplane_telemetry.csv") -> FrameSa
 
 def _column(table: TidyTable, name: str, source: str) -> list[float]:
     if name not in table.columns:
-        raise unreadable(source, 1, ",".join(table.columns), f"telemetry of X-Plane: a column {name!r}")
+        raise unreadable(source, 1, ",".join(table.columns), f"telemetry of X-Plane: it lacks the column {name!r}")
     place = table.columns.index(name)
     return [number(row.cells[place], source, row.line, name) for row in table.rows]

@@ -71,9 +71,9 @@ def _run(rows: list[tuple[Row, dict[str, str]]], number: int, name: str) -> Fore
 
 def _measurement(row: Row, cells: Mapping[str, str], name: str) -> StoredMeasurement:
     if cells["unit"] not in _UNITS:
-        raise unreadable(name, row.line, cells["unit"], f"a base unit: {', '.join(_UNITS)}")
+        raise unreadable(name, row.line, cells["unit"], f"a base unit ({', '.join(_UNITS)})")
     if cells["direction"] not in _DIRECTIONS:
-        raise unreadable(name, row.line, cells["direction"], "a direction: lower, higher or empty")
+        raise unreadable(name, row.line, cells["direction"], "a direction (lower, higher or empty)")
     unit, expected = _UNITS[cells["unit"]], f"a value of {cells['outcome']}"
     number = signed_number(cells["value"], name, row.line, expected)
     value = Scale(unit).value(number, name, row.line, expected)

@@ -70,7 +70,7 @@ def _terms(text: str, source: str, line: int) -> tuple[dict[str, Quantity], Quan
     for part in left.strip().split(" + "):
         match = _TERM.fullmatch(part)
         if match is None or match["name"] in terms:
-            raise unreadable(source, line, part, "a time and the part of the boot that took it: 2.124s (kernel)")
+            raise unreadable(source, line, part, "a time and a part of the boot, such as '2.124s (kernel)'")
         terms[match["name"]] = _span(match["span"], source, line)
     return terms, _span(right.strip(), source, line) if equals else None
 
@@ -83,6 +83,6 @@ def _span(text: str, source: str, line: int) -> Quantity:
     units = [match[2] for match in parts if match is not None]
     order = [unit for unit in _MICROSECONDS if unit in units]
     if len(units) < len(parts) or units != order:
-        raise unreadable(source, line, text, "a time span as the C locale prints it: 1min 30.630s")
+        raise unreadable(source, line, text, "a time span of the C locale, such as '1min 30.630s'")
     microseconds = sum(Decimal(match[1]) * _MICROSECONDS[match[2]] for match in parts if match is not None)
     return Quantity(float(microseconds / 1_000_000), text)

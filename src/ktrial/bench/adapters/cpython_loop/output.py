@@ -30,6 +30,6 @@ def read_loop_run(data: bytes, source: str = "stdout") -> LoopRun:
     for key in ("results", "times_ns"):
         value = document.get(key)
         if not isinstance(value, list) or not value:
-            raise unreadable(source, None, repr(value), f"a list that is not empty ({key})")
+            raise unreadable(source, None, repr(value), f"a list with numbers ({key})")
         numbers[key] = tuple(json_whole(item, source, key) for item in value)
     return LoopRun(**words, **numbers)  # type: ignore[arg-type]

@@ -163,10 +163,10 @@ def read_histogram(data: bytes, source: str) -> CyclictestRun:
             raise unreadable(source, line, text, "a row of the histogram")
     missing = {"Total", "Min Latencies", "Avg Latencies", "Max Latencies", "Histogram Overflows"} - set(summary)
     if missing:
-        raise unreadable(source, None, "", f"complete: {', '.join(sorted(missing))} is missing")
+        raise unreadable(source, None, "", f"complete: it lacks {', '.join(sorted(missing))}")
     count = len(summary["Min Latencies"])
     if not count or any(len(values) not in {count, count + 1} for values in [*rows.values(), *summary.values()]):
-        raise unreadable(source, None, "the histogram", f"a table with a column for each of its {count} threads")
+        raise unreadable(source, None, "", f"complete: its histogram lacks a column for each of {count} threads")
     threads = tuple(_column(index, rows, summary, source) for index in range(count))
     return CyclictestRun(threads=threads, dma_latency_us=held)
 
@@ -175,7 +175,7 @@ def _column(index: int, rows: Mapping[int, list[int]], summary: Mapping[str, lis
     histogram = {key: values[index] for key, values in rows.items() if values[index]}
     total, beyond = summary["Total"][index], summary["Histogram Overflows"][index]
     if sum(histogram.values()) != total:
-        raise unreadable(source, None, f"Total {total}", f"the {sum(histogram.values())} samples of its column")
+        raise unreadable(source, None, f"Total {total}", f"the sum of its column, {sum(histogram.values())}")
 
     def latency(name: str) -> Quantity:
         return quantity(str(summary[name][index]), "us", source, None, name)

@@ -114,7 +114,7 @@ def _job(value: object, common: Mapping[str, Any], source: str) -> FioJob:
 def _direction(table: Mapping[str, Any], name: str, source: str) -> FioDirection:
     missing = {"io_bytes", "bw_bytes", "iops", "runtime"} - set(table)
     if missing:
-        raise unreadable(source, None, name, f"complete: {', '.join(sorted(missing))} is missing")
+        raise unreadable(source, None, name, f"complete: it lacks {', '.join(sorted(missing))}")
     latency = json_table(table.get("clat_ns", {}), source, f"{name}.clat_ns")
     percentiles = json_table(latency.get("percentile", {}), source, f"{name}.clat_ns.percentile")
     bins = json_table(latency.get("bins", {}), source, f"{name}.clat_ns.bins")

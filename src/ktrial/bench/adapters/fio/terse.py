@@ -41,7 +41,7 @@ def read_fio_terse(data: bytes, source: str = "out.terse") -> FioRun:
     versions = {line.split(";", 2)[1] for _, line in found}
     if len(versions) > 1:
         raise unreadable(
-            source, found[-1][0], ", ".join(sorted(versions)), "one run: its lines come from several versions of fio"
+            source, found[-1][0], ", ".join(sorted(versions)), "one version of fio: the lines come from several runs"
         )
     return FioRun(version=versions.pop(), timestamp_ms=None, jobs=tuple(jobs))
 
@@ -91,7 +91,7 @@ def _percentiles(fields: Sequence[str], source: str, line: int) -> list[tuple[st
     for field in fields:
         name, equals, value = field.partition("%=")
         if not equals:
-            raise unreadable(source, line, field, "a percentile, as 99.000000%=444")
+            raise unreadable(source, line, field, "a percentile such as 99.000000%=444")
         latency = _latency(value, source, line)
         if latency is not None:
             found.append((name, latency))

@@ -83,7 +83,7 @@ def _scene(name: str, rest: str, source: str, line: int) -> Glmark2Scene:
         raise unreadable(source, line, f"[{name}] {rest}", "a drawn scene: it has no frame rate")
     found = _RATE.fullmatch(f" FPS:{result}")
     if found is None:
-        raise unreadable(source, line, rest, "a scene's result: FPS: 497 FrameTime: 2.015 ms")
+        raise unreadable(source, line, rest, "a scene's result such as 'FPS: 497 FrameTime: 2.015 ms'")
     fps = quantity(found[1], "1/s", source, line, "frames per second")
     frame_time = quantity(found[2], "ms", source, line, "a frame time")
     if not frame_time.value:

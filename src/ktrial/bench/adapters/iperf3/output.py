@@ -41,7 +41,7 @@ def read_iperf3(data: bytes, source: str = "stdout") -> Iperf3Run:
     start = json_table(document.get("start"), source, "'start'")
     asked = json_table(start.get("test_start"), source, "start.test_start")
     if asked.get("protocol") != "TCP":
-        raise unreadable(source, None, repr(asked.get("protocol")), "a test of TCP")
+        raise unreadable(source, None, repr(asked.get("protocol")), "the protocol TCP")
     end = json_table(document.get("end"), source, "'end'")
     sent = json_table(end.get("sum_sent"), source, "end.sum_sent")
     received = json_table(end.get("sum_received"), source, "end.sum_received")

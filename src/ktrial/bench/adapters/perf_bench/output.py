@@ -125,7 +125,7 @@ def read_memory(data: bytes, source: str = "stdout") -> MemoryRun:
             sizes.add(match[1])
         elif match := _RATE.fullmatch(text.rstrip()):
             if function is None or function in throughput:
-                raise unreadable(source, line, text, "the throughput of the implementation named before it")
+                raise unreadable(source, line, text, "the first throughput below the name of a function")
             unit = _BYTE_UNITS[match[2].lower()]
             throughput[function] = quantity(match[1], unit, source, line, "a throughput")
         elif not text.startswith("#") and text.strip():
@@ -186,4 +186,4 @@ def _lines(data: bytes, source: str, wanted: str) -> Iterator[tuple[int, str]]:
 
 
 def _incomplete(source: str, name: str, missing: list[str]) -> Exception:
-    return unreadable(source, None, "", f"output of perf bench {name}: {', '.join(missing)} is missing")
+    return unreadable(source, None, "", f"output of perf bench {name}: it lacks {', '.join(missing)}")

@@ -103,7 +103,7 @@ def _run(version: str | None, fields: Mapping[str, tuple[int, str]], rate: Quant
         line, text = fields["rate limit schedule lag"]
         match = _LAG.fullmatch(text)
         if match is None:
-            raise unreadable(source, line, text, "the lag as 'avg … (max …) ms'")
+            raise unreadable(source, line, text, "a lag of the form 'avg … (max …) ms'")
         lag_mean = quantity(match[1], "ms", source, line, "the mean lag")
         lag_max = quantity(match[2], "ms", source, line, "the largest lag")
     transactions = count("number of transactions actually processed")

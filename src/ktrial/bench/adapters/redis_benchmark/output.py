@@ -43,11 +43,11 @@ def read_redis_benchmark(data: bytes, source: str = "stdout") -> tuple[RedisTest
         if cells == _COLUMNS and not has_names:
             has_names = True
         elif not has_names:
-            raise unreadable(source, line, text, f"the column names {', '.join(_COLUMNS)}")
+            raise unreadable(source, line, text, f"the header {', '.join(_COLUMNS)}")
         elif cells:
             tests.append(_test(cells, source, line))
     if not tests:
-        raise unreadable(source, None, "", "output of redis-benchmark: no command has a line")
+        raise unreadable(source, None, "", "output of redis-benchmark: no line reports a command")
     return tuple(tests)
 
 
@@ -60,7 +60,7 @@ def _cells(text: str, source: str, line: int) -> list[str]:
 
 def _test(cells: list[str], source: str, line: int) -> RedisTest:
     if len(cells) != len(_COLUMNS):
-        raise unreadable(source, line, ", ".join(cells), f"the {len(_COLUMNS)} values of a command")
+        raise unreadable(source, line, ", ".join(cells), f"a command and its {len(_COLUMNS) - 1} values")
     values = [
         quantity(cell, unit, source, line, name) for cell, (name, unit) in zip(cells[1:], _UNITS.items(), strict=True)
     ]

@@ -109,7 +109,7 @@ def _stressor(entry: _Entry, source: str) -> Stressor:
     pairs, line = entry.pairs, entry.line
     missing = sorted(({"stressor", "bogo-ops"} | set(_REQUIRED)) - set(pairs))
     if missing:
-        raise unreadable(source, line, pairs.get("stressor", "?"), f"a complete entry: {', '.join(missing)} is missing")
+        raise unreadable(source, line, pairs.get("stressor", "?"), f"a complete entry: it lacks {', '.join(missing)}")
     found = {key: quantity(pairs[key], unit, source, line, key) for key, unit in _REQUIRED.items()}
     return Stressor(
         name=pairs["stressor"],

@@ -96,7 +96,7 @@ def _read_label(
         _keep(quantities, "eps", quantity(value, "1/s", source, line, "events per second"), source, line)
     elif section.startswith("Latency") and label in {"min", "avg", "max"}:
         if not section.startswith("Latency (ms)"):
-            raise unreadable(source, line, section, "latencies in milliseconds")
+            raise unreadable(source, line, section, "a list of latencies in milliseconds")
         _keep(quantities, label, quantity(value, "ms", source, line, "milliseconds"), source, line)
     elif section.startswith("Latency") and label == "sum":
         number(value, source, line, "milliseconds")
@@ -104,7 +104,7 @@ def _read_label(
 
 def _keep(found: dict[str, Quantity], name: str, value: Quantity, source: str, line: int) -> None:
     if name in found:
-        raise unreadable(source, line, value.original, f"the only {name} of the run")
+        raise unreadable(source, line, value.original, f"the only value of {name} in the run")
     found[name] = value
 
 
@@ -113,7 +113,7 @@ def _whole_run(
 ) -> SysbenchRun:
     missing = sorted({"total_time", "min", "avg", "max"} - set(found)) + sorted({"events"} - set(counts))
     if missing:
-        raise unreadable(source, None, "", f"output of sysbench: {', '.join(missing)} is missing")
+        raise unreadable(source, None, "", f"output of sysbench: it lacks {', '.join(missing)}")
     return SysbenchRun(
         version=version,
         threads=counts.get("threads"),

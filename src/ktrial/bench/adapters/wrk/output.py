@@ -45,7 +45,7 @@ def read_wrk(data: bytes, source: str = "stdout") -> WrkRun:
     def one(pattern: re.Pattern[str], wanted: str) -> tuple[int, re.Match[str]]:
         found = [(line, match) for line, text in ended_lines(data, source) if (match := pattern.fullmatch(text))]
         if len(found) != 1:
-            raise unreadable(source, None, "", f"output of wrk with one line {wanted}")
+            raise unreadable(source, None, "", f"output of wrk with exactly one line {wanted}")
         return found[0]
 
     head_at, head = one(_HEAD, "'… threads and … connections'")

@@ -94,7 +94,7 @@ def _stage(text: str, source: str, line: int) -> XPlaneStage:
         raise unreadable(source, line, text, "a stage with frames and a time")
     rate = stage.frames / stage.time.value
     if abs(rate - stage.fps.value) > _AGREE * rate:
-        raise unreadable(source, line, text, f"a stage whose fps is frames over time, {rate:.4g}")
+        raise unreadable(source, line, text, f"a stage whose fps is frames divided by time ({rate:.4g})")
     return stage
 
 
@@ -106,5 +106,5 @@ def _fields(text: str, wanted: tuple[str, ...], source: str, line: int) -> dict[
     fields = dict(_FIELD.findall(text))
     missing = [name for name in wanted if name not in fields]
     if missing:
-        raise unreadable(source, line, text, f"a test result: {', '.join(missing)} is missing")
+        raise unreadable(source, line, text, f"a test result: it lacks {', '.join(missing)}")
     return fields
