@@ -188,7 +188,7 @@ class AgentSession:
         return AgentError(
             "lost",
             f"lost the agent during {do!r}: {why}{ended}",
-            hint="run `ktrial recover` to finish what the agent had begun",
+            hint="run `ktrial recover` to undo what the agent left unfinished",
         )
 
 

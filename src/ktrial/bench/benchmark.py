@@ -315,7 +315,8 @@ def check_measurements(outcomes: tuple[Outcome, ...], parsed: ParsedRun) -> None
         outcome = declared.get(measurement.outcome)
         if outcome is None:
             raise BadRun(
-                f"measured {measurement.outcome}, which this benchmark does not declare", hint="add it to its outcomes"
+                f"measured {measurement.outcome}, which this benchmark does not declare",
+                hint=f"add {measurement.outcome} to the outcomes of the benchmark",
             )
         if measurement.outcome in seen:
             raise BadRun(f"{measurement.outcome} was measured twice in one run", hint="let `parse` return it once")

@@ -151,7 +151,7 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not NUMBER.fullmatch(number.strip()):
             raise BadRun(
                 f"{self.name}: expected a number such as 12.5, got {number!r}",
-                hint="let the group match the digits only",
+                hint="let the group match the number only",
             )
         whole = whole_number(found[0])
         if whole != number:

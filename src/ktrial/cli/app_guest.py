@@ -194,5 +194,5 @@ class GuestHost(Host):
             hint = error.hint if error.nearest else f"`{keep}` starts one"
             raise BadInput(
                 f"--host {self.word}: no kept guest has this name; {error.message}",
-                hint=f"{hint}; kept guests: {kept}" if kept else hint,
+                hint=f"{hint} (kept guests: {kept})" if kept else hint,
             ) from None

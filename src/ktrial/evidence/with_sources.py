@@ -62,7 +62,7 @@ def carry(
     """
     question = question_of(published)
     datas = {file.path: _checked(file, read) for source in question.sources for file in source.files}
-    scrubber = None if scrubbing is None else _scrubber(scrubbing, published, list(datas.values()))
+    scrubber = None if scrubbing is None else _scrubber(scrubbing, published, datas)
     digests, asked = {}, question
     for path, data in datas.items():
         digests[path] = writer.raw(data if scrubber is None else packed_raw.scrubbed(data, scrubber))
@@ -100,12 +100,15 @@ def _checked(file: AskedFile, read: Callable[[str], bytes]) -> bytes:
     return data
 
 
-def _scrubber(scrubbing: Scrubbing, published: Comparison, datas: Sequence[bytes]) -> Scrubber:
+def _scrubber(scrubbing: Scrubbing, published: Comparison, datas: Mapping[str, bytes]) -> Scrubber:
     names = {name for one in published.outcomes for name in (one.benchmark, one.outcome)}
     scrubber = Scrubber(scrubbing.identity, scrubbing.salt, names)
-    for data in datas:
-        for layer in packed_raw.layers(data):
-            scrubber.learn(layer)
+    for path, data in datas.items():
+        try:
+            for layer in packed_raw.layers(data):
+                scrubber.learn(layer)
+        except BadInput as error:
+            raise BadInput(error.message, file=path, hint=error.hint) from None
     return scrubber
 
 

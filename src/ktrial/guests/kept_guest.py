@@ -383,5 +383,5 @@ class KeptGuest:
 
     def _lost(self, why: str) -> AgentError:
         self._gone = why
-        hint = f"boot a new one, without its settings: `ktrial kernel boot KERNEL --keep {self._name}`"
+        hint = f"its settings are lost; boot a new one: `ktrial kernel boot KERNEL --keep {self._name}`"
         return AgentError("lost", why, hint=hint)

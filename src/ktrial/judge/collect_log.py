@@ -12,6 +12,7 @@ import numpy as np
 
 from ktrial.judge.equal_covariates import level_scores
 from ktrial.judge.model.log import (
+    OTHER_STORE,
     BlockDrawn,
     BlockVoided,
     Extended,
@@ -27,7 +28,6 @@ from ktrial.kit.errors import BadInput
 from ktrial.machine.gates import Readings
 
 Scores = Mapping[int, Mapping[str, float]]
-_DAMAGED = "use an intact copy of the log; this one is damaged"
 
 
 class Trial(NamedTuple):
@@ -88,7 +88,7 @@ class Pairs(NamedTuple):
 def collect(log: TrialLog) -> Trial:
     """Return the current state of the trial. Raise BadInput for a log that contradicts itself."""
     if not log or not isinstance(log[0], Protocol):
-        raise BadInput("this trial has no protocol", hint="make the protocol the first event of its log")
+        raise BadInput("the log of the trial has no protocol", hint=OTHER_STORE)
     protocol = log[0]
     drawn: dict[int, BlockDrawn] = {}
     of_block: list[RunEnded | ReadingsTaken | BlockVoided] = []
@@ -101,13 +101,14 @@ def collect(log: TrialLog) -> Trial:
             ended = event.reason
         elif isinstance(event, Extended):
             if not protocol.extend:
-                raise BadInput("the log extends a trial whose protocol forbids it", hint=_DAMAGED)
+                raise BadInput("the log extends a trial whose protocol forbids it", hint=OTHER_STORE)
             if ended is None:
-                raise BadInput("the log extends a trial that has not ended", hint=_DAMAGED)
+                raise BadInput("the log extends a trial that has not ended", hint=OTHER_STORE)
             ended, extended = None, event.blocks
         elif isinstance(event, RunEnded | ReadingsTaken | BlockVoided) and event.block is not None:
             if event.block not in drawn or event.arm not in drawn[event.block].order:
-                raise BadInput(f"block {event.block} has no arm {event.arm!r}", hint=_DAMAGED)
+                what = f"block {event.block} has no arm {event.arm!r}"
+                raise BadInput(f"the log of the trial contradicts itself: {what}", hint=OTHER_STORE)
             of_block.append(event)
     voids = {event.block: event for event in of_block if isinstance(event, BlockVoided)}
     valid = [event for event in of_block if event.block not in voids]
@@ -133,7 +134,7 @@ def _is_new(event: BlockDrawn, drawn: Mapping[int, BlockDrawn], protocol: Protoc
     elif len(set(event.order)) != len(event.order):
         why = "has an arm twice"
     if why is not None:
-        raise BadInput(f"block {event.block} {why}", hint=_DAMAGED)
+        raise BadInput(f"the log of the trial contradicts itself: block {event.block} {why}", hint=OTHER_STORE)
 
 
 def _complete(protocol: Protocol, drawn: Mapping[int, BlockDrawn], runs: tuple[RunEnded, ...]) -> tuple[int, ...]:

@@ -145,7 +145,9 @@ def _counting_rule(protocol: Protocol) -> str:
     roles: tuple[Role, ...] = ("primary", "secondary", "guard")
     role = max(roles, key=lambda one: family_size(protocol, one))
     outcomes = len(protocol.of_role(role))
-    return f"{role}: outcomes {outcomes} x comparisons {protocol.comparisons}, alpha = {protocol.alpha:g}"
+    each = protocol.comparisons
+    counted = f"{outcomes} outcome{'s'[: outcomes != 1]} x {each} comparison{'s'[: each != 1]}"
+    return f"{role}: {counted}, alpha = {protocol.alpha:g}"
 
 
 def _stand(trial: Trial) -> _Stand:

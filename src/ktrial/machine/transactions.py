@@ -172,7 +172,7 @@ def decode_reply(do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
         raise AgentError(
             "lost",
             f"cannot read the agent's reply to {do!r}: {error}",
-            hint="run `ktrial recover` to finish what the agent had begun",
+            hint="run `ktrial recover` to undo what the agent left unfinished",
         ) from None
 
 

@@ -150,4 +150,6 @@ def _compare(text: str, facts: FactBook, kinds: Mapping[str, FactKind]) -> tuple
         return Truth.UNKNOWN, f"{kind.name} is unknown" + (f": {fact.unknown}" if fact else "")
     if _ORDERS[operator](fact.value, wanted):
         return Truth.YES, ""
+    if operator == "!=":
+        return Truth.NO, f"{kind.name} is {fact.value}"
     return Truth.NO, f"{kind.name} is {fact.value}, not {operator} {wanted}".replace("not == ", "not ")

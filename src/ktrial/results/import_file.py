@@ -145,7 +145,8 @@ def _check_options(options: ImportOptions, importer: Importer, name: str) -> Non
         (options.of_frames, importer.takes_frames, "frame logs (mangohud)", "remove it"),
     ):
         if used and not takes:
-            raise BadInput(f"{', '.join(used)}: only for {kind}, and this is {importer.name}", file=name, hint=hint)
+            why = f"only for {kind}, and this file has the format {importer.name}"
+            raise BadInput(f"{', '.join(used)}: {why}", file=name, hint=hint)
     if options.by is not None and options.label is not None:
         raise BadInput("--label and --by both name the groups", file=name, hint="remove one of them")
 

@@ -102,12 +102,12 @@ def busy(machine: FakeRoot) -> None:
 @pytest.mark.parametrize(
     "change, words, status, message, step",
     [
-        (custom, ["threadirqs"], 4, "its entry would replace /boot/grub/custom.cfg", "40_custom"),
+        (custom, ["threadirqs"], 4, "ktrial's entry would replace /boot/grub/custom.cfg", "40_custom"),
         (no_loader, ["threadirqs"], 4, "cannot prepare a boot: no boot loader was found", "ktrial trial next"),
         (two_loaders, ["threadirqs"], 4, "the firmware does not say which one boots", "--loader grub"),
         (other_loader, ["threadirqs"], 4, "ktrial cannot boot an entry only once with limine", "ktrial trial next"),
         (damaged_environment, ["threadirqs"], 4, "grubenv is damaged", "grub-editenv"),
-        (on_btrfs, ["threadirqs"], 4, "is on btrfs, which it only reads", "ext4"),
+        (on_btrfs, ["threadirqs"], 4, "is on btrfs, which GRUB only reads", "ext4"),
         (trial_boot, ["threadirqs"], 4, "this boot is a trial boot already", "ktrial boot keep"),
         (busy, ["threadirqs"], 4, "would lose their work: ann", "--anyway"),
         (boot_with_grub, ["nohz_full='2'"], 2, "is not a kernel argument", "NAME=VALUE"),

@@ -46,7 +46,7 @@ def test_a_word_that_is_neither_a_guest_nor_a_kernel() -> None:
     keeper = Keeper("other")
     with pytest.raises(BadInput) as caught:
         host("guest:6.12.7-tset").connect("user")
-    assert caught.value.hint == "did you mean 6.12.7-test?; kept guests: other"
+    assert caught.value.hint == "did you mean 6.12.7-test? (kept guests: other)"
     keeper.close()
 
 

@@ -538,7 +538,7 @@ def test_p_of_an_exploratory_counter_is_by_flips_of_its_sizes() -> None:
 
 def test_questions_that_can_never_be_answered_are_refused_before_the_first_run() -> None:
     rules = {f"s.{number}": OutcomeRule(direction="higher", role="secondary") for number in range(4)}
-    counted = r"cannot decide {} comparisons at once \({}: outcomes {} x comparisons {}, alpha = 0\.05\)"
+    counted = r"cannot decide {} comparisons at once \({}: {} outcomes? x {} comparisons?, alpha = 0\.05\)"
     with pytest.raises(BadInput, match=counted.format(4, "secondary", 4, 1)):
         judge([protocol(outcomes=outcomes(**rules), cap=7)])
     with pytest.raises(BadInput, match=counted.format(8, "secondary", 4, 2)):

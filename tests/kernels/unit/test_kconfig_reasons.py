@@ -150,7 +150,7 @@ NOT_CLANG = "it needs CC_IS_CLANG, which is off (CC_IS_CLANG has no prompt and c
             {**BTF, "PAHOLE_HAS_LANG_EXCLUDE": "y", "LTO": "y"},
             RUST_WITH_LTO_AND_BTF,
         ),
-        ("RUST", "y", {**BTF, "DEBUG_INFO_BTF": "n", "MODVERSIONS": "y"}, "it needs MODVERSIONS off, which is y"),
+        ("RUST", "y", {**BTF, "DEBUG_INFO_BTF": "n", "MODVERSIONS": "y"}, "it needs MODVERSIONS off, but it is y"),
         (
             "RUST",
             "y",
@@ -175,7 +175,7 @@ NOT_CLANG = "it needs CC_IS_CLANG, which is off (CC_IS_CLANG has no prompt and c
         ("BPF", "n", {"BPF": "y", "BPF_SYSCALL": "y"}, "BPF_SYSCALL selects it"),
         ("BPF", "y", {}, "it has no prompt and cannot be set; BPF_SYSCALL selects it"),
         ("NR_CPUS", "9999", {"NR_CPUS": "512"}, "its range is 2 to 512"),
-        ("DRIVER", "y", {"BUS": "m", "DRIVER": "m"}, "it needs BUS=y, which is m"),
+        ("DRIVER", "y", {"BUS": "m", "DRIVER": "m"}, "it needs BUS=y, but BUS is m"),
         ("DRIVER", "y", {}, "it needs BUS, which is off (BUS needs GONE, which this tree lacks)"),
         ("HZ_1000", "y", {}, "this tree has no such symbol; did you mean HZ_100?"),
     ],

@@ -84,12 +84,12 @@ def test_a_target_that_the_compiler_lacks_is_refused_never_another_built(name: s
     target = find_target(name, TARGETS)
     with pytest.raises(Refused, match=f"does not accept -march={name}: bad value") as caught:
         verify_target(target, TARGETS, TREE, GCC_12, Build({}), 4)
-    assert caught.value.hint == f"{name} needs gcc {target.gcc} or newer, or clang {target.clang} or newer"
+    assert caught.value.hint == f"use gcc {target.gcc} or newer, or clang {target.clang} or newer, which {name} needs"
     with pytest.raises(Refused) as caught:
         verify_target(target, TARGETS, TREE, ALL, Build({"MK8": "y"}), 4)
     assert caught.value.message == (
-        f"cannot set {target.symbol}=y in this tree; the kernel would be built for MK8: "
-        f"gcc 12.2.0 fails the version check of {target.symbol}"
+        f"cannot set {target.symbol}=y in this tree: gcc 12.2.0 fails the version check of {target.symbol}; "
+        "the kernel would be built for MK8"
     )
 
 

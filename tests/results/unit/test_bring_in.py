@@ -129,7 +129,7 @@ def test_a_dry_run_keeps_nothing() -> None:
 
 def test_options_of_frames_are_refused_for_other_files() -> None:
     wanted = ImportRequest(options=ImportOptions(below_fps=30))
-    with pytest.raises(BadInput, match=r"--below-fps: only for frame logs \(mangohud\), and this is hyperfine"):
+    with pytest.raises(BadInput, match=r"--below-fps: only for frame logs \(mangohud\), and this file has"):
         read_results(ForeignFile("hf.json", GOOD), wanted, IMPORTERS)
 
 
@@ -229,7 +229,7 @@ def test_two_formats_that_claim_a_file_are_both_named() -> None:
 
 def test_options_of_tables_are_for_tables() -> None:
     wanted = ImportRequest(options=ImportOptions(values=("time",), unit="s"))
-    with pytest.raises(BadInput, match=r"--value, --unit: only for tables \(csv\), and this is hyperfine"):
+    with pytest.raises(BadInput, match=r"--value, --unit: only for tables \(csv\), and this file has"):
         read_results(ForeignFile("hf.json", GOOD), wanted, IMPORTERS)
 
 
@@ -294,7 +294,7 @@ def test_talk_about_benchmarks_is_no_result() -> None:
 
 def test_a_rate_of_frames_is_for_logs_of_frames() -> None:
     wanted = ImportRequest(options=ImportOptions(below_fps=60.0))
-    with pytest.raises(BadInput, match=r"--below-fps: only for frame logs \(mangohud\), and this is hyperfine"):
+    with pytest.raises(BadInput, match=r"--below-fps: only for frame logs \(mangohud\), and this file has"):
         read_results(ForeignFile("hf.json", GOOD), wanted, IMPORTERS)
 
 

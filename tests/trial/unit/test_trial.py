@@ -64,9 +64,9 @@ def test_the_announcement_has_cost_sight_and_rules() -> None:
 def test_a_trial_that_is_blind_says_so_and_what_would_help() -> None:
     blind = msgspec.structs.replace(FORECAST, needed=34, affordable=40, affordable_s=1200.0, smallest_effect=1.5)
     assert sight_text(blind) == "effects of 150 % or more in 9 of 10 trials; 5 % is lost in the noise"
-    assert more_text(blind).startswith("--budget 40 (about 20 min 0 s) sees 5 %; or try longer runs")
+    assert more_text(blind).startswith("--budget 40 (about 20 min 0 s) detects 5 %; or try longer runs")
     hopeless = msgspec.structs.replace(blind, needed=530, affordable=None, affordable_s=None)
-    assert more_text(hopeless).startswith("detecting 5 % would take 530 blocks, more than a trial may have; or")
+    assert more_text(hopeless).startswith("detecting 5 % would take 530 blocks, more than a trial may have; try")
     unknown = msgspec.structs.replace(blind, cap_s=None, expected_s=None)
     assert cost_text(unknown) == "at most 20 blocks; the time of one is unknown yet"
 

@@ -256,7 +256,7 @@ def test_several_arms_that_no_cap_can_decide_are_refused_readably() -> None:
     arms = {name: ArmFile(set={"vm.swappiness": value}) for value, name in enumerate("abcdefgh")}
     with pytest.raises(BadInput, match="7 blocks cannot decide 8 comparisons at once") as caught:
         judged_by(msgspec.structs.replace(file(**arms), design=DesignFile(cap=7)))
-    assert str(caught.value).endswith("(primary: outcomes 1 x comparisons 8, alpha = 0.05)")
+    assert str(caught.value).endswith("(primary: 1 outcome x 8 comparisons, alpha = 0.05)")
     assert "more blocks or fewer comparisons" in (caught.value.hint or "")
 
 

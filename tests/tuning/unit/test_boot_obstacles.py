@@ -129,7 +129,7 @@ CASES: list[tuple[BootScene, str, str, str | None]] = [
     (
         grub_scene(grub=GrubScene(folder="/boot/grub", environment=ENVIRONMENT, custom="menuentry x {}")),
         "foreign-file",
-        "its entry would replace /boot/grub/custom.cfg",
+        "ktrial's entry would replace /boot/grub/custom.cfg",
         None,
     ),
     (
@@ -168,7 +168,7 @@ CASES: list[tuple[BootScene, str, str, str | None]] = [
             )
         ),
         "foreign-file",
-        "its entry would replace /efi/loader/entries/ktrial-trial.conf",
+        "ktrial's entry would replace /efi/loader/entries/ktrial-trial.conf",
         None,
     ),
     (systemd_scene(filesystems=with_layer("luks")), "encrypted-disk", "passphrase", "--anyway"),

@@ -106,7 +106,7 @@ def test_instances_by_name_pattern_and_fact() -> None:
 def test_a_value_that_this_device_does_not_offer_is_refused_with_what_it_offers() -> None:
     (refusal,) = plan("queue:scheduler@sda=kyber").refusals
     assert refusal.kind is Why.NOT_OFFERED
-    assert refusal.hint == "offered: none, mq-deadline"
+    assert refusal.hint == "use one of: none, mq-deadline"
 
 
 def test_a_disk_without_a_queue_is_passed_over() -> None:

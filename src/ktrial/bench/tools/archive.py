@@ -105,7 +105,7 @@ def _unpack_member(shown: str, tar: tarfile.TarFile, member: tarfile.TarInfo, in
         linked = into / member.linkname
         _check_way(shown, linked, into)
         if linked.is_symlink() or not linked.is_file():
-            raise _distrusted(shown, f"{member.linkname!r} is not a file in it")
+            raise _distrusted(shown, f"{member.name!r} links to {member.linkname!r}, which the archive lacks")
         target.hardlink_to(linked)
     else:
         raise _distrusted(shown, f"{member.name!r} is not a file, folder or link")

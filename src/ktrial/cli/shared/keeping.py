@@ -160,7 +160,10 @@ def _grub_lines(
                 "remove it in the boot loader's own configuration",
             )
         else:
-            what, hint = f"make {kernel} the default", "with systemd-boot, use `bootctl set-default`"
+            what, hint = (
+                f"make {kernel} the default",
+                "with systemd-boot, run `bootctl set-default ENTRY.conf`; `bootctl list` shows the entries",
+            )
         raise Refused(f"cannot {what}: {loader.reason}", hint=loader.hint or hint)
     texts = read_grub(session)
     old = kept_entries({form: file for form, file in kept.items() if form == "grub.d"})

@@ -136,7 +136,9 @@ def _meant_arm(stored: StoredTrial, entries: Mapping[str, LedgerEntry]) -> str:
     if len(meant) != 1:
         shown = ", ".join(f"{stored.trial}/{one}" for one in better or arms)
         kind = "better arms" if better else "arms, and none is better"
-        raise BadInput(f"{stored.trial} has {len(better or arms)} {kind}", hint=f"name one of: {shown}")
+        raise BadInput(
+            f"cannot choose an arm: {stored.trial} has {len(better or arms)} {kind}", hint=f"name one of: {shown}"
+        )
     return meant[0]
 
 

@@ -114,7 +114,7 @@ def applied(app: App, receipt: TuneReceipt, *, ask: bool, allow_dangerous: bool)
     done = apply_plan(root, plan, {"kind": "keep"})
     failed = [step for step in done.steps if step.outcome not in IN_FORCE]
     if done.state != "applied" or failed:
-        why = f"{failed[0].path}: {failed[0].message}" if failed else done.state
+        why = f"{failed[0].path}: {failed[0].message}" if failed else f"the transaction is {done.state}"
         hint = (
             unfinished(done)
             if done.state == UNFINISHED

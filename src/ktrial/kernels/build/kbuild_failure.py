@@ -24,7 +24,11 @@ class _KnownFailure(NamedTuple):
 
 
 _KNOWN = (
-    _KnownFailure(re.compile(r"No space left on device"), "the disk is full", "free some space, then run it again"),
+    _KnownFailure(
+        re.compile(r"No space left on device"),
+        "the disk is full",
+        "free some space, then run the same command again",
+    ),
     _KnownFailure(
         re.compile(r"LLVM ERROR: out of memory|virtual memory exhausted|Cannot allocate memory|memory allocating"),
         "the machine ran out of memory",

@@ -213,14 +213,14 @@ def _one(term: Expression, at: int | None, values: Mapping[str, str], tree: Know
         if term.text not in tree:
             return f"{text}, which this tree lacks"
         if at == 1:
-            return f"{text}=y, which is m"
+            return f"{text}=y, but {text} is m"
         inner = tree.definitions[term.text]
         deeper = _unmet(term.text, "y", inner, values, tree, depth + 1) if depth < _DEEPEST else ""
         if not deeper and not any(one.prompt for one in inner):
             deeper = f"{term.text} {_no_prompt(term.text, tree).removeprefix('it ')}"
         return f"{text}, which is off" + (f" ({deeper})" if deeper else "")
     if term.kind == "not" and term.parts[0].kind == "word":
-        return f"{term.parts[0].text} off, which is {values.get(term.parts[0].text, 'n')}"
+        return f"{term.parts[0].text} off, but it is {values.get(term.parts[0].text, 'n')}"
     details = ", ".join(f"{word} is {values.get(word, 'n')}" for word in words(term)[:6])
     return f"{text}{f' ({details})' if details else ''}"
 

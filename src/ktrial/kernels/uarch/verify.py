@@ -136,7 +136,7 @@ def check_cpu_accepted(target: CpuTarget, compiler: Compiler) -> None:
         raise Refused(
             f"{compiler.path} ({compiler.kind} {compiler.version}) does not accept -mcpu={target.name}: "
             f"{compiler.refused.get(target.name, 'no message')}",
-            hint="find a compiler that does with `ktrial kernel uarch list --arch arm64`",
+            hint="run `ktrial kernel uarch list --arch arm64` to find a compiler that accepts it",
         )
 
 
@@ -148,7 +148,7 @@ def _hint_if_unset(target: Target, compiler: Compiler) -> str:
 
 def _hint(target: Target) -> str:
     until = f" before {target.gcc_until}" if target.gcc_until is not None else ""
-    return f"{target.name} needs gcc {target.gcc} or newer{until}, or clang {target.clang} or newer"
+    return f"use gcc {target.gcc} or newer{until}, or clang {target.clang} or newer, which {target.name} needs"
 
 
 def _why_not(
@@ -158,7 +158,8 @@ def _why_not(
     wanted = " ".join(f"{name}={value}" for name, value in target.wanted.items())
     chosen = [one.symbol for one in targets if config.get(one.symbol) == "y"]
     became = f"; the kernel would be built for {chosen[0]}" if chosen and held[target.symbol] != "y" else ""
-    head = f"cannot set {wanted} in this tree{became}"
+    head = f"cannot set {wanted} in this tree"
     if not target.accepted_by_version(compiler.kind, compiler.number):
-        return f"{head}: {compiler.kind} {version_text(compiler.number)} fails the version check of {target.symbol}"
-    return f"{head}: the dependencies of {target.symbol} in arch/x86/Kconfig.cpu are not met"
+        version = f"{compiler.kind} {version_text(compiler.number)}"
+        return f"{head}: {version} fails the version check of {target.symbol}{became}"
+    return f"{head}: the dependencies of {target.symbol} in arch/x86/Kconfig.cpu are not met{became}"

@@ -191,7 +191,7 @@ class EventsSource(CounterSource):
 
     def _latest(self, machine: Machine) -> CounterValues:
         if self._stream is None:
-            raise NotRead("events were not traced", hint="run it as a user who may become root")
+            raise NotRead("events were not traced", hint="run ktrial as a user who may become root")
         return self._stream(machine)
 
     def _begin(self) -> None:

@@ -62,7 +62,7 @@ class FramePart:
         try:
             found = frame_statistics(numbers)
         except BadRun as error:
-            raise NotRead(error.message) from None
+            raise NotRead(error.message, hint="use a longer --period") from None
         value = next((one.value for one in found.measurements if one.outcome == self._take), None)
         if value is None:
             raise NotRead(

@@ -120,7 +120,7 @@ class PrometheusSource(PolledSource):
             found = self._sample_times(one.text, stretch)
             why = why_gap(found, stretch, self.every_s)
             if why is not None:
-                raise NotRead(f"{why} of {one.text}", hint="check that its target is up and scraped")
+                raise NotRead(f"{one.text}: {why}", hint="check that its target is up and scraped")
             times.update(found)
             begin_ms, end_ms = min(begin_ms, found[0]), max(end_ms, found[-1])
         if self._api.skew_ms > _MOST_SKEW_MS:

@@ -89,7 +89,10 @@ def check_booted(dimensions: Iterable[DimensionFile]) -> None:
 
 def _check_kernels(one: DimensionFile) -> None:
     if one.values or one.low is not None or one.high is not None or one.default is not None:
-        raise BadInput("kernel: its list has all values", hint='for example  kernel = ["running", "./build"]')
+        raise BadInput(
+            "kernel: expected no values, low, high or default besides the list of kernels",
+            hint='remove them; for example  kernel = ["running", "./build"]',
+        )
     if one.kernel is None or len(set(one.kernel)) < max(2, len(one.kernel)) or not all(one.kernel):
         raise BadInput(
             "kernel: expected at least two different kernels", hint='for example  kernel = ["running", "./build"]'

@@ -185,11 +185,11 @@ def more_text(forecast: TrialForecast) -> str:
     """Return how to make the requested effect detectable."""
     wanted = _share(forecast.wanted)
     if forecast.affordable is None:
-        more = f"detecting {wanted} would take {forecast.needed} blocks, more than a trial may have"
+        more = f"detecting {wanted} would take {forecast.needed} blocks, more than a trial may have;"
     else:
         time_ = "" if forecast.affordable_s is None else f" (about {duration(forecast.affordable_s)})"
-        more = f"--budget {forecast.affordable}{time_} sees {wanted}"
-    return f"{more}; or try longer runs, pinned CPUs, a quieter machine, another outcome"
+        more = f"--budget {forecast.affordable}{time_} detects {wanted}; or"
+    return f"{more} try longer runs, pinned CPUs, a quieter machine or another outcome"
 
 
 def block_line(protocol: Protocol, judgement: Judgement, left_s: float | None = None, *, blind: bool = False) -> str:

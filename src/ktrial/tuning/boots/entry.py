@@ -257,7 +257,7 @@ def _loaded_by_grub(entry: MenuEntry, grounds: BootGrounds, config: GrubConfig) 
     unfit = entry.unfit or ("unlocks an encrypted disk (cryptomount)" if config.unlocks_disk else None)
     if unfit is not None:
         raise _cannot(
-            f"GRUB's entry {entry.title!r} {unfit}, which ktrial's own entry cannot do",
+            f"GRUB's entry {entry.title!r} {unfit}; ktrial's own entry cannot do that",
             "boot the kernel by hand from GRUB's menu (e edits an entry)",
         )
     return _Loaded(
@@ -347,7 +347,7 @@ def _loaded_by_entry(path: str, entry: LoaderEntry, grounds: BootGrounds) -> _Lo
     if entry.unfit is not None or entry.kernel is None:
         unfit = entry.unfit or "names no kernel"
         raise _cannot(
-            f"the entry {posixpath.basename(path)} {unfit}, which ktrial's own entry cannot do",
+            f"the entry {posixpath.basename(path)} {unfit}; ktrial's own entry cannot do that",
             hint="boot the kernel by hand from the boot loader's menu",
         )
     folder = posixpath.dirname(path)

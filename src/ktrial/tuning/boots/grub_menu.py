@@ -212,7 +212,7 @@ class _Draft:
         if variable != "root":
             return
         if uuid is None:
-            self._refuse("finds its disk by a label or a file, not by a UUID")
+            self._refuse("finds its disk by a label or a file instead of a UUID")
         else:
             self.searches.add(uuid)
 
@@ -225,7 +225,7 @@ class _Draft:
         if len(self.searches) > 1:
             self._refuse("finds its disk in two ways")
         if self.sets_root and not self.searches:
-            self._refuse("names its disk by number, not by a UUID")
+            self._refuse("names its disk by number instead of a UUID")
         return MenuEntry(
             title=self.title,
             kernel=self.kernel,

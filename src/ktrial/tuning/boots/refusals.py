@@ -192,12 +192,12 @@ def _of_grub(scene: BootScene, grub: GrubScene, config: GrubConfig) -> Iterator[
     if config.waits_for_key:
         yield _waiting_menu(
             "GRUB's menu waits for a key (timeout=-1)",
-            f"set GRUB_TIMEOUT in /etc/default/grub and run `grub-mkconfig -o {path}`",
+            f"set GRUB_TIMEOUT=5 in /etc/default/grub and run `grub-mkconfig -o {path}`",
         )
     if grub.custom is not None and grub.custom.strip() and not grub.custom.startswith(OWN_MARK):
         yield Obstacle(
             kind="foreign-file",
-            message=f"its entry would replace {grub.folder}/custom.cfg, and ktrial did not write this file",
+            message=f"ktrial's entry would replace {grub.folder}/custom.cfg, a file that ktrial did not write",
             hint=f"move its content to /etc/grub.d/40_custom and run `grub-mkconfig -o {path}`",
         )
 
@@ -252,9 +252,9 @@ def _of_disk(found: Mapping[str, Any] | None, folder: str) -> Iterator[tuple[str
         return
     layer = next((one for one in found.get("stack") or () if one.get("kind") in _LAYERS), None)
     if layer is not None:
-        yield f"{folder} is on {_LAYERS[layer['kind']]}, which it only reads", None
+        yield f"{folder} is on {_LAYERS[layer['kind']]}, which GRUB only reads", None
     if found.get("kind") not in _WRITTEN_BY_GRUB:
-        yield f"{folder} is on {found.get('kind')}, which it only reads", None
+        yield f"{folder} is on {found.get('kind')}, which GRUB only reads", None
     elif "data=journal" in (found.get("options") or ()):
         why = f"{found.get('mount')} is mounted with data=journal, which may bring the old content back"
         yield why, "mount it without data=journal"
@@ -293,7 +293,7 @@ def _of_systemd_boot(scene: BootScene, found: SystemdBootScene, entries: Mapping
     if own is not None:
         yield Obstacle(
             kind="foreign-file",
-            message=f"its entry would replace {own}, and ktrial did not write this file",
+            message=f"ktrial's entry would replace {own}, a file that ktrial did not write",
             hint="give the file another name",
         )
 

@@ -35,14 +35,17 @@ def name_guards(names: Iterable[str]) -> tuple[str, ...]:
     units = tuple(dict.fromkeys(one if one.endswith((*endings, *others)) else f"{one}.service" for one in names))
     for unit in units:
         if unit.endswith(others):
-            raise BadInput(f"cannot guard a boot with {unit}", hint=f"name a unit of these kinds: {', '.join(endings)}")
+            raise BadInput(
+                f"cannot guard a boot with {unit}: a unit of this kind cannot guard one",
+                hint=f"name a unit of these kinds: {', '.join(endings)}",
+            )
         if not _UNIT.fullmatch(unit) or len(unit) >= UNIT_BYTES:
             hint = f"name a unit of letters, digits and `:_.@-` below {UNIT_BYTES} characters"
             raise BadInput(f"cannot guard a boot with {unit!r}: ktrial does not support this name", hint=hint)
     if len(units) > MOST_GUARDS:
         raise BadInput(
             f"cannot guard a boot with {len(units)} units: expected at most {MOST_GUARDS}",
-            hint="guard it with a target that needs them",
+            hint="guard the boot with one target that requires these units",
         )
     return units
 

@@ -34,7 +34,9 @@ _THEN: Mapping[str, tuple[str, ...]] = {
 def refusal(setting: LastingSetting) -> str | None:
     fitting = [one for one in _NATIVE if setting.form in one.FORMS]
     objections = [one.refusal(setting) for one in fitting]
-    return None if None in objections else next((text for text in objections if text is not None), "no native form")
+    if None in objections:
+        return None
+    return next((text for text in objections if text is not None), "the role has no file for such settings")
 
 
 def write(profile: LastingProfile) -> dict[str, str]:

@@ -64,7 +64,7 @@ def without_rotational(setting: LastingSetting) -> str | None:
     """Return why a target that selects devices by name alone cannot express the setting; None if it can."""
     if setting.rotational is None:
         return None
-    return "it selects devices by name only, not by whether they rotate"
+    return "this target selects devices by name only, not by whether they rotate"
 
 
 def at_once(setting: LastingSetting) -> str | None:
@@ -85,7 +85,7 @@ def word_refusal(setting: LastingSetting) -> str | None:
     if word is None:
         return f"{setting.knob.short_name} has no value: leave it out to switch it off"
     if not _PLAIN_WORD.fullmatch(word):
-        return "boot loaders interpret some of its characters"
+        return "boot loaders interpret some characters of this argument"
     return None
 
 

@@ -175,7 +175,7 @@ def _late(knob: Knob, setting: Setting) -> tuple[Why, str, str] | None:
         why = "a boot parameter: takes effect at the next boot"
         return Why.AT_BOOT, why, f"{step} the kernel command line"
     if knob.kind in {"kconfig", "build", "patch"}:
-        return Why.AT_BUILD, "decided when the kernel is built", "needs a kernel built with it"
+        return Why.AT_BUILD, "decided when the kernel is built", "build a kernel with it: `ktrial kernel build`"
     return None
 
 
@@ -214,7 +214,7 @@ def _withheld(knob: Knob, instance: InstanceState) -> tuple[Why, str, str | None
     path, reading = instance.path, instance.reading
     if reading.locked:
         what = "debugfs" if path.startswith("/sys/kernel/debug/") else "it"
-        hint = "kernel lockdown (Secure Boot) or a security module forbids it"
+        hint = "leave this setting out: kernel lockdown (Secure Boot) or a security module forbids it"
         return Why.UNREADABLE, f"{what} is locked down here: {reading.invalid}", hint
     if reading.invalid is not None:
         return Why.ABSENT, f"the kernel does not offer it for this device ({reading.invalid})", None
@@ -250,7 +250,7 @@ def _change(
         return Refusal(knob.id, address, Why.READ_ONLY, fixed[0], text, origin, fixed[1])
     words = offered(shown) if shown is not None else ()
     if words and knob.rule == "choice" and text not in words:
-        return refuse(Why.NOT_OFFERED, f"{text} is not offered here", f"offered: {', '.join(words)}")
+        return refuse(Why.NOT_OFFERED, f"{text} is not offered here", f"use one of: {', '.join(words)}")
     if shown is not None and knob.rule == "token" and not active_text(knob, shown):
         return refuse(
             Why.ABSENT, absence(knob, context.states[knob.id], context.facts), successors(knob, context.knobs)
@@ -396,7 +396,7 @@ def _not_offered(
     if not words or algorithm in words:
         return None
     setting, origin = wanted[name]
-    reason, hint = f"this kernel's zram has no {algorithm}", f"available: {', '.join(words)}"
+    reason, hint = f"this kernel's zram has no {algorithm}", f"use one of: {', '.join(words)}"
     return Refusal(name, setting.knob, Why.NOT_OFFERED, reason, show_value(setting.value), origin, hint)
 
 

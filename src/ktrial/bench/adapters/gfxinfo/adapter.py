@@ -98,7 +98,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if len(frames.times_s) < _LEAST_FRAMES:
         raise BadRun(
             f"{len(frames.times_s)} frames are too few (minimum {_LEAST_FRAMES})",
-            hint="raise the parameter seconds, or make it scroll: -p touch='swipe 500 1500 500 500 300'",
+            hint="raise the parameter seconds, or make the app scroll: -p touch='swipe 500 1500 500 500 300'",
         )
     interval_s = _interval(frames, parameters)
     ordered = sorted(frames.times_s)

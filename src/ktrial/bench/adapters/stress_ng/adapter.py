@@ -81,7 +81,7 @@ def _check_workers(entry: Stressor, seconds: int) -> None:
     lost = sum(instance.value == 0 for instance in entry.instances)
     if lost:
         raise BadRun(
-            f"{lost} of {len(entry.instances)} instances of {entry.name} have no time",
+            f"{lost} of {len(entry.instances)} instances of {entry.name} reported no run time",
             hint="check the kernel log for killed processes: journalctl -k",
         )
     if entry.wall.value < _LEAST_OF_TIME * seconds:
@@ -103,7 +103,7 @@ def _does_nothing(stressor: str, raw: RawOutput) -> str | None:
 
 
 #: Stressors that have nothing to do on some kernels, and what would change that.
-_PROBED = {"af-alg": "a kernel with CONFIG_CRYPTO_USER_API_HASH or its like (module algif_hash)"}
+_PROBED = {"af-alg": "boot a kernel with CONFIG_CRYPTO_USER_API_HASH (module algif_hash)"}
 
 
 def _probe(stressor: str) -> Probe | None:
