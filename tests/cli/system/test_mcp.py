@@ -423,7 +423,7 @@ def test_a_token_allows_one_write_of_what_was_planned(root: FakeRoot) -> None:
             ):
                 token = await token_for(client, "apply", **TEN)
                 assert "belongs to another write" in await refusal(client, tool, {**arguments, "token": token})
-                assert "used already" in await refusal(client, "apply", {**TEN, "token": token})
+                assert "already used" in await refusal(client, "apply", {**TEN, "token": token})
             token = await token_for(client, "apply", **TEN)
             root.write(SWAPPINESS, "33\n")
             assert "has changed since" in await refusal(client, "apply", {**TEN, "token": token})

@@ -33,10 +33,10 @@ def test_a_token_is_used_once_and_only_for_its_content() -> None:
     tokens = PlanTokens(10.0, lambda: now[0])
     first = tokens.give("apply", {"settings": ("a=1",), "seconds": 5}, "as planned")
     assert tokens.take(first, "apply", {"seconds": 5, "settings": ("a=1",)}).basis == "as planned"
-    assert refused(tokens, first, settings=("a=1",), seconds=5) == "this token is used already"
+    assert refused(tokens, first, settings=("a=1",), seconds=5) == "this token is already used"
     other = tokens.give("apply", {"settings": ("a=1",)}, "")
     assert "belongs to another write" in refused(tokens, other, settings=("a=2",))
-    assert "used already" in refused(tokens, other, settings=("a=1",))
+    assert "already used" in refused(tokens, other, settings=("a=1",))
     late = tokens.give("apply", {}, "")
     now[0] = 10.1
     assert "expired" in refused(tokens, late)

@@ -6,9 +6,13 @@ from __future__ import annotations
 import fcntl
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
+import pytest
+
+from ktrial.cli.shared import arm_kernels
 from ktrial.cli.shared.arm_kernels import KernelWorkshop
+from ktrial.kernels.build.run_build import RoomMissing
 
 
 def test_unused_kernels_are_removed_and_named_but_those_that_somebody_builds(tmp_path: Path) -> None:
@@ -26,3 +30,23 @@ def test_unused_kernels_are_removed_and_named_but_those_that_somebody_builds(tmp
         workshop._drop_unused(tmp_path / "built-new")
     assert (old.exists(), built_in.exists()) == (False, True)
     assert said == ["removed built-old, which was not used for 30 days"]
+
+
+def test_without_room_the_next_step_is_one_that_trials_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only `kernel build` has -o, --jobs and its own --anyway."""
+
+    def lacks_room(*_: object) -> NoReturn:
+        raise RoomMissing("the build needs about 3 GiB more", hint="build elsewhere with -o, or add --anyway")
+
+    planned = SimpleNamespace(folder=tmp_path / "built-new", known=True, ready=None, tools=())
+    workshop = KernelWorkshop.__new__(KernelWorkshop)
+    app: Any = SimpleNamespace(kernels=SimpleNamespace(built=SimpleNamespace(at=lambda _: None)))
+    workshop._app = app
+    workshop._launcher = None
+    monkeypatch.setattr(workshop, "_of", lambda _: planned)
+    monkeypatch.setattr(arm_kernels, "order_of", lambda *_, **__: None)
+    monkeypatch.setattr(arm_kernels, "build_order", lacks_room)
+    plan: Any = None
+    with pytest.raises(RoomMissing) as caught:
+        workshop.build(plan)
+    assert caught.value.hint == "free some space, set XDG_CACHE_HOME to a larger disk, or leave out lto-thin and btf"

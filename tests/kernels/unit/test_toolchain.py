@@ -50,7 +50,7 @@ def test_what_is_missing_is_named_with_its_packages(programs: Path) -> None:
     put(programs, "make", "perl", "gcc", "clang")
     with pytest.raises(KtrialError) as caught:
         check_programs(choose("gcc"), {"DEBUG_INFO_BTF": "y"})
-    assert caught.value.message == "building needs flex, bison, bc, pahole: not installed"
+    assert caught.value.message == "building needs flex, bison, bc, pahole, which are not installed"
     assert caught.value.hint == "apt-get install flex bison bc dwarves"
     with pytest.raises(KtrialError) as caught:
         check_programs(choose("clang"), {}, ("ccache",))

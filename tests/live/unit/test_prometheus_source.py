@@ -130,8 +130,8 @@ def test_stale_samples_are_missing_not_repeated() -> None:
     one.passes(4)
     assert one.passes(5, scraped=False) == []
     assert one.over(0, 40).value == 0.002
-    assert (one.over(30, 90).why or "").startswith("nothing was read for 50.0 s of 60.0 s of load")
-    assert one.over(45, 85).why == "nothing was read of load"
+    assert (one.over(30, 90).why or "").startswith("load: nothing was read for 50.0 s of 60.0 s")
+    assert one.over(45, 85).why == "load: nothing was read"
     one.passes(3)
     assert (one.over(0, 120).why or "").startswith("nothing was read for 60.0 s")
 

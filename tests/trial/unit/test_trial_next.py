@@ -122,7 +122,7 @@ def test_another_arm_is_refused_with_what_to_do_whatever_a_person_says() -> None
         with pytest.raises(Refused) as error:
             recognise(stored(), due(), facts(), KINDS, done)
         assert error.value.message == (
-            "bore is due in block 3, but the machine is not set up as bore: it is set up as control: "
+            "bore is due in block 3, but the machine is not set up as bore (but as control): "
             "kernel.release is 6.18, not 6.18-bore"
         )
         assert error.value.hint == "boot the BORE kernel; then  ktrial trial next kernels-ab12"

@@ -54,7 +54,7 @@ class PlanTokens:
         if self._now_s() > found.ends_s:
             self._end(key, "expired")
             raise Refused("this token is expired", hint=_AGAIN)
-        self._end(key, "used already")
+        self._end(key, "already used")
         if found.content != _content(action, arguments):
             raise Refused("this token belongs to another write, and is used up", hint=_AGAIN)
         return found

@@ -19,7 +19,7 @@ from ktrial.cli.shared.kernel_build import build_order, launched, launcher_of, o
 from ktrial.cli.shared.kernel_config import Wishes, prepared
 from ktrial.kernels.build.built_kernels import UNUSED_DAYS
 from ktrial.kernels.build.make_kernel import build_key, make_variables
-from ktrial.kernels.build.run_build import drop_objects
+from ktrial.kernels.build.run_build import RoomMissing, drop_objects
 from ktrial.kit.errors import Refused
 from ktrial.trial.guests.guest_kernels import KernelBuilder, KernelPlan
 
@@ -103,11 +103,8 @@ class KernelWorkshop:
         from ktrial.kernels.build.run_build import check_room
 
         symbols = [self._of(plan).ready.configured.symbols for plan in plans]
-        try:
+        with _room_explained():
             check_room(self._folder("").parent, symbols, len(os.sched_getaffinity(0)))
-        except Refused as error:
-            error.hint = "free some space, set XDG_CACHE_HOME to a larger disk, or leave out lto-thin and btf"
-            raise
 
     def build(self, plan: KernelPlan) -> str:
         """Build the kernel, unless another process has built it meanwhile. Return the path of the image."""
@@ -116,7 +113,8 @@ class KernelWorkshop:
             made = self._app.kernels.built.at(planned.folder) if planned.known else None
             if made is None:
                 order = order_of(self._app, planned.ready, planned.tools, planned.folder, launcher=self._launcher)
-                made = build_order(self._app, planned.ready, order, planned.folder)
+                with _room_explained():
+                    made = build_order(self._app, planned.ready, order, planned.folder)
                 if planned.known:
                     drop_objects(planned.folder)
                 self._drop_unused(planned.folder)
@@ -153,6 +151,16 @@ def _compiled(ready: PreparedKernel, tools: Sequence[Tool]) -> dict[str, str]:
         else ready.flagged.name,
         "optimisation": f"-O{ready.optimise or ('s' if smallest else '2')}",
     }
+
+
+@contextlib.contextmanager
+def _room_explained() -> Iterator[None]:
+    """Replace the hint of RoomMissing: the kernels of a trial have neither a folder nor a number of jobs to choose."""
+    try:
+        yield
+    except RoomMissing as error:
+        error.hint = "free some space, set XDG_CACHE_HOME to a larger disk, or leave out lto-thin and btf"
+        raise
 
 
 @contextlib.contextmanager

@@ -261,8 +261,10 @@ def part_of_question(
 
 
 def _refusal(arm: str, stored: StoredTrial, hint: str) -> Refused:
-    what = "the machine has changed" if stored.file.guest is None else "its kernel or a value changed"
-    return Refused(f"cannot continue {stored.trial}: {what}, so arm {arm} is no longer the same", hint=hint)
+    what = f"the machine has changed, so arm {arm} is no longer the same"
+    if stored.file.guest is not None:
+        what = f"the kernel or a value of arm {arm} has changed"
+    return Refused(f"cannot continue {stored.trial}: {what}", hint=hint)
 
 
 def _refuse_results(file: TrialFile) -> None:

@@ -134,15 +134,19 @@ class KernelBuild:
         return path
 
 
+class RoomMissing(Refused):
+    """Disk space or memory will most likely not suffice for a build."""
+
+
 def check_room(folder: Path, wanted: Sequence[Mapping[str, str]], jobs: int, used_bytes: int = 0) -> None:
-    """Raise Refused if disk space or memory will most likely not suffice for these builds, one after the other.
+    """Raise RoomMissing if disk space or memory will most likely not suffice for these builds, one after the other.
 
     `used_bytes` is the space that the folder already takes.
     """
     existing = next(one for one in (folder, *folder.parents) if one.exists())
     needed, free = sum(map(room_of, wanted)) - used_bytes, shutil.disk_usage(existing).free
     if free < needed:
-        raise Refused(
+        raise RoomMissing(
             f"{'the build needs' if len(wanted) == 1 else f'{len(wanted)} builds need'} about {show_bytes(needed)} "
             f"more, but {folder} has only {show_bytes(free)} free",
             hint="free some space, build elsewhere with -o, or add --anyway",
@@ -151,7 +155,7 @@ def check_room(folder: Path, wanted: Sequence[Mapping[str, str]], jobs: int, use
     for symbols in wanted:
         memory, what = memory_of(symbols, jobs)
         if there is not None and there < memory:
-            raise Refused(
+            raise RoomMissing(
                 f"{what} needs about {show_bytes(memory)} of memory, but only {show_bytes(there)} are available",
                 hint="lower --jobs, leave out lto-thin or btf, or add --anyway",
             )

@@ -106,7 +106,8 @@ def _programs_of(toolchain: Toolchain) -> list[str]:
 def _check_here(what: str, needed: Iterable[str]) -> None:
     missing = [name for name in dict.fromkeys(needed) if shutil.which(name) is None]
     if missing:
-        raise KtrialError(f"{what} needs {', '.join(missing)}: not installed", hint=install_step(missing))
+        verb = "is" if len(missing) == 1 else "are"
+        raise KtrialError(f"{what} needs {', '.join(missing)}, which {verb} not installed", hint=install_step(missing))
 
 
 def versions(toolchain: Toolchain, symbols: Mapping[str, str], tree: Path) -> tuple[Tool, ...]:

@@ -104,7 +104,7 @@ def check_held(found: Configured) -> None:
     count = len(found.unheld)
     raise Refused(
         f"Kconfig rejected {count} of {len(found.wishes)} symbols:\n" + "\n".join([*reasons, *more]),
-        hint="set what they need with --set, leave out the fragment, or add --anyway",
+        hint="set what they need with --set, or leave out the fragment; `ktrial kernel build` also takes --anyway",
     )
 
 

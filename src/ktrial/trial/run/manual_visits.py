@@ -129,7 +129,7 @@ def recognise(
     others = {one: look(stored.arms[one].expect, facts, kinds).truth for one in places if one != due.place}
     found = ArmFound(block=due.block, arm=due.arm, by="facts", facts=seen.found)
     if seen.truth is Truth.NO:
-        shown = next((f": it is set up as {one}" for one, truth in others.items() if truth is Truth.YES), "")
+        shown = next((f" (but as {one})" for one, truth in others.items() if truth is Truth.YES), "")
         raise Refused(
             f"{due.arm} is due in block {due.block}, but the machine is not set up as {due.place}{shown}: "
             f"{'; '.join(seen.told)}",
