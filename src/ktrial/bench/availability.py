@@ -188,7 +188,7 @@ def _why_not(
         step = "run ktrial as an ordinary user, or through sudo from one"
     elif not benchmark.needs and not executor.has_loads:
         why = "this agent cannot run loads itself"
-        step = "run ./ktrial again to rebuild the agent"
+        step = "run ./ktrial again to rebuild the agent; if ktrial is installed, reinstall it"
     elif benchmark.probe is not None:
         why = _answer(benchmark.probe, {**benchmark.parameters, **parameters}, executor)
         step = benchmark.probe.next if why is not None else None

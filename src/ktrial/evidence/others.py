@@ -66,7 +66,7 @@ def others_in(
     if not found:
         raise BadInput(
             f"{bundle.shown}: no trial in this bundle has a verdict",
-            hint="`ktrial import` adds its runs to your store, to compare them",
+            hint=f"`ktrial import {bundle.shown}` adds its runs to your store, to compare them",
         )
     if len(msgspec.json.encode(found)) > _LARGEST_BYTES:
         raise BadInput(

@@ -75,7 +75,10 @@ def cap_of(blocks: int) -> int:
     for cap in LOOKS:
         if cap >= blocks:
             return cap
-    raise BadInput(f"{blocks} blocks are too many (maximum {LOOKS[-1]})", hint="use fewer, or declare `extend`")
+    raise BadInput(
+        f"{blocks} blocks are too many (maximum {LOOKS[-1]})",
+        hint="use fewer; later, `ktrial trial extend` adds blocks to a trial with  extend = true",
+    )
 
 
 def row_of(alpha: float, comparisons: int) -> int:

@@ -84,7 +84,8 @@ class Search:
         left = self._suspects & (ancestors if side == "bad" else ~ancestors)
         if not left:
             raise BadInput(
-                f"{commit} cannot be {side}: that contradicts the earlier answers", hint="measure this commit again"
+                f"{commit} cannot be {side}: that contradicts the earlier answers",
+                hint="run the same command again, with more boots (--runs)",
             )
         self._suspects = left
 

@@ -180,7 +180,7 @@ def _parsed(gate: Gate, value: Any) -> GateLimits:
         suspect, refuse = (None if key not in value else _limit(gate, value[key]) for key in _LEVELS)
         if suspect is not None and refuse is not None and suspect > refuse:
             raise BadInput(
-                f"gate {gate.name}: the limit `suspect` is above `refuse`", hint="make suspect the lower limit"
+                f"gate {gate.name}: the limit `suspect` is above `refuse`", hint="make `suspect` the lower limit"
             )
         return GateLimits(suspect, refuse)
     if gate.rule == "same":

@@ -133,7 +133,7 @@ def test_stale_samples_are_missing_not_repeated() -> None:
     assert (one.over(30, 90).why or "").startswith("load: nothing was read for 50.0 s of 60.0 s")
     assert one.over(45, 85).why == "load: nothing was read"
     one.passes(3)
-    assert (one.over(0, 120).why or "").startswith("nothing was read for 60.0 s")
+    assert (one.over(0, 120).why or "").startswith("load: nothing was read for 60.0 s")
 
 
 def test_a_target_that_ends_before_the_others_is_missing() -> None:

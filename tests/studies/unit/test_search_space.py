@@ -117,7 +117,7 @@ def test_steps_are_kept() -> None:
         ('default = "slow"', "", "mode has no default"),
         ('placeholder = "mode"', 'placeholder = "mode"\nknob = "vm.x"', "knob and placeholder"),
         ('placeholder = "share"', 'placeholder = "mode"', "two dimensions"),
-        ("vm.dirty_background_ratio <", "vm.other <", "must begin with one of the dimensions"),
+        ("vm.dirty_background_ratio <", "vm.other <", "begin the rule"),
         ("vm.dirty_background_ratio < vm.dirty_ratio", "mode < fast", "use == or !="),
         ("vm.dirty_background_ratio < vm.dirty_ratio", "nonsense", "cannot read the rule"),
         ("high = 50", "high = 50\nhihg = 3", "hihg"),

@@ -220,7 +220,7 @@ def _within_time(file: TrialFile) -> TrialFile:
     """Return the trial with as many blocks as its time holds; a trial of days makes all of them. Raise BadInput."""
     for_s, quiet = live_of(file).for_s, live_of(file).quiet_hours
     if quiet is not None and block_seconds(file) > DAY_S - quiet.length_s:
-        raise BadInput("a block is longer than the hours that are not quiet", hint="shorten --period, or --quiet")
+        raise BadInput("a block is longer than the hours that are not quiet", hint="shorten --period or --quiet")
     if for_s is None:
         return file
     wanted = file.design.cap or file.budget

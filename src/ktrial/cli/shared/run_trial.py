@@ -392,7 +392,7 @@ def report_trial(app: App, stored: StoredTrial, output: Path | None) -> None:
     if stored.file.screen is not None:
         raise BadInput(
             f"{stored.trial} is part of a blame and has no report of its own",
-            hint="use `ktrial trial show`, or `ktrial blame … -o FILE` for a chart",
+            hint=f"use `ktrial trial show {stored.trial}`, or `ktrial blame … -o FILE` for a chart",
         )
     path = output or Path(f"{stored.trial}.html")
     write_report(load_comparison(app, stored), path)

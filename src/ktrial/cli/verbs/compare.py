@@ -149,6 +149,7 @@ def _print_comparison(
     refuse(app, found, stricter)
     if not any(one.contrasts for one in found.outcomes):
         raise BadInput(
-            "no outcome in common to compare", hint="list outcomes with `ktrial show` or `ktrial import --dry-run`"
+            "no outcome in common to compare",
+            hint="list outcomes with `ktrial show SESSION` or `ktrial import --dry-run FILE`",
         )
     return 0

@@ -39,7 +39,7 @@ def migrate(engine: sa.Engine, found: str | None, shown: str) -> None:
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if found is not None and found not in known:
         raise KtrialError(
-            f"a newer ktrial made {shown} (its schema is {found})", hint="use that ktrial, or another --store"
+            f"a newer ktrial made {shown} (its schema is {found})", hint="update ktrial, or use another --store"
         )
     with engine.connect().execution_options(writes=True) as connection, connection.begin():
         if engine.dialect.name == "postgresql":

@@ -318,7 +318,7 @@ def parse_rule(text: str, names: Sequence[str]) -> SpaceRule:
         raise BadInput(f"cannot read the rule {text!r}", hint='for example "vm.dirty_ratio > 5"')
     left, sign, right = match[1], match[2], match[3].strip("'\"")
     if left not in names:
-        raise UnknownName("dimension", left, names, hint=f"the rule {text!r} must begin with one of the dimensions")
+        raise UnknownName("dimension", left, names, hint=f"begin the rule {text!r} with one of: {', '.join(names)}")
     if right in names:
         return SpaceRule(left, sign, right, is_name=True)
     if re.fullmatch(_NUMBER, right):

@@ -249,7 +249,7 @@ class GuestVisits:
             return
         told = f"{arm} gave no measurement: {events[0].failure}"
         self._standing.append(TrialEnd(reason=f"stopped: {told}"))
-        raise BadRun(told, hint="run `ktrial kernel boot` to see what the guest prints")
+        raise BadRun(told, hint="run `ktrial kernel boot KERNEL` to see what the guest prints")
 
 
 def _event(visit: Visit, records: Sequence[RunRecord]) -> RunEnded:

@@ -220,7 +220,7 @@ def _write(descriptor: int, data: bytes, file: Path) -> None:
         raise AgentError(
             "io",
             f"cannot write {file}: {error.strerror}",
-            hint="read the recording up to the cut with `ktrial diagnose`",
+            hint=f"read the recording up to the cut with `ktrial diagnose {file}`",
         ) from None
 
 
