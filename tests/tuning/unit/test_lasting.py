@@ -198,7 +198,7 @@ def test_what_is_not_better_is_kept_only_if_it_is_named(verdict: str) -> None:
     found = keep(of_profile, proofs=proofs)
     assert (found.files, found.live.changes) == ((), ())
     (left,) = found.left_out
-    assert left.reason.startswith(verdict)
+    assert left.reason.startswith(f"it is {verdict}")
     assert "vm.swappiness=10" in str(left.hint)
     named = keep(swappiness(), proofs=proofs, named=["setting vm.swappiness=10"])
     assert named.left_out == ()

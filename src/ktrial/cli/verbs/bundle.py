@@ -95,9 +95,7 @@ def command(
         store = app.store
         chosen = sessions_named(app, sessions)
         if not chosen:
-            raise BadInput(
-                f"nothing to pack: {store.shown} is empty", hint="run `ktrial bench SUITE` to measure something"
-            )
+            raise BadInput(f"nothing to pack: {store.shown} is empty", hint="measure something: ktrial bench SUITE")
         scrubbing = None if keep_identity else scrubbing_of(app)
         made = make_bundle(output, chosen, store, app.bundles.new(), scrubbing, app.trials)
     signature = _sign(app, output, key)

@@ -64,7 +64,7 @@ def plan_keep(
         proof = proofs.get((change.address, change.new_text))
         if proof is not None and proof.verdict != "better" and change.origin not in named:
             hint = f"to keep it anyway, name it: {change.address}={change.new_text}"
-            left.append(Omission(change.address, proof.text, change.new_text, hint))
+            left.append(Omission(change.address, f"it is {proof.text}", change.new_text, hint))
             continue
         if change.path == COMMAND_LINE:
             found = place_word(change, knobs[change.knob], grounds.no_loader, allow_dangerous=grounds.allow_dangerous)

@@ -132,6 +132,6 @@ def _doubt(found: Mapping[str, str]) -> NoLoader:
         return NoLoader(f"no boot loader was found in {', '.join(_FOLDERS)}: looked for {', '.join(_MARKS)}")
     names = " and ".join(f"{name} ({mark})" for name, mark in found.items())
     return NoLoader(
-        f"found {names}, but the firmware does not say which one boots",
+        f"this system has {names}, and the firmware does not say which one boots",
         hint="name it: " + " or ".join(f"--loader {name}" for name in found),
     )
