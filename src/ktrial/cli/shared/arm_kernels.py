@@ -159,7 +159,7 @@ def _room_explained() -> Iterator[None]:
     try:
         yield
     except RoomMissing as error:
-        error.hint = "free some space, set XDG_CACHE_HOME to a larger disk, or leave out lto-thin and btf"
+        error.hint = "free some space or memory, set XDG_CACHE_HOME to a larger disk, or leave out lto-thin and btf"
         raise
 
 

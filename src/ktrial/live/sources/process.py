@@ -197,7 +197,9 @@ def _field_of(metric: LiveMetric, known: tuple[str, ...]) -> tuple[str, str, str
     kind = metric.source.partition(":")[0]
     if len(options) != 1:
         raise bad_metric(
-            metric, "name one counter", f"for example  {kind}:{place}?{known[0]}; known: {', '.join(known)}"
+            metric,
+            f"expected one counter, got {len(options)}",
+            f"for example  {kind}:{place}?{known[0]}; known: {', '.join(known)}",
         )
     ((field, resource),) = options.items()
     if field == "psi" and resource not in _RESOURCES:
@@ -228,7 +230,9 @@ def _group_reader(metric: LiveMetric) -> tuple[str, Callable[[Machine], CounterV
 
 def _pressure_reader(metric: LiveMetric) -> tuple[str, Callable[[Machine], CounterValues]]:
     resource, options = split_options(metric, ("some", "full"))
-    if resource not in _RESOURCES or len(options) > 1 or any(options.values()):
+    if len(options) > 1 or any(options.values()):
+        raise bad_metric(metric, "expected some or full after ?, and no value", "for example  pressure:io?full")
+    if resource not in _RESOURCES:
         raise bad_metric(
             metric,
             f"the kernel reports no pressure of {resource!r}",

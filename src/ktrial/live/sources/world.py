@@ -101,7 +101,9 @@ def poll_option(metric: LiveMetric, options: Mapping[str, str], usual_s: float) 
     except ValueError as error:
         raise bad_metric(metric, f"poll: {error}", "for example  &poll=15s") from None
     if not _POLL_S[0] <= poll_s <= _POLL_S[1]:
-        raise bad_metric(metric, f"poll={text} is out of range", f"use {_POLL_S[0]:g} s to {_POLL_S[1]:g} s")
+        raise bad_metric(
+            metric, f"poll={text} is out of range", f"use {_POLL_S[0]:g}s to {_POLL_S[1]:g}s, for example  &poll=15s"
+        )
     return poll_s
 
 

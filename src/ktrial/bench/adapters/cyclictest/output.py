@@ -166,7 +166,7 @@ def read_histogram(data: bytes, source: str) -> CyclictestRun:
         raise unreadable(source, None, "", f"complete: it lacks {', '.join(sorted(missing))}")
     count = len(summary["Min Latencies"])
     if not count or any(len(values) not in {count, count + 1} for values in [*rows.values(), *summary.values()]):
-        raise unreadable(source, None, "", f"complete: its histogram lacks a column for each of {count} threads")
+        raise unreadable(source, None, "", f"consistent: the columns of its rows do not match its {count} threads")
     threads = tuple(_column(index, rows, summary, source) for index in range(count))
     return CyclictestRun(threads=threads, dma_latency_us=held)
 
