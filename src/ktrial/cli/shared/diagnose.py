@@ -104,7 +104,10 @@ def _parts_of(folder: Path, as_format: str | None, interval_s: float | None) -> 
         except BadInput as error:
             left_out.append(_left_out(file.name, error, str(file)))
     if not parts:
-        why = "the folder is empty" if not left_out else f"cannot read any of its {len(left_out)} files: {left_out[0]}"
+        why = "the folder is empty"
+        if left_out:
+            first = left_out[0].removeprefix("skipped: ")
+            why = f"cannot read any of its {len(left_out)} files; the first: {first}"
         raise BadInput(why, file=str(folder), hint="name a recording; `ktrial diagnose --help` lists the formats")
     return parts, left_out
 
