@@ -174,4 +174,7 @@ def check_is_there(serial: str) -> None:
 def check_serial(word: str, serial: str) -> None:
     """Raise BadInput for a word that adb would read as an option or as several words, not as a serial number."""
     if serial.startswith("-") or any(not one.isprintable() or one.isspace() for one in serial):
-        raise BadInput(f"--host {word}: not a serial number", hint="use adb, or adb:SERIAL as `adb devices` lists it")
+        raise BadInput(
+            f"--host {word}: not a serial number",
+            hint="use --host adb, or --host adb:SERIAL with a serial number from `adb devices`",
+        )

@@ -75,7 +75,7 @@ def test_what_cannot_be_read_of_a_folder_is_named(flight: Path, root: FakeRoot) 
     assert "note: skipped: dmesg.log: unknown format of recordings" in lines
     assert "note: skipped: older: is a folder; name it to read it as another recording" in lines
     assert "note: skipped: gone.csv: no such file" in lines
-    assert any(line.startswith("note: skipped: trace_fence.log: not lines") for line in lines)
+    assert any(line.startswith("note: skipped: trace_fence.log: not a trace with events") for line in lines)
     assert any(
         line.startswith("note: skipped: trace_long.log: cannot merge a file that has only times of day")
         for line in lines
@@ -109,7 +109,7 @@ def test_a_file_without_frames_shows_what_was_at_work(flight: Path, root: FakeRo
         (["--utc-offset", "east"], "expected ±HH:MM"),
         (["--limit", "soon"], "not a duration"),
         (["--frames-began", "nan"], "expected seconds since 1970"),
-        (["--frames-began", "12"], "expected seconds since 1970"),
+        (["--frames-began", "12"], "from 1e9 (2001) to 4.1e9 (2099)"),
         (["--format", "nonsense"], "unknown format of recordings"),
     ],
 )

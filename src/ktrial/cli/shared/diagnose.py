@@ -83,6 +83,15 @@ def recording(
     return msgspec.structs.replace(whole, notes=(*whole.notes, *left_out, *misplaced))
 
 
+def check_began(unix_s: float | None) -> None:
+    """Raise BadInput unless frames may have begun at this time, in seconds since 1970."""
+    if unix_s is not None and not 1e9 <= unix_s <= 4.1e9:
+        raise BadInput(
+            f"--frames-began: expected seconds since 1970, from 1e9 (2001) to 4.1e9 (2099), got {unix_s:g}",
+            hint="give them as `date +%s` does",
+        )
+
+
 def _part(file: Path, as_format: str | None, interval_s: float | None) -> Recording:
     try:
         return read_recording_file(_content(file), str(file), as_format=as_format, interval_s=interval_s)

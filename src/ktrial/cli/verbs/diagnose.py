@@ -67,14 +67,14 @@ def command(
     Make a recording with `ktrial watch -o FOLDER`. ktrial also reads logs of vmstat -t, sadf -j, atop and MangoHud, and
     the tables and reclaim traces of micro-stutter, a set of scripts that is not part of ktrial.
     """
-    from ktrial.cli.shared.diagnose import check, check_start, offset, recording, report
+    from ktrial.cli.shared.diagnose import check, check_began, offset, recording, report
     from ktrial.compare.files import write_file
     from ktrial.watch.diagnosis.diagnose import diagnose
     from ktrial.watch.diagnosis.proposals import with_proposals
     from ktrial.watch.diagnosis.symptoms import load_symptoms
     from ktrial.watch.diagnosis.text import diagnoses_text
 
-    check_start(frames_began)
+    check_began(frames_began)
     check(output, runs, {"--label": label, "--below-fps": below_fps}, len(recordings), force=force)
     limit_s = None if limit is None else seconds(limit, "--limit")
     interval_s = None if interval is None else seconds(interval, "--interval")
