@@ -226,11 +226,11 @@ def _check_place(path: Path) -> None:
     if path.is_dir():
         raise BadInput(f"--store {path} is a folder", hint=f"name a file: {path}/results.db")
     if path.exists() and not path.is_file():
-        raise BadInput(f"--store {path} is not a store: a device, a pipe or a socket", hint=_ELSEWHERE)
+        raise BadInput(f"--store {path} is a device, a pipe or a socket, not a store", hint=_ELSEWHERE)
     if path.exists() and path.stat().st_size and not _is_sqlite(path):
-        raise BadInput(f"--store {path} is not a store: another kind of file", hint=_ELSEWHERE)
+        raise BadInput(f"--store {path} is another kind of file, not a store", hint=_ELSEWHERE)
     if path.exists() and _is_of_others(path):
-        raise BadInput(f"--store {path} is not a store: a database of another program", hint=_ELSEWHERE)
+        raise BadInput(f"--store {path} is a database of another program, not a store", hint=_ELSEWHERE)
 
 
 def _is_sqlite(path: Path) -> bool:

@@ -228,7 +228,8 @@ def refuse_unlike(guest: GuestFile, kernels: Sequence[KernelFound]) -> None:
         first = kernels[0]
         if one.identity.architecture != first.identity.architecture:
             raise BadInput(
-                f"{first.name} is for {first.identity.architecture} and {one.name} for {one.identity.architecture}",
+                f"cannot compare {first.name} ({first.identity.architecture}) with {one.name} "
+                f"({one.identity.architecture}) in guests",
                 hint="compare kernels for one architecture",
             )
     if guest.mode == "exact":

@@ -32,7 +32,7 @@ from ktrial.bench.benchmark import (
     Step,
 )
 from ktrial.bench.outcomes import latency, outcome, rate
-from ktrial.kit.errors import BadInput, BadRun, UnreadableOutput
+from ktrial.kit.errors import BadInput, BadRun
 from ktrial.kit.formats.tool_output import Quantity, in_base, nearest_rank
 from ktrial.kit.outcome import Measurement, Outcome
 
@@ -228,7 +228,7 @@ def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
     """Merge the logs of all threads. Raise BadRun if the totals differ from the report."""
     logs = [read_log(data, name) for name, data in sorted(raw.files.items()) if name.startswith(_LOG) and data]
     if not logs:
-        raise UnreadableOutput(f"{_LOG}*", None, "", "a log of pgbench: no such file")
+        raise BadRun(f"pgbench wrote no log ({_LOG}*)", hint="run the benchmark again")
     histogram: dict[int, int] = {}
     for log in logs:
         for latency_us, count in log.histogram_us.items():
