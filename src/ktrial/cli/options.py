@@ -35,8 +35,8 @@ def output_option(text: str) -> Callable[[F], F]:
     return click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help=text)
 
 
-def seed_option(most: int = 2**63 - 1, what: str = "trial whose run order") -> Callable[[F], F]:
-    text = f"Seed of an earlier {what} to reproduce."
+def seed_option(most: int = 2**63 - 1, what: str = "trial, to reproduce its run order") -> Callable[[F], F]:
+    text = f"Seed of an earlier {what}."
     return click.option("--seed", type=click.IntRange(0, most), metavar="N", help=text)
 
 

@@ -198,7 +198,12 @@ def _name(settings: Mapping[str, int], layout: WatermarkLayout) -> str:
 
 def _of_profile(name: str, layout: WatermarkLayout, catalog: Catalog) -> Mapping[str, int]:
     if name not in catalog.profiles:
-        raise UnknownName("profile", name, catalog.profiles, hint="write a setting as KNOB=VALUE")
+        raise UnknownName(
+            "profile",
+            name,
+            catalog.profiles,
+            hint="name a profile that `ktrial profiles` lists, or write a setting as KNOB=VALUE",
+        )
     own = {one.knob: one for one in flatten(name, catalog.profiles) if one.knob in _PATHS}
     if not own:
         raise BadInput(f"the profile {name} does not set the watermarks", hint=f"use {RESERVE} or {SCALE}")

@@ -21,6 +21,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRoot:
     machine = FakeRoot(tmp_path / "machine")
     machine.write("/.ktrial-test-machine", "")
     machine.write("/proc/sys/vm/nr_hugepages", "0\n")
+    machine.write("/proc/sys/net/core/somaxconn", "4096\n")
     return machine
 
 
@@ -32,6 +33,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRoot:
         (("vm.swappiness=10", *SOURCE, "--quiet", "22-6"), 2, "quiet: expected two times of day, got '22-6'"),
         (("vm.swappiness=10", *SOURCE, "--for", "soon"), 2, "for: expected a duration up to 60 days, got 'soon'"),
         (("vm.nr_hugepages=8", *SOURCE), 4, "cannot switch vm.nr_hugepages back and forth under live work"),
+        (("net.core.somaxconn=8192", *SOURCE), 4, "cannot try net.core.somaxconn on running programs"),
         (("vm.swappiness=10", "--rate"), 4, "cannot ask for ratings: there is no terminal"),
         (("vm.swappiness=10", *SOURCE, "--guard", "w=5%"), 2, "unknown metric: 'w'"),
         (("vm.swappiness=10", "--metric", "v_ms:lower=log:/none?match=([0-9]+)"), 2, "cannot read /none: No such file"),
@@ -53,6 +55,18 @@ def test_a_dry_run_of_a_live_trial_prints_a_protocol_and_changes_nothing(root: F
     assert (ran.status, ran.err) == (0, ""), ran.err
     assert f'"v_ms:lower=log:{__file__}?' in ran.out
     assert root.values() == before
+
+
+def test_a_setting_for_new_programs_is_tried_if_each_arm_restarts_them(root: FakeRoot, tmp_path: Path) -> None:
+    protocol = root.run("live", "net.core.somaxconn=8192", *SOURCE, "--dry-run").out
+    restart = 'commands = [{ run = ["true"], undo = ["true"] }]\n'
+    one = protocol.replace("[arms.somaxconn-8192]\n", f"[arms.somaxconn-8192]\n{restart}")
+    both = one.replace("[arms.control]\n", f"[arms.control]\n{restart}")
+    for text, refused in ((one, True), (both, False)):
+        file = tmp_path / "live.toml"
+        file.write_text(text + 'period = "1h"\nfor = "2h"\n')  # too short: it is refused in any case
+        ran = root.run("trial", "run", str(file))
+        assert ("on running programs" in ran.err, "do not fit into 2h" in ran.err) == (refused, not refused), ran.err
 
 
 def test_nothing_can_be_paused_that_does_not_run(root: FakeRoot) -> None:

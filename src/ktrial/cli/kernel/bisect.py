@@ -12,7 +12,7 @@ from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_answer
 
 
-@click.command(short_help="Find the commit that changed an outcome, in exact guests.")
+@click.command(short_help="Find the commit that changed an outcome, in guests.")
 @click.argument("good")
 @click.argument("bad")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM ARGUMENT…]")

@@ -108,9 +108,10 @@ def command(
 
     The last example compares a kernel for this CPU with the same kernel for any CPU, and with the distribution's.
 
-    The first KERNEL is the baseline, unless there is a --tree. Without --guest, --tree, --mode or another option for
-    guests, kernels are installed ones, and this machine reboots for each measurement; --yes allows that. In guests,
-    name KERNEL as for `ktrial kernel boot`, and measure a suite, not CMD.
+    The first KERNEL is the baseline, unless there is a --tree. KERNEL is a release that is installed here, and this
+    machine reboots for each measurement, which --yes allows. With --guest (or --tree, --mode or another option for
+    guests) ktrial boots guests instead: KERNEL may be an image (see `ktrial kernel boot`), and only suites can be
+    measured. To measure CMD with an image, install its kernel first.
 
     With --tree the baseline is a kernel that ktrial builds, and so is one more for each --fragment, --set, --patch and
     --target; ktrial keeps them for later trials. Each KERNEL is then compared with the baseline. FILE.toml, a protocol

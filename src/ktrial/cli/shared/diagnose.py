@@ -31,14 +31,6 @@ _LIMIT_BYTES = 2**30
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 
 
-def check_start(frames_began: float | None) -> None:
-    """Raise BadInput unless the start of a frame log is a time of this century."""
-    if frames_began is not None and not 1e9 <= frames_began <= 4.1e9:
-        raise BadInput(
-            f"--frames-began: expected seconds since 1970, got {frames_began:g}", hint="give them as `date +%s` does"
-        )
-
-
 def check(output: Path | None, runs: Path | None, for_runs: Mapping[str, object], count: int, *, force: bool) -> None:
     """Raise BadInput for a file name that does not fit the report, or without `force` for an existing file.
 

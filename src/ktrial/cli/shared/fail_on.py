@@ -68,8 +68,8 @@ _TEXT = (
 fail_on_option = _fail_on(_TEXT)
 #: For a command that also compares files without the order of their runs.
 fail_on_file_option = _fail_on(
-    f"{_TEXT} Files of other tools seldom contain the order of the runs; their verdict is then different instead of"
-    " worse. For such files use worse:5%,different:5%."
+    f"{_TEXT} Files of other tools seldom contain the order of the runs; without it, the verdict is `different`, not"
+    " `worse`. For such files use worse:5%,different:5%."
 )
 
 

@@ -79,6 +79,7 @@ class OnLiveWork:
         self.ready = prepare(app, with_roles(app, file), allow_dangerous=allow_dangerous)
         if not live_of(file).stay:
             refuse_disturbing(live_of(file), self.ready.plans, app.catalog.knobs)
+            refuse_unnoticed(file, self.ready.plans, app.catalog.knobs)
         if file.is_blind:
             # The titles are in the agent's journal, which `ktrial status` shows, so they must not name the arms.
             title = f"blind trial {file.name}"
@@ -230,6 +231,7 @@ def check_live(app: App, file: TrialFile, *, allow_dangerous: bool) -> None:
     look_at(app, file, allow_dangerous=allow_dangerous)
     plans = arm_plans(file, app.best_session("planning the arms"), app.catalog, allow_dangerous=allow_dangerous)
     refuse_disturbing(live_of(file), plans, app.catalog.knobs)
+    refuse_unnoticed(file, plans, app.catalog.knobs)
     checked_metrics(app, file, settle_s(file, plans, app.catalog.knobs))
 
 
@@ -250,6 +252,21 @@ def refuse_disturbing(live: LiveFile, plans: Mapping[str, Plan], knobs: Mapping[
                 raise Refused(
                     f"cannot switch {name} back and forth under live work (arm {arm}): {why}",
                     hint="measure it with a benchmark (`ktrial try`), or add --disturbing to measure its cost here too",
+                )
+
+
+def refuse_unnoticed(file: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> None:
+    """Raise Refused for a setting that running programs do not notice, unless commands of each arm restart them."""
+    if all(arm.commands for arm in file.arms.values()):
+        return
+    for arm, plan in plans.items():
+        for change in plan.changes:
+            if change.knob in knobs and knobs[change.knob].takes_effect == "new-programs":
+                raise Refused(
+                    f"cannot try {change.knob} on running programs (arm {arm}): it counts only for those that start "
+                    "afterwards",
+                    hint="save the protocol that --dry-run prints, give each arm a command that restarts the "
+                    "service, and run it with `ktrial trial run FILE` (docs/live.md)",
                 )
 
 

@@ -72,7 +72,7 @@ from ktrial.kit.errors import BadInput, Refused
     "--seed",
     type=click.IntRange(0, 2**63 - 1),
     metavar="N",
-    help="Seed of an earlier measurement whose run order to reproduce.",
+    help="Seed of an earlier measurement, to reproduce its run order.",
 )
 @click.option(
     "--fresh", is_flag=True, help="Start over; without it, the same command resumes an interrupted measurement."

@@ -140,7 +140,7 @@ def undo(app: App, as_json: bool) -> int:
     return undo_boot(app, as_json=as_json)
 
 
-@command.command(short_help="Watch a machine that tries boots, and switch its power if it hangs.")
+@command.command(short_help="Watch another machine during its trial boots; power-cycle it if it hangs.")
 @click.argument("host", metavar="HOST[:PORT]")
 @click.option("--power", required=True, metavar="CMD", help="Command that switches the power off and on (no shell).")
 @click.option("--alive", metavar="CMD", help="Command that succeeds if the machine is up.  [connect to PORT, or to 22]")
@@ -152,7 +152,7 @@ def undo(app: App, as_json: bool) -> int:
 def watch(
     app: App, host: str, power: str, alive: str | None, after: str, times: int, console: Path | None, as_json: bool
 ) -> int:
-    """Watch another machine while it tries boots; switch its power if it does not answer for TIME.
+    """Watch another machine during its trial boots, and power-cycle it if it does not answer for TIME.
 
     The command of --power is your own, for IPMI, a PDU or a smart plug; run this on a machine where it works. ktrial
     records each use and, with --console, the last lines of the serial console. TIME must be longer than a boot and

@@ -54,7 +54,7 @@ from ktrial.kit.errors import BadInput
 @click.option("--kernel", metavar="KERNEL", help="In guests: kernel to boot.  [running]")
 @build_options
 @guest_options
-@seed_option(2**31 - 1, "search whose random choices")
+@seed_option(2**31 - 1, "search, to reproduce its random choices")
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted search.")
 @click.option(
     "-o",

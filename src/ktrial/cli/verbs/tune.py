@@ -53,11 +53,11 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
     metavar="N",
     help="Try only the N settings that are safest and best supported.",
 )
-@seed_option(2**62, "tuning whose run orders")
+@seed_option(2**62, "tuning, to reproduce its run orders")
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
 @click.option("--no-apply", is_flag=True, help="Only write the receipt; apply nothing.")
 @click.option("--dry-run", is_flag=True, help="Show what ktrial would try; measure nothing.")
-@yes_to("Do not ask, neither before a long tuning nor before applying what is proven.")
+@yes_to("Do not ask before a long tuning or before applying what is proven.")
 @when_idle_option
 @dangerous_option
 @json_option

@@ -81,7 +81,8 @@ class PackagesBefore:
         new = [path for path in self._find_packages() if self._before.get(path) != _stamp(path)]
         if not new:
             raise KtrialError(
-                f"make {PACKINGS[self._kind].target} succeeded but left no package", hint=f"look into {self._out}"
+                f"make {PACKINGS[self._kind].target} succeeded but left no package",
+                hint=f"read {self._out}/ktrial-{PACKINGS[self._kind].target}.log",
             )
         into = self._out / FOLDER
         into.mkdir(exist_ok=True)

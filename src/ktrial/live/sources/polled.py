@@ -94,7 +94,7 @@ class ClockSteps:
 
 
 class PolledSource(ABC):
-    """Implements what the sources share of `live.model.MetricSource`."""
+    """Implements the part of `live.model.MetricSource` that all polled sources have in common."""
 
     #: Seconds between two readings.
     poll_s: float

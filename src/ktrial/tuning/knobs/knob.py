@@ -13,7 +13,7 @@ from ktrial.kit.errors import BadInput
 _T = TypeVar("_T")
 Kind = Literal["sysctl", "sysfs", "debugfs", "boot", "module", "kconfig", "build", "patch", "zram"]
 Risk = Literal["safe", "caution", "dangerous"]
-TakesEffect = Literal["now", "new-devices", "boot", "build"]
+TakesEffect = Literal["now", "new-devices", "new-programs", "boot", "build"]
 ValueType = Literal["int", "bool", "choice", "text", "ints", "mask", "feature"]
 VerifyRule = Literal["exact", "integer", "boolean", "choice", "token", "mask", "clamped"]
 EvidenceStatus = Literal["claimed", "supported", "refuted", "superseded", "never took effect"]

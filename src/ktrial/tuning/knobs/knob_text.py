@@ -91,6 +91,7 @@ def knob_text(
 _TAKES_EFFECT = {
     "now": "at once",
     "new-devices": "for devices that appear afterwards",
+    "new-programs": "for programs that start afterwards",
     "boot": "at the next boot",
     "build": "in a kernel built with it",
 }

@@ -87,7 +87,13 @@ def revert_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -
     if answer.status:
         left = [f"{step['path']}: {step['message']}" for step in steps if step["message"]]
         why = "; ".join(left) or " ".join(answer.notes) or "a transaction stays open"
-        raise TaskFailed(f"not everything was restored: {why}", "set `force: true` to restore it", rc=1, steps=steps)
+        numbers = [
+            one["transaction"]
+            for one in answer.document["transactions"]
+            if any(step["message"] for step in one["steps"])
+        ]
+        force = " and ".join(f"`ktrial revert --only {number} --force`" for number in numbers) or "`ktrial recover`"
+        raise TaskFailed(f"not everything was restored: {why}", f"run {force} on the machine", rc=1, steps=steps)
     return {**result, "changed": bool(steps), "steps": steps}
 
 
