@@ -75,7 +75,7 @@ def comparison_differences(stored: Comparison, again: Comparison) -> Iterator[Di
 
 
 def same_figures(stored: Comparison, again: Comparison) -> Difference | None:
-    """Return the first number or verdict that differs, ignoring names; None if all agree."""
+    """Return the first number or verdict that differs, ignoring the names of arms; None if all agree."""
     for where, was, now in _walk(_figures(stored), _figures(again), ""):
         return Difference(kind="comparison", where=where, told=_both(was, now))
     return None

@@ -49,7 +49,7 @@ def test_a_saved_dump_is_a_recording(data: bytes, count: int) -> None:
     [
         (b"No process found for: x\n", "its tables have no frame"),
         (SHORT.replace(b"0,1000", b"1,1000"), "Android marks every frame as unusual"),
-        (SHORT.replace(b"3000", b"900"), "a frame that ends after it begins"),
+        (SHORT.replace(b"3000", b"900"), "a frame that ends within 600 s after it begins"),
         (SHORT.replace(b"3000", b"30,5"), "a frame with 3 values"),
         (SHORT.replace(b"3000", b"x"), "nanoseconds in FrameCompleted"),
         (SHORT.replace(b"FrameCompleted", b"Frame"), "a header with the columns"),

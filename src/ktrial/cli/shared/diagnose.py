@@ -145,5 +145,6 @@ def _content(file: Path) -> bytes:
 def offset(text: str) -> float:
     match = _OFFSET.fullmatch(text.strip())
     if match is None or int(match[2]) > 14 or int(match[3]) > 59:
-        raise BadInput(f"--utc-offset: expected ±HH:MM, got {text}", hint="for example  --utc-offset +02:00")
+        why = f"--utc-offset: expected ±HH:MM, at most 14:59, got {text}"
+        raise BadInput(why, hint="for example  --utc-offset +02:00")
     return (int(match[2]) * 3600.0 + int(match[3]) * 60) * (1 if match[1] == "+" else -1)

@@ -157,12 +157,12 @@ def _grub_lines(
         if kernel is None:
             what, hint = (
                 f"remove {removed[0].removeprefix(REMOVAL)}",
-                "remove it in the boot loader's own configuration",
+                "run `grubby --update-kernel=ALL --remove-args=…` (Fedora) or `rpm-ostree kargs --delete=…`",
             )
         else:
             what, hint = (
                 f"make {kernel} the default",
-                "with systemd-boot, run `bootctl set-default ENTRY.conf`; `bootctl list` shows the entries",
+                "run `grubby --set-default KERNEL` (Fedora) or `bootctl set-default ENTRY.conf` (systemd-boot)",
             )
         raise Refused(f"cannot {what}: {loader.reason}", hint=loader.hint or hint)
     texts = read_grub(session)

@@ -47,7 +47,11 @@ results_out_options = with_options(
     _option(
         "--metrics-port", "[ADDRESS:]PORT", f"Serve the trial's figures as OpenMetrics, at /metrics.  [{_HERE}:PORT]"
     ),
-    _option("--grafana", "URL", f"Grafana in which to annotate switches and verdicts; {_TOKEN} holds its token."),
+    _option(
+        "--grafana",
+        "URL",
+        f"Grafana server to annotate with each change of settings and verdict; {_TOKEN} holds its token.",
+    ),
     _option(
         "--grafana-token-file",
         "FILE",

@@ -24,8 +24,9 @@ from ktrial.cli.shared.trial_options import no_profile_option
 def command(app: App, what: str | None, no_profile: bool, yes_dangerous: bool, as_json: bool) -> int:
     """Repeat TRIAL, or the newest trial of KNOB, in a new random order.
 
-    Without an argument, it repeats the newest outdated trial, after which the kernel, the machine or an interacting
-    setting has changed. The earlier trial stays; `ktrial ledger` shows whether the new one supersedes or refutes it.
+    Without an argument, it repeats the newest outdated trial. A trial is outdated if the kernel, the machine or an
+    interacting setting has changed since. The earlier trial stays; `ktrial ledger` shows whether the new one supersedes
+    or refutes it.
     """
     from ktrial.cli.shared.ledger import ledger_of
     from ktrial.cli.shared.run_trial import run_file

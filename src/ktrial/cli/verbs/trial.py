@@ -31,7 +31,7 @@ def run(app: App, /, file: Path, **options: Any) -> int:
     """Run the trial that the protocol FILE describes, up to its verdict (docs/trial.md).
 
     If it compares kernels or kernel arguments, the machine reboots for each measurement; --yes allows that. If you set
-    up its configurations by hand, run `ktrial trial next` for each of them.
+    up its configurations by hand, this starts the trial; then run `ktrial trial next` for each visit (turn of one).
     """
     from ktrial.cli.shared.run_trial import run_file
     from ktrial.kit.files import read_file

@@ -94,8 +94,7 @@ def command(
     """Record counters, pressure and kernel events until a program ends, a time passes, or you press Ctrl-C.
 
     Only kernel events (direct reclaim, slow disk requests, delayed threads) need root; without it ktrial still records
-    counters and pressure. The recording survives a kill -9: it is on disk as it grows. Evaluate it with
-    `ktrial diagnose FOLDER`.
+    counters and pressure. The recording survives a kill -9. Evaluate it with `ktrial diagnose FOLDER`.
 
     On a terminal ktrial draws pressure, the phase (warm-up, ramp-up or steady state) and the latest stutters in place.
     If the program writes to the same terminal, ktrial draws only with --live.

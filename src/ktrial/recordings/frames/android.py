@@ -102,7 +102,8 @@ class _FrameTable:
             self.flagged.add(begin)
         elif not _OPEN & {begin, end}:
             if not begin < end < begin + _LONGEST_NS:
-                raise unreadable(self._source, line, text, "a frame that ends after it begins")
+                limit_s = _LONGEST_NS // 10**9
+                raise unreadable(self._source, line, text, f"a frame that ends within {limit_s} s after it begins")
             self.frames[begin] = end
         if row.get(_INTERVAL, 0) > 0:
             self.intervals.add(row[_INTERVAL])

@@ -33,10 +33,10 @@ _SYMBOL = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 class DimensionFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One thing that varies: a knob, a placeholder of the command or of a file, or a variable of the environment.
 
-    In guests it may also be a kernel argument (`boot`), a `kernel` of this list, or a symbol (`kconfig`).
-    Its values are a range (`low` to `high`, in steps of `step`, with `log` on a logarithmic scale), or a list.
-    `default` is the value of the control; of a knob it is the machine's. `when` has conditions on other dimensions:
-    while one does not hold, the dimension keeps its default.
+    In guests it may also be a kernel argument (`boot`), the kernel itself (`kernel`, a list to choose from) or a
+    symbol of Kconfig (`kconfig`). Its values are a range (`low` to `high`, in steps of `step`, with `log` on a
+    logarithmic scale), or a list. `default` is the control's value; for a knob, the machine's present value. `when` has
+    conditions on other dimensions: while one does not hold, the dimension keeps its default.
     """
 
     knob: str | None = None

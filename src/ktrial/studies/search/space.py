@@ -397,7 +397,7 @@ def checked_space(space: Space) -> Space:
     if space.size == 1:
         raise BadInput(
             f"cannot search {space.name}: it has only one point",
-            hint="`ktrial try` compares it with the machine as it is",
+            hint="add values, or a range; `ktrial try` measures a single setting",
         )
     return space
 

@@ -66,9 +66,9 @@ def _pack(values: Mapping[str, object]) -> dict[str, msgspec.Raw]:
 
 
 def compiled_catalog(cache: Path | None, folders: Iterable[Path] = ()) -> Catalog:
-    """Return the catalog from the file `cache`. If a catalog file has changed, read all files and write the cache.
+    """Return the catalog from the file `cache`. If that is missing or outdated, read all catalog files and write it.
 
-    Without a cache, read all files.
+    If `cache` is None, only read the catalog files.
     """
     folders = tuple(folders)
     if cache is None:
