@@ -85,7 +85,8 @@ def test_a_process_runs_or_waits(busy: subprocess.Popen[bytes], tmp_path: Path) 
         values = {name: reading.value or 0.0 for name, reading in found.items()}
         assert values["run"] + values["wait"] == pytest.approx(1, abs=0.1), found
         assert values["wait"] > 0.2
-        assert values["event"] == pytest.approx(values["wait"], abs=0.15), found
+        # Events are reported up to a second later, while the other tests make the machine more or less busy.
+        assert values["event"] == pytest.approx(values["wait"], abs=0.25), found
         assert 0.1 < values["stall"] <= 1.01
         assert values["number_ms"] == pytest.approx(0.0125)
         assert values["log_ms"] == pytest.approx(0.007)
