@@ -2,8 +2,9 @@
 """Agents on another machine, reached through the user's own `ssh` program, or `adb` for a phone.
 
 One connection carries all sessions. The agent is copied to a private folder there, named by its digest. It starts as a
-relay, and removes itself at the end. Between runs the head sends a sign of life; during a run neither side sends
-anything. If the connection breaks, the relay hears nothing, ends all sessions, and the agents restore their changes.
+relay, and removes itself at the end. Between runs the head sends a sign of life. During a run neither side sends
+anything, so the head first says how long the silence may last. After a longer silence the connection counts as broken:
+the relay ends all sessions, and the agents restore their changes.
 """
 
 from __future__ import annotations
