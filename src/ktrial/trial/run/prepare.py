@@ -140,7 +140,7 @@ def check_measured(
 
 
 def needed_suite(trial: TrialFile, suite: Suite, benchmarks: Mapping[str, Benchmark]) -> Suite:
-    """Return the suite with the protocol's parameters, without benchmarks of which the protocol names no outcome.
+    """Return the suite with the protocol's parameters, without benchmarks whose outcomes the protocol does not name.
 
     If the protocol names no outcome at all, keep all benchmarks.
     """
