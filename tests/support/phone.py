@@ -234,9 +234,11 @@ class Phone(RemoteMachine):
 
     def left(self) -> str:
         """Return the names of all files on the phone except root's journal."""
-        data = self.root / "data"  # on which others may still remove files
-        found = self.run("find", str(data), "-ignore_readdir_race", "-not", "-path", f"{data}/adb/ktrial*")
-        return found.replace(str(self.root), "")
+        # Others may still remove files; find(1) ends with an error for a folder that goes while it looks.
+        data = Path(f"/proc/{self._first_process()}/root{self.root}/data")
+        found = [Path(top, name) for top, folders, files in os.walk(data) for name in (*folders, *files)]
+        kept = (str(path.relative_to(data)) for path in sorted(found))
+        return "\n".join(name for name in kept if not name.startswith("adb/ktrial"))
 
     def close(self) -> None:
         self.stop_server()
