@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,9 +39,9 @@ class Asking:
 
     def scroll_on(self) -> None: ...
 
-    def timed(self, *, ask: bool = True, most_visits: int | None = None) -> TimedTrial:
+    def timed(self, *, ask: bool = True, most_visits: int | None = None, most_s: float = math.inf) -> TimedTrial:
         progress: Any = self
-        return TimedTrial(self.app, progress, ask=ask, most_visits=most_visits)
+        return TimedTrial(self.app, progress, ask=ask, most_visits=most_visits, most_s=most_s)
 
 
 def visit(left_s: float | None, visit_s: float | None, block: int | None = 1) -> VisitBegan:
@@ -62,9 +63,9 @@ def test_the_first_run_tells_what_nobody_knew(monkeypatch: pytest.MonkeyPatch) -
     timed.expect(protocol(cap=20), None)
     timed(visit(None, None, block=None))
     assert asking.questions == []
-    with pytest.raises(Interrupted, match="`ktrial trial resume` continues"):
+    with pytest.raises(Interrupted, match="continue with `ktrial trial resume`"):
         timed(visit(3600.0, 90.0))
-    with pytest.raises(Interrupted, match="the same command continues"):
+    with pytest.raises(Interrupted, match="run the same command again to continue"):
         asking.timed(most_visits=100)(visit(3600.0, 90.0))
 
 
@@ -85,6 +86,8 @@ def test_several_trials_are_asked_about_together(monkeypatch: pytest.MonkeyPatch
     timed.expect(protocol(cap=20), 1200.0)  # 40 visits of 30 s
     assert asking.said == ["all trials together take up to about 50 min 0 s"]
     assert asking.questions == ["This may take 50 min 0 s. Continue?"]
+    asking.timed(most_visits=100, most_s=2400.0).expect(protocol(cap=20), 1200.0)  # a search ends with its budget
+    assert asking.questions[1:] == ["This may take 40 min 0 s. Continue?"]
 
 
 @pytest.mark.parametrize("case", ["short", "agreed", "json"])

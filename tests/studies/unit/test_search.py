@@ -4,19 +4,21 @@ from __future__ import annotations
 import itertools
 import math
 
+import msgspec
 import pytest
 
 from ktrial.reports.blocks import Items, OwnChart
 from ktrial.reports.charts.drawing import Style
 from ktrial.reports.charts.svg import svg_bytes
-from ktrial.studies.search.course import SCREEN_ABOVE, SearchCourse, fewest_visits
+from ktrial.studies.search.course import COUNTER_BLOCKS, SCREEN_ABOVE, SearchCourse, fewest_visits
 from ktrial.studies.search.model import ProbeRequest
 from ktrial.studies.search.page import supplement
 from ktrial.studies.search.propose import KnownValue, propose
 from ktrial.studies.search.space import Point, Space
 from ktrial.studies.search.surrogate import SeenVisit, Surrogate
 from ktrial.studies.search.text import progress_text, search_text, space_text
-from tests.support.search import MadeMachine, choice, drive, noise_of, number, question_of, run_search, space_of
+from tests.support.bench import FakeBenchmark, outcome
+from tests.support.search import TASKS, MadeMachine, choice, drive, noise_of, number, question_of, run_search, space_of
 
 SD = 0.01
 
@@ -55,6 +57,20 @@ def test_a_planted_optimum_is_found_confirmed_by_fresh_blocks_and_has_no_idle_se
     text = search_text(found, width=100)
     assert "ktrial apply a=" in text
     assert "not a result" in text
+
+
+@pytest.mark.parametrize("visits", [64, 80, 150])
+def test_a_search_for_fewer_events_keeps_time_for_the_blocks_that_a_counter_needs(visits: int) -> None:
+    def stalls(point: Point) -> float:
+        return 0.0 if point["c"] == "z" else 40.0
+
+    counter = msgspec.structs.replace(outcome("time"), kind="count", unit="count", direction="lower")
+    tool = FakeBenchmark(name="tool", outcomes=(counter,))
+    made = MadeMachine({"time": stalls}, noise_of(1, SD), tasks=(msgspec.structs.replace(TASKS[0], benchmark=tool),))
+    found, _ = run_search(question_of(space(), visits), made)
+    (confirming,) = [one for one in made.steps if one.kind == "confirm"]
+    assert confirming.file.design.cap == COUNTER_BLOCKS
+    assert found.runs <= visits
 
 
 def test_every_race_holds_the_control_and_the_incumbent() -> None:
@@ -177,6 +193,20 @@ def test_a_point_that_breaks_a_guard_cannot_win() -> None:
     assert found.winner
     assert found.winner.get("c") != "y"
     assert any(one.state == "breaks a guard" for one in found.history)
+
+
+@pytest.mark.parametrize("sd, is_left_out", [(0.01, True), (0.1, False)])
+def test_a_point_is_left_out_for_a_guard_only_if_the_noise_lets_it_be_seen(sd: float, is_left_out: bool) -> None:
+    question = question_of(space(), 100)
+    trial = question.trial.__class__(
+        name="test", suite="tool", primary="time", guards={"other": "10%"}, arms={}, design=question.trial.design
+    )
+    walk = SearchCourse(question_of(space(), 100, trial=trial))
+    points: list[Point] = [{"a": 70, "c": "y", "idle": 50}, {"a": 0, "c": "x", "idle": 50}]
+    made = MadeMachine({"time": hill, "other": lambda point: -0.4 * (point["c"] == "y")}, noise_of(1, sd))
+    drive(walk._race([walk.known.add(point) for point in points], 2), made)
+    assert (walk.known.entries[1].guard == "tool.other") is is_left_out
+    assert walk.known.entries[2].guard is None
 
 
 def test_many_dimensions_are_screened_first() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from ktrial.bench.text import duration
@@ -55,14 +56,22 @@ class LongRunQuestion:
 class TimedTrial:
     """Passes the events of a trial to its progress, and asks as soon as it is clear that the trial takes long.
 
-    If the trial is one of several that answer a question, `most_visits` is the most visits that they make together.
+    If several trials answer a question, `most_visits` and `most_s` are the most visits and time of all of them.
     """
 
-    def __init__(self, app: App, progress: TrialProgress, *, ask: bool, most_visits: int | None = None) -> None:
+    def __init__(
+        self,
+        app: App,
+        progress: TrialProgress,
+        *,
+        ask: bool,
+        most_visits: int | None = None,
+        most_s: float = math.inf,
+    ) -> None:
         self.progress = progress
         self._app = app
         self._question = LongRunQuestion(app, ask=ask, before=progress.scroll_on)
-        self._most_visits = most_visits
+        self._most_visits, self._most_s = most_visits, most_s
         self._is_of_several = most_visits is not None
         self._then_visits = 0
 
@@ -76,7 +85,7 @@ class TimedTrial:
         elif isinstance(event, VisitBegan) and event.left_s is not None and event.visit_s is not None:
             whole_s = self._whole_s(event.left_s, event.visit_s)
             is_single = event.block is not None and not self._is_of_several
-            how = "`ktrial trial resume` continues" if is_single else "the same command continues"
+            how = "continue with `ktrial trial resume`" if is_single else "run the same command again to continue"
             self._question.expect(whole_s, f"aborted; {how}")
 
     def expect(self, protocol: Protocol, cap_s: float | None) -> None:
@@ -93,7 +102,7 @@ class TimedTrial:
 
     def _whole_s(self, left_s: float, visit_s: float) -> float:
         if self._most_visits is not None:
-            return self._most_visits * visit_s
+            return min(self._most_visits * visit_s, self._most_s)
         return left_s + self._then_visits * visit_s
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ktrial.agent.user_folders import state_folder
+from ktrial.bench.text import duration
 from ktrial.cli.shared.bench import give_programs_of
 from ktrial.cli.shared.ledger import note
 from ktrial.cli.shared.long_runs import TimedTrial, newest_runs
@@ -204,7 +205,7 @@ def _check_placeholders(file: SpaceFile, trial: TrialFile, files: Mapping[str, s
             raise BadInput(f"nothing uses the placeholder {one.placeholder}", hint=hint)
     for name in files:
         if name not in used:
-            raise BadInput(f"the command does not use the file {name}", hint=f"write {{{name}}} for its path")
+            raise BadInput(f"the command does not use the file {name}", hint=f"write {{{name}}} for the file's path")
 
 
 def _space_here(
@@ -235,7 +236,7 @@ def _space_here(
         dimensions.append(one)
         default = defaults[one.name] = one.default if one.default is not None else _default(one, knob, changes[0])
         if one.values and all(value == default for value in one.values):
-            left_out[one.name] = f"only {default}, which it has already, can be set"
+            left_out[one.name] = f"only its present value, {default}, can be set"
     resolved = msgspec.structs.replace(file, dimension=tuple(dimensions))
     return resolve_space(resolved, defaults, left_out)
 
@@ -257,7 +258,7 @@ def _default(one: DimensionFile, knob: Knob, change: Change) -> Scalar:
         return int(text) if isinstance(one.low, int) else float(text)
     except ValueError:
         raise BadInput(
-            f"{one.name} reads {text!r} here, which is not a number", hint="list its values instead of a range"
+            f"{one.name} reads {text!r} here, which is not a number", hint="list values in the space file"
         ) from None
 
 
@@ -285,11 +286,11 @@ def refuse_budget(question: SearchQuestion) -> None:
     """Raise BadInput if the budget is known to be too small to confirm anything."""
     fewest = fewest_visits(question.outcomes)
     if question.visit_s and question.budget_s / question.visit_s < fewest:
-        needed_s = math.ceil(fewest * question.visit_s)
+        needed_min = math.ceil(fewest * question.visit_s / 60)
         raise BadInput(
             f"the budget is too small to confirm anything: a search needs at least {fewest} measurements of "
-            f"{question.visit_s:.3g} s",
-            hint=f"use --budget {needed_s}s or more, or shorter runs",
+            f"{duration(question.visit_s)}",
+            hint=f"use --budget {needed_min}min or more, or shorter runs",
         )
 
 
@@ -312,7 +313,7 @@ class SearchRun:
         self.question = self._state.question
 
     def _unfinished(self, asked: str, question: SearchQuestion) -> SearchState | None:
-        """Return the stored search of the same command. Raise Refused if it ran on another machine."""
+        """Return the stored search of the same command. Raise Refused if kernel or values have changed since."""
         states = [_state_of(*self._saved.read(name)) for name in self._saved.names()]
         same = [one for one in states if one.asked == asked and not one.over]
         if not same:
@@ -321,13 +322,13 @@ class SearchRun:
         name = state.question.name
         if state.kernel != self._kernel:
             raise Refused(
-                f"cannot resume {name}: it began on kernel {state.kernel}, and this is {self._kernel}",
+                f"cannot resume {name}: it began on kernel {state.kernel}, and the kernel is now {self._kernel}",
                 hint=f"boot {state.kernel}, or start over with --fresh",
             )
         if state.question.space != question.space:
             raise Refused(
                 f"cannot resume {name}: values of this machine have changed since it began",
-                hint="restore them, or start over with --fresh",
+                hint="restore the values, or start over with --fresh",
             )
         return state
 
@@ -342,7 +343,7 @@ class SearchRun:
         probes = list(self._state.probes)
         listen = TrialProgress(app.clock, as_json=as_json)
         most = int(self.question.budget_s / self.question.visit_s) if self.question.visit_s else None
-        timed = TimedTrial(app, listen, ask=not as_json, most_visits=most)
+        timed = TimedTrial(app, listen, ask=not as_json, most_visits=most, most_s=self.question.budget_s)
         reply: ProbeReply | SearchPart | None = None
         found: SearchAnswer | None = None
         with app.interrupts, listen:
@@ -475,7 +476,7 @@ def _state_of(data: bytes, file: str) -> SearchState:
         return msgspec.json.decode(data, type=SearchState)
     except msgspec.DecodeError as error:
         hint = "remove the file (another version of ktrial may have written it), or start over with --fresh"
-        raise BadInput(f"cannot read a stored search: {error}", file=file, hint=hint) from None
+        raise BadInput(f"cannot read a stored search: {str(error).lower()}", file=file, hint=hint) from None
 
 
 def write_page(app: App, found: SearchAnswer, path: Path) -> None:

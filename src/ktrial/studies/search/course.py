@@ -114,7 +114,7 @@ class SearchCourse:
     @property
     def fewest(self) -> int:
         """The number of visits that the search needs at least."""
-        return fewest_visits(self.question.outcomes)
+        return fewest_visits(self.question.outcomes) + 2 * (self._fewest_blocks() - FEWEST_CONFIRM)
 
     def reserved_visits(self) -> int:
         """Return how many visits are kept for the last race and the confirmation."""
@@ -122,6 +122,8 @@ class SearchCourse:
 
     def reserve(self) -> int:
         """Return how many blocks the confirmation should get, from the effect and the noise known so far."""
+        if self._is_count():
+            return COUNTER_BLOCKS
         total = math.inf if not self.visit_s else self.question.budget_s / self.visit_s
         sd = self.known.block_sd()
         if sd is None or not self.known.incumbent:
@@ -145,7 +147,7 @@ class SearchCourse:
             yield from self._race_new(points)
             if self.known.model is None and self._failed_points() >= _HOPELESS:
                 break
-            if len(self.parts) == 1 and self.visits_left < 2 * FEWEST_CONFIRM:
+            if len(self.parts) == 1 and self.visits_left < 2 * self._fewest_blocks():
                 return self._answer("budget too small", self._too_small())
         if self.known.model is None:
             failed = self._failed_points()
@@ -186,6 +188,14 @@ class SearchCourse:
         """Return how many challengers a race may have; 0 if none."""
         stay = 1 if self.known.incumbent else 0
         return next((count for count in range(CHALLENGERS, 1, -1) if race_visits(count, stay) <= left), 0)
+
+    def _is_count(self) -> bool:
+        """Return whether the primary outcome is a count, whose trial has a fixed number of blocks."""
+        return bool(self.parts) and self.parts[-1].scales.get(primary_of(self.parts[-1])) == "count"
+
+    def _fewest_blocks(self) -> int:
+        """Return the number of blocks of the smallest confirmation."""
+        return COUNTER_BLOCKS if self._is_count() else FEWEST_CONFIRM
 
     def _final_visits(self) -> int:
         return race_visits(FINALISTS, 0, FINAL_BLOCKS, 1.0) if self.known.incumbent else 0
@@ -317,7 +327,7 @@ class SearchCourse:
             chosen += yield from self._probe_points([fewer])
         elif at not in chosen and known.entries[at].is_usable:
             chosen.append(at)
-        room = self.visits_left - 2 * FEWEST_CONFIRM
+        room = self.visits_left - 2 * self._fewest_blocks()
         blocks = int(min(FINAL_BLOCKS, room // (1 + len(chosen)))) if room < math.inf else FINAL_BLOCKS
         if blocks >= 1 and len(chosen) > 1:
             yield from self._race(chosen, blocks, keep=1.0)
@@ -341,7 +351,7 @@ class SearchCourse:
 
     def _cap(self) -> int:
         """Return the most blocks of a confirmation that the budget allows, of those that it needs."""
-        if self.parts[-1].scales.get(primary_of(self.parts[-1])) == "count":
+        if self._is_count():
             return COUNTER_BLOCKS
         fitting = [look for look in LOOKS if look <= MOST_CONFIRM and 2 * look <= self.visits_left] or [LOOKS[0]]
         return next((look for look in fitting if look >= self.reserve()), fitting[-1])
@@ -360,7 +370,7 @@ class SearchCourse:
         spare = [name for name, verdict in verdicts.items() if verdict == "equivalent"]
         fewer = known.space.settled({**point, **{name: known.space.control[name] for name in spare}})
         number, trial = winner, confirmed
-        if spare and known.space.problem(fewer) is None and self.visits_left >= 2 * FEWEST_CONFIRM:
+        if spare and known.space.problem(fewer) is None and self.visits_left >= 2 * self._fewest_blocks():
             rest = known.find(fewer)
             rest = known.add(fewer) if rest is None else rest
             again = yield from self._run_step(self._step("fewest", {WINNER: rest}, cap=self._cap()))

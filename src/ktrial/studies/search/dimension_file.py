@@ -77,7 +77,7 @@ def check_booted(dimensions: Iterable[DimensionFile]) -> None:
     if any(one.kernel for one in every) and any(one.kconfig for one in every):
         raise Contradiction(
             "a space cannot have both kernels and Kconfig symbols: a kernel that is built has its symbols",
-            hint="build the kernels with `ktrial kernel build`, and list them all as kernels",
+            hint="build the kernels with `ktrial kernel build`, and list all of them as kernels",
         )
     count = math.prod(len(one.values) for one in every if one.kconfig is not None)
     if count > MOST_KERNELS:
@@ -91,7 +91,7 @@ def _check_kernels(one: DimensionFile) -> None:
     if one.values or one.low is not None or one.high is not None or one.default is not None:
         raise BadInput(
             "kernel: expected no values, low, high or default besides the list of kernels",
-            hint='remove them; for example  kernel = ["running", "./build"]',
+            hint='remove these keys; for example  kernel = ["running", "./build"]',
         )
     if one.kernel is None or len(set(one.kernel)) < max(2, len(one.kernel)) or not all(one.kernel):
         raise BadInput(
@@ -112,7 +112,7 @@ def _check_word(one: DimensionFile) -> None:
         raise BadInput(f"{one.name}: expected a list of values", hint="add  values = [false, true]  or a list of words")
     for value in (*one.values, *(() if one.default is None else (one.default,))):
         if isinstance(value, str) and (not value or value.split() != [value] or '"' in value):
-            raise BadInput(f"{one.name}: {value!r} is not a value of it", hint="write one word without quotation marks")
+            raise BadInput(f"{one.name}: {value!r} is not one word", hint="write one word without quotation marks")
 
 
 def booted_value(name: str, value: Value) -> Value:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A search for several outcomes at once: a front of points to choose from, confirmed by one trial of all of them.
 
-A point is on the front if no other one is better in one outcome and at least as good in all others, by the model.
-Guards are limits: a point that breaks one is not on it.
+The front holds the points that no other point beats: none is better in one outcome and at least as good in all others,
+by the model. Guards are limits: a point that breaks a guard is not on the front.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def refuse_outcomes(question: SearchQuestion) -> None:
 
 
 def _largest_row(question: SearchQuestion, points: int) -> int:
-    """Return the table row of the largest group of comparisons in a trial of so many points."""
+    """Return the table row of the largest group of comparisons in a trial of `points` points."""
     trial = question.trial
     return row_of(_ALPHA, points * max(1, len(trial.secondary), len(trial.guards)))
 
@@ -117,6 +117,9 @@ def combine_scores(rows: Array, weights: Array, scale: Array) -> Array:
 
 class FrontKnowledge(Knowledge):
     """What a search for several outcomes knows. `incumbent` is the point of the front that was measured least."""
+
+    #: The answer shows unconfirmed points too: none that more likely breaks a guard than not.
+    guard_errors = 0.0
 
     def __init__(self, space: Space, sampler: Sampler, seed: int, also: Sequence[str]) -> None:
         super().__init__(space, sampler, seed)
@@ -311,7 +314,7 @@ class FrontCourse(SearchCourse):
         return _largest_row(self.question, points)
 
     def _needed(self, number: int, points: int) -> int:
-        """Return how many blocks show that a point is better in its clearest outcome, if so many are confirmed."""
+        """Return how many blocks show that a point is better in its clearest outcome, in a trial of `points` points."""
         strict = _strictness(self._row(points))
         means = self.known.rows_of([number])[0].tolist()
         blocks = [
@@ -334,14 +337,10 @@ class FrontCourse(SearchCourse):
         return _FrontPlan((surest,), largest_cap(max(able, int(min(room // 2, MOST_CONFIRM))), self._row(1)))
 
     def _cap_for(self, number: int, points: int) -> float:
-        """Return the blocks of a trial of so many points that shows what this one does; infinite if there are none."""
+        """Return the cap of a trial of `points` points that can confirm this one; infinite if no cap suffices."""
         needed = self._needed(number, points)
         cap = affordable_cap(max(needed, self._fewest_blocks()), self._row(points)) if needed <= MOST_CONFIRM else None
         return math.inf if cap is None else cap
-
-    def _fewest_blocks(self) -> int:
-        part = self.parts[-1]
-        return COUNTER_BLOCKS if part.scales.get(primary_of(part)) == "count" else FEWEST_CONFIRM
 
     def _confirm_winner(self) -> Course:
         """Confirm as many points of the front as the budget allows, all in one trial."""
@@ -355,7 +354,7 @@ class FrontCourse(SearchCourse):
         return self._front_answer(others, arms, part, cap)
 
     def _measure_simpler(self, plan: _FrontPlan) -> Generator[Request, Reply, list[int]]:
-        """Measure the points of a plan without settings that seem to do nothing; return what works of both."""
+        """Measure simpler forms of a plan's points; return each simpler form that works, otherwise the point itself."""
         known = self.known
         simple = yield from self._simplify(plan.points)
         fresh = [at for at in dict.fromkeys(simple) if not known.entries[at].visits]
@@ -428,6 +427,6 @@ def objectives_of(part: SearchPart, also: Sequence[str]) -> tuple[str, ...]:
 
 
 def _strictness(row: int) -> float:
-    """Return by how much noise counts for more at an error of 0.05/row, against that of one comparison."""
+    """Return the factor by which noise counts more at an error of 0.05/row than in a single comparison."""
     power = NormalDist().inv_cdf(0.9)
     return (NormalDist().inv_cdf(1 - ALPHA / (2 * row)) + power) / (NormalDist().inv_cdf(1 - ALPHA / 2) + power)

@@ -62,6 +62,9 @@ class KnownPoint(msgspec.Struct, kw_only=True):
 class Knowledge:
     """The points of a search and their scores. `incumbent` is the best point so far, 0 if that is the control."""
 
+    #: Standard errors by which an estimate must lie beyond a guard: a point is left out if it is broken 4 times in 5.
+    guard_errors = 0.84
+
     def __init__(self, space: Space, sampler: Sampler, seed: int) -> None:
         self.space = space
         self.entries: list[KnownPoint] = [KnownPoint(point=space.control)]
@@ -82,7 +85,7 @@ class Knowledge:
         return next((at for at, one in enumerate(self.entries) if key_of(one.point) == key), None)
 
     def add(self, point: Point, refused: str | None = None, *, crashed: bool = False) -> int:
-        """Add a new point; return its number. `refused` is why it cannot be tried, `crashed` that its guest failed."""
+        """Add a new point; return its number. `refused` is why it cannot be tried; `crashed` if its guest failed."""
         self.entries.append(KnownPoint(point=dict(point), refused=refused, failures=int(crashed)))
         if crashed:
             self._find_crashes()
@@ -139,7 +142,7 @@ class Knowledge:
     def _known_values(self) -> list[KnownValue]:
         """Return what the optimiser gets: the present estimate of each point.
 
-        A point that failed or breaks a guard is given as worse than all others, one that was refused as failed.
+        A point that failed or breaks a guard gets a value worse than all others; one without an estimate gets None.
         """
         if self.model is None:
             return [KnownValue(one.point, None) for one in self.entries[1:]]
@@ -154,14 +157,14 @@ class Knowledge:
         return told
 
     def _values(self, points: Sequence[Point]) -> list[float]:
-        """Return what the optimiser is to raise, for each point."""
+        """Return for each point the value that the optimiser should raise."""
         assert self.model is not None, "something was measured"
         values: list[float] = self.model.effects(points)[0].tolist()
         return values
 
     def _crash_reason(self, point: Point) -> str | None:
         region = next((one for one in self.crashes if one.holds(point[one.dimension])), None)
-        return None if region is None else f"{region.text}: all {region.failures} points tried there failed"
+        return None if region is None else f"{region.text}: all {region.failures} points tried in this region failed"
 
     def learn(self, part: SearchPart, names: Mapping[str, int]) -> None:
         """Add the scores of a race to what is known, and fit the model again. `names` has the points by arm."""
@@ -203,13 +206,14 @@ class Knowledge:
         self.crashes = crash_regions(self.space, failed, fine)
 
     def _check_guards(self, part: SearchPart, points: Sequence[Point]) -> None:
-        """Mark the points that break a guard, by the estimates so far."""
+        """Mark the points that probably break a guard. The confirming trial decides about the others."""
         for one in self.entries:
             one.guard = None
         for outcome in {one.outcome for one in part.judgement.judged if one.role == "guard"}:
-            mean, _ = Surrogate(self.space, points, self._seen[outcome]).effects(points)
+            mean, covariance = Surrogate(self.space, points, self._seen[outcome]).effects(points)
+            highest = mean + self.guard_errors * np.sqrt(np.maximum(np.diag(covariance), 0.0))
             limit = -math.log1p(part.margins.get(outcome, 0.0))
-            for one, effect in zip(self.entries, mean.tolist(), strict=True):
+            for one, effect in zip(self.entries, highest.tolist(), strict=True):
                 if effect < limit and one.visits:
                     one.guard = outcome
 

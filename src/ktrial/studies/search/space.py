@@ -266,7 +266,7 @@ def check_space_file(space: SpaceFile) -> None:
                 hint='for example  knob = "vm.swappiness"',
             )
         if names.count(one.name) > 1:
-            raise Contradiction(f"two dimensions are named {one.name}", hint="merge them into one [[dimension]]")
+            raise Contradiction(f"two dimensions are named {one.name}", hint="merge the two into one [[dimension]]")
         if one.kernel is None:
             _check_values(one)
     check_booted(space.dimension)
@@ -294,14 +294,14 @@ def _check_values(one: DimensionFile) -> None:
         if len({plain(value) for value in one.values}) != len(one.values):
             raise Contradiction(f"{one.name} has a value twice in  values", hint="remove one of the two")
         if one.log or one.step is not None:
-            raise Contradiction(f"{one.name}: log and step are for a range, not for a list", hint="remove them")
+            raise Contradiction(f"{one.name}: log and step are for a range, not for a list", hint="remove log and step")
         return
     if one.low is None or one.high is None or not one.low < one.high:
         raise BadInput(f"{one.name}: expected low below high", hint="for example  low = 1, high = 100")
     if one.log and one.low <= 0:
         raise BadInput(f"{one.name}: a logarithmic scale needs low above 0, got {one.low}", hint="for example  low = 1")
     if one.step is not None and not 0 < one.step <= one.high - one.low:
-        raise BadInput(f"{one.name}: step = {one.step} does not fit between low and high", hint="use a smaller one")
+        raise BadInput(f"{one.name}: step = {one.step} does not fit between low and high", hint="use a smaller step")
 
 
 def _conditions(one: DimensionFile) -> tuple[str, ...]:

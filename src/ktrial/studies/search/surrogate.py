@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all runs so far say about every point of a space, with the noise and the drift of the machine taken out.
 
-A score is the sum of its block's level, of a smooth effect of each dimension, of a smooth joint effect, of the point's
-own deviation, and of noise. Every block holds the control, so its level cancels. The sizes of these parts are estimated
-from the runs (variance components, by the EM algorithm); predictions are those of a Gaussian process.
+A score is the sum of five parts: the level of its block, a smooth effect of each dimension, a smooth joint effect, the
+deviation of the point, and noise. Every block holds the control, so its level cancels. The EM algorithm estimates the
+sizes of these parts from the runs (variance components). Predictions are those of a Gaussian process.
 
 The model chooses what to try next. It never supports a verdict.
 """

@@ -174,7 +174,7 @@ def _detail_lines(found: SearchAnswer, width: int) -> list[str]:
     lines = []
     if found.detectable is not None and found.ending != "confirmed":
         share = 100 * found.detectable
-        text = f"This budget finds an effect of {share:.2g} % in 9 of 10 searches; smaller ones may be there."
+        text = f"This budget finds an effect of {share:.2g} % in 9 of 10 searches; smaller effects may exist."
         lines.append(paragraph(text, width=width))
     if found.importance:
         rows = [
