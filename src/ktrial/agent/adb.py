@@ -29,13 +29,13 @@ _STATES = {
     "connecting": ("the phone has not answered yet", "run the command again"),
     "offline": (
         "the phone does not answer (offline)",
-        "unlock it, pull the cable and put it in again, or run `adb reconnect offline`",
+        "unlock the phone and plug the cable in again, or run `adb reconnect offline`",
     ),
     "no permissions": (
         "this user may not open the phone's USB device",
         (
             "install the udev rules for Android (Debian: sudo apt install android-sdk-platform-tools-common), "
-            "then put the cable in again"
+            "then plug the cable in again"
         ),
     ),
     "recovery": ("the phone is in recovery mode", "start Android, then run the command again"),
@@ -93,7 +93,7 @@ class AdbWay:
         architecture = agent_architecture(machine)
         if architecture not in _ARCHITECTURES:
             raise KtrialError(
-                f"cannot use {self.name}: there is no agent for its kernel ({machine or 'unknown architecture'})",
+                f"cannot use {self.name}: ktrial has no agent for its kernel ({machine or 'unknown architecture'})",
                 hint=f"use a phone whose kernel is one of {', '.join(_ARCHITECTURES)}",
             )
         return architecture

@@ -31,7 +31,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 class ProgramThere:
-    """A copy of a program on a phone, in a folder named by its digest; `base` is the folder of ktrial's files there."""
+    """A copy of a program on a phone, in a folder named by the program's digest; `base` holds ktrial's files."""
 
     def __init__(self, way: Way, base: str, program: Path, architecture: str) -> None:
         data = program.read_bytes()
@@ -67,7 +67,7 @@ class ProgramThere:
             why = self._process.stderr.read().decode(errors="replace").strip() or "the connection ended"
             raise KtrialError(
                 f"cannot copy the program to {self.path}: {why.splitlines()[-1]}",
-                hint=f"check the cable and that {len(data) >> 20 or 1} MiB are free there, then run the command again",
+                hint=f"check the cable and free {len(data) >> 20 or 1} MiB on the phone, then run the command again",
             )
 
     def close(self) -> None:
@@ -95,9 +95,9 @@ def check_runs(program: Path, data: bytes, architecture: str) -> None:
     found = Elf(data, str(program))
     if found.machine != _MACHINES.get(architecture, architecture):
         raise BadInput(
-            f"{program}: built for {found.machine}, and the phone is {architecture}",
-            hint=f"build it for {architecture}-linux, statically",
+            f"{program}: built for {found.machine}, but the phone is {architecture}",
+            hint=f"build the program statically for {architecture}-linux",
         )
     interpreter = found.interpreter
     if interpreter is not None and not interpreter.startswith("/system/"):
-        raise BadInput(f"{program}: needs {interpreter}, which phones lack", hint="build it with -static")
+        raise BadInput(f"{program}: needs {interpreter}, which phones lack", hint="build the program with -static")

@@ -9,6 +9,8 @@ from pathlib import Path
 from ktrial.agent.user_folders import cache_folder, config_folder, state_folder, tools_folder, tools_work_folder
 
 _MADE_BY_SETUP = (".venv", ".setup", "agent/target")
+#: The folder in which root adds knobs.
+_FOLDER_OF_ROOT = Path("/etc/ktrial")
 
 
 def checkout_folder() -> Path | None:
@@ -35,7 +37,7 @@ def remove_own_files() -> list[str]:
 
 
 def remaining_files() -> list[str]:
-    """Return the folders that belong to the user and that `remove_own_files` leaves alone."""
+    """Return the folders of the user and of root that an uninstall leaves alone."""
     checkout = checkout_folder()
-    own = [config_folder(), state_folder(), *([checkout] if checkout is not None else [])]
+    own = [config_folder(), state_folder(), _FOLDER_OF_ROOT, *([checkout] if checkout is not None else [])]
     return [str(folder) for folder in own if folder.exists()]

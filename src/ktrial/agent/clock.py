@@ -24,7 +24,7 @@ class SystemClock:
         return unix_ms()
 
     def slept_s(self) -> float:
-        """Return how long the machine has been suspended since boot; `machine.watch_run` compares two such values."""
+        """Return how long the machine has been suspended since boot; `machine.watch_run` compares two values."""
         return min(_offset_ns() for _ in range(_LOOKS))[1] / 1e9
 
     def sleep(self, seconds: float) -> None:

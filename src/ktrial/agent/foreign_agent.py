@@ -32,13 +32,13 @@ def agent_for(architecture: str, package: Path | None = None, build: Build | Non
     name = f"{AGENT_NAME}-{architecture}"
     installed = folder / "_bin" / name
     if folder.parent.name != "src":
-        return _there(installed, architecture, f"copy it there from a checkout's .setup/bin/{name}")
+        return _there(installed, architecture, f"copy the agent to that path from a checkout's .setup/bin/{name}")
     checkout = folder.parent.parent
     own = checkout / ".setup" / "bin" / name
     if not _is_current(own, checkout) and not (build or _build)(checkout, architecture):
         raise KtrialError(
             f"cannot build the agent for {architecture} on this machine",
-            hint=f"install what is named above, or copy an agent that was built elsewhere to {own}",
+            hint=f"install the programs named above, or copy an agent built elsewhere to {own}",
         )
     return _there(own, architecture, "run the command again")
 
@@ -60,7 +60,7 @@ def _is_current(agent: Path, checkout: Path) -> bool:
 
 
 def _build(checkout: Path, architecture: str) -> bool:
-    """Build the agent with the set-up script, whose output goes to stderr; return whether that worked."""
+    """Build the agent with the set-up script, whose output goes to stderr; return whether the script succeeded."""
     script = checkout / "setup" / "agent.sh"
     command = ["/bin/sh", str(script), str(checkout), architecture]
     return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False, cwd=checkout).returncode == 0

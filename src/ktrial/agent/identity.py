@@ -50,7 +50,7 @@ def remember(folder: Path, hosts: set[str], users: set[str]) -> None:
 
 
 def with_hosts(own: Identity, hosts: Path) -> Identity:
-    """Return this machine's names together with those of the machines that ktrial has worked on over ssh."""
+    """Return this machine's names, and the names of the machines that ktrial has worked on over ssh."""
     import msgspec
 
     for file in sorted(hosts.glob(f"*/{_REMEMBERED}")):
@@ -80,7 +80,7 @@ def salt(path: Path) -> bytes:
                     part.unlink()
         return path.read_bytes()
     except OSError as error:
-        hint = "free some disk space, make it readable, or set XDG_STATE_HOME to a writable folder"
+        hint = "free some disk space, make that file readable, or set XDG_STATE_HOME to a writable folder"
         raise KtrialError(f"cannot create or read {path}: {error.strerror}", hint=hint) from None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A session on a phone: its facts include those of Android's own programs, and it says what SELinux denied."""
+"""A session on a phone, with facts from Android's own programs and messages about what SELinux denied."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _MOST_DENIALS = 3
 
 
 class PhoneSession(AgentSession):
-    """An agent's session on a phone, with the facts from `ask` added to those of the agent, or in their place.
+    """An agent's session on a phone. Facts from `ask` complete or replace the agent's facts.
 
-    `list_modules` asks for root on the phone's screen, so a session without root calls it only if a caller asks for
-    that fact by its full name. If a setting is refused, `say` tells the user which rule of SELinux refused it, as far
-    as the kernel's log shows.
+    `list_modules` asks for root on the phone's screen. A session without root calls it only if a caller asks for that
+    fact by its full name. If a setting is refused, `say` tells the user which rule of SELinux refused the setting, as
+    far as the kernel's log shows.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class PhoneSession(AgentSession):
 
 
 def denials(log: KernelLog) -> tuple[str, ...]:
-    """Return a line for each thing that SELinux denied, or why that is unknown."""
+    """Return a line for each denial of SELinux, or why the denials are unknown."""
     if log.unreadable is not None:
-        return (f"SELinux may have refused it; the kernel's log does not tell: {log.unreadable}",)
+        return (f"SELinux may have refused the setting; the kernel's log is unreadable: {log.unreadable}",)
     found = dict.fromkeys(
         f"SELinux denied {what.strip()}{f' of {name[1]}' if (name := _NAME.search(more)) else ''}"
         f" ({source} on {target})"

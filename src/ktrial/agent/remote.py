@@ -2,9 +2,9 @@
 """Agents on another machine, reached through the user's own `ssh` program, or `adb` for a phone.
 
 One connection carries all sessions. The agent is copied to a private folder there, named by its digest. It starts as a
-relay, and removes itself at the end. Between runs the head sends a sign of life. During a run neither side sends
-anything, so the head first says how long the silence may last. After a longer silence the connection counts as broken:
-the relay ends all sessions, and the agents restore their changes.
+relay, and removes itself at the end. Between runs the head sends a sign of life. Before a run the head
+says how long the silence may last, and then neither side sends anything. After a longer silence the connection counts
+as broken: the relay ends all sessions, and the agents restore their changes.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from ktrial.agent.line_frames import LineFrames
 from ktrial.agent.session_line import SessionLine, Window
 from ktrial.kit.errors import AgentError, KtrialError
 from ktrial.kit.plain_text import plain
+from ktrial.kit.units import show_bytes
 
 #: Bytes that may be in flight on the connection: enough for a fast link with a long delay.
 _WINDOW = Window(total_bytes=1 << 20, piece_bytes=1 << 15)
@@ -86,10 +87,10 @@ class Way(Protocol):
     answer_limit_s: float | None
 
     def argv(self, script: str) -> list[str]:
-        """Return the command that runs a script there. Raise KtrialError if there is no way to the machine."""
+        """Return the command that runs a script on the machine. Raise KtrialError if the machine is unreachable."""
 
     def has_failed(self, status: int, why: str) -> bool:
-        """Return whether the program itself failed, not the command there; `why` is its last line on stderr."""
+        """Return whether the program failed, and not the remote command; `why` is its last line on stderr."""
 
     def cannot_connect(self, why: str) -> KtrialError:
         """Return the error for a failed connection."""
@@ -114,14 +115,14 @@ class RelayDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _AgentPlace(NamedTuple):
-    """The agent's place there, and what the connection has sent after the last line of the script."""
+    """The agent's folder on the other machine, and what followed the last line of the script."""
 
     base: str
     rest: bytes
 
 
 class _AgentGone(KtrialError):
-    """The agent there ended before it said anything; most often another head has just removed its copy."""
+    """The agent ended before it answered; most often another head has just removed the agent's copy."""
 
 
 class OtherMachine:
@@ -164,7 +165,7 @@ class OtherMachine:
         self._line.kill(session)
 
     def why_gone(self) -> str | None:
-        """Return why the connection is gone; None while it is there."""
+        """Return why the connection is gone; None while it works."""
         if not self._line.closed and self._gone is None:
             return None
         why = self._gone or self._line.broken or ", ".join(self._said)
@@ -244,7 +245,7 @@ class OtherMachine:
         raise AssertionError("not reached")
 
     def _start(self) -> _AgentPlace:
-        """Connect and start the relay, in the first folder there that can hold the agent."""
+        """Connect and start the relay, in the first folder of the other machine that can hold the agent."""
         skip, tried = 0, list[str]()
         while True:
             marker = f"ktrial-{secrets.token_hex(8)}"
@@ -287,7 +288,7 @@ class OtherMachine:
                     lines.write(agent)
             elif what == "full":
                 number, _, why = rest.partition(" ")
-                tried.append(f"{why} ({len(agent):,} bytes)")
+                tried.append(f"{why} ({show_bytes(len(agent))})")
                 return int(number)
             elif what == "none":
                 break
@@ -334,7 +335,7 @@ class OtherMachine:
         )
 
     def _end_of_program(self) -> tuple[int, str]:
-        """Return the exit status of the program and its last line on stderr, which is printed here before any error."""
+        """Return the exit status of the program and its last line on stderr, after printing all of its stderr."""
         status = self._process.wait()
         # A shared connection of ssh keeps its stderr open.
         self._passing.join(_LAST_WORDS_S)
@@ -366,7 +367,7 @@ class OtherMachine:
         return msgspec.json.decode(found[0].content, type=RelayDescription)
 
     def _pass_on(self, errors: IO[bytes]) -> None:
-        """Pass on what the connecting program and the programs there write to stderr, and remember the last lines."""
+        """Pass on what the connecting and the remote programs write to stderr, and remember the last lines."""
         with errors:
             for line in errors:
                 text = plain(line.decode(errors="replace").strip("\r\n"))

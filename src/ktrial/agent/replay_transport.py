@@ -40,7 +40,7 @@ _GO_ON = frozenset({"watch"})
 class ReplayedTransport:
     """The transport of an exact guest's session; implements `Detached`.
 
-    Nothing runs between two answers, so there is nothing to wait for or to kill.
+    Nothing runs between two answers: no program needs to be awaited or killed.
     """
 
     asker: str | None = None

@@ -228,8 +228,8 @@ class RootNotGranted(AgentError, PrivilegeMissing):
         super().__init__(
             "privilege",
             message,
-            hint="run it in a terminal, as a user who may become root; plan, explain, why, doctor and demo work without"
-            " root",
+            hint="run the command in a terminal, as a user who may become root; plan, explain, why, doctor and demo "
+            "work without root",
         )
 
 
@@ -271,7 +271,7 @@ def _reading(value: _Value) -> Reading | None:
 
 def _error(error: _ReplyError) -> AgentError:
     if error.kind == "not-found":
-        return NoSuchTransaction(error.kind, error.message, hint="`ktrial status` lists the active ones")
+        return NoSuchTransaction(error.kind, error.message, hint="run `ktrial status` to list the active transactions")
     kind = AgentNeedsRoot if error.kind == "privilege" else _SPECIAL.get(error.kind, AgentError)
     return kind(error.kind, error.message, hint=error.hint)
 

@@ -26,8 +26,8 @@ class SshWay:
         '"${XDG_CACHE_HOME:-$HOME/.cache}/ktrial" "${XDG_STATE_HOME:-$HOME/.local/state}/ktrial" '
         '"${XDG_RUNTIME_DIR:-/run/user/$(id -u)}/ktrial"'
     )
-    place_hint = "make one of these writable, with 10 MB free and without noexec, or set XDG_CACHE_HOME there"
-    login_hint = "check that the user's login shell runs commands sent by ssh, and that /bin/sh exists there"
+    place_hint = "give one of these folders 10 MB of free space and no noexec, or set XDG_CACHE_HOME on that machine"
+    login_hint = "check that the machine has /bin/sh, and that the user's login shell runs commands sent by ssh"
     #: ssh has a limit of its own, and may wait for a person who types a password.
     answer_limit_s: float | None = None
 
@@ -62,7 +62,7 @@ def ssh_words() -> list[str]:
     if given is None:
         raise KtrialError("cannot find ssh", hint="install OpenSSH's client; Debian: sudo apt install openssh-client")
     why = f"{words[0]}: no such program" if words else "it names no program"
-    raise BadInput(f"{SSH_VARIABLE}: {why}", hint=f"unset it, or use {SSH_VARIABLE}='ssh -F FILE'")
+    raise BadInput(f"{SSH_VARIABLE}: {why}", hint=f"unset the variable, or use {SSH_VARIABLE}='ssh -F FILE'")
 
 
 def configured_host(name: str) -> str:

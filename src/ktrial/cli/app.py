@@ -192,7 +192,7 @@ class App:
         return self.close_at_end(session_over(host, transport))
 
     def root_session(self, purpose: str) -> AgentSession:
-        """Return the root session of this command. The user is asked at most once, and told the purpose."""
+        """Return the root session of this command. Ask the user at most once, and name the purpose."""
         if self._root is None:
             self._root = self.new_root_session(purpose)
         return self._root

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ktrial.cli.app_remote import RemoteHost
 from ktrial.kit.errors import BadInput, PrivilegeMissing
+from ktrial.kit.units import show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,8 +31,8 @@ _MODULE = "export the settings as a module that the phone applies when it starts
 _HERE_ONLY = {
     "demo": "leave out --host",
     "kernel": "leave out --host: guests run on this machine",
-    "install-recovery": "nothing is needed: a phone starts with its own values",
-    "uninstall": "nothing is needed: ktrial leaves no program on the phone",
+    "install-recovery": "do nothing: a phone starts with its own values",
+    "uninstall": "do nothing: ktrial leaves no program on the phone",
     "with": "use `apply` and `revert`",
     "frames": "measure frames with `ktrial --host adb bench gfxinfo`",
     "keep": _MODULE,
@@ -115,13 +116,13 @@ class AdbHost(RemoteHost):
         found = sorted(one for one in folder.iterdir() if one.is_file() and not one.name.startswith("."))
         if not found:
             raise BadInput(
-                f"--tools {tools}: no files in this folder", hint="put static programs for the phone into it"
+                f"--tools {tools}: no files in this folder", hint="put static programs for the phone into the folder"
             )
         return {one.name: self._copied(one.resolve()) for one in found}
 
     def _copied(self, here: Path) -> str:
         copy = self._copy(here)
-        self._say(f"copied {here.name} to {self.name}: {copy.size:,} bytes, sha256 {copy.digest[:16]}")
+        self._say(f"copied {here.name} to {self.name}: {show_bytes(copy.size)}, sha256 {copy.digest[:16]}")
         return copy.path
 
     def _copy(self, here: Path) -> ProgramThere:
@@ -178,7 +179,7 @@ class AdbHost(RemoteHost):
                 if self.gives_root((program, *form)):
                     return (program, *form), None
         raise PrivilegeMissing(
-            f"{purpose} needs root on {self.name}, and su there refused it",
+            f"{purpose} needs root on {self.name}, whose su refused it",
             hint="allow root for `shell` (com.android.shell) in the app of Magisk, KernelSU or APatch, "
             "then run the command again",
         )

@@ -191,7 +191,7 @@ class GuestHost(Host):
         except UnknownName as error:
             kept = ", ".join(kept_names())
             keep = f"ktrial kernel boot KERNEL {'--mode exact ' if self.is_exact else ''}--keep {self._name}"
-            hint = error.hint if error.nearest else f"`{keep}` starts one"
+            hint = error.hint if error.nearest else f"start a guest with `{keep}`"
             raise BadInput(
                 f"--host {self.word}: no kept guest has this name; {error.message}",
                 hint=f"{hint} (kept guests: {kept})" if kept else hint,

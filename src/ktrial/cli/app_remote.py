@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 #: seconds between two looks.
 _OUTLAST_S, _LOOK_S = 180.0, 2.0
 _LIMIT_S = 120.0
+_LOG_IN = "log in to the other machine, and run ktrial on it"
 #: Verbs that work with this machine's own files, programs or windows, and what to do instead.
 _HERE_ONLY = {
     "demo": "leave out --host",
     "kernel": "leave out --host: guests run on this machine",
-    "install-recovery": "log in there and run ktrial",
-    "uninstall": "log in there and run ktrial",
-    "with": "log in there and run ktrial",
+    "install-recovery": _LOG_IN,
+    "uninstall": _LOG_IN,
+    "with": _LOG_IN,
 }
 
 
@@ -176,7 +177,7 @@ class RemoteHost(Host, ABC):
             ends.from_agent,
             partial(machine.kill, ends.session),
             machine.why_gone,
-            hint=f"run `ktrial --host {self.word} status`: the agent there restores what it changed",
+            hint=f"check with `ktrial --host {self.word} status` that the agent has restored everything",
             asker=asker[0] if asker else None,
         )
         if password is not None:
@@ -275,7 +276,9 @@ class RemoteHost(Host, ABC):
         listed = self.own_session.list(places)
         found = next((place for place in places if listed.get(place)), None)
         if found is None:
-            raise BadInput(f"{word}: no such program on {self.name}", hint="give its path there, or install it there")
+            raise BadInput(
+                f"{word}: no such program on {self.name}", hint="give its path, or install it on that machine"
+            )
         return Path(found)
 
     @property

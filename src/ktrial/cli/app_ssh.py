@@ -60,8 +60,8 @@ class SshHost(RemoteHost):
             return (found, *silent), None
         if asking is None:
             raise PrivilegeMissing(
-                f"{purpose} needs root on {self.name}, and doas there does not give it without a password",
-                hint="permit the user with `nopass` in /etc/doas.conf there, or connect as root: --host ssh:root@NAME",
+                f"{purpose} needs root on {self.name}, whose doas asks for a password",
+                hint="permit the user with `nopass` in its /etc/doas.conf, or connect as root: --host ssh:root@NAME",
             )
         return (found, *asking), self._ask_password((found, *asking), purpose)
 
@@ -74,12 +74,12 @@ class SshHost(RemoteHost):
                 return given
             raise PrivilegeMissing(
                 f"sudo on {self.name} did not accept the password",
-                hint=f"check the password behind {PASSWORD_VARIABLE}, and that sudo there permits this user",
+                hint=f"check the password behind {PASSWORD_VARIABLE}, and whether sudo permits this user",
             )
         if not sys.stdin.isatty():
             raise PrivilegeMissing(
                 f"{purpose} needs root on {self.name}, whose sudo asks for a password, and there is no terminal here",
-                hint=f"give it with {PASSWORD_VARIABLE} (docs/remote.md), or connect as root: --host ssh:root@NAME",
+                hint=f"set {PASSWORD_VARIABLE} (docs/remote.md), or connect as root: --host ssh:root@NAME",
             )
         for _ in range(_TRIES):
             password = getpass.getpass(f"password for sudo on {self.name}: ")
@@ -87,7 +87,7 @@ class SshHost(RemoteHost):
                 return password
         raise PrivilegeMissing(
             f"sudo on {self.name} did not accept the password",
-            hint="run the command again, or log in there and check with `sudo -v` that sudo permits you",
+            hint=f"run the same command again, or check with `sudo -v` on {self.name} that sudo permits you",
         )
 
 
@@ -100,7 +100,9 @@ def given_password() -> str | None:
     number = os.environ.get(PASSWORD_VARIABLE)
     if number is None:
         return None
-    hint = "set it to the number of a file that is open for reading and holds the password on one line"
+    hint = (
+        f"set {PASSWORD_VARIABLE} to the number of a file that is open for reading and holds the password on one line"
+    )
     try:
         with open(int(number), "rb") as file:  # noqa: PTH123 (an open file, no path)
             password = file.read(_LONGEST_BYTES + 1).decode().removesuffix("\n")

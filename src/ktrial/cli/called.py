@@ -52,7 +52,7 @@ _FROM_A_CHECKOUT = re.compile(r"(?<![\w./-])\./ktrial(?![\w.-])")
 def take_called() -> str | None:
     """Return how ktrial was called, or None if unknown.
 
-    Remove the environment variable that says so, because commands that ktrial starts must not see it.
+    Remove the environment variable that holds it, because commands that ktrial starts must not see it.
     """
     called = os.environ.pop(_CALLED, None)
     if called and Path(called).name == "ktrial":

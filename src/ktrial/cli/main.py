@@ -110,7 +110,7 @@ class Verbs(FolderGroup):
 @click.option(
     "--host",
     metavar="ssh:NAME|adb[:SERIAL]|guest:KERNEL|exact:KERNEL",
-    help="Work on another machine, a phone, or in a VM with this kernel; exact:KERNEL makes its time deterministic.",
+    help="Work on another machine, on a phone, or in a VM with this kernel; exact:KERNEL makes its time deterministic.",
 )
 @click.option("--host-keep-agent", "keeps_agent", is_flag=True, help="Leave the agent's copy on the other machine.")
 @click.option("--machine-root", hidden=True, type=click.Path(file_okay=False, path_type=Path))

@@ -126,7 +126,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.
 
 
 def spelled_words(ctx: click.Context, _: click.Parameter | None, given: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words of a command line. Settings that name a file of /proc or /sys get the names of their knobs."""
+    """Return the words of a command line, with the names of knobs for files of /proc and /sys."""
     if not isinstance(ctx.obj, App) or not any(word.startswith(("/proc/", "/sys/")) for word in given):
         return given
     from ktrial.tuning.origin.import_profile import spelled_setting

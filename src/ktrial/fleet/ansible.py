@@ -105,11 +105,13 @@ class Ansible:
             )
         except subprocess.TimeoutExpired:
             raise KtrialError(
-                f"ansible-inventory did not answer within {_LIMIT_S:.0f} s", hint=f"try it: {shlex.join(argv)}"
+                f"ansible-inventory did not answer within {_LIMIT_S:.0f} s",
+                hint=f"run the command by hand: {shlex.join(argv)}",
             ) from None
         if done.returncode or _UNPARSED in done.stderr:
             raise BadInput(
-                f"Ansible cannot read the inventory: {_cause_in(done.stderr)}", hint=f"try: {shlex.join(argv)}"
+                f"Ansible cannot read the inventory: {_cause_in(done.stderr)}",
+                hint=f"run the command by hand: {shlex.join(argv)}",
             )
         found = parse_inventory(done.stdout)
         if not found.hosts:
@@ -117,8 +119,8 @@ class Ansible:
             raise BadInput(
                 f"{sources}: no hosts in this inventory"
                 if self._limit is None
-                else f"the inventory has no such host: {self._limit}",
-                hint="`ansible-inventory -i INVENTORY --graph` shows its hosts and groups",
+                else f"no host of the inventory matches --limit {self._limit}",
+                hint="run `ansible-inventory -i INVENTORY --graph` to list hosts and groups",
             )
         return found
 
@@ -186,7 +188,7 @@ class Ansible:
             thread.join()
         if run.status == "successful":
             for host in sorted(hosts):
-                yield TaskResult(host, "unreachable", {"msg": "the inventory does not have it any more"})
+                yield TaskResult(host, "unreachable", {"msg": "the inventory no longer lists this host"})
         elif hosts:
             why = _cause_in(run.stdout.read().encode()) if run.stdout is not None else run.status
             names = ", ".join(sorted(hosts))
@@ -218,7 +220,8 @@ def parse_inventory(data: bytes) -> Inventory:
         tree = msgspec.json.decode(data, type=dict[str, _Group])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise KtrialError(
-            f"ansible-inventory: cannot read its answer: {error}", hint="try `ansible-inventory -i INVENTORY --list`"
+            f"cannot read the output of ansible-inventory: {error}",
+            hint="check the output of `ansible-inventory -i INVENTORY --list`",
         ) from None
     variables = tree.pop("_meta", _Group()).hostvars
     groups = {name: group.hosts for name, group in tree.items()}

@@ -35,7 +35,7 @@ LONGEST_NAP_S = 10.0
 
 
 class MachineLook(NamedTuple):
-    """A machine whose trial is to begin or, if there is a `trial`, to continue; `place` is its index in the fleet."""
+    """A machine to look at: its trial begins or, with a `trial`, continues. `place` is its index in the fleet."""
 
     place: int
     machine: FleetMachine
@@ -270,7 +270,7 @@ class Coordinator:
         broken = [one for one in guards if one.is_broken]
         if broken:
             names = ", ".join(f"{one.outcome} of {one.arm}" for one in broken)
-            reason = f"worse than a guard allows: {names}"
+            reason = f"{names} {'is' if len(broken) == 1 else 'are'} worse than a guard allows"
             return WaveEnded(wave=wave, decision="stop", reason=reason, guards=guards)
         reason = "the guards hold" if guards else "no guard was declared"
         return WaveEnded(wave=wave, decision="go on", reason=reason, guards=guards)

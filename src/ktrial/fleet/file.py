@@ -17,7 +17,7 @@ from ktrial.trial.protocol.live import LiveFile
 from ktrial.trial.protocol.read import check_trial_file
 
 Design = Literal["within", "pairs", "stepped"]
-_HINT = "docs/fleets.md explains each line"
+_HINT = "read docs/fleets.md, which explains each line"
 _SHARE = re.compile(r"([1-9][0-9]?|100)%")
 _MOST_ERROR = 0.2
 #: A placeholder in a metric, for the machine's name in the inventory or for one of its variables.
@@ -118,7 +118,7 @@ def _check(trial: FleetTrial) -> None:
     if trial.guest is not None or any(arm.kernel or arm.boot or arm.manual for arm in trial.arms.values()):
         raise BadInput(
             "a trial on a fleet cannot boot machines or set them up by hand",
-            hint="remove guest, kernel, boot and manual; `ktrial trial run` runs such a trial on one machine",
+            hint="remove guest, kernel, boot and manual, or use `ktrial trial run` on one machine",
         )
     if table.blocks not in LOOKS:
         raise BadInput(
@@ -157,7 +157,7 @@ def _check_live(live: LiveFile, table: FleetTable) -> None:
         if getattr(live, key):
             raise BadInput(
                 f"fleet: `{key.rstrip('_')}` of [live] is for one machine",
-                hint="remove it; `ktrial live --host` tries a setting on one machine",
+                hint="remove this line, or use `ktrial live --host` on one machine",
             )
     parse_metrics([PLACE.sub("host", one) for one in live.metrics])
     if live.period is None:

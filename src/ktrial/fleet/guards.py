@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guards of a fleet: after each wave, they test whether an arm is worse on the machines so far than allowed.
+"""The guards of a fleet: after each wave, they test whether an arm is worse than allowed on the machines so far.
 
-Within machines, the sign of each block's difference is a fair coin under "no difference", on every machine, because the
-order within the block was drawn. In pairs, a coin decided which machine of a pair has the arm. All guards, arms and
+Chance drew the order within each block of a machine. Under "no difference", the sign of a block's difference is
+therefore a fair coin. In pairs, a coin decided which machine of a pair has the arm. All guards, arms and
 waves share one error rate, so that a test after each wave does not increase the error.
 """
 
@@ -86,7 +86,7 @@ def level_of(log: Sequence[Event], outcome: str) -> float | None:
 def pair_differences(
     standing: FleetStanding, levels: Mapping[int, float], arm: str
 ) -> Iterator[tuple[str, str, float]]:
-    """Yield each complete pair: the machine with the arm, the other one, and how much better the first one is."""
+    """Yield each complete pair: the machine with the arm, its partner, and how much better the arm's machine is."""
     pairs: dict[int, dict[bool, int]] = {}
     for place in levels:
         machine = standing.machine(place)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live work on the machines of a fleet: a process here watches each machine, and ends with the coordinator.
+"""Live work on the machines of a fleet: a local process watches each machine, and ends with the coordinator.
 
 The process is `ktrial trial run` with the machine as its host. The arm stays in force as long as the session of this
 process, so that a process that dies leaves nothing in force. The coordinator reads the observations from the store.
@@ -104,7 +104,7 @@ def refuse_shared(trial: FleetTrial, facts: Mapping[str, Mapping[str, str]]) -> 
             if other := seen.get(metric.source):
                 raise BadInput(
                     f"{other} and {host} have the same series of {metric.name}",
-                    hint="put {host} or {inventory.NAME} into its address or query, so that each machine has its own",
+                    hint="put {host} or {inventory.NAME} into the address or query of this metric",
                 )
             seen[metric.source] = host
 
@@ -184,8 +184,8 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
 class LiveStore(NamedTuple):
     """What the coordinator reads about the machines' trials.
 
-    `find` returns the newest trial whose protocol has a name, `log` returns its log, and `running` returns the trials
-    that processes of this machine run now.
+    `find` returns the newest trial with a protocol of this name, and `log` the log of a trial. `running` returns the
+    trials that processes of this machine run now.
     """
 
     find: Callable[[str], str | None]
@@ -257,7 +257,7 @@ class LiveMachines:
                 hosts = ", ".join(self._began.machines[place].host for place in left)
                 raise KtrialError(
                     f"the processes that watch {hosts} did not end within {_END_S:.0f} s",
-                    hint="`ktrial --host ssh:NAME status` shows what is in force there",
+                    hint="run `ktrial --host ssh:NAME status` to see which settings are in force",
                 )
             time.sleep(_END_LOOK_S)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fleet's trial as an append-only log of events, `ktrial.fleet-log/1`: who takes part, then what happened, in order.
 
-The state of such a trial is a pure function of these events, so that another coordinator can continue it.
+The state of the trial is a pure function of its events. Another coordinator can therefore continue the trial.
 """
 
 from __future__ import annotations

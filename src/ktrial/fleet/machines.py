@@ -48,7 +48,7 @@ class AnsibleMachines:
             yield from self._task(arguments)
 
     def leave_out(self, look: MachineLook) -> None:
-        """Do nothing: no process here belongs to the machine, which restores itself when its plan is over."""
+        """Do nothing: no local process belongs to the machine, which restores itself when its plan is over."""
 
     def _name(self, look: MachineLook) -> str:
         """Return the name of a machine's trial, by its place in the list."""

@@ -282,7 +282,8 @@ def _by_fact(standing: FleetStanding, found: FleetResult, comparison: Comparison
         yield Text(f"The design {found.design} judges all machines together: there is no effect by fact.", "note")
     if any(one.subgroups for one in found.contrasts):
         yield Text(
-            "A difference between two values of a fact is not tested: chance did not draw who has which.", "note"
+            "A difference between two values of a fact is not tested: chance did not decide which machine has which.",
+            "note",
         )
     others = [name for name, values in _facts(standing).items() if len(values) > 1 and name not in declared]
     if others:

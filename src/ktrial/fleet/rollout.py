@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps what a fleet's trial has proven on all machines, wave by wave, and undoes it the same way.
 
-After each wave, each of its machines must still have the settings. If one does not, the roll-out stops and its wave is
-undone. Both directions write only what differs, so that an interrupted one can be started again.
+After each wave, each of its machines must still have the settings. If a machine does not, the roll-out stops and
+undoes the wave. Both directions write only what differs, so that an interrupted roll-out can be started again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Tasks(Protocol):
 
 
 class WaveOutcome(NamedTuple):
-    """The result of a wave: hosts that changed, hosts with the settings already, and failed hosts with the reason."""
+    """The result of a wave: hosts that changed, hosts that needed no change, and failed hosts with the reason."""
 
     wave: int
     changed: tuple[str, ...]
@@ -70,8 +70,8 @@ def proven_arm(trial: FleetTrial, found: FleetResult, wanted: str | None, *, any
     else:
         why = f"it is {primary[arm].verdict} on {primary[arm].scope}"
     raise Refused(
-        f"{arm} was not proven: {why}",
-        hint="read `ktrial fleet report`, or add --anyway to keep it",
+        f"{arm} is not proven better: {why}",
+        hint="read `ktrial fleet report`, or add --anyway to keep the arm",
     )
 
 

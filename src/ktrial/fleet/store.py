@@ -65,7 +65,7 @@ class StoredFleets:
                 raise Busy(
                     "busy",
                     f"{holder_text(row.holder)} coordinates {fleet} now",
-                    hint=f"wait for it; if it has died, the trial can be taken over in {left_s:.0f} s",
+                    hint=f"wait until that process has ended; if it has died, take the trial over in {left_s:.0f} s",
                 )
             fence = max(row.fence + 1, now_ms // 1000)
             self._hold(connection, fleet, holder, fence, now_ms + int(1000 * LEASE_S))
@@ -115,7 +115,7 @@ class StoredFleets:
         every = self.names()
         if not every:
             raise BadInput(
-                "this store has no trial of a fleet", hint="`ktrial fleet run TRIAL.toml -i INVENTORY` runs one"
+                "this store has no trial of a fleet", hint="run a trial: `ktrial fleet run TRIAL.toml -i INVENTORY`"
             )
         if name is None:
             return every[0]
@@ -123,7 +123,7 @@ class StoredFleets:
         if len(found) > 1:
             raise BadInput(f"{len(found)} trials begin with {name!r}", hint=f"write more of the name: {found[0]}")
         if not found:
-            raise UnknownName("trial of a fleet", name, every, hint="`ktrial fleet status` shows the newest")
+            raise UnknownName("trial of a fleet", name, every, hint="run `ktrial fleet status` to see the newest trial")
         return found[0]
 
     def append(self, lease: CoordinatorLease, events: Sequence[FleetEvent]) -> None:
@@ -143,7 +143,7 @@ class StoredFleets:
             who = "another coordinator" if row.holder is None else holder_text(row.holder)
             raise KtrialError(
                 f"{who} has taken over {lease.fleet}",
-                hint="`ktrial fleet status` shows its progress",
+                hint="run `ktrial fleet status` to see its progress",
             )
         until_ms = _now_ms(connection) + int(1000 * LEASE_S)
         self._hold(connection, lease.fleet, lease.holder, lease.fence, until_ms)

@@ -55,9 +55,7 @@ def announcement(began: FleetBegan, *, width: int, forks: int) -> str:
         for host, why in began.left_out.items()
     ]
     if fleet.design == "within" and len(hosts) < FEWEST_MACHINES:
-        few = (
-            f"fewer than {FEWEST_MACHINES} machines are shown side by side: no verdict on others like them is possible"
-        )
+        few = f"fewer than {FEWEST_MACHINES} machines: ktrial gives no verdict on machines like these"
         lines.append(paragraph(few, width=width))
     return "\n".join(lines) + "\n" + balance_text(began, width=width)
 
@@ -86,7 +84,7 @@ def _machines(count: int) -> str:
 
 def time_text(began: FleetBegan, forks: int) -> str:
     """Return how long a trial takes, in total and wave by wave."""
-    more = "; machines that are in use are waited for" if began.when_idle else ""
+    more = "; ktrial also waits for machines in use" if began.when_idle else ""
     waves = wave_seconds(began, forks)
     if not waves:
         return f"unknown until the first machine has begun to measure{more}"
@@ -200,7 +198,7 @@ def outcome_text(outcome: WaveOutcome) -> str:
     """Return the result of a wave of a roll-out in one line."""
     told = [
         f"{words}: {_names([*map(clean, hosts)])}"
-        for words, hosts in (("changed", outcome.changed), ("as wanted before", outcome.unchanged))
+        for words, hosts in (("changed", outcome.changed), ("already set", outcome.unchanged))
         if hosts
     ]
     told += [f"{clean(host)} failed: {clean(why)}" for host, why in outcome.failed.items()]

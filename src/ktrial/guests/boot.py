@@ -18,6 +18,7 @@ import msgspec
 from ktrial.agent import line_frames
 from ktrial.agent.line_frames import Frame, Garbled, LineFrames
 from ktrial.bench.guest_tools import GuestRun, GuestStart, Job, ProgramEnded, Shape
+from ktrial.bench.text import duration
 from ktrial.guests import initramfs
 from ktrial.guests.programs import GuestFiles
 from ktrial.guests.qemu import Emulator
@@ -162,9 +163,9 @@ class _Boot:
         if self._begun is None:
             limit_s = min(self._limits.whole_s, self._limits.begin_s or self._limits.whole_s)
             if passed_s > limit_s:
-                return f"{_LATE} of {limit_s:g} s passed before the guest's first process ran"
+                return f"{_LATE} of {duration(limit_s)} passed before the guest's first process ran"
         elif passed_s > self._limits.whole_s:
-            return f"{_LATE} of {self._limits.whole_s:g} s passed while the guest ran its program"
+            return f"{_LATE} of {duration(self._limits.whole_s)} passed while the guest ran its program"
         if (self._folder / "console").stat().st_size > CONSOLE_LIMIT_BYTES:
             return f"the guest wrote more than {CONSOLE_LIMIT_BYTES >> 20} MiB to its console"
         if sum(map(len, (self._said, *self._outputs.values()))) > OUTPUT_LIMIT_BYTES:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A guest that outlives a command: its keeper offers sessions to other commands, over a socket of the same user.
 
-One command at a time uses the guest, over a connection that lasts as long as the command. The keeper hands over the
-pipes of a session themselves. No data goes through the keeper, and the sessions end with the command, however it ends.
+One command at a time uses the guest, over a connection that lasts as long as the command. The keeper hands the pipes
+of a session to the command. No data goes through the keeper, and the sessions end with the command.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class _Folder:
             os.close(self.descriptor)
             raise KtrialError(
                 f"{self._path} is not private: owner {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}",
-                hint=f"find out who created it, then remove it: rm -r {self._path}",
+                hint=f"find out who created the folder, then remove it: rm -r {self._path}",
             )
         return self
 
@@ -120,7 +120,7 @@ def _socket() -> socket.socket:
 
 
 def _connected(folder: _Folder, name: str) -> socket.socket | None:
-    """Connect to the keeper; return None if it is gone. Raise FileNotFoundError if there never was one."""
+    """Connect to the keeper; return None if it has ended. Raise FileNotFoundError if it never existed."""
     made = _socket()
     try:
         made.connect(folder.address(name))
@@ -316,7 +316,7 @@ class KeptGuest:
             self.close()
             raise KtrialError(
                 f"the guest {name} belongs to another version of ktrial",
-                hint=f"end it, then boot it again: `ktrial kernel boot KERNEL --keep {name}`",
+                hint=f"end that guest, then boot a new one: `ktrial kernel boot KERNEL --keep {name}`",
             )
         #: The description of the guest, and the history of an exact one.
         self.kept, self.past = message.kept, past
@@ -383,5 +383,5 @@ class KeptGuest:
 
     def _lost(self, why: str) -> AgentError:
         self._gone = why
-        hint = f"its settings are lost; boot a new one: `ktrial kernel boot KERNEL --keep {self._name}`"
+        hint = f"boot a new guest, without the settings of this one: `ktrial kernel boot KERNEL --keep {self._name}`"
         return AgentError("lost", why, hint=hint)

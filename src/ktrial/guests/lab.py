@@ -107,7 +107,7 @@ class Lab:
             guests.stop()
 
     def prepare(self, place: GuestPlace) -> None:
-        """Read and cache all files for boots at this place. Several threads can then boot there."""
+        """Read and cache all files for boots at this place. Several threads can then boot at the same time."""
         self._prepared(place, Job(), {})
 
     def _look_up(self, kernel: str) -> tuple[KernelFiles, Guests]:
@@ -174,8 +174,9 @@ def _disk_image(work: Path | None) -> bytes:
                 f"{mkfs} ended with status {error.returncode}: {error.stderr.strip()}", hint="reinstall e2fsprogs"
             ) from None
         except (OSError, subprocess.TimeoutExpired) as error:
+            why = error.strerror if isinstance(error, OSError) else f"no end within {_MKFS_LIMIT_S:g} s"
             raise KtrialError(
-                f"cannot create a guest's disk: {mkfs}: {error}",
-                hint="try again; if it fails again, reinstall e2fsprogs",
+                f"cannot create a guest's disk with {mkfs}: {why}",
+                hint="run the command again; if it fails again, reinstall e2fsprogs",
             ) from None
         return file.read_bytes()

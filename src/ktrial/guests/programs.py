@@ -24,7 +24,7 @@ _AGENT = "ktrial-agent"
 
 
 class GuestFiles(NamedTuple):
-    """What to put into a guest: files and links by their paths there, and the path of each tool by its name."""
+    """Files and links to put into a guest, by their paths in the guest, and the path of each tool by name."""
 
     files: dict[str, bytes]
     links: dict[str, str]
@@ -38,7 +38,7 @@ def bring(names: Sequence[str], architecture: str | None = None) -> GuestFiles:
     for name in dict.fromkeys(names):
         program = shutil.which(name)
         if program is None:
-            raise BadInput(f"cannot find program {name!r} in PATH", hint="install it, or give its path")
+            raise BadInput(f"cannot find program {name!r} in PATH", hint="install the program, or give its path")
         path = str(Path(program).absolute())
         found.tools[name] = guest_path(path)
         _add(path, found, found.tools[name])
@@ -127,5 +127,6 @@ def _first_line_of(argv: Sequence[str]) -> str:
             f"{shlex.join(argv)} ended with status {error.returncode}: {said}", hint="reinstall the program"
         ) from None
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise KtrialError(f"cannot run {shlex.join(argv)}: {error}", hint="reinstall the program") from None
+        why = error.strerror if isinstance(error, OSError) else f"no end within {_LIMIT_S:g} s"
+        raise KtrialError(f"cannot run {shlex.join(argv)}: {why}", hint="reinstall the program") from None
     return done.stdout

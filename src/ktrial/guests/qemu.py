@@ -69,8 +69,12 @@ class Emulator:
             said = subprocess.run(
                 [self.program, "--version"], capture_output=True, text=True, timeout=_LIMIT_S, check=True
             ).stdout
-        except (OSError, subprocess.SubprocessError) as error:
-            raise EmulatorMissing(f"cannot run {self.program} --version: {error}", hint=self._install()) from None
+        except subprocess.CalledProcessError as error:
+            why = f"{self.program} --version ended with status {error.returncode}"
+            raise EmulatorMissing(why, hint=self._install()) from None
+        except (OSError, subprocess.TimeoutExpired) as error:
+            why = str(error.strerror) if isinstance(error, OSError) else f"no answer within {_LIMIT_S:g} s"
+            raise EmulatorMissing(f"cannot run {self.program} --version: {why}", hint=self._install()) from None
         found = _VERSION.search(said)
         if found is None:
             raise EmulatorMissing(

@@ -157,8 +157,8 @@ def _compare(session: int, known: list[bytes], heard: bytes) -> None:
         if line != other:
             raise GuestDiffers(
                 f"the exact guest changed an earlier answer: line {number + 1} of its session {session} was "
-                f"{_show_line(line)} and is {_show_line(other)}",
-                hint="discard its answers and run the command again",
+                f"{_show_line(line)} and is now {_show_line(other)}",
+                hint="discard the answers and run the command again",
             )
 
 

@@ -21,6 +21,7 @@ from ktrial.agent.carrier import Ends
 from ktrial.agent.line_frames import Frame, Garbled, LineFrames
 from ktrial.agent.session_line import SessionLine
 from ktrial.bench.guest_tools import STATUS_FAILED, STATUS_LIMIT, GuestFailed, GuestStart
+from ktrial.bench.text import duration
 from ktrial.kit.errors import AgentError
 
 _CHUNK_BYTES = 1 << 16
@@ -120,7 +121,7 @@ class RunningGuest:
             for frame in self._frames.feed(piece):
                 if frame.kind == line_frames.BEGUN:
                     return decode_frame(frame, GuestStart)
-        why = "was stopped" if stop.is_set() else f"exceeded the time limit of {limit_s:g} s"
+        why = "was stopped" if stop.is_set() else f"exceeded the time limit of {duration(limit_s)}"
         raise GuestFailed(f"the guest {why} before its first process ran{self._last_lines()}", STATUS_LIMIT)
 
     def _last_lines(self) -> str:

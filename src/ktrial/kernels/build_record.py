@@ -102,4 +102,4 @@ def memory_of(symbols: Mapping[str, str], jobs: int) -> tuple[int, str]:
         return (2 + 2 * size) * _GIB, "linking with ThinLTO"
     if symbols.get("DEBUG_INFO_BTF") == "y":
         return (1 + size) * _GIB, "making BTF"
-    return _GIB // 4 * (jobs + 2), f"{jobs} compilers at a time"
+    return _GIB // 4 * (jobs + 2), f"running {jobs} compilers at a time"

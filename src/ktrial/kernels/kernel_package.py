@@ -51,7 +51,7 @@ class PackageFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelPackaged(msgspec.Struct, frozen=True, kw_only=True):
-    """Built packages, `ktrial.kernel-package/1`. `sha256` is that of the source package, None for a folder."""
+    """Built packages, `ktrial.kernel-package/1`. `sha256` is the digest of the source package, None for a folder."""
 
     folder: str
     place: str

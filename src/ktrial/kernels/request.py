@@ -62,7 +62,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Unheld(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that Kconfig did not grant: the value the symbol got instead, and why."""
+    """A request that Kconfig rejected: the value that the symbol got instead, and why."""
 
     symbol: str
     wanted: str
@@ -144,7 +144,7 @@ def united(wishes: Iterable[Wish]) -> dict[str, Wish]:
         if other is not None and not same_value(other.value, wish.value) and wish.by != BY_HAND:
             raise Contradiction(
                 f"{other.by} wants {wish.symbol}={other.value}, {wish.by} wants {wish.symbol}={wish.value}",
-                hint=f"leave out one of them, or decide with --set {wish.symbol}=…",
+                hint=f"leave out one of the two, or decide with --set {wish.symbol}=…",
             )
         if other is not None and not same_value(other.value, wish.value):
             raise Contradiction(

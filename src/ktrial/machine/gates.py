@@ -154,10 +154,10 @@ DEFAULTS: Mapping[str, GateLimits] = {name: gate.default for name, gate in GATES
 
 
 def parse_gates(table: Mapping[str, Any], *, phone: bool = False, has_generator: bool = False) -> dict[str, GateLimits]:
-    """Return the limits of all gates: those of a `[gates]` table, and defaults for the others.
+    """Return the limits of all gates, from a `[gates]` table or from the defaults.
 
-    The result has the gates of phones for a `phone`, the gate of the load generator if there is one, and every gate in
-    the table. Raise BadInput for an invalid limit.
+    The result has every gate in the table. It has the gates of phones for a `phone`, and the gate of the load generator
+    if there is one. Raise BadInput for an invalid limit.
     """
     absent = {*(() if phone else OF_PHONES), *(() if has_generator else (LOAD_GENERATOR,))}
     limits = {name: limit for name, limit in DEFAULTS.items() if name not in absent}

@@ -39,7 +39,7 @@ def read_session_ids(data: bytes, source: str) -> tuple[str, ...]:
     for number, line in numbered(data, source) if data.strip() else ():
         words = line.split()
         if words and not re.fullmatch(r"[A-Za-z0-9_]+", words[0], re.ASCII):
-            raise unreadable(source, number, line, "a line that begins with a session")
+            raise unreadable(source, number, line, "a line that begins with the id of a session")
         found += words[:1]
     return tuple(found)
 

@@ -98,7 +98,7 @@ def _fact(name: str, sections: Sections) -> Fact:
     if isinstance(value, Fact):
         return value
     if value is None:
-        return Fact(unknown=f"`{_COMMANDS[needed[0]]}` does not print it")
+        return Fact(unknown=f"`{_COMMANDS[needed[0]]}` does not print this fact")
     return Fact(value=value)
 
 

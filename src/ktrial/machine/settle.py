@@ -57,7 +57,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settling(reference: Readings, now: Readings) -> Settling:
-    """Return the readings above those of the first run. Gates judge lower readings, because waiting would not help."""
+    """Return the readings that are still above the first run. Gates judge lower ones: waiting would not help."""
     waiting, untold = [], []
     for aim in AIMS:
         level, value = _number(reference, aim), _number(now, aim)

@@ -26,7 +26,7 @@ def suspended_s(before_s: float, after_s: float) -> float:
     slept = after_s - before_s
     if not math.isfinite(slept) or slept <= -SHORTEST_S:
         raise BadInput(
-            f"suspend time cannot go from {before_s} s to {after_s} s",
+            f"the machine's suspend time fell from {before_s:g} s to {after_s:g} s",
             hint="run the command again: the machine may have been restarted meanwhile",
         )
     return slept if slept >= SHORTEST_S else 0.0

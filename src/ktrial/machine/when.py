@@ -52,7 +52,7 @@ def facts_of(condition: Condition) -> tuple[str, ...]:
 
 
 def evaluate(condition: Condition, facts: FactBook, kinds: Mapping[str, FactKind]) -> tuple[Truth, str]:
-    """Return whether the condition holds; if it does not or is unknown, also why."""
+    """Return whether the condition holds, and why not, unless it holds."""
     if isinstance(condition, str):
         return _compare(condition, facts, kinds)
     answers = [evaluate(part, facts, kinds) for part in _parts(condition)]
@@ -128,14 +128,14 @@ def _check_type(kind: FactKind, operator: str, wanted: Any, text: str) -> None:
         )
     if types is None:
         raise BadInput(
-            f"cannot compare the fact {kind.name} in {text!r}: it is a {kind.type}",
-            hint="use another fact (`ktrial facts` lists them)",
+            f"cannot compare the fact {kind.name} in {text!r}: its type is {kind.type}",
+            hint="use a fact that `ktrial facts` lists",
         )
     for value in values:
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
             raise BadInput(
-                f"the fact {kind.name} is a {kind.type}, but {text!r} compares it with {value!r}",
-                hint=f"compare it with a {kind.type}",
+                f"the fact {kind.name} has the type {kind.type}, but {text!r} compares it with {value!r}",
+                hint=f"compare the fact with a value of the type {kind.type}",
             )
 
 

@@ -207,7 +207,7 @@ def test_root_that_is_refused(pixel: Phone) -> None:
     finally:
         (pixel.root / "su").write_text("magisk")
     assert done.returncode == 5, done.stderr
-    assert "su there refused it" in done.stderr
+    assert "whose su refused it" in done.stderr
     assert "in the app of Magisk" in done.stderr
 
 

@@ -13,6 +13,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for kind in ("config", "cache", "state", "data"):
         monkeypatch.setenv(f"XDG_{kind.upper()}_HOME", str(tmp_path / kind))
     monkeypatch.setattr(checkout, "checkout_folder", lambda: tmp_path / "checkout")
+    monkeypatch.setattr(checkout, "_FOLDER_OF_ROOT", tmp_path / "etc/ktrial")
     return tmp_path
 
 
@@ -21,7 +22,7 @@ def test_what_was_made_is_removed_and_what_is_the_users_own_stays(home: Path) ->
     environment.mkdir(parents=True)
     (home / "checkout/.venv").symlink_to(".setup/venv.1")
     made = ("cache/ktrial", "data/ktrial/tools/schbench", "state/ktrial/tools", "checkout/agent/target")
-    for folder in (*made, "state/ktrial/runs", "config/ktrial/knobs", "checkout/src"):
+    for folder in (*made, "state/ktrial/runs", "config/ktrial/knobs", "etc/ktrial/knobs.d", "checkout/src"):
         (home / folder).mkdir(parents=True)
     removed = checkout.remove_own_files()
     expected = [
@@ -37,6 +38,7 @@ def test_what_was_made_is_removed_and_what_is_the_users_own_stays(home: Path) ->
     assert checkout.remaining_files() == [
         str(home / "config/ktrial"),
         str(home / "state/ktrial"),
+        str(home / "etc/ktrial"),
         str(home / "checkout"),
     ]
     assert checkout.remove_own_files() == []

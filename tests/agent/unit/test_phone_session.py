@@ -60,7 +60,7 @@ def test_the_phone_is_asked_for_root_only_by_the_full_name() -> None:
         (
             "refused",
             {"unreadable": "cannot read /dev/kmsg: no"},
-            ["SELinux may have refused it; the kernel's log does not tell: cannot read /dev/kmsg: no"],
+            ["SELinux may have refused the setting; the kernel's log is unreadable: cannot read /dev/kmsg: no"],
         ),
     ],
 )

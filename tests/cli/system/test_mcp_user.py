@@ -100,7 +100,7 @@ def test_reads_need_no_root_and_a_write_says_what_is_missing(user: User, state: 
             said = await refusal(client, "apply", {**WANTED, "token": token})
             assert said == (
                 "sudo did not start the agent as root (exit status 1): a password is required\n"
-                "next: nobody can type a password here: let sudo start ktrial-agent without one (docs/agents.md), "
+                "next: let sudo start ktrial-agent without a password (docs/agents.md), "
                 "or run the command in a terminal"
             )
             for planned in ({"action": "keep", **WANTED}, {"action": "revert", "transaction": 1}):

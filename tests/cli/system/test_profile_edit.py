@@ -67,7 +67,7 @@ def test_the_edited_text_counts_once_it_is_valid(
     status, said = with_editor(monkeypatch, tmp_path, 'echo "[[setting]" >> "$2"')
     assert status == 2
     assert str(own("drafts")) in said.replace("\r\n", "")
-    assert "correct it there" in said
+    assert "correct the draft" in said
     assert not own("profiles").exists()
     assert root.run("profiles").status == 0  # a draft with a mistake stops nothing
     status, said = with_editor(monkeypatch, tmp_path, 'sed -i "s/^.*\\[\\[setting\\]$/# mended/" "$2"')

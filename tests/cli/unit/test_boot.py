@@ -49,9 +49,9 @@ def test_without_yes_it_says_how_the_machine_comes_back_and_writes_nothing(machi
     done = machine.run("boot", "try", "nohz_full=2-9", "-quiet")
     assert done.status == 0, done.err
     said = " ".join(done.out.split())
-    for part in ("adds nohz_full=2-9", "removes quiet", "reboots the machine after 10 s", "rehearsal first: one boot"):
+    for part in ("adds nohz_full=2-9", "removes quiet", "the machine reboots 10 s after", "rehearsal first: one boot"):
         assert part in said
-    assert "nothing was written; add --yes to boot it" in done.err
+    assert "nothing was written; add --yes to prepare this boot" in done.err
     assert files(machine) == before
     assert not (machine.folder / "var/lib/ktrial").exists()
 
@@ -111,11 +111,11 @@ def busy(machine: FakeRoot) -> None:
         (trial_boot, ["threadirqs"], 4, "this boot is a trial boot already", "ktrial boot keep"),
         (busy, ["threadirqs"], 4, "would lose their work: ann", "--anyway"),
         (boot_with_grub, ["nohz_full='2'"], 2, "is not a kernel argument", "NAME=VALUE"),
-        (boot_with_grub, ["ro"], 2, "ro is on the kernel command line already", "leave it out"),
+        (boot_with_grub, ["ro"], 2, "ro is on the kernel command line already", "leave out ro"),
         (boot_with_grub, ["-rhgb"], 2, "cannot remove rhgb: it is not on the kernel command line", "/proc/cmdline"),
         (boot_with_grub, ["ktrial.boot=x"], 2, "cannot set ktrial.boot", ""),
         (boot_with_grub, [OTHER, "/boot/vmlinuz-7.0"], 2, "two kernels", "name only one"),
-        (boot_with_grub, ["/boot/none"], 2, "unknown kernel: '/boot/none'", "install it"),
+        (boot_with_grub, ["/boot/none"], 2, "unknown kernel: '/boot/none'", "install this kernel"),
     ],
 )
 def test_what_cannot_be_tried_is_named_with_the_next_step(
@@ -359,7 +359,7 @@ def units(monkeypatch: pytest.MonkeyPatch) -> None:
     "unit, message, step",
     [
         ("shh", "cannot guard a boot with shh.service: no active unit has this name", "did you mean ssh.service?"),
-        ("sshd", "sshd.service: no active unit has this name", "own name, not an alias: did you mean ssh.service?"),
+        ("sshd", "sshd.service: no active unit has this name", "did you mean ssh.service? (an alias does not count)"),
         ("nginx.service", "nginx.service: no active unit has this name", "systemctl list-units"),
         ("sshd-agent.scope", "cannot guard a boot with sshd-agent.scope", ".service, .socket, .target"),
     ],
@@ -439,9 +439,9 @@ def test_what_overrides_a_kept_boot_is_named_with_a_step_that_exists(machine: Fa
     machine.write("/etc/default/grub.d/zz.cfg", 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX preempt=none"\n')
     done = machine.run("boot", "keep", "--yes")
     assert (done.status, "/etc/default/grub.d/zz.cfg" in done.err) == (4, True), done.err
-    assert "next: change it there, then run `ktrial boot keep` again" in done.err
+    assert "next: change that other value, then run `ktrial boot keep` again" in done.err
     kept = machine.run("keep", "boot:preempt=full", "--yes")
-    assert "next: change it there, or add --anyway" in kept.err
+    assert "next: change that other value, or add --anyway" in kept.err
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_without_yes_it_shows_the_boots_and_writes_nothing(machine: BootedMachin
     assert shown.status == 0, shown.err
     said = " ".join(shown.out.split())
     assert "control as booted now halves 30 more entries, each with a random part of vm.swappiness" in said
-    assert "boots at most 144, about 7 h 12 min if each takes 3 min 0 s and the run overall 67 to 271, about" in said
+    assert "boots at most 144, about 7 h 12 min plus the runs, at 3 min 0 s a boot overall 67 to 271, about" in said
     assert "nothing was started; add --yes to let this machine reboot for the trials" in shown.err
     assert (machine.files(), machine.boots, questions()) == (before, [], [])
     assert machine.run("trial", "list", "--json").json["trials"] == []
@@ -223,7 +223,7 @@ def test_a_power_cut_between_two_trials_costs_nothing(machine: BootedMachine, mo
     "damage, told",
     [
         ({"security": []}, "nokaslr weakens this machine, and you have not confirmed it"),
-        ({"schema": "ktrial.boot-question/9"}, "this version of ktrial cannot read it"),
+        ({"schema": "ktrial.boot-question/9"}, "this version of ktrial cannot read the file"),
     ],
 )
 def test_what_cannot_go_on_leaves_nothing(

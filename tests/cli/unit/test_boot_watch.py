@@ -109,8 +109,8 @@ def test_a_machine_that_does_not_answer_at_the_start_is_not_watched(tmp_path: Pa
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     silent = [
-        (WatchedMachine("127.0.0.1", port, (), switch, None), f"its port {port} answers"),
-        (WatchedMachine("server", 22, ("false",), switch, None), "`false` must succeed"),
+        (WatchedMachine("127.0.0.1", port, (), switch, None), f"wait until port {port} of 127.0.0.1 answers"),
+        (WatchedMachine("server", 22, ("false",), switch, None), "wait until `false` succeeds"),
     ]
     for watched, step in silent:
         with pytest.raises(KtrialError, match=f"cannot watch {watched.host}: it does not answer now") as error:
@@ -119,7 +119,7 @@ def test_a_machine_that_does_not_answer_at_the_start_is_not_watched(tmp_path: Pa
     for name in ("no-such-server.invalid", "a..b", "a" * 64):
         with pytest.raises(KtrialError, match=f"cannot watch {name}: .+") as error:
             watch(TimedMachine({}), WatchedMachine(name, 22, (), switch, None))
-        assert error.value.hint == "check the name, or give its address"
+        assert error.value.hint == "check the name, or give the machine's address"
     assert not (tmp_path / "switched").exists()
     assert not state.exists()
 
@@ -164,7 +164,7 @@ def test_machines_are_named_as_ssh_names_them(text: str, host: tuple[str, int]) 
 
 @pytest.mark.parametrize("text", ["", "a b", "server:", "server:0", "server:65536", "server:x", "[::1", "a:b:c:22"])
 def test_other_names_of_machines_are_refused(text: str) -> None:
-    with pytest.raises(BadInput, match="cannot read the machine"):
+    with pytest.raises(BadInput, match="cannot read the name of the machine"):
         read_host(text)
 
 

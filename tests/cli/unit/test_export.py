@@ -55,7 +55,7 @@ def test_what_a_trial_does_not_decide_is_left_out_and_said(tried: FakeRoot) -> N
         (("swappiness/sw11",), "unknown arm of swappiness-abcdef: 'sw11'", "did you mean sw10?"),
         (("swappiness/control",), "unknown arm of swappiness-abcdef: 'control'", "use one of: "),
         (("vm.swappiness",), "vm.swappiness is a knob and needs a value", "write vm.swappiness=VALUE"),
-        (("vm.swappiness=10", "vm.swappiness=20"), "vm.swappiness is set twice: 10 and 20", "remove one of them"),
+        (("vm.swappiness=10", "vm.swappiness=20"), "vm.swappiness is set twice: 10 and 20", "remove one of the two"),
         ((), "nothing to export", "name a profile, a trial"),
         (("thp:enabled=madvise",), "cannot export thp:enabled=madvise", "add --to tmpfiles.d"),
     ],
@@ -74,7 +74,7 @@ def test_files_are_written_below_a_folder_and_others_are_left_alone(machine: Fak
     assert (ran.status, ran.out) == (0, "")
     assert ran.err.splitlines() == [
         f"ktrial: {tmp_path / 'out'}: 1 file",
-        "ktrial: sysctl.d: copy it to /etc/sysctl.d and run `sysctl --system`",
+        "ktrial: sysctl.d: copy the file to /etc/sysctl.d and run `sysctl --system`",
     ]
     text = file.read_text()
     assert machine.run(*words).status == 0
@@ -136,7 +136,7 @@ def test_a_module_for_phones_is_one_zip(machine: FakeRoot, tmp_path: Path) -> No
     assert machine.run(*words, "--force").status == 0
     place.unlink()
     place.mkdir()
-    assert "module.zip: is a folder" in machine.run(*words, "--force").err
+    assert "module.zip: expected a file, got a folder" in machine.run(*words, "--force").err
 
 
 def test_a_verdict_of_this_machine_is_not_one_of_the_phone(tried: FakeRoot) -> None:

@@ -160,3 +160,18 @@ def test_schbench_of_another_runtime_is_not_compared(seconds: int, verdict: str)
             Path(f"{arm}{number}.json").write_text(json.dumps(whole | {"run": number}))
     words = [f"{arm}={arm}{number}.json" for arm in "ab" for number in range(3)]
     assert {one["contrasts"][0]["verdict"] for one in compared(*words)["outcomes"]} == {verdict}
+
+
+def test_a_program_that_cannot_run_is_not_called_missing() -> None:
+    Path("my bench.sh").write_text("true\n")
+    for word, message, step in (
+        (
+            "./my bench.sh",
+            "cannot run ./my bench.sh: it is not executable",
+            "make it executable: chmod +x './my bench.sh'",
+        ),
+        ("./none.sh", "./none.sh: no such program", "check the path"),
+        ("no-such-program", "no-such-program: no such program", "give its path, or install it in a folder of PATH"),
+    ):
+        status, _, err = run("bench", "--", word)
+        assert (status, err) == (2, f"ktrial: {message}\n  next: {step}\n")

@@ -42,7 +42,7 @@ def host(word: str) -> GuestHost:
 def test_a_word_that_is_neither_a_guest_nor_a_kernel() -> None:
     with pytest.raises(BadInput, match="no kept guest has this name; unknown installed kernel") as caught:
         host("guest:lab").connect("user")
-    assert caught.value.hint == "`ktrial kernel boot KERNEL --keep lab` starts one"
+    assert caught.value.hint == "start a guest with `ktrial kernel boot KERNEL --keep lab`"
     keeper = Keeper("other")
     with pytest.raises(BadInput) as caught:
         host("guest:6.12.7-tset").connect("user")

@@ -120,7 +120,7 @@ def test_files_that_are_too_large_or_no_files(tmp_path: Path) -> None:
     large = tmp_path / "large.json"
     with large.open("wb") as file:
         file.truncate(2 * 1024**3)
-    with pytest.raises(BadInput, match=r"large.json: too large: 2147483648 bytes \(maximum 268435456\)"):
+    with pytest.raises(BadInput, match=r"large.json: too large: 2 GiB \(maximum 256 MiB\)"):
         read_file(large, 256 * 1024**2)
     with pytest.raises(BadInput, match="not a regular file"):
         read_file(tmp_path, 100)

@@ -54,7 +54,7 @@ def test_the_arm_that_was_better_is_kept_with_its_verdict(tried: FakeRoot) -> No
 def test_an_arm_that_was_not_better_is_not_kept(tried: FakeRoot, arm: str, verdict: str) -> None:
     done = tried.run("keep", f"{TRIAL}/{arm}", "--yes")
     assert done.status == 4
-    assert f"cannot keep {TRIAL}/{arm}: it is {verdict}: " in done.err
+    assert f"cannot keep {TRIAL}/{arm}, which is {verdict}: " in done.err
     assert not (tried.folder / SYSCTL[1:]).exists()
 
 
@@ -76,7 +76,7 @@ def a_front(better: str) -> Kept:
 def test_a_point_of_a_front_is_kept_with_its_price_if_it_is_better_in_one_outcome(root: FakeRoot) -> None:
     tried = with_trial(root, kept=a_front("sw180"))
     done = tried.run("keep", f"{TRIAL}/sw60", "--yes")
-    assert (done.status, f"cannot keep {TRIAL}/sw60: it is equivalent" in done.err) == (4, True)
+    assert (done.status, f"cannot keep {TRIAL}/sw60, which is equivalent" in done.err) == (4, True)
     several = tried.run("keep", TRIAL, "--yes")
     assert (several.status, f"name one of: {TRIAL}/sw10, {TRIAL}/sw180" in " ".join(several.err.split())) == (2, True)
     done = tried.run("keep", f"{TRIAL}/sw180", "--yes")
@@ -102,7 +102,7 @@ def test_a_profile_is_kept_without_what_did_not_help(tried: FakeRoot, tmp_path: 
     done = tried.run("keep", str(profile), "--yes")
     assert done.status == 0, done.err
     assert "vm.swappiness=180: it is worse: tool.rate (memory-pressure)" in " ".join(done.out.split())
-    assert "to keep it anyway, name it" in " ".join(done.out.split())
+    assert "to keep this setting anyway, add" in " ".join(done.out.split())
     assert "swappiness" not in tried.read(SYSCTL)
     assert tried.read("/proc/sys/vm/swappiness") == "60\n"
 

@@ -75,7 +75,7 @@ def test_algorithms_of_zram_are_tried_against_the_first_of_them(kernels: list[st
 def test_a_kernel_that_does_not_exist_is_named_with_its_arm(kernels: list[str], tmp_path: Path, dry: list[str]) -> None:
     suite = ("--guest", "--suite", "wakeups-busy", *dry)
     missing = run("kernel", "trial", kernels[1], f"{tmp_path}/none", *suite)
-    told = f"ktrial: arm none: {tmp_path}/none: no such file\n  next: check the path; `ktrial kernel list` lists"
+    told = f"ktrial: arm none: {tmp_path}/none: no such file\n  next: check the path, or run `ktrial kernel list`"
     assert (missing.status, told in missing.err) == (2, True), missing.err
     unknown = run("kernel", "trial", "9.9.9-none", kernels[1], *suite)
     told = "ktrial: arm control: unknown installed kernel: '9.9.9-none'\n  next: "
@@ -99,7 +99,7 @@ def test_exact_guests_refuse_kernels_of_two_compilers_before_the_trial(kernels: 
     "words, told",
     [
         (["kernel", "trial", "running", "--suite", "quick"], "nothing to compare"),
-        (["kernel", "trial", "a", "b", "--guest", "--dry-run"], "nothing is measured"),
+        (["kernel", "trial", "a", "b", "--guest", "--dry-run"], "the trial measures nothing"),
         (["kernel", "trial", "a", "b", "--suite", "quick", "--cpus", "2", "--dry-run"], "an exact guest has one CPU"),
         (["kernel", "trial", "--set", "A=y", "--suite", "quick"], "--set requires --tree"),
         (["kernel", "trial", "a", "--patch", "p", "--suite", "quick"], "--patch requires --tree"),

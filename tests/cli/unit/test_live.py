@@ -37,8 +37,12 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRoot:
         (("vm.swappiness=10", "--rate"), 4, "cannot ask for ratings: there is no terminal"),
         (("vm.swappiness=10", *SOURCE, "--guard", "w=5%"), 2, "unknown metric: 'w'"),
         (("vm.swappiness=10", "--metric", "v_ms:lower=log:/none?match=([0-9]+)"), 2, "cannot read /none: No such file"),
-        (("vm.swappiness=10", *SOURCE, "--poll", "5s", "--period", "8s"), 2, "is read every 5 s, and a period has 8 s"),
-        (("vm.swappiness=10", *SOURCE, "--period", "1h", "--for", "2h"), 2, "7 blocks of 7204 s do not fit into 2h"),
+        (
+            ("vm.swappiness=10", *SOURCE, "--poll", "5s", "--period", "8s"),
+            2,
+            "reads the source every 5 s, and a period has 8 s",
+        ),
+        (("vm.swappiness=10", *SOURCE, "--period", "1h", "--for", "2h"), 2, "7 blocks of 2 h 0 min do not fit into 2h"),
     ],
 )
 def test_a_live_trial_that_cannot_be_is_refused(root: FakeRoot, words: tuple[str, ...], status: int, told: str) -> None:

@@ -24,7 +24,7 @@ def test_a_trial_takes_the_settings_of_a_file_but_none_that_depend_on_the_machin
     ran = root.run("try", "--profile", str(file), "--dry-run")
     assert (ran.status, ran.out) == (2, "")
     assert "the value of vm.swappiness depends on the machine" in ran.err
-    assert "name the profile: mine" in ran.err
+    assert "then name the profile mine" in ran.err
 
 
 def test_an_import_writes_its_file_and_the_json_that_is_asked_for(root: FakeRoot) -> None:

@@ -325,7 +325,7 @@ def test_a_report_that_says_something_else_is_named(machine: FakeRoot, folder: P
     status, found = check(machine, folder)
     assert (status, found) == (
         1,
-        [{"kind": "file", "where": "README.md", "told": "differs from what the data give"}],
+        [{"kind": "file", "where": "README.md", "told": "does not follow from the data"}],
     )
 
 

@@ -83,7 +83,7 @@ def test_a_summary_of_a_step_may_be_called_anything(machine: FakeRoot, found: Pa
     "data, told",
     [
         (b"", "not a ktrial.comparison/1 document"),
-        (b"[]", "Expected `object`"),
+        (b"[]", "expected `object`"),
         (b'{"schema":"ktrial.bench/1"}', "$.schema"),
         (b"\xff\xfe", "not a ktrial.comparison/1 document"),
         (b'{"schema":"ktrial.comparison/1","title":"x"}', "missing required field `answer`"),

@@ -86,7 +86,7 @@ def test_one_transaction_alone(machine: FakeRoot) -> None:
 def test_a_number_that_no_transaction_has(machine: FakeRoot, command: list[str]) -> None:
     ran = machine.run(*command)
     assert ran.status == 2
-    assert "no such transaction: 9\n  next: `ktrial status` lists" in ran.err
+    assert "no such transaction: 9\n  next: run `ktrial status` to list" in ran.err
 
 
 def test_bad_input_is_told_before_root_is_asked_for(machine: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:

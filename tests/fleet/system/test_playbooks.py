@@ -121,7 +121,7 @@ def test_what_ktrial_cannot_use_is_named_with_the_next_step(web1: RemoteMachine,
     done = play(tmp_path, [web1], book)
     refused(done, 0, "cannot connect to nobody.invalid", what="unreachable")
     refused(done, 1, "cannot use the connection winrm", "`connection: ssh`")
-    refused(done, 2, "cannot become root by su", "`become_method: sudo`")
+    refused(done, 2, "cannot become root with su", "`become_method: sudo`")
     refused(done, 3, "cannot become nobody")
     refused(done, 4, "needs root on web1", "`become: true`")
     refused(done, 5, "expected text or a number, got True")

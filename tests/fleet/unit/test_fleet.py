@@ -69,7 +69,7 @@ def test_how_long_it_takes_is_told_before_and_follows_what_machines_really_take(
     assert wave_seconds(first, 8) == {1: 16 + 112, 2: 16 + 224}
     assert wave_seconds(first, 1) == {1: 32 + 112, 2: 64 + 224}
     shown = " ".join(announcement(first, width=200, forks=8).split())
-    assert "time about 6 min 8 s; wave by wave 2 min 8 s, 4 min 0 s; machines that are in use are waited for" in shown
+    assert "time about 6 min 8 s; wave by wave 2 min 8 s, 4 min 0 s; ktrial also waits for machines in use" in shown
     assert question_text(first, 8, 600.0) == "Measure on 6 machines?"
     assert question_text(first, 8, 300.0) == "This may take 6 min 8 s on 6 machines. Continue?"
     standing = FleetStanding([first])
@@ -120,7 +120,7 @@ def test_the_waves_are_those_of_the_file_and_nobody_is_left_over() -> None:
 
 def test_an_inventory_of_one_is_told_what_it_cannot_say() -> None:
     first = began(fleet_trial(), hosts(1))
-    assert "fewer than 3 machines are shown side by side" in " ".join(announcement(first, width=80, forks=8).split())
+    assert "fewer than 3 machines: ktrial gives no verdict" in " ".join(announcement(first, width=80, forks=8).split())
     standing, world = simulated(first)
     (one, _) = fleet_result(standing, {0: world.log(standing.finished[0])}).contrasts
     assert (one.verdict, one.scope) == ("inconclusive", "these machines")
@@ -151,7 +151,7 @@ def test_a_wave_whose_guard_is_broken_stops_the_trial_and_the_machines() -> None
     standing, _world = simulated(began(fleet_trial(waves=(4, "100%")), hosts(8)), harm=lambda _: -0.5)
     over = standing.waves_over[1]
     assert over.decision == "stop"
-    assert over.reason == f"worse than a guard allows: {GUARD} of big"
+    assert over.reason == f"{GUARD} of big is worse than a guard allows"
     assert sorted(standing.waves_over) == [1]
     assert standing.end is not None
     assert len(standing.finished) == 4
@@ -308,7 +308,7 @@ def test_another_coordinator_goes_on_from_the_log() -> None:
 @pytest.mark.parametrize(
     "line, said",
     [
-        ('design = "random"', "Invalid enum value 'random'"),
+        ('design = "random"', "invalid enum value 'random'"),
         ("blocks = 5", "fleet: 5 blocks cannot be judged"),
         ("waves = []", "cannot read waves = []"),
         ('waves = ["110%"]', "cannot read waves = ['110%']"),
@@ -316,7 +316,7 @@ def test_another_coordinator_goes_on_from_the_log() -> None:
         ("guard_error = 0.5", "expected guard_error above 0 and at most 0.2, got 0.5"),
         ('patience = "0s"', "patience must be above 0"),
         ('design = "pairs"\nmatch = []', "pairs need facts to match"),
-        ("kernels = 2", "Object contains unknown field `kernels`"),
+        ("kernels = 2", "object contains unknown field `kernels`"),
     ],
 )
 def test_a_table_that_makes_no_sense_is_refused_with_the_file(line: str, said: str) -> None:

@@ -79,7 +79,7 @@ def test_a_stopped_wave_is_the_answer_with_its_guard_and_the_machine_that_was_lo
     assert re.fullmatch(
         r"On 3 machines, big is worse than a guard allows: p99 \+6\d %; wave 1 stopped the trial", answer(text)
     )
-    assert rows(text, "What was decided") == [["wave 1", "4", "stop", f"worse than a guard allows: {GUARD} of big"]]
+    assert rows(text, "What was decided") == [["wave 1", "4", "stop", f"{GUARD} of big is worse than a guard allows"]]
     (guard,) = rows(text, "Guards on the machines so far")
     assert guard[:3] == ["wave 1", GUARD, "big"]
     assert guard[4] == "+5 %"

@@ -70,7 +70,7 @@ def test_what_is_of_this_machine_is_refused_before_a_guest_boots(tmp_path: Path)
     log.touch()
     cases = {
         ("--", "not-there-at-all"): "not-there-at-all: no such program",
-        ("--frames-from", str(log), "--pattern", r"(?P<ms>\d+)"): "cannot use frames of this machine",
+        ("--frames-from", str(log), "--pattern", r"(?P<ms>\d+)"): "cannot combine --frames-from with --host",
         ("--rate", "nvidia=5"): "reads NVIDIA cards of this machine only",
     }
     for words, why in cases.items():

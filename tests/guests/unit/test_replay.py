@@ -123,7 +123,7 @@ def test_a_guest_that_does_not_answer_as_before_is_an_error(talk: Replay, guest:
         talk.answer(session)
     guest.drifts = lambda boots: "!" if boots == 3 else ""
     talk.write(session, b"c\n")
-    with pytest.raises(GuestDiffers, match=r"line 1 of its session 1 was '1 a 1' and is '1 a 1!'"):
+    with pytest.raises(GuestDiffers, match=r"line 1 of its session 1 was '1 a 1' and is now '1 a 1!'"):
         talk.answer(session)
 
 
@@ -201,6 +201,6 @@ def test_what_was_said_goes_on_in_the_next_command(guest: Guest) -> None:
     ]
     guest.drifts = lambda _: "!"
     later.write(session, b"z\n")
-    with pytest.raises(GuestDiffers, match=r"line 1 of its session 1 was '1 x 1' and is '1 x 1!'"):
+    with pytest.raises(GuestDiffers, match=r"line 1 of its session 1 was '1 x 1' and is now '1 x 1!'"):
         later.answer(session)
     assert later.past.said == {1: (b"1 x 1\n",), 2: (b"2 x 2\n",), 3: (b"3 y 3\n",)}

@@ -212,7 +212,7 @@ def test_a_patch_is_downloaded_and_must_be_the_one_that_was_looked_at(tree: Path
 def test_no_room_is_said_before(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ktrial.kernels.build.run_build._available", lambda: 100 << 20)
     ran = run("build", str(tree), *GUEST, "-o", str(tmp_path / "build"))
-    assert (ran.status, "of memory, but only 100 MiB are available" in ran.err) == (4, True), ran.err
+    assert (ran.status, "of memory, but only 100 MiB is available" in ran.err) == (4, True), ran.err
     assert run("build", str(tree), *GUEST, "--anyway", "-o", str(tmp_path / "build")).status == 0
 
 

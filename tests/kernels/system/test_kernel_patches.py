@@ -161,7 +161,7 @@ def test_hunks_on_other_lines_count_and_fuzz_is_none(tree: Path, sources: Source
         sources.patched(opened, patches(tmp_path, patch_file(tmp_path, shifted.replace(" int x9;", " int wrong;"))))
     with pytest.raises(Refused) as caught:
         sources.patched(opened, patches(tmp_path, patch_file(tmp_path, BORE), patch_file(tmp_path, BORE, "2.patch")))
-    assert caught.value.hint == "skip this patch: the tree already has it, or it is for an older version"
+    assert caught.value.hint == "skip this patch: the tree has it already, or the patch is for an older version"
 
 
 @pytest.mark.parametrize(

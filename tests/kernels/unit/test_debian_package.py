@@ -18,5 +18,5 @@ def test_a_members_header() -> None:
 
 @given(st.binary(max_size=HEADER_BYTES))
 def test_anything_else_is_bad_input(header: bytes) -> None:
-    with pytest.raises(BadInput, match=r"x\.deb: no ar member header at byte 8"):
+    with pytest.raises(BadInput, match=r"x\.deb: truncated or damaged: no ar member header at byte 8"):
         member(header, 8, "x.deb")

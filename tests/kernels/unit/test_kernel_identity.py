@@ -54,7 +54,7 @@ def test_the_same_kernel_and_one_without_configuration() -> None:
     assert "The identities of the kernels are equal" in diff_text(ONE, ONE, None, width=80)
     assert "Their configurations are equal.\n" in diff_text(ONE, ONE, None, width=80)
     bare = found("bare", beside=b"")
-    assert "Cannot compare the configurations: that of bare is unknown" in diff_text(ONE, bare, None, width=80)
+    assert "Cannot compare the configurations: ktrial found none for bare" in diff_text(ONE, bare, None, width=80)
     assert diff_json(ONE, bare, None)["symbols"] is None
 
 

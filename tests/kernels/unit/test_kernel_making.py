@@ -213,7 +213,7 @@ def test_what_a_build_will_take() -> None:
     assert objects_of(small) == 1764
     assert 300 << 20 < room_of(small) < 600 << 20
     assert room_of({**small, "DEBUG_INFO": "y"}) > 2 * room_of(small)
-    assert memory_of(small, 2)[1] == "2 compilers at a time"
+    assert memory_of(small, 2)[1] == "running 2 compilers at a time"
     assert memory_of({**small, "LTO_CLANG_THIN": "y"}, 2) == (4 << 30, "linking with ThinLTO")
     assert memory_of({**small, "LTO_CLANG_FULL": "y"}, 2)[0] > memory_of({**small, "DEBUG_INFO_BTF": "y"}, 2)[0]
 

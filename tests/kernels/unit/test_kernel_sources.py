@@ -100,7 +100,7 @@ def test_words_of_a_help_are_no_structure() -> None:
         ("kconfig", b"choice\nconfig A\n", "'choice' is not closed: `endchoice` is missing"),
         ("kconfig", b"# nothing\n", "it defines no symbol"),
         ("version", b"VERSION = 6\nPATCHLEVEL = x\n", "PATCHLEVEL is not a number"),
-        ("flags", b"all:\n", "it does so 0 times"),
+        ("flags", b"all:\n", "it sets the flag 0 times"),
     ],
 )
 def test_what_they_cannot_read_is_said(name: str, data: bytes, said: str) -> None:

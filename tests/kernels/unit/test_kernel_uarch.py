@@ -107,7 +107,7 @@ def test_what_cannot_be_written_leaves_the_tree_as_it_was(tree: Path, monkeypatc
     [
         (lambda tree: (tree / KCONFIG).unlink(), "not a kernel tree: arch/x86/Kconfig.cpu is missing"),
         (lambda tree: (tree / KCONFIG).write_bytes(b"\xff\n"), "not UTF-8 text"),
-        (lambda tree: (tree / KCONFIG).write_bytes(b"config A\r\n"), "CRLF or missing line ends"),
+        (lambda tree: (tree / KCONFIG).write_bytes(b"config A\r\n"), "CRLF line ends, or no newline"),
         (lambda tree: (tree / KCONFIG).write_text("nothing\n"), "it defines no symbol"),
     ],
 )

@@ -49,4 +49,6 @@ def test_without_room_the_next_step_is_one_that_trials_have(tmp_path: Path, monk
     plan: Any = None
     with pytest.raises(RoomMissing) as caught:
         workshop.build(plan)
-    assert str(caught.value.hint).startswith("free some space or memory, set XDG_CACHE_HOME to a larger disk, or")
+    assert str(caught.value.hint).startswith(
+        "free some space or memory, set XDG_CACHE_HOME to a folder on a larger disk, or"
+    )

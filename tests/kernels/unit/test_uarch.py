@@ -35,11 +35,11 @@ def calling(native: str | None) -> Compiler:
         ("rocketlake", 3, "rocketlake", "native is rocketlake here, for gcc 12.2.0"),
         ("k8", 1, "k8", "native is k8 here, for gcc 12.2.0"),
         ("x86-64", 1, "x86-64", "native is x86-64 here, for gcc 12.2.0"),
-        ("x86-64", 4, "x86-64-v3", "has no name for this CPU, so ktrial uses the CPU's level"),
+        ("x86-64", 4, "x86-64-v3", "has no name for this CPU, and ktrial uses the CPU's level"),
         (None, 2, "x86-64-v2", "has no name for this CPU"),
         (None, None, "x86-64", "native is x86-64 here, for gcc 12.2.0"),
-        ("znver3", 2, "x86-64-v2", "it calls this CPU znver3, but the CPU lacks some of its instructions"),
-        ("znver99", 3, "x86-64-v3", "it calls this CPU znver99, but the CPU lacks"),
+        ("znver3", 2, "x86-64-v2", "calls this CPU znver3, but the CPU lacks some instructions of that target"),
+        ("znver99", 3, "x86-64-v3", "calls this CPU znver99, but the CPU lacks"),
     ],
 )
 def test_native_has_a_name_or_is_a_level(native: str | None, level: int | None, name: str, words: str) -> None:

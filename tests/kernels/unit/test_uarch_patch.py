@@ -67,7 +67,7 @@ def test_taken_out_again_it_is_the_tree_that_it_was(shape: Shape) -> None:
     assert {**new, **back.after} == old
     with pytest.raises(Refused, match="already has the patch"):
         make_patch(new, TARGETS)
-    with pytest.raises(Refused, match="does not have the patch"):
+    with pytest.raises(Refused, match="this tree lacks the patch"):
         make_reverse(old, TARGETS)
 
 
@@ -155,7 +155,7 @@ def test_a_tree_with_such_symbols_is_recognised(symbol: str) -> None:
 @pytest.mark.parametrize(
     "shape, path, old, new, said",
     [
-        ("6.6.0", MAKEFILE, "-mno-red-zone", "-mred-zone", "it does so 0 times"),
+        ("6.6.0", MAKEFILE, "-mno-red-zone", "-mred-zone", "it sets the flag 0 times"),
         ("6.6.0", MAKEFILE, "KBUILD_CFLAGS += -m64", "KBUILD_CFLAGS += -mlong", "preceded by -m64"),
         ("6.6.0", MAKEFILE, "KBUILD_CFLAGS += $(cflags-y)\n\n", "\n", "preceded by $(cflags-y) or -march=x86-64"),
         ("6.16.0", MAKEFILE, "else\n        KBUILD_CFLAGS", "else\n#\n        KBUILD_CFLAGS", "preceded by"),
@@ -165,7 +165,7 @@ def test_a_tree_with_such_symbols_is_recognised(symbol: str) -> None:
         ("6.6.0", MASKS, "REQUIRED_MASK6", "REQUIRED_MASK7", "expected REQUIRED_MASK4 and REQUIRED_MASK6"),
         ("6.6.0", INIT, "\tdepends on", "\tneeds", "RUST has no dependency"),
         ("6.6.0", TOP, "SUBLEVEL = 0", "SUBLEVEL = x", "SUBLEVEL is not a number"),
-        ("6.6.0", "arch/x86/include/asm/vermagic.h", "CONFIG_X86_64", "CONFIG_M586", "name a processor family here"),
+        ("6.6.0", "arch/x86/include/asm/vermagic.h", "CONFIG_X86_64", "CONFIG_M586", "need the name of a"),
         ("6.15.0", FEATURES, "", "", "expected REQUIRED_MASK4"),
     ],
 )  # fmt: skip
@@ -186,8 +186,8 @@ def test_what_fits_no_shape_is_refused_with_a_reason(shape: str, path: str, old:
     "old, new, said",
     [
         ("-march=znver3", "-march=znver2", "another version of ktrial added it"),
-        ("# ktrial-uarch: end\n", "", "begins but never ends"),
-        ("# ktrial-uarch: begin\n", "", "ends but never began"),
+        ("# ktrial-uarch: end\n", "", "line .* never ends"),
+        ("# ktrial-uarch: begin\n", "", "ends in line .* never began"),
     ],
 )
 def test_a_patch_that_somebody_changed_is_not_taken_out(old: str, new: str, said: str) -> None:

@@ -110,9 +110,9 @@ def test_all_facts_of_a_phone() -> None:
     "name, section, text, wanted",
     [
         ("battery.level", "battery", "level: 40\nscale: 50\n", 80),
-        ("battery.level", "battery", "level: 101\nscale: 100\n", "`dumpsys battery` does not print it"),
+        ("battery.level", "battery", "level: 101\nscale: 100\n", "`dumpsys battery` does not print this fact"),
         ("power.source", "battery", "AC powered: false\nUSB powered: false\n", "battery"),
-        ("phone.battery_temperature", "battery", "temperature: 0\n", "`dumpsys battery` does not print it"),
+        ("phone.battery_temperature", "battery", "temperature: 0\n", "`dumpsys battery` does not print this fact"),
         ("phone.battery_current", "current", "-412\n", "the unit of -412 is unknown: too small or too large"),
         ("phone.battery_current", "current", "Unknown get option: current_now\n", None),
         ("phone.screen", "power", "mWakefulness=Asleep\n", "off"),
@@ -122,8 +122,8 @@ def test_all_facts_of_a_phone() -> None:
         ("phone.skin_temperature", "thermal", "Temperature{mValue=33.0, mType=3, mName=skin, mStatus=0}", 33.0),
         # A number of another locale is no number of degrees.
         ("phone.skin_temperature", "thermal", "Temperature{mValue=33,4, mType=3, mName=skin, mStatus=0}", None),
-        ("battery.level", "battery", "level: 8,5\nscale: 100\n", "`dumpsys battery` does not print it"),
-        ("phone.battery_temperature", "battery", "temperature: 28,1\n", "`dumpsys battery` does not print it"),
+        ("battery.level", "battery", "level: 8,5\nscale: 100\n", "`dumpsys battery` does not print this fact"),
+        ("phone.battery_temperature", "battery", "temperature: 28,1\n", "`dumpsys battery` does not print this fact"),
         ("phone.skin_temperature", "thermal", "Can't find service: thermalservice", None),
         ("phone.selinux", "selinux", "Permissive\n", "permissive"),
         ("phone.root", "user", "0\n", "adbd"),
@@ -138,7 +138,7 @@ def test_all_facts_of_a_phone() -> None:
 )
 def test_what_other_phones_print(name: str, section: str, text: str, wanted: object) -> None:
     found = value(name, **{section: text})
-    assert found == wanted if wanted is not None else "does not print it" in str(found)
+    assert found == wanted if wanted is not None else "does not print this fact" in str(found)
 
 
 def test_modules_are_read_by_root() -> None:

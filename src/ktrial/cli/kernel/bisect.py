@@ -44,7 +44,7 @@ from ktrial.cli.options import json_option, write_answer
     "builds",
     multiple=True,
     metavar="COMMAND",
-    help="Build command to run in the tree instead of make. Repeatable, in this order.",
+    help="Build command to run in the tree instead of make, in the given order. Repeatable.",
 )
 @click.option(
     "--image",
@@ -81,8 +81,8 @@ def command(app: App, /, as_json: bool, **options: Any) -> int:
 
     ktrial builds commits in a copy of the tree and boots them in exact guests, where only the kernel and its arguments
     decide the result. Each boot gets another dummy argument. ktrial boots a commit until its outcome is clearly closer
-    to GOOD or to BAD, and skips a commit that stays undecided. It names a commit only if its outcome also differs from
-    that of its parent.
+    to GOOD or to BAD, and skips a commit that stays undecided. It names a commit only if the commit's outcome also
+    differs from its parent's.
 
     The outcome is LOAD.RESULT: one of ktrial's built-in loads (wakeup, pagefault, contextswitch, …) and one of its
     results; docs/formats.md lists all. With PROGRAM, it is the number that PROGRAM prints as its last line.

@@ -63,7 +63,7 @@ def command(
 
     KERNEL is `running`, an installed version, an image, a package (.deb, .rpm, .pkg.tar), or a folder with one
     kernel. The guest has no disk and no network. With --mode exact, its clock counts instructions; ktrial boots it
-    twice, and both outputs must be identical. With --keep, it runs until Ctrl-C or --limit, for other commands to use.
+    twice, and both outputs must be identical. With --keep, the guest runs until Ctrl-C or --limit, for other commands.
 
     The exit status is PROGRAM's own, or 128 plus the number of the signal that killed PROGRAM. It is 124 if --limit
     passed, 125 if the guest failed, and 126 or 127 if the guest cannot start PROGRAM.

@@ -58,8 +58,8 @@ def command(
     interrupted build. At the end ktrial reads the compiler, flags and configuration from the built kernel and
     compares them with the request.
 
-    `ktrial kernel trial --tree TREE --target native --mode kvm --suite SUITE` builds a kernel for this CPU and compares
-    it with the same kernel for any CPU.
+    `ktrial kernel trial --tree TREE --target native --mode kvm --suite SUITE` compares a kernel for this CPU with the
+    same kernel for any CPU.
     """
     from ktrial.kernels.build.text import made_text
 

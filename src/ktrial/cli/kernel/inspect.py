@@ -19,9 +19,9 @@ from ktrial.cli.options import json_option, write_json
 def command(app: App, kernel: str, with_config: bool, as_json: bool) -> None:
     """Show KERNEL's version, compiler, LTO, BTF, HZ, preemption, scheduler and build id.
 
-    KERNEL is `running`, an installed version, an image, a package, or a folder with one kernel. ktrial reads the
-    kernel itself and its configuration, which may be inside it, beside it, in its package or tree, or in /proc. It
-    takes -march and -O from a compile command in the build folder.
+    KERNEL is `running`, an installed version, an image, a package, or a folder with one kernel. ktrial finds its
+    configuration inside the kernel, beside it, in its package or tree, or in /proc. It takes -march and -O from a
+    compile command in the build folder.
     """
     from ktrial.kernels.build.run_build import flags_of_image
     from ktrial.kernels.images.images import read_kernel
@@ -34,7 +34,7 @@ def command(app: App, kernel: str, with_config: bool, as_json: bool) -> None:
     if as_json:
         write_json(inspect_json(found, flags, with_config=with_config))
     elif with_config and found.symbols is None:
-        raise KtrialError(f"{kernel}: no configuration in the kernel or beside it", hint="name its build folder")
+        raise KtrialError(f"{kernel}: no configuration in the kernel or beside it", hint="name the build folder")
     elif with_config:
         sys.stdout.write("".join(f"{name}={value}\n" for name, value in (found.symbols or {}).items()))
     else:

@@ -113,10 +113,10 @@ def command(
     guests) ktrial boots guests instead: KERNEL may be an image (see `ktrial kernel boot`), and only suites can be
     measured. To measure CMD with an image, install its kernel first.
 
-    With --tree the baseline is a kernel that ktrial builds, and so is one more for each --fragment, --set, --patch and
-    --target; ktrial keeps them for later trials. Each KERNEL is then compared with the baseline. FILE.toml, a protocol
-    with a [guest] table, describes a whole trial instead. In exact guests the clock counts instructions; ktrial repeats
-    the first boots of each configuration and requires identical results.
+    With --tree, ktrial builds the baseline, and one more kernel for each --fragment, --set, --patch and --target. It
+    keeps these kernels for later trials. Each KERNEL is then compared with the baseline. FILE.toml, a protocol with a
+    [guest] table, describes a whole trial instead. In exact guests the clock counts instructions; ktrial repeats the
+    first boots of each configuration and requires identical results.
     """
     from ktrial.cli.shared.guest_trials import read_trial_file
     from ktrial.cli.shared.run_trial import run_file, show_protocol

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the arguments of tools against a closed list of forms, before they become words of a command line.
 
-Every word for a command line starts with a letter or a digit and contains only ASCII, so none can be an option or an
-absolute path.
+Every word for a command line starts with a letter or a digit and contains only ASCII. It can be neither an option nor
+an absolute path.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ class Parameter(NamedTuple):
 
     @property
     def _hint(self) -> str:
-        return f"for example {self.form.example if self.form is not None else self.choices[0]}"
+        if self.form is None:
+            return f"use one of: {', '.join(self.choices)}"
+        return f"give {self.form.example}" if self.form is TOKEN else f"for example {self.form.example}"
 
     def _word(self, value: Any) -> str:
         if isinstance(value, str):
@@ -112,10 +114,10 @@ def checked(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> dict[s
     """Return the arguments in the order of the parameters. Raise BadInput if one is unknown, missing or wrong."""
     known = {one.name: one for one in parameters}
     if unknown := [name for name in given if name not in known]:
-        hint = f"known: {', '.join(known)}" if known else "this tool takes no arguments"
+        hint = f"use one of: {', '.join(known)}" if known else "leave out all arguments"
         raise BadInput(f"unknown argument: {ascii(unknown[0])[:_SHOWN]}", hint=hint)
     if missing := [one.name for one in parameters if one.required and one.name not in given]:
-        raise BadInput(f"missing argument: {missing[0]}", hint=f"add it: {known[missing[0]].help}")
+        raise BadInput(f"missing argument: {missing[0]}", hint=f"add {missing[0]}: {known[missing[0]].help}")
     return {name: one.check(given[name]) for name, one in known.items() if name in given}
 
 

@@ -20,7 +20,7 @@ class AuditLog:
     """A log of JSON lines. ktrial only appends to it, and each line is on disk before anything else happens."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
-        """Open the log. Raise KtrialError if nothing can be written there."""
+        """Open the log. Raise KtrialError if ktrial cannot write to it."""
         self._path = path
         self._clock = clock
         self._session = secrets.token_hex(8)
@@ -61,5 +61,5 @@ class AuditLog:
     def _failure(self, error: OSError) -> KtrialError:
         return KtrialError(
             f"cannot write {self._path}: {error.strerror}",
-            hint="free some space there, or make it writable; without its log ktrial carries nothing out",
+            hint=f"free some space, or make {self._path.parent} writable; ktrial does nothing without its audit log",
         )

@@ -33,10 +33,7 @@ _OPEN_STATES = frozenset(("applied", "unfinished"))
 
 #: Programs that may start the agent as root.
 _ASKERS = frozenset(("sudo", "doas", "pkexec"))
-_NO_PASSWORD = (
-    "nobody can type a password here: let sudo start ktrial-agent without one (docs/agents.md), "
-    "or run the command in a terminal"
-)
+_NO_PASSWORD = "let sudo start ktrial-agent without a password (docs/agents.md), or run the command in a terminal"
 
 Progress = Callable[[int, int | None, str], Awaitable[None]]
 
@@ -165,12 +162,12 @@ class ToolCalls:
         try:
             self._writing.acquire_nowait()
         except anyio.WouldBlock:
-            raise Busy("busy", "another write is under way", hint="wait for it, and call plan again") from None
+            raise Busy("busy", "another write is under way", hint="call plan again when that write has ended") from None
         try:
             basis = await self._basis(tool.name, arguments)
             self._refuse(tool.name, basis)
             if basis.digest != planned.basis:
-                raise Refused("the machine has changed since this was planned", hint="call plan again")
+                raise Refused("the machine has changed since this write was planned", hint="call plan again")
             words = tool.argv(arguments)
             if not tool.is_long:
                 return _bounded(_require_answer(await self._commands.run(words, limit_s=_WRITE_LIMIT_S)))
@@ -195,7 +192,7 @@ class ToolCalls:
         return path
 
     async def _basis(self, action: str, arguments: Arguments) -> Basis:
-        """Return what an action would do now; nothing is written."""
+        """Return what an action would do now. Write nothing."""
         if action == "trial_run":
             data = read_file(self._protocol(arguments), _MOST_PROTOCOL_BYTES)
             settings = settings_of_protocol(data, arguments["protocol"])

@@ -89,7 +89,7 @@ class Commands:
         except TimeoutError:
             await _stop(process)
             raise KtrialError(
-                f"ktrial stopped the command after {limit_s:g} s", hint="call it again, or ask for less"
+                f"ktrial stopped the command after {limit_s:g} s", hint="call the tool again, or ask for less"
             ) from None
         except BaseException:
             await _stop(process)

@@ -83,9 +83,9 @@ def refuse_knobs(knobs: Sequence[str | None], allowed: Sequence[str]) -> None:
         raise Refused("the plan changes no value", hint="plan another setting")
     for knob in knobs:
         if knob is None:
-            raise Refused("the plan has a step that belongs to no knob", hint="ask the operator to carry it out")
+            raise Refused("the plan has a step that belongs to no knob", hint="ask the operator to carry out the plan")
         if knob.startswith("boot:"):
-            raise Refused(f"{knob} takes effect at the next boot", hint="ask the operator to carry it out")
+            raise Refused(f"{knob} takes effect at the next boot", hint="ask the operator to carry out the plan")
         names = {knob, knob.partition("@")[0]}
         if not any(fnmatchcase(name, pattern) for name in names for pattern in allowed):
             hint = f"ask the operator to start ktrial mcp with --knob '{knob}'"

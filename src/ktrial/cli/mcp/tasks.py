@@ -89,7 +89,7 @@ class LongCalls:
             if len(self._tasks) >= _MOST:
                 del self._tasks[name]
         if len(self._tasks) >= _MOST:
-            raise KtrialError("too many tasks are under way", hint="wait for them, or cancel some")
+            raise KtrialError("too many tasks are under way", hint="cancel a task, or wait until one ends")
         task = LongCall(self._clock)
         self._tasks[task.name] = task
         self._group.start_soon(self._carry_out, task, work)

@@ -46,7 +46,9 @@ def _shell_words(shell: str | None, *, no_shell: bool) -> tuple[str, ...]:
     try:
         words = shlex.split("sh" if shell == "default" else shell)
     except ValueError as error:
-        raise BadInput(f"--shell: cannot read {shell!r}: {error}", hint="for example  --shell 'bash -e'") from None
+        raise BadInput(
+            f"--shell: cannot read {shell!r}: {str(error).lower()}", hint="close the quotes, as in  --shell 'bash -e'"
+        ) from None
     return (str(program_of(words[0])), *words[1:])
 
 
@@ -105,9 +107,9 @@ def _campaign(name: str | None, of: int | None) -> CampaignFile | None:
 
 
 def exporter(app: App, path: Path | None, arms: Mapping[str, ComparedCommand]) -> Callable[[StoredTrial], None] | None:
-    """Return a function that writes the result as hyperfine's JSON.
+    """Return a function that writes the result to `path` as hyperfine's JSON.
 
-    Raise BadInput, before any run, if it cannot be written.
+    Raise BadInput, before any run, if `path` cannot be written.
     """
     if path is None:
         return None

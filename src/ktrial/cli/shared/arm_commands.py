@@ -93,7 +93,7 @@ def command_of_arm(app: App, file: TrialFile, arm: ArmFile) -> OwnBenchmark:
 def undo_left_commands(app: App) -> int:
     """Undo the arm commands that a killed trial left in force, and return their number.
 
-    The caller must hold the lock for measuring. Guests have no such commands.
+    The caller must hold the lock for measuring. Trials in guests leave no commands in force.
     """
     journal = app.measuring_place.commands
     if app.host is not None or not journal.left():

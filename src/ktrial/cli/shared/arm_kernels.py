@@ -155,11 +155,13 @@ def _compiled(ready: PreparedKernel, tools: Sequence[Tool]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _room_explained() -> Iterator[None]:
-    """Replace the hint of RoomMissing: the kernels of a trial have neither a folder nor a number of jobs to choose."""
+    """Replace the hint of RoomMissing, because no option sets the folder or the jobs of a trial's kernels."""
     try:
         yield
     except RoomMissing as error:
-        error.hint = "free some space or memory, set XDG_CACHE_HOME to a larger disk, or leave out lto-thin and btf"
+        error.hint = (
+            "free some space or memory, set XDG_CACHE_HOME to a folder on a larger disk, or leave out lto-thin and btf"
+        )
         raise
 
 

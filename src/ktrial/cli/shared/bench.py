@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Self
 
 import click
@@ -72,10 +73,16 @@ def own_words(ctx: click.Context) -> tuple[str, ...] | None:
 
 
 def program_of(word: str) -> Path:
-    """Return the path of a program that the user named. Raise BadInput if there is none."""
+    """Return the path of a program that the user named. Raise BadInput if it is missing or not executable."""
     found = shutil.which(word)
     if found is None:
-        raise BadInput(f"{word}: no such program", hint="give its path, or install it in PATH")
+        if "/" not in word:
+            raise BadInput(f"{word}: no such program", hint="give its path, or install it in a folder of PATH")
+        if Path(word).is_file():
+            raise BadInput(
+                f"cannot run {word}: it is not executable", hint=f"make it executable: chmod +x {quote(word)}"
+            )
+        raise BadInput(f"{word}: no such program", hint="check the path")
     return Path(found).parent.resolve() / Path(found).name
 
 
@@ -164,7 +171,7 @@ def choose(
 
 def _refuse_options_of_command(given: Mapping[str, bool]) -> None:
     known = {
-        "--limit": "leave out --limit: benchmarks have their own",
+        "--limit": "leave out --limit: benchmarks have their own limits",
         "--clean-env": "leave out --clean-env: benchmarks always get a clean environment",
     }
     for option, is_given in given.items():
@@ -372,7 +379,7 @@ class BenchProgress:
             self._write(f"{event.waiting}\n")
         elif isinstance(event, events.RunBegan):
             least = event.left_is_least
-            kept = "aborted; the finished runs are saved, and the same command continues"
+            kept = "aborted; run the same command again to continue from the finished runs"
             self._question.expect(None if least else event.left_s, kept)
             self._write(bench.run_begins(event.place, event.runs, event.benchmark, event.left_s, least=least))
             self._open = True
@@ -419,10 +426,10 @@ def check_output(path: Path | None, *, force: bool, option: str = "-o") -> None:
     """Raise BadInput, before any work, if the result cannot be written to `path` or would replace a file."""
     if path is None:
         return
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise BadInput(
-            f"{option} {path}: not a file in an existing folder", hint="create the folder first, or name another file"
-        )
+    if path.is_dir():
+        raise BadInput(f"{option} {path}: expected a file, got a folder", hint="add the name of a file")
+    if not path.absolute().parent.is_dir():
+        raise BadInput(f"{option} {path}: no folder {path.parent}", hint="create the folder, or name another file")
     if path.exists() and not path.is_file():
         raise BadInput(
             f"{option} {path}: expected a regular file, got a device, pipe or socket", hint="choose another name"
@@ -457,7 +464,7 @@ def write_result(path: Path, result: Result, records: Sequence[RunRecord]) -> No
         part.unlink(missing_ok=True)
         raise KtrialError(
             f"cannot write {path}: {error.strerror}",
-            hint=f"check the space and permissions there; the runs are saved in {result.where}",
+            hint=f"make room in {path.parent} or make that folder writable; the runs are saved in {result.where}",
         ) from None
 
 
@@ -489,5 +496,5 @@ def finish_bench(app: App, result: Result, records: Sequence[RunRecord], output:
     sys.stderr.write(holes_text(result.wanted, result.complete, holes, width=columns()))
     if result.interrupted:
         count = "1 run is" if len(records) == 1 else f"{len(records)} runs are"
-        return app.end_interrupted(f"{count} saved in {result.where}; the same command continues")
+        return app.end_interrupted(f"{count} saved in {result.where}; run the same command again to continue")
     return 1 if holes else 0

@@ -121,7 +121,7 @@ def question_of(
     if not app.may_run_trials:
         raise Refused("trials run on machines, not in folders", hint="leave out --machine-root")
     if boots and template.guest is None and app.host is not None:
-        raise BadInput("cannot combine --boot with --host: it boots this machine", hint="leave out --host")
+        raise BadInput("cannot combine --boot with --host: --boot reboots this machine", hint="leave out --host")
     if symbols:
         _check_kernels(app, symbols, template)
     give_programs_of(app, template.suite)

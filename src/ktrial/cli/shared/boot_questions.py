@@ -98,7 +98,7 @@ def go_on(app: App, session: AgentSession, trial: StoredTrial) -> bool:
     if remove_boots(session, now).state != "reverted":
         raise KtrialError(
             f"cannot continue {asked.question.name}: ktrial could not remove the entries of {trial.trial}",
-            hint="`ktrial boot status` shows them, `ktrial boot undo` removes them",
+            hint="remove the entries with `ktrial boot undo`",
         )
     # A user who lets the machine reboot until the answer is known also agrees to what --anyway allows.
     boots = TrialBoots(app, following.file, BootConsent(yes=True, anyway=True))
@@ -111,7 +111,7 @@ def go_on(app: App, session: AgentSession, trial: StoredTrial) -> bool:
     if boots.start(following, due, as_json=False) != 0:
         raise KtrialError(
             f"cannot continue {asked.question.name}: ktrial could not write its boot entries",
-            hint="the lines above say which step failed",
+            hint="correct the step that failed in the lines above, then run the same command again",
         )
     return True
 
@@ -178,9 +178,9 @@ def _read(app: App, name: str) -> BootQuestion:
         return msgspec.json.decode(data, type=BootQuestion)
     except msgspec.DecodeError as error:
         raise BadInput(
-            f"this version of ktrial cannot read it: {error}",
+            f"this version of ktrial cannot read the file ({str(error).lower()})",
             file=place,
-            hint="remove the file and run the same command again, which starts over",
+            hint="remove the file, then run the same command again to start over",
         ) from None
 
 

@@ -65,7 +65,7 @@ _LIMIT_S = 300
 def refuse_own_store(path: str | None, state_home: str | None) -> None:
     """Raise Refused for a store that the service which continues the trial after each boot cannot find."""
     place = path or state_home
-    hint = "leave out --store and KTRIAL_STORE" if path else "run the command without XDG_STATE_HOME"
+    hint = "leave out --store, and unset KTRIAL_STORE" if path else "run the command without XDG_STATE_HOME"
     if place:
         raise Refused(
             f"cannot boot this machine for a trial: after a boot, ktrial would not look for the trial in {place}",
@@ -81,7 +81,7 @@ class TrialBoots:
         if app.host is not None:
             raise Refused(
                 f"--host {app.host.word}: a trial over boots needs ktrial on the machine, to continue after each boot",
-                hint="log in there and run ktrial, or use `ktrial kernel trial --guest`",
+                hint="run ktrial on that machine itself, or use `ktrial kernel trial --guest`",
             )
         if app.on_this_machine:
             refuse_own_store(app.store_path, os.environ.get("XDG_STATE_HOME"))
@@ -202,7 +202,7 @@ def _boots_text(file: TrialFile) -> str:
 
 def boots_text(count: int) -> str:
     """Return the number of boots and how long they take."""
-    return f"{count}, about {duration(count * EACH_S)} if each takes {duration(EACH_S)} and the run"
+    return f"{count}, about {duration(count * EACH_S)} plus the runs, at {duration(EACH_S)} a boot"
 
 
 def continue_in_boots(app: App, name: str, then: Callable[[App, AgentSession, StoredTrial], bool]) -> int:

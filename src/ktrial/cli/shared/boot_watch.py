@@ -54,7 +54,7 @@ def read_command(option: str, text: str) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise BadInput(f"cannot read {option} {text!r}: {error}", hint="close the quotes") from None
+        raise BadInput(f"cannot read {option} {text!r}: {str(error).lower()}", hint="close the quotes") from None
     if not words:
         raise BadInput(
             f"{option} needs a command", hint=f"write a program and its arguments, in quotes, after {option}"
@@ -68,7 +68,9 @@ def read_host(text: str) -> tuple[str, int]:
         return str(IPv6Address(text)), SSH_PORT
     found = re.fullmatch(r"(?:\[([^\[\]\s]+)\]|([^\[\]\s:]+))(?::([0-9]{1,5}))?", text)
     if found is None or not 0 < int(found[3] or SSH_PORT) < 65536:
-        raise BadInput(f"cannot read the machine {text!r}", hint="write HOST or HOST:PORT, such as server:22")
+        raise BadInput(
+            f"cannot read the name of the machine, {text!r}", hint="write HOST or HOST:PORT, such as server:22"
+        )
     return found[1] or found[2], int(found[3] or SSH_PORT)
 
 
@@ -96,7 +98,7 @@ def watch_machine(app: App, watched: WatchedMachine, terms: PowerTerms, *, as_js
         _find_host(watched)
         if watch.see(app.clock.monotonic_ns() / 1e9, answers=_answers(watched)) == "unseen":
             raise KtrialError(f"cannot watch {watched.host}: it does not answer now", hint=_way_to_answer(watched))
-        app.say(f"watching {watched.host}; Ctrl-C ends it, and the record is {_record()}")
+        app.say(f"watching {watched.host} until Ctrl-C; the record is {_record()}")
         while True:
             app.clock.sleep(_EACH_S)
             now_s = app.clock.monotonic_ns() / 1e9
@@ -112,7 +114,7 @@ def watch_machine(app: App, watched: WatchedMachine, terms: PowerTerms, *, as_js
 
 
 def _find_host(watched: WatchedMachine) -> None:
-    """Raise KtrialError if ktrial is to check a port and the host name does not resolve."""
+    """Raise KtrialError if the host name does not resolve; accept any name if a command checks the machine."""
     if watched.alive:
         return
     try:
@@ -120,13 +122,15 @@ def _find_host(watched: WatchedMachine) -> None:
     except (OSError, UnicodeError) as error:
         # Python raises UnicodeError for a name with a part that is empty or too long.
         why = error.strerror if isinstance(error, OSError) else "not the name of a machine"
-        raise KtrialError(f"cannot watch {watched.host}: {why}", hint="check the name, or give its address") from None
+        raise KtrialError(
+            f"cannot watch {watched.host}: {why}", hint="check the name, or give the machine's address"
+        ) from None
 
 
 def _way_to_answer(watched: WatchedMachine) -> str:
     if watched.alive:
-        return f"start this while it is up; `{shlex.join(watched.alive)}` must succeed"
-    return f"start this while it is up and its port {watched.port} answers, or name another check with --alive"
+        return f"wait until `{shlex.join(watched.alive)}` succeeds, then run the same command again"
+    return f"wait until port {watched.port} of {watched.host} answers, or name another check with --alive"
 
 
 def _answers(watched: WatchedMachine) -> bool:
@@ -137,7 +141,8 @@ def _answers(watched: WatchedMachine) -> bool:
             return False
         except OSError as error:
             raise KtrialError(
-                f"cannot start {watched.alive[0]}: {error.strerror}", hint="name a program that exists after --alive"
+                f"cannot start {watched.alive[0]}: {error.strerror}",
+                hint="after --alive, name a program that you may run",
             ) from None
     try:
         with socket.create_connection((watched.host, watched.port), timeout=_ANSWER_S):

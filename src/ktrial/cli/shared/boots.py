@@ -106,7 +106,7 @@ class BootMaker:
 
 
 def loader_of(named: str | None, *, kexec: bool, reboots: bool) -> str | None:
-    """Return the loader, or kexec, that an option names to start the entry; None without such an option."""
+    """Return the loader, or kexec, that an option names to start the entry; None if no option names one."""
     if kexec and not reboots:
         raise Contradiction(
             "cannot combine --kexec with --no-reboot: a reboot by hand discards the loaded kernel",
@@ -157,7 +157,7 @@ def _words_of_profile(catalog: Catalog, name: str) -> list[str]:
             word = boot_word(LastingSetting(knob=knob, text=kernel_text(knob, setting.value)))
             found.append(f"-{bare}" if word is None else word)
     if not found:
-        hint = f"`ktrial apply {name}` needs no boot"
+        hint = f"use `ktrial apply {name}`, which needs no boot"
         if f"{_BOOT}{name}" in catalog.knobs:
             hint += f"; the kernel argument of that name is boot:{name}"
         raise BadInput(f"the profile {name} has no kernel arguments", hint=hint)
@@ -174,11 +174,10 @@ def read_guards(session: AgentSession, names: Sequence[str]) -> tuple[str, ...]:
         raise Refused("cannot guard a boot: systemd does not list the active units", hint="leave out --guard")
     for unit in (one for one in units if one not in active):
         near = [one for one in nearest(unit, active) if one.endswith(tuple(GUARD_KINDS))]
-        means = f"did you mean {' or '.join(near)}?" if near else "`systemctl list-units --state=active` lists them"
-        raise BadInput(
-            f"cannot guard a boot with {unit}: no active unit has this name",
-            hint=f"use the unit's own name, not an alias: {means}",
-        )
+        hint = f"did you mean {' or '.join(near)}? (an alias does not count)"
+        if not near:
+            hint = "name a unit of `systemctl list-units --state=active`; an alias does not count"
+        raise BadInput(f"cannot guard a boot with {unit}: no active unit has this name", hint=hint)
     return units
 
 
@@ -212,7 +211,7 @@ def try_boot(app: App, words: Sequence[str], way: BootWay, *, consent: BootConse
     if not consent.yes:
         if as_json:
             write_json({"schema": "ktrial.boot/1", "plan": wired, "transaction": None})
-        app.say("nothing was written; add --yes to boot it")
+        app.say(f"nothing was written; add --yes to prepare this boot{' and reboot' if way.reboots else ''}")
         return 0
     confirm_guarded(guarded, consent.security, may_ask=not as_json and is_terminal())
     number = prepare_boots(session, wired, as_json=as_json)
@@ -229,7 +228,7 @@ def refuse_forbidden(session: AgentSession, plan: Mapping[str, Any]) -> None:
     """Raise Refused, before anything is written, if the agent would refuse the plan."""
     for step in checked(session, plan):
         if step.outcome not in {"ready", "same"}:
-            hint = "correct this on the machine, then run the command again"
+            hint = "remove this obstacle on the machine, then run the same command again"
             if step.outcome == "forbidden":
                 hint = "change the argument or kernel that ktrial refuses, or boot it by hand from the loader's menu"
             raise Refused(f"cannot prepare a boot: {step.message}", hint=hint)
@@ -260,7 +259,7 @@ def refuse_second(now: BootStatus) -> None:
     if now.transaction is not None:
         raise Refused(
             f"cannot prepare a boot: another one is prepared (transaction {now.transaction})",
-            hint="`ktrial boot status` shows it; `ktrial boot undo` removes it",
+            hint="look at the prepared boot with `ktrial boot status`, or remove it with `ktrial boot undo`",
         )
 
 
@@ -369,7 +368,7 @@ def end_kept(app: App, session: AgentSession, now: BootStatus) -> int:
     """Remove what was prepared for a boot that is kept now. If that fails, report what remains and return 1."""
     done = remove_boots(session, now)
     if done.state != "reverted" or has_left_some([done]):
-        app.say("this boot is kept, but not all that was prepared for it could be removed:")
+        app.say("ktrial keeps this boot, but cannot remove everything that it prepared for the boot:")
         sys.stderr.write(revert_text([done], width=columns()))
     return int(done.state != "reverted")
 

@@ -115,7 +115,7 @@ def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
 
 
 def judge_trial(app: App, trial: StoredTrial, options: Mapping[str, object]) -> Comparison:
-    """Judge a trial by its own protocol. Raise BadInput if one of the `options` is set: they cannot change it."""
+    """Judge a trial by its own protocol. Raise BadInput if one of the `options` is set, because none can change it."""
     from ktrial.cli.shared.trial_outcome import load_comparison
 
     if given := [name for name, value in options.items() if value]:
@@ -235,7 +235,7 @@ def as_protocols_say(app: App, sessions: Sequence[str], question: AskedCompariso
         if not found:
             raise BadInput(
                 f"{app.store.shown} has the runs of {session} but not their trial",
-                hint="import a bundle of the trial (`ktrial bundle OUT.tar.zst TRIAL`)",
+                hint="import a bundle of the trial, made by `ktrial bundle OUT.tar.zst TRIAL`",
             )
         trials.append(found[0])
     fixed = pooled_question(trials)

@@ -37,7 +37,7 @@ def check(output: Path | None, runs: Path | None, for_runs: Mapping[str, object]
     Also raise BadInput if an option of `for_runs`, which all require --runs, is set without `runs`.
     """
     if runs is None and (given := [name for name, value in for_runs.items() if value is not None]):
-        raise BadInput(f"{' and '.join(given)} requires --runs", hint="add --runs FILE.csv")
+        raise BadInput(f"{' and '.join(given)} require{'s'[: len(given) == 1]} --runs", hint="add --runs FILE.csv")
     check_output(runs, force=force)
     if output is None:
         return
@@ -80,7 +80,7 @@ def check_began(unix_s: float | None) -> None:
     if unix_s is not None and not 1e9 <= unix_s <= 4.1e9:
         raise BadInput(
             f"--frames-began: expected seconds since 1970, from 1e9 (2001) to 4.1e9 (2099), got {unix_s:g}",
-            hint="give them as `date +%s` does",
+            hint="give the seconds as `date +%s` prints them",
         )
 
 
@@ -89,7 +89,7 @@ def _part(file: Path, as_format: str | None, interval_s: float | None) -> Record
         return read_recording_file(_content(file), str(file), as_format=as_format, interval_s=interval_s)
     except UnreadableOutput as error:
         # The user named this file, so this is bad input and not a failed run.
-        raise BadInput(error.message, hint="if the detected format is wrong, name it with --format") from None
+        raise BadInput(error.message, hint="name the right format with --format") from None
 
 
 def _parts_of(folder: Path, as_format: str | None, interval_s: float | None) -> tuple[list[Recording], list[str]]:
@@ -98,7 +98,7 @@ def _parts_of(folder: Path, as_format: str | None, interval_s: float | None) -> 
     left_out: list[str] = []
     for file in sorted(folder.iterdir()):
         if file.is_dir():
-            left_out.append(f"skipped: {file.name}: is a folder; name it to read it as another recording")
+            left_out.append(f"skipped: {file.name} is a folder; name that folder to read another recording")
             continue
         try:
             parts.append(_part(file, as_format, interval_s))
@@ -109,7 +109,7 @@ def _parts_of(folder: Path, as_format: str | None, interval_s: float | None) -> 
         if left_out:
             first = left_out[0].removeprefix("skipped: ")
             why = f"cannot read any of its {len(left_out)} files; the first: {first}"
-        raise BadInput(why, file=str(folder), hint="name a recording; `ktrial diagnose --help` lists the formats")
+        raise BadInput(why, file=str(folder), hint="name a recording in a format that `ktrial diagnose --help` lists")
     return parts, left_out
 
 

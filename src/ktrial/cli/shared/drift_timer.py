@@ -31,12 +31,12 @@ def watch(app: App, words: Sequence[str], *, undo: bool, dry_run: bool, yes: boo
     """Install or remove the timer; return the exit status."""
     if app.host is not None:
         raise BadInput(
-            f"--host {app.host.word}: the timer runs ktrial itself, which is not installed there",
+            f"--host {app.host.word}: the timer needs ktrial installed on that machine",
             hint=f"let your own scheduler run `ktrial --host {app.host.word} drift`",
         )
     if words:
-        raise BadInput("--watch-drift takes no settings", hint="keep them first, then run `ktrial keep --watch-drift`")
-    session = app.root_session("removing the timer of drift" if undo else "installing the timer of drift")
+        raise BadInput("--watch-drift takes no settings", hint="keep the settings with another `ktrial keep`")
+    session = app.root_session("removing the drift timer" if undo else "installing the drift timer")
     status = status_of(session)
     found = installed(status)
     if undo:
@@ -78,7 +78,7 @@ def _write_json(plan: Mapping[str, Any] | None, transactions: Sequence[Any], *, 
 
 
 def installed(status: Status) -> int | None:
-    """Return the transaction that installed the timer, or None if there is none in force."""
+    """Return the transaction that installed the timer, or None if no timer is installed."""
     for one in status.transactions:
         if one.state in {"applied", UNFINISHED} and any(step.path == DRIFT_TIMER for step in one.steps):
             return one.transaction
@@ -110,7 +110,7 @@ def _refuse_unfit(session: AgentSession, plan: Mapping[str, Any]) -> None:
     for step in checked(session, plan):
         if step.outcome not in {"ready", "same"}:
             hint = (
-                "install ktrial as root, for root alone"
+                "install ktrial as root, in a folder that only root can write"
                 if "someone other" in step.message
                 else "run `ktrial drift` by hand"
             )

@@ -74,7 +74,7 @@ def carried_trial(
     if wrong is not None:
         raise Refused(
             f"the comparison no longer matches trial {name} ({wrong.where}: {wrong.told})",
-            hint=f"write it again: `ktrial trial show {name} --json > FILE`",
+            hint=f"write the comparison again: `ktrial trial show {name} --json > FILE`",
         )
     return writer, made, found
 
@@ -92,7 +92,7 @@ def sessions_named(app: App, names: Sequence[str]) -> list[StoredSession]:
 
 
 def tell(app: App, output: Path, made: PackedBundle, *, kept: bool) -> None:
-    """Report what a bundle contains, and what to check before publishing it; `kept` if it still has all names."""
+    """Report what a bundle contains, and what to check before publishing it. With `kept` it still has all names."""
     sessions = "1 session" if len(made.sessions) == 1 else f"{len(made.sessions)} sessions"
     trials = f", with the trial{'s'[: len(made.trials) != 1]} {', '.join(made.trials)}" if made.trials else ""
     app.say(f"{output}: {sessions}{trials}")
@@ -101,13 +101,13 @@ def tell(app: App, output: Path, made: PackedBundle, *, kept: bool) -> None:
         counts.update(one.replaced or {})
     replaced = ", ".join(f"{kind} ({times})" for kind, times in sorted(counts.items()))
     if kept:
-        app.say("it contains names of hosts and users, serial numbers and MAC addresses")
+        app.say("the bundle contains names of hosts and users, serial numbers and MAC addresses")
     else:
         app.say(f"replaced: {replaced or 'nothing'}; check labels and commands before you publish it")
     if made.left:
-        app.say(f"replaced only in known places, because these are also ordinary words: {', '.join(made.left)}")
+        app.say(f"names replaced only in known places, because they are also ordinary words: {', '.join(made.left)}")
     if made.spoiled:
-        app.say(f"raw output that ktrial can no longer parse without these names: {', '.join(made.spoiled)}")
+        app.say(f"runs with raw output that ktrial cannot parse without the replaced names: {', '.join(made.spoiled)}")
 
 
 def is_bundle(path: Path) -> bool:

@@ -73,9 +73,9 @@ def lasting_profile(app: App, words: Sequence[str], name: str | None, *, on_phon
 
     settings, more = lasting_settings(wanted, context, tested, phone_settings if on_phone else None)
     if not settings:
-        reasons = "; ".join(f"{one.address}: {one.reason}" for one in (*left, *more))
+        reasons = "; ".join(f"cannot export {one.address}: {one.reason}" for one in (*left, *more))
         raise BadInput(
-            f"nothing to export: {reasons or 'no settings'}",
+            reasons or f"{' '.join(names)}: no settings to export",
             hint="name other settings; `ktrial plan` shows what applies here",
         )
     profile = LastingProfile(name=name or _slug(names), title=" ".join(names), settings=settings)
@@ -87,7 +87,7 @@ def _refuse_generated(names: Sequence[str], catalog: Catalog) -> None:
         if name in catalog.profiles and catalog.profiles[name].generated is not None:
             raise BadInput(
                 f"cannot write profile {name} for a phone: its values are those of this machine",
-                hint="name another profile; `ktrial profiles` lists them",
+                hint="name a profile that `ktrial profiles` lists",
             )
 
 
@@ -157,7 +157,7 @@ def write_archive(place: Path, files: Mapping[str, str], *, force: bool) -> None
 
 def _refuse_other_content(place: Path, data: bytes, *, force: bool) -> None:
     if place.is_dir():
-        raise BadInput(f"{place}: is a folder", hint="choose another name")
+        raise BadInput(f"{place}: expected a file, got a folder", hint="choose another name")
     if place.exists() and not force and place.read_bytes() != data:
         raise BadInput(f"{place}: file exists with other content", hint="choose another name, or add --force")
 
@@ -171,7 +171,7 @@ def is_for_phone(chosen: Sequence[ExportTarget], output: Path | None) -> bool:
     if modules and len(chosen) > 1:
         raise BadInput(
             f"{modules[0].name} makes a module of its own and cannot be combined with other targets",
-            hint="write the others with a second command",
+            hint="export the other targets with a second command",
         )
     if not modules and output is not None and output.suffix == ".zip" and not output.is_dir():
         raise BadInput(f"{output}: {chosen[0].name} writes files, not a zip", hint="name a folder after -o")

@@ -76,9 +76,9 @@ fail_on_file_option = _fail_on(
 def refuse(app: App, found: Comparison, stricter: Stricter | None = None) -> None:
     """Raise GuardTripped if a condition of --fail-on is met, and BadInput if it cannot be checked.
 
-    It cannot be checked if the primary outcome (without one, every outcome) is not comparable. A trial's intervals
-    already account for the number of comparisons; for other data, `stricter` returns the comparison with corrected
-    intervals.
+    No condition can be checked if the primary outcome (without one, every outcome) is not comparable. The intervals
+    of a trial already account for the number of comparisons; for other data, `stricter` returns the comparison with
+    corrected intervals.
     """
     pairs = [(outcome, contrast) for outcome in found.outcomes for contrast in outcome.judged]
     contrasts = [contrast for _, contrast in pairs]
@@ -88,11 +88,12 @@ def refuse(app: App, found: Comparison, stricter: Stricter | None = None) -> Non
             continue
         met = [contrast for contrast in contrasts if contrast.verdict == verdict]
         if met:
-            raise GuardTripped(f"{len(met)} verdict{'s'[: len(met) != 1]} {verdict}: {met[0].sentence}")
+            count = "1 verdict is" if len(met) == 1 else f"{len(met)} verdicts are"
+            raise GuardTripped(f"{count} {verdict}: {met[0].sentence}")
     asks_different = "different" in dict(app.fail_on)
     if app.fail_on and any(one.verdict == "different" for one in contrasts) and not asks_different:
         word = next((f"different:{100 * limit:g}%" for _, limit in app.fail_on if limit is not None), "different")
-        app.say(f"--fail-on ignored `different`: the data cannot say what caused it; add `{word}` to fail on it")
+        app.say(f"--fail-on ignored a difference of unknown cause; add `{word}` to fail on differences too")
     primary = [contrast for outcome, contrast in pairs if outcome.role == "primary"]
     asked = primary or contrasts
     if app.fail_on and asked and all(contrast.verdict == "not comparable" for contrast in asked):
@@ -109,27 +110,28 @@ def _check_limit(
     """Raise GuardTripped if a whole interval is beyond the limit; otherwise print what the data show."""
     checked = [pair for pair in pairs if pair[1].verdict in _CHECKED[verdict]]
     if verdict == "worse" and (failing := [one for _, one in checked if _fails(one)]):
-        raise GuardTripped(f"1 verdict worse: {failing[0].arm} fails: {failing[0].why}")
+        raise GuardTripped(f"{failing[0].arm} is worse because its runs fail: {failing[0].why}")
     beyond = [pair for pair in checked if pair[1].verdict in _PROVING[verdict] and _is_beyond(pair, limit)]
     proven = [one for pair in beyond if (one := _counted_in(pair, limit, pairs, stricter)) is not None]
     if proven:
         outcome = proven[0].outcome
         word = "worse" if outcome.direction is not None else "different"
         cause = ", cause unknown" if verdict == "different" and word == "worse" else ""
-        what = f"{len(proven)} outcome{'s'[: len(proven) != 1]} surely {word} by more than {100 * limit:g} %{cause}"
+        count = "1 outcome is" if len(proven) == 1 else f"{len(proven)} outcomes are"
+        what = f"{count} surely {word} by more than {100 * limit:g} %{cause}"
         raise GuardTripped(f"{what}: {proven[0].text}")
     told = [pair for pair in checked if pair[0].role == "primary"] or checked
     if beyond:
         pair, family = beyond[0], _family_size(beyond[0], pairs)
-        state = f"not proven for {family} comparisons together; name one with --primary"
+        state = f"is not proven for {family} comparisons together; name one with --primary."
     elif told:
         pair = min(told, key=_lowest)
-        state = "ruled out" if all(_is_within(one, limit) for one in told) else "not proven"
+        state = f"is {'ruled out' if all(_is_within(one, limit) for one in told) else 'not proven'} for"
     else:
         return
     outcome, contrast = pair
-    subject = f"{outcome.name}: {contrast.arm} against {contrast.control}"
-    app.say(f"--fail-on {verdict}:{100 * limit:g}%: {state}: {subject}: {_interval_text(outcome, contrast.effect)}")
+    subject = f"{outcome.name} of {contrast.arm} against {contrast.control}"
+    app.say(f"--fail-on {verdict}:{100 * limit:g}% {state} {subject}: {_interval_text(outcome, contrast.effect)}")
 
 
 class ProvenContrast(NamedTuple):

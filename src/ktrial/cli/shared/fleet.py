@@ -164,7 +164,7 @@ def _begin(app: App, ansible: Ansible, trial: FleetTrial) -> FleetBegan:
     if unknown:
         raise BadInput(
             f"no machine has the fact {unknown[0]}",
-            hint="`ktrial facts` lists facts; variables of the inventory are written as inventory.NAME",
+            hint="name a fact of `ktrial facts`, or a variable of the inventory as inventory.NAME",
         )
     for host, why in (unread_machines(app, trial, facts) if trial.live else {}).items():
         del facts[host]
@@ -202,7 +202,7 @@ def _carry_out(
             else f"machines finish the blocks that they have and restore everything; "
             f"`ktrial fleet stop {fleet}` stops them"
         )
-        return app.end_interrupted(f"{kept}; the same command continues")
+        return app.end_interrupted(f"{kept}; run the same command again to continue")
     found = _print_result(app, fleet, as_json=as_json)
     app.say(f"next: `ktrial fleet report {fleet} -o {fleet}.html` writes a page for others")
     proven = proven_arms(standing.began.trial, found)

@@ -48,7 +48,7 @@ def game_there(
         raise BadInput("no command after --", hint="ktrial --host ssh:NAME frames --env DISPLAY=:0 -- glxgears")
     if captures or any(word.startswith("--fps_test=") for word in words):
         what = "--captures" if captures else "X-Plane's own test"
-        raise BadInput(f"{what} works on this machine only", hint="log in there and run ktrial")
+        raise BadInput(f"{what} works on this machine only", hint="run ktrial on the other machine itself")
     named = named_variables(variables)
     return Game(
         argv=(str(host.program_of(words[0])), *words[1:]),

@@ -217,7 +217,7 @@ def show_protocol(app: App, file: TrialFile) -> None:
 def read_trial_file(ctx: click.Context, words: tuple[str, ...]) -> TrialFile:
     """Return the protocol in the file that the only word names.
 
-    Raise BadInput unless it is for guests, and for an option that also describes the trial.
+    Raise BadInput if the protocol is not for guests, or if an option also describes the trial.
     """
     from ktrial.kit.files import read_file
     from ktrial.trial.protocol.read import parse_trial_file
@@ -232,6 +232,6 @@ def read_trial_file(ctx: click.Context, words: tuple[str, ...]) -> TrialFile:
     file = parse_trial_file(read_file(Path(words[0]), _LIMIT_BYTES), words[0])
     if file.guest is None:
         raise BadInput(
-            "no [guest] table", file=words[0], hint=f"to run it on this machine:  ktrial trial run {words[0]}"
+            "no [guest] table", file=words[0], hint=f"run the trial on this machine with `ktrial trial run {words[0]}`"
         )
     return file

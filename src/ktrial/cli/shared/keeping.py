@@ -101,7 +101,7 @@ def plan_words(
     if boot is not None and keep.left_out:
         first = keep.left_out[0]
         value = "" if first.value is None else f"={first.value}"
-        raise Refused(f"cannot keep all of this boot: {first.address}{value}: {first.reason}", hint=first.hint)
+        raise Refused(f"cannot keep {first.address}{value} of this boot: {first.reason}", hint=first.hint)
     rivals = _rivals(session, catalog, keep, facts)
     sources = sources_of(requests, plan, app.catalog.profiles)
     keep = msgspec.structs.replace(keep, left_out=(*left, *keep.left_out), rivals=rivals, sources=sources)
@@ -115,7 +115,7 @@ def _with_scheduler(
     arms = [one for one in named if one.scheduler is not None]
     if len(arms) > 1:
         names = " and ".join(one.request.origin.removeprefix("trial ") for one in arms)
-        raise BadInput(f"cannot keep {names}: only one scheduler starts at boot", hint="name one of them")
+        raise BadInput(f"cannot keep {names}: only one scheduler starts at boot", hint="name only one of the arms")
     if not arms or (scheduler := arms[0].scheduler) is None or arms[0].entry is None:
         return keep
     here = look_for_starters(session)
@@ -198,12 +198,12 @@ def _refuse_foreign_system(session: AgentSession, facts: FactBook) -> None:
     if facts.value("os.id") == "nixos":
         raise Refused(
             "cannot keep settings: NixOS generates /etc from its own configuration",
-            hint="write them as a module with `ktrial export … --to nixos`",
+            hint="write the settings as a module with `ktrial export … --to nixos`",
         )
     if not session.list([_SYSTEMD])[_SYSTEMD]:
         raise Refused(
-            "cannot keep settings: systemd does not run here, and nothing else reads these files at boot",
-            hint="write them for your system with `ktrial export`",
+            "cannot keep settings: systemd does not run here, and only systemd would read the files at boot",
+            hint="write the settings for your system with `ktrial export`",
         )
 
 
@@ -216,19 +216,21 @@ def _better(named: NamedSettings, machine: str) -> LedgerEntry:
     """Return the verdict on an arm. Raise Refused unless the arm was better on this machine."""
     entry, origin = named.entry, named.request.origin.removeprefix("trial ")
     settings = " ".join(f"{one.knob}={one.value}" for one in named.request.settings[:4])
-    by_name = f"name the settings: {settings}" if settings else "write it into the service's configuration yourself"
+    by_name = (
+        f"name the settings: {settings}" if settings else "write the change into the service's configuration yourself"
+    )
     if entry is None or entry.verdict is None:
-        hint = f"`ktrial trial resume {origin.partition('/')[0]}` continues it"
+        hint = f"continue the trial with `ktrial trial resume {origin.partition('/')[0]}`"
         raise Refused(f"cannot keep {origin}: it has no verdict yet", hint=hint)
     if entry.verdict != "better" or entry.refuted:
         raise Refused(
-            f"cannot keep {origin}: it is {verdict_sentence(entry)}",
-            hint=f"to keep it anyway, {by_name}",
+            f"cannot keep {origin}, which is {verdict_sentence(entry)}",
+            hint=f"to keep the arm anyway, {by_name}",
         )
     if entry.machine != machine:
         raise Refused(
             f"cannot keep {origin}: it was measured on another machine ({entry.machine})",
-            hint=f"repeat it here with `ktrial retest {entry.trial}`, or {by_name}",
+            hint=f"repeat the trial here with `ktrial retest {entry.trial}`, or {by_name}",
         )
     return entry
 
@@ -285,14 +287,15 @@ def confirm_guarded(guarded: Sequence[Guarded], confirmed: Collection[str], *, m
         needed = ", ".join(one.name for one in guarded)
         raise BadInput(
             f"--yes-security {foreign[0]}: {foreign[0]} needs no confirmation here",
-            hint=f"leave out --yes-security {foreign[0]}" + (f"; to confirm here: {needed}" if needed else ""),
+            hint=f"leave out --yes-security {foreign[0]}"
+            + (f"; here only {needed} may be confirmed" if needed else ""),
         )
     left = [one for one in guarded if one.name not in confirmed]
     if left and not may_ask:
         words = " ".join(f"--yes-security {one.name}" for one in left)
         raise Refused(
             f"cannot use {left[0].word}: it {_warning(left[0])}",
-            hint=f"if you accept that, add {words}",
+            hint=f"add {words} if you accept the risk",
         )
     for one in left:
         must_type(f"{one.word} {_warning(one)}", one.name)
@@ -315,7 +318,7 @@ def refuse_edited(kept: Mapping[Form, KeptFile]) -> None:
 
 
 def refuse_unwritable(session: AgentSession, plan: Mapping[str, Any]) -> None:
-    """Raise Refused if a file cannot be written: /etc is read-only, or its folder is missing."""
+    """Raise Refused for a file that cannot be written, as in a read-only /etc or a missing folder."""
     for step in checked(session, plan):
         if step.path in PLACES.values() and step.outcome in {"refused", "absent", "forbidden"}:
             raise Refused(f"cannot keep settings: {step.message}", hint=_way_out(plan, step))
@@ -324,10 +327,10 @@ def refuse_unwritable(session: AgentSession, plan: Mapping[str, Any]) -> None:
 def _way_out(plan: Mapping[str, Any], step: Checked) -> str:
     holds = [one.get("holds") or {} for one in plan["steps"] if one.get("path") == step.path]
     if step.outcome != "refused" and any("kernel" in line for one in holds for line in one.get("grub.d", ())):
-        return "if the kept kernel is no longer installed: `ktrial keep --undo boot:kernel`"
+        return "run `ktrial keep --undo boot:kernel` if the kept kernel is no longer installed"
     if step.outcome == "forbidden":
         return "leave out this setting"
-    return "write them elsewhere with `ktrial export`, or make the folder writable"
+    return "write the settings elsewhere with `ktrial export`, or make the folder writable"
 
 
 def refuse_losing(rivals: Sequence[Rival], *, of_boot: bool) -> None:
@@ -335,9 +338,9 @@ def refuse_losing(rivals: Sequence[Rival], *, of_boot: bool) -> None:
     winning = [one for one in rivals if one.wins]
     if winning:
         first = winning[0]
-        more = f", and {len(winning) - 1} more" if len(winning) > 1 else ""
+        more = f", as do {len(winning) - 1} more" if len(winning) > 1 else ""
         value = f" (= {first.value})" if first.value is not None else ""
         raise Refused(
             f"cannot keep {first.address}: {first.place}{value} overrides it {first.when}{more}",
-            hint=f"change it there, {'then run `ktrial boot keep` again' if of_boot else 'or add --anyway'}",
+            hint=f"change that other value, {'then run `ktrial boot keep` again' if of_boot else 'or add --anyway'}",
         )

@@ -67,7 +67,9 @@ def keep_guest(
         finally:
             guest.close()
     if gone is not None:
-        raise GuestFailed(gone, STATUS_FAILED, "its settings are lost; run the same command again to boot another one")
+        raise GuestFailed(
+            gone, STATUS_FAILED, "run the same command again to boot a new guest, without the settings of this one"
+        )
     app.say(f"the guest {name} has ended, and its settings are gone")
     return 0
 

@@ -30,7 +30,7 @@ class KeptState(NamedTuple):
 
 
 class SeenDrift(NamedTuple):
-    """The journal and the kept files, and how they differ from the live values."""
+    """The journal, the kept files, and how the live values differ from the files."""
 
     status: Status
     files: Mapping[Form, KeptFile]
@@ -93,6 +93,6 @@ def apply_keep(session: AgentSession, plan: Mapping[str, object]) -> dict[str, o
     except StalePlan as error:
         if "plan expects" not in error.message:
             raise
-        hint = "nothing was changed; run the command again to see what is kept now"
+        hint = "run the same command again; ktrial changed nothing"
         message = f"cannot keep settings: {error.message}; perhaps another `ktrial keep` was faster"
         raise StalePlan(error.kind, message, hint=hint) from None

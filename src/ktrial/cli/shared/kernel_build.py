@@ -168,7 +168,7 @@ def _build_or_fail(
         return read_kernel(app.kernels.images, str(image)), digest
 
     say_whom_a_build_disturbs(app)
-    app.say(f"building Linux {order.source.version} in {make.out} with {order.jobs} jobs; the log is beside it")
+    app.say(f"building Linux {order.source.version} in {make.out} with {order.jobs} jobs; the log is in that folder")
     with app.interrupts:
         try:
             made = make_kernel(order, build, found, lambda: read_flags(make.out), app.clock.unix_ms, str(make.out))

@@ -169,11 +169,13 @@ def _compiler(app: App, cc: str | None, fragments: Sequence[Fragment]) -> str:
         if not found:
             raise BadInput(
                 f"the fragment {asking.name} needs {kind}, which is missing",
-                hint=f"install it, for example with `apt-get install {kind} lld`",
+                hint=f"install {kind}, for example with `apt-get install {kind} lld`",
             )
         return Path(found[0]).name
     if kind not in Path(cc).name:
-        raise Contradiction(f"the fragment {asking.name} needs {kind}, but --cc is {cc}", hint="leave out one of them")
+        raise Contradiction(
+            f"the fragment {asking.name} needs {kind}, but --cc is {cc}", hint="leave out --cc or the fragment"
+        )
     return cc
 
 

@@ -42,12 +42,15 @@ class NamedSettings(NamedTuple):
         if self.scheduler is None:
             return self.left_out
         arm = self.request.origin.removeprefix("trial ")
-        reason, hint = "no target starts a sched_ext scheduler", f"`ktrial keep {arm}` makes it last on this machine"
+        reason, hint = (
+            "no target starts a sched_ext scheduler",
+            f"start it at each boot of this machine with `ktrial keep {arm}`",
+        )
         return (*self.left_out, Omission(f"{arm}: sched_ext", reason, self.scheduler.text, hint))
 
 
 class WordReader(NamedTuple):
-    """Finds the settings that a word names: the catalog, facts, journal and trials decide what it means."""
+    """Finds the settings that a word names: the catalog, facts, journal and trials decide what the word means."""
 
     app: App
     catalog: Catalog
@@ -76,9 +79,7 @@ class WordReader(NamedTuple):
             else:
                 settings.append(setting)
         if not settings:
-            raise BadInput(
-                f"transaction {number} did not change a knob", hint="run `ktrial status` to list transactions"
-            )
+            raise BadInput(f"transaction {number} changed no knob", hint="run `ktrial status` to list transactions")
         return NamedSettings(Request(f"transaction {number}", tuple(settings)), tuple(left))
 
     def _of_step(self, step: JournaledStep) -> Setting | None:

@@ -239,7 +239,7 @@ def refuse_unrated(live: LiveFile) -> None:
     """Raise Refused if a person must rate the periods and there is no terminal for that."""
     if live.rate and not is_terminal():
         raise Refused(
-            "cannot ask for ratings: there is no terminal", hint="start it in a terminal, or leave out --rate"
+            "cannot ask for ratings: there is no terminal", hint="start the trial in a terminal, or leave out --rate"
         )
 
 
@@ -251,7 +251,7 @@ def refuse_disturbing(live: LiveFile, plans: Mapping[str, Plan], knobs: Mapping[
             if name in knobs and (why := knobs[name].disturbs) is not None:
                 raise Refused(
                     f"cannot switch {name} back and forth under live work (arm {arm}): {why}",
-                    hint="measure it with a benchmark (`ktrial try`), or add --disturbing to measure its cost here too",
+                    hint="use a benchmark (`ktrial try`), or add --disturbing to measure the cost of the switch too",
                 )
 
 
@@ -263,10 +263,9 @@ def refuse_unnoticed(file: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[
         for change in plan.changes:
             if change.knob in knobs and knobs[change.knob].takes_effect == "new-programs":
                 raise Refused(
-                    f"cannot try {change.knob} on running programs (arm {arm}): it counts only for those that start "
-                    "afterwards",
-                    hint="save the protocol that --dry-run prints, give each arm a command that restarts the "
-                    "service, and run it with `ktrial trial run FILE` (docs/live.md)",
+                    f"cannot try {change.knob} on running programs (arm {arm}): only programs that start later use "
+                    "the new value",
+                    hint="write a protocol whose arms restart the service (docs/live.md shows how)",
                 )
 
 

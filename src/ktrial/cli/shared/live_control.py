@@ -25,10 +25,10 @@ def pause_trial(app: App, name: str | None) -> int:
     trial = _running(app, name)
     if trial is None:
         what = "no live trial runs" if name is None else f"{app.trials.find(name).trial} does not run"
-        raise Refused(f"cannot pause a trial: {what}", hint="`ktrial trial list` lists all trials")
+        raise Refused(f"cannot pause a trial: {what}", hint="run `ktrial trial list` to see all trials")
     ask_of(desk_folder(), trial, "pause")
     app.say(f"{trial} pauses now: its settings are restored within seconds, and its present block will be repeated")
-    app.say(f"next: `ktrial trial resume {trial}` continues it, `ktrial trial stop {trial}` ends it")
+    app.say(f"continue with `ktrial trial resume {trial}`, `ktrial trial stop {trial}` ends it")
     return 0
 
 
@@ -48,7 +48,7 @@ def stop_running(app: App, name: str | None) -> bool:
         return False
     ask_of(desk_folder(), trial, "stop")
     app.say(f"{trial} stops now: its settings are restored within seconds, and what it has measured stays")
-    app.say(f"next: `ktrial trial resume {trial}` continues it")
+    app.say(f"continue with `ktrial trial resume {trial}`")
     return True
 
 

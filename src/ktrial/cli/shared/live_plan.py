@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from ktrial.bench.text import duration
 from ktrial.cli.shared.live_sources import live_of, open_metrics
 from ktrial.judge.stats.critical import LOOKS
 from ktrial.kit.errors import BadInput
@@ -102,7 +103,7 @@ def checked_metrics(app: App, file: TrialFile, settle_s: float) -> tuple[Watched
 
 
 def _with_given_period(file: TrialFile, settle_s: float, metrics: Sequence[WatchedMetric]) -> TrialFile:
-    """Return the trial with the period that the user gave, and the washout that it needs. Raise BadInput."""
+    """Return the trial with the period that the user gave, and its washout. Raise BadInput if no block fits."""
     live = live_of(file)
     washout = live.washout or f"{_least_washout_s(settle_s, metrics):g}s"
     return _within_time(_with_periods(file, live.period, washout, None))
@@ -117,7 +118,10 @@ def _primary(file: TrialFile, metrics: Sequence[WatchedMetric]) -> WatchedMetric
 
 
 def _least_washout_s(settle_s: float, metrics: Sequence[WatchedMetric]) -> float:
-    """Return what the settings need after a switch; a reading may also tell of the time before it."""
+    """Return the time that the settings need after a switch, or two readings if that is longer.
+
+    The first reading after a switch may cover time before the switch.
+    """
     return max(settle_s, 2 * max((one.source.poll_s for one in metrics), default=0.0))
 
 
@@ -155,7 +159,7 @@ def hard_limits(file: TrialFile, metrics: Sequence[WatchedMetric]) -> dict[str, 
 def watchdog_of(
     file: TrialFile, metrics: Sequence[WatchedMetric], period_s: float, control: Mapping[str, Sequence[Sample]]
 ) -> Watchdog:
-    """Return what ends the trial at once. `control` has samples of the control that show what is usual."""
+    """Return the watchdog that ends the trial at once. `control` has samples of the control that show what is usual."""
     limits, guards = hard_limits(file, metrics), []
     for name, margin in live_of(file).guards.items():
         one = metric_named(name, metrics)
@@ -193,7 +197,7 @@ def block_seconds(file: TrialFile) -> float:
 
 
 def longest_seconds(file: TrialFile, blocks: int) -> float:
-    """Return how long so many blocks take at most, including the hours and days that they spend waiting."""
+    """Return how long these blocks take at most, with waits for quiet hours and for the limit on switches."""
     live = live_of(file)
     if live.for_s is not None:
         return live.for_s
@@ -204,7 +208,7 @@ def longest_seconds(file: TrialFile, blocks: int) -> float:
 
 
 def _awake_share(live: LiveFile, time_s: float) -> float:
-    """Return which share of a time lies outside the quiet hours; an hour or less need not meet them."""
+    """Return the share of a time that lies outside the quiet hours; up to an hour counts as outside."""
     if live.quiet_hours is None or time_s <= DAY_S / 24:
         return 1.0
     return 1 - live.quiet_hours.length_s / DAY_S
@@ -217,7 +221,10 @@ def _with_periods(file: TrialFile, period: str | None, washout: str, cap: int | 
 
 
 def _within_time(file: TrialFile) -> TrialFile:
-    """Return the trial with as many blocks as its time holds; a trial of days makes all of them. Raise BadInput."""
+    """Return the trial with as many blocks as its time holds; a trial of days makes all of them.
+
+    Raise BadInput if a block, or the fewest blocks, do not fit.
+    """
     for_s, quiet = live_of(file).for_s, live_of(file).quiet_hours
     if quiet is not None and block_seconds(file) > DAY_S - quiet.length_s:
         raise BadInput("a block is longer than the hours that are not quiet", hint="shorten --period or --quiet")
@@ -228,8 +235,8 @@ def _within_time(file: TrialFile) -> TrialFile:
     fits = [look for look in LOOKS if look * block_s <= for_s]
     if not fits:
         raise BadInput(
-            f"{LOOKS[0]} blocks of {block_s:g} s do not fit into {live_of(file).for_}",
-            hint=f"give --for {math.ceil(LOOKS[0] * block_s)}s or more, or shorten --period",
+            f"{LOOKS[0]} blocks of {duration(block_s)} do not fit into {live_of(file).for_}",
+            hint=f"give --for {math.ceil(LOOKS[0] * block_s / 60)}min or more, or shorten --period",
         )
     fixed = True if for_s >= DAY_S else file.design.fixed
     design = msgspec.structs.replace(file.design, cap=min(wanted, fits[-1]), fixed=fixed)
@@ -242,8 +249,8 @@ def _course(file: TrialFile, primary: WatchedMetric) -> PilotCourse:
     course = pilot_course(file.control, arm, primary.source.poll_s, switches=live.washout_s is None)
     if live.for_s is not None and course.length_s > _MOST_OF_TIME * live.for_s:
         raise BadInput(
-            f"a pilot of {course.length_s:g} s is too long for a trial of {live.for_}",
-            hint="give --for more time, or add --period and --washout",
+            f"a pilot of {duration(course.length_s)} is too long for a trial of {live.for_}",
+            hint="set a longer --for, or add --period and --washout",
         )
     return course
 

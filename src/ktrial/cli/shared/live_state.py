@@ -88,7 +88,7 @@ class LiveState:
         return origins_text(found, untold, width=width).rstrip()
 
     def stop(self, shown: str) -> str:
-        """Interrupt a trial as Ctrl-C does, and return a sentence that says so; `shown` describes its process.
+        """Interrupt a trial as Ctrl-C does, and return a sentence for the user; `shown` describes its process.
 
         Raise KtrialError if the process has ended.
         """
@@ -96,7 +96,7 @@ class LiveState:
         if running is None:
             raise KtrialError(
                 "cannot stop the trial: its process has ended",
-                hint="to stop a trial that this machine continues by itself, run `ktrial trial stop`",
+                hint="run `ktrial trial stop` if the trial continues at the next boot",
             )
         interrupt(running)
         return f"Interrupted {told_process(running)}. It restores all settings and keeps its finished runs."

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trials whose arms a person sets up, or whose visits are boots.
 
-Starts such a trial, and runs one visit at a time.
+Starts these trials, and runs their visits one at a time.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def _open_by_hand(app: App, name: str | None) -> StoredTrial:
     found = [one for one in app.trials.all() if is_by_hand(one.file)]
     if not found:
         raise BadInput(
-            "no trial with manual arms or boots",
+            "the store has no trial with manual arms or boots",
             hint="start one with `ktrial trial run FILE` (docs/trial.md describes its protocol)",
         )
     return next((one for one in found if due_of(one, app.trials.log(one.trial)) is not None), found[0])

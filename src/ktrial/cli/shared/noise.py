@@ -52,7 +52,7 @@ def measure(app: App, suite: str | None, own: tuple[str, ...] | None, options: d
         with app.interrupts, progress:
             made = measure_noise(app, ready, rig, protocol, timed, run_s=run_s, fresh=options["fresh"], is_alone=True)
     except KeyboardInterrupt:
-        return app.end_interrupted("the finished blocks are stored; the same command continues")
+        return app.end_interrupted("the finished blocks are stored; run the same command again to continue")
     if as_json:
         sys.stdout.write(plain_json.line({"event": "noise", "profile": made}))
     else:

@@ -54,11 +54,11 @@ def import_others(app: App, path: Path, signers: Path | None) -> tuple[MergedOth
     if checked.differences:
         first = checked.differences[0]
         raise Refused(
-            f"{path}: its verdicts do not follow from its runs: {first.where}: {first.told}",
+            f"{path}: the verdicts do not follow from the runs ({first.where}: {first.told})",
             hint=f"ktrial recheck {path}",
         )
     if _sha256(path) != digest:
-        raise Refused(f"{path}: it changed while ktrial read it", hint="run the same command again")
+        raise Refused(f"{path} changed while ktrial read it", hint="run the same command again")
     origin = BundleOrigin(path.name, digest, signer, app.clock.unix_ms())
     found = merge(ledger, others_in(bundle, origin, own_machine(app), app.catalog.knobs))
     if found.added or found.newly_signed:
@@ -88,7 +88,7 @@ def _signer(path: Path, signers: Path) -> str:
         reason = f" ({found.reason})" if found.reason else ""
         raise KtrialError(
             f"cannot import {path} as signed: {found.sentence}{reason}",
-            hint="fetch both files again, correct the file of signers, or leave out --signers to import it as unsigned",
+            hint="fetch bundle and signature again, correct the file of signers, or leave out --signers",
         )
     return found.signer
 

@@ -47,7 +47,9 @@ def begin_edit(app: App, name: str, own: str | None) -> ProfileEdit:
     file = _file(own)
     if own in catalog.profiles or file.exists():
         is_own = own in catalog.profiles and file.exists()
-        hint = f"`ktrial profile edit {own}` edits it; or choose another name" if is_own else "choose another name"
+        hint = (
+            f"choose another name, or edit {own} with `ktrial profile edit {own}`" if is_own else "choose another name"
+        )
         raise BadInput(f"cannot copy {name} as {own}: that name is taken", hint=hint)
     head = f"# A copy of {name}: edit it with `ktrial profile edit {own}`.\n"
     text = head + profile_toml(copy_profile(name, own, catalog.profiles, __version__))
@@ -61,7 +63,7 @@ def _of_own(catalog: Catalog, name: str) -> ProfileEdit:
     except OSError:
         raise BadInput(
             f"cannot edit {name}: only your own profiles can be edited, and {file} does not exist",
-            hint=f"edit a copy of it: `ktrial profile edit {name} --as NAME`",
+            hint=f"edit a copy of {name} with `ktrial profile edit {name} --as NAME`",
         ) from None
     others = {other: profile for other, profile in catalog.profiles.items() if other != name}
     return ProfileEdit(name, file, _draft(name), replace(catalog, profiles=others), text)
@@ -85,7 +87,8 @@ def write_draft(edit: ProfileEdit) -> bool:
         return False
     except OSError as error:
         raise KtrialError(
-            f"cannot write {edit.draft}: {error.strerror}", hint="free some space there, or make it writable"
+            f"cannot write {edit.draft}: {error.strerror}",
+            hint=f"free some space, or make {edit.draft.parent} writable",
         ) from None
     return True
 
@@ -93,15 +96,17 @@ def write_draft(edit: ProfileEdit) -> bool:
 def open_editor(edit: ProfileEdit) -> bool:
     """Run the editor of the user on the draft and wait for its end; return False if no editor is set."""
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
-    hint = f"your text is in {edit.draft}; the same command continues with it"
+    hint = f"run the same command again to continue with your text in {edit.draft}"
     try:
         words = shlex.split(command)
         if not words:
             return False
         ended = subprocess.run([*words, str(edit.draft)], check=False)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise KtrialError(f"cannot start the editor {command!r}: {why}", hint=f"set VISUAL or EDITOR; {hint}") from None
+        why = error.strerror if isinstance(error, OSError) else str(error).lower()
+        raise KtrialError(
+            f"cannot start the editor {command!r}: {why}", hint=f"set VISUAL or EDITOR, then {hint}"
+        ) from None
     if ended.returncode:
         why = f"status {ended.returncode}" if ended.returncode > 0 else f"signal {-ended.returncode}"
         raise KtrialError(f"cannot edit {edit.name}: {words[0]} ended with {why}", hint=hint)
@@ -114,12 +119,12 @@ def finish_edit(edit: ProfileEdit) -> None:
         _, name = with_profile_file(edit.catalog, edit.draft)
         if name != edit.name:
             raise BadInput(
-                f"the profile is named {name}, but its file {edit.name}",
+                f"the profile is named {name}, but its file is {edit.name}.toml",
                 file=str(edit.draft),
-                hint="write the file's name after  name =",
+                hint=f'write  name = "{edit.name}"',
             )
     except BadInput as error:
-        again = "correct it there, then run the same command again"
+        again = "correct the draft, then run the same command again"
         raise BadInput(error.message, hint=f"{error.hint}; {again}" if error.hint else again) from None
     try:
         edit.file.parent.mkdir(parents=True, exist_ok=True)

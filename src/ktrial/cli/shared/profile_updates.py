@@ -83,7 +83,7 @@ def plan_accept(app: App, session: AgentSession, names: Sequence[str], status: S
     sources = kept_sources(status)
     for name in names:
         if name not in sources.profiles:
-            raise UnknownName("kept profile", name, sources.profiles, hint="`ktrial status` lists what is kept")
+            raise UnknownName("kept profile", name, sources.profiles, hint="run `ktrial status` to see kept profiles")
     plans = []
     for name, _ in _changed_profiles(app, status, kept):
         if name in app.catalog.profiles and (not names or name in names):

@@ -35,7 +35,7 @@ def recheck_path(app: App, path: Path) -> RecheckResult:
         return recheck_bundle(app, app.bundles.examine(path))
     if not (path / DATA).is_dir():
         raise BadInput(
-            f"{path}: no {DATA}/ in this folder to compute the comparison from",
+            f"{path}: the folder has no {DATA}/, so the comparison cannot be computed",
             hint="publish the folder with `ktrial publish … --data`",
         )
     stored = decode_comparison(plain_file(path, _COMPARISON), str(path / _COMPARISON))
@@ -86,7 +86,7 @@ def _made_again(folder: Path, comparison: Comparison, known: set[str], *, runs_o
             continue
         there = _content(folder, name)
         if there != data and not (runs_only and there is not None and _figures(there) == _figures(data)):
-            yield Difference(kind="file", where=name, told="differs from what the data give")
+            yield Difference(kind="file", where=name, told="does not follow from the data")
 
 
 def _figures(run: bytes) -> Any:

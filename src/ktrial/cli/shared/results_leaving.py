@@ -45,7 +45,9 @@ results_out_options = with_options(
         type=click.Path(path_type=Path),
     ),
     _option(
-        "--metrics-port", "[ADDRESS:]PORT", f"Serve the trial's figures as OpenMetrics, at /metrics.  [{_HERE}:PORT]"
+        "--metrics-port",
+        "[ADDRESS:]PORT",
+        f"Port that serves the trial's figures as OpenMetrics (/metrics).  [{_HERE}:PORT]",
     ),
     _option(
         "--grafana",
@@ -129,5 +131,5 @@ def _token(file: Path | None) -> str:
     if file is not None:
         return read_file(file, _TOKEN_LIMIT_BYTES).decode(errors="replace").strip()
     if not (token := os.environ.get(_TOKEN, "").strip()):
-        raise BadInput(f"--grafana: no token in {_TOKEN}", hint="set it, or give --grafana-token-file FILE")
+        raise BadInput(f"--grafana: no token in {_TOKEN}", hint=f"set {_TOKEN}, or add --grafana-token-file FILE")
     return token

@@ -407,7 +407,7 @@ def recheck_trial(app: App, stored: StoredTrial) -> None:
     if found:
         raise KtrialError(
             f"{stored.trial} contradicts its own data",
-            hint=f"do not trust its verdicts; repeat it with `ktrial retest {stored.trial}`",
+            hint=f"repeat the trial with `ktrial retest {stored.trial}`",
         )
     app.say(f"{stored.trial} is consistent: the seed gives every order, and the runs give every verdict")
 

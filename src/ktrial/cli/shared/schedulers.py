@@ -75,7 +75,9 @@ def schedulers_file(app: App, own: tuple[str, ...] | None, options: Mapping[str,
     """Return the trial of the schedulers of this machine. Raise an error if the machine cannot have any."""
     _refuse_mixture(own, options)
     if app.host is not None:
-        raise BadInput(f"--host {app.host.word}: schedulers are compared on this machine only", hint="leave out --host")
+        raise BadInput(
+            f"--host {app.host.word}: ktrial compares schedulers on this machine only", hint="leave out --host"
+        )
     seat = SchedulerSeat(app.looking_session, app.executor, app.clock)
     seat.refuse_another(needs_root=False)
     if not app.may_run_trials:
@@ -129,7 +131,7 @@ def _installed(app: App, modes: Sequence[str]) -> tuple[InstalledScheduler, ...]
     except BusError as error:
         if modes:
             raise BadInput(
-                f"cannot use modes: scx_loader does not answer ({error})",
+                f"cannot use --mode: scx_loader does not answer ({error})",
                 hint="run `systemctl start scx_loader`, or leave out --mode to start the programs themselves",
             ) from None
     files = (str(path) for folder in PROGRAM_FOLDERS for path in sorted(Path(folder).glob("scx_*")))
@@ -176,7 +178,7 @@ def startable(app: App, file: TrialFile) -> TrialFile:
             finally:
                 arms.leave()
     for name, why in failed.items():
-        app.say(f"left out: {name}: {why}")
+        app.say(f"skipped {name}: {why}")
     left = {name: arm for name, arm in file.arms.items() if name not in failed}
     file = msgspec.structs.replace(file, arms=left)
     if not file.compares_schedulers:

@@ -65,7 +65,7 @@ def guests_of(app: App, file: SpaceFile, folder: Path, options: Mapping[str, Any
         return None
     if app.host is not None:
         raise BadInput(
-            f"cannot search in guests with --host {app.host.word}: they run on this machine", hint="leave out --host"
+            f"cannot search in guests with --host {app.host.word}: guests run on this machine", hint="leave out --host"
         )
     outside = next((one for one in file.dimension if one.kinds[0] in {"placeholder", "environment"}), None)
     if outside is not None:
@@ -155,7 +155,7 @@ def _kind(file: TrialFile) -> object:
 
 
 def _place(app: App, file: TrialFile, name: str) -> GuestPlace:
-    """Return where to try an arm: its kernel, which is built if it is missing, with a clock that just runs."""
+    """Return the guest in which to try an arm, with an ordinary clock. Build the kernel if it is missing."""
     guest, arm = file.guest, file.full_arms[name]
     assert guest is not None, "only trials in guests come here"
     kernel = kernel_of(file, arm)
@@ -190,7 +190,7 @@ class GuestProbes:
             except KtrialError as error:
                 found[at] = error.message, {}
         if groups:
-            self._app.say(f"trying {len(probe.points)} points in {len(groups)} guests before they are measured")
+            self._app.say(f"trying {len(probe.points)} points in {len(groups)} guests before measuring them")
         for place, numbers in groups.items():
             self._app.interrupts.check()
             crashed |= self._try_at(place, numbers, probe.points, try_settings, found)
@@ -217,7 +217,7 @@ class GuestProbes:
         try_settings: Callable[[AgentSession, Point], Tried],
         found: dict[int, Tried],
     ) -> set[int]:
-        """Try points in one guest; boot another one after a point that made it fail. Return the points that did."""
+        """Try points in one guest, or in more if a point makes a guest fail. Return the points that made one fail."""
         left, crashed = list(numbers), set[int]()
         while left:
             is_up = False

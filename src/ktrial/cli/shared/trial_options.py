@@ -124,12 +124,14 @@ watched_options = with_options(
         " --budget and --period, ktrial plans as many blocks as it needs.",
     ),
     click.option(
-        "--period", metavar="TIME", help="How long to watch each configuration at a time.  [planned by a pilot]"
+        "--period",
+        metavar="TIME",
+        help="Time that a configuration stays in force before a switch.  [planned by a pilot]",
     ),
     click.option(
         "--washout",
         metavar="TIME",
-        help="Time after each switch to leave out.  [planned by a pilot; with --period, as the settings need]",
+        help="Time to leave out after each switch.  [planned by a pilot; with --period, as the settings need]",
     ),
     click.option("--poll", metavar="TIME", help="Time between two readings.  [chosen per source]"),
     click.option("--quiet", metavar="HH:MM-HH:MM", help="Hours of the day in which to switch nothing."),
@@ -175,7 +177,7 @@ designed_options = with_options(
     ),
     margin_option,
     budget_option,
-    click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]"),
+    click.option("--settle", metavar="TIME", help="Time to wait after each change.  [chosen per setting]"),
     click.option("--time", "time_", metavar="TIME", help="Time limit of the trial."),
     seed_option(),
     no_profile_option,
@@ -226,7 +228,7 @@ def recipe_of(options: Mapping[str, Any], *needing: str) -> KernelRecipe | None:
 
 
 def boot_consent(options: Mapping[str, Any]) -> BootConsent:
-    """Return what `boots_options` and --anyway agree to."""
+    """Return the consent to boots that `boots_options` and --anyway give."""
     from ktrial.cli.shared.boots import BootConsent
 
     names = {"yes": "yes", "security": "yes_security", "kernel": "yes_kernel", "anyway": "anyway"}
@@ -339,7 +341,7 @@ def settings_of_files(app: App, words: Iterable[str]) -> tuple[str, ...]:
             if setting.when is not None or isinstance(setting.value, dict):
                 raise BadInput(
                     f"cannot try {word}: the value of {setting.knob} depends on the machine",
-                    hint=f"copy the file to {config_folder() / 'profiles'}, and name the profile: {name}",
+                    hint=f"copy the file to {config_folder() / 'profiles'}, then name the profile {name}",
                 )
             found.append(f"{setting.knob}={show_value(setting.value)}")
     return tuple(found)

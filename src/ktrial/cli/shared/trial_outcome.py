@@ -66,7 +66,8 @@ def finish(app: App, stored: StoredTrial, *, interrupted: bool, as_json: bool) -
     if found is not None:
         status = _decide(app, stored, found, as_json=as_json)
         if broken := broken_guards(found):
-            raise GuardTripped(f"worse than a guard allows: {broken[0]}")
+            hint = f"read `{again(app.host)} trial report {stored.trial}`, and do not keep this arm"
+            raise GuardTripped(f"guard broken: {broken[0]}", hint=hint)
         refuse(app, found)
     return status
 
@@ -75,8 +76,8 @@ def announce_decision(app: App, campaign: CampaignFile, most_blocks: int) -> Non
     """Report the number of the campaign's decision that this trial makes. Raise Refused if no decision is left."""
     number = refuse_beyond(campaign, app.trials.all())
     app.say(
-        f"campaign {campaign.name}: decision {number} of {campaign.of}; it takes at least "
-        f"{first_look(campaign, most_blocks)} blocks, and it counts even if it fails"
+        f"campaign {campaign.name}: decision {number} of {campaign.of} takes at least "
+        f"{first_look(campaign, most_blocks)} blocks, and counts even if the trial fails"
     )
 
 
@@ -118,7 +119,7 @@ def load_comparison(app: App, stored: StoredTrial) -> Comparison:
     if is_hidden(app, stored):
         raise Refused(
             f"cannot show {stored.trial}: it is blind and not over",
-            hint=f"`ktrial trial resume {stored.trial}` continues it to its verdict",
+            hint=f"continue the trial to its verdict with `ktrial trial resume {stored.trial}`",
         )
     return told_again(kept_trial(app, stored), app.store, app.benchmarks, app.catalog)
 

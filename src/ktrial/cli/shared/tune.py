@@ -56,7 +56,7 @@ def tune_question(
     if not candidates:
         reasons = "; ".join(f"{one}: {why}" for one, why in left_out.items())
         raise BadInput(
-            f"no setting of {name} has an effect here that ktrial can measure{f': {reasons}' if reasons else ''}",
+            f"no setting of {name} has an effect here that ktrial can measure{f' ({reasons})' if reasons else ''}",
             hint=f"choose another goal: {', '.join(app.goals)}",
         )
     guards = pairs(options["guards"], "--guard")
@@ -106,7 +106,7 @@ def applied(app: App, receipt: TuneReceipt, *, ask: bool, allow_dangerous: bool)
     words = [f"{address}={value}" for address, value in receipt.kept.items()]
     if ask and is_terminal():
         must_agree(f"Apply {' '.join(words)}?")
-    root = app.root_session(f"keeping {' '.join(words)}")
+    root = app.root_session(f"applying {' '.join(words)}")
     plan, _ = make_plan(root, app.catalog, words, allow_dangerous=allow_dangerous)
     if plan.refusals:
         first = plan.refusals[0]
@@ -118,7 +118,7 @@ def applied(app: App, receipt: TuneReceipt, *, ask: bool, allow_dangerous: bool)
         hint = (
             unfinished(done)
             if done.state == UNFINISHED
-            else f"everything has been restored; see why with `ktrial plan {' '.join(words)}`"
+            else f"look for the reason with `ktrial plan {' '.join(words)}`; everything has been restored"
         )
         raise KtrialError(f"cannot apply the proven settings: {why}", hint=hint)
     return msgspec.structs.replace(receipt, transaction=done.transaction)

@@ -45,7 +45,7 @@ def refuse_second(app: App, name: str) -> None:
         raise Busy(
             "busy",
             f"the store already has a trial {name}",
-            hint="continue it with `ktrial trial resume --unattended --turn`, or give the new trial another name",
+            hint="continue that trial with `ktrial trial resume --unattended --turn`, or rename the new one",
         )
 
 
@@ -120,7 +120,7 @@ def finish_running(app: App, stored: StoredTrial) -> None:
 def refuse_plans(app: App, stored: StoredTrial | None) -> None:
     """Raise Refused while the machine carries out a plan, or has runs of this trial that nobody has fetched.
 
-    Both are checked only if that needs no prompt.
+    Check both only if that needs no prompt.
     """
     root = app.best_session("looking for plans")
     if not root.is_root or "unattended-status" not in root.hello.get("capabilities", ()):
@@ -129,8 +129,8 @@ def refuse_plans(app: App, stored: StoredTrial | None) -> None:
     refuse_running(root, trial)
     if stored is not None and _has_unfetched(app, stored):
         raise Refused(
-            f"this machine has runs of {stored.trial} from a plan it carried out by itself",
-            hint=f"`ktrial trial resume {stored.trial} --unattended` fetches them",
+            f"this machine has runs of {stored.trial} that nobody has fetched, from a plan it carried out by itself",
+            hint=f"fetch the runs with `ktrial trial resume {stored.trial} --unattended`",
         )
 
 

@@ -65,7 +65,7 @@ def plan_undo(
     wanted = [str(parse_assignment(word)[0]) if is_assignment(word) else word for word in words]
     for name in wanted:
         if name not in addresses:
-            raise UnknownName("kept setting", name, addresses, hint="`ktrial drift --json` lists what is kept")
+            raise UnknownName("kept setting", name, addresses, hint="run `ktrial drift --json` to see kept settings")
     gone = {address for entry in entries if entry.values.keys() & set(wanted) for address in entry.values}
     # Undoing a word also restores the kernel argument that the word replaced.
     added = {name_of(entry) for entry in entries if "name" in entry.holds and entry.values.keys() & gone}

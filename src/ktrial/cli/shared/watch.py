@@ -90,8 +90,8 @@ def refuse_on_host(host: Host | None, frames_from: Path | None, wanted: Mapping[
         return
     if frames_from is not None:
         raise BadInput(
-            f"--frames-from {frames_from}: cannot use frames of this machine: {host.word} has another clock",
-            hint="use --frame-loop, which draws frames there",
+            f"cannot combine --frames-from with --host {host.word}, which has another clock",
+            hint="use --frame-loop, which draws frames on that host",
         )
     if wanted.get("nvidia"):
         raise BadInput(

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs. Each module in this package defines one verb as `command`, so a new verb is one new file."""
+"""The verbs. Each module in this package defines one verb as `command`."""

@@ -45,7 +45,8 @@ _around_options = with_options(
         "--setup",
         multiple=True,
         metavar="COMMAND",
-        help="Command to run once first or, if it differs between commands, whenever the command changes.",
+        help="Command to run once at the start. If --setup differs between commands, it runs at each change of"
+        " command.",
     ),
     click.option(
         "-c",
@@ -61,7 +62,7 @@ _around_options = with_options(
         nargs=2,
         multiple=True,
         metavar="NAME VALUES",
-        help="Values (a,b,c) to put in place of {NAME}. Repeatable: all combinations are compared.",
+        help="Values (a,b,c) to put in place of {NAME}; ktrial compares all combinations. Repeatable.",
     ),
     click.option(
         "-n",
@@ -87,13 +88,13 @@ _design_options = with_options(
         default="5%",
         show_default=True,
         metavar="SHARE",
-        help="If a comparison stays undecided, say how many blocks a difference of this size takes.",
+        help="Difference for which ktrial says how many blocks an undecided comparison needs.",
     ),
     click.option(
         "--margin", metavar="SHARE", help="Treat smaller differences of the primary outcome as equivalent.  [2 %]"
     ),
     budget_option,
-    click.option("--settle", metavar="TIME", help="Wait before each run.  [0; 1s if --setup differs between commands]"),
+    click.option("--settle", metavar="TIME", help="Time to wait before each run.  [0; 1s if --setup differs]"),
     click.option("--time", "time_", metavar="TIME", help="Time limit of the comparison."),
     seed_option(),
     click.option("--name", metavar="NAME", help="Name of the trial.  [ab, or the name of the campaign]"),
@@ -141,8 +142,8 @@ def command(app: App, /, commands: tuple[str, ...], export_json: Path | None, **
     ktrial ab --campaign tune --of 32 ./old ./new && mv new old
 
     A block (round) runs each command once. ktrial compares each command with the first, and decides after seven blocks
-    at the earliest, later with more commands or in a campaign. In a campaign it prints one line; the exit status is 0
-    to keep the second command, 3 to revert to the first, 4 if no decision is left.
+    at the earliest, later with more commands or in a campaign. In a campaign it prints one line. The exit status is
+    then 0 to keep the second command, 3 to revert to the first, 4 if no decision is left.
     """
     from ktrial.cli.shared.ab import arms_of_line, exporter, protocol_of_commands
     from ktrial.cli.shared.run_trial import run_file, show_protocol

@@ -94,7 +94,7 @@ def command(
 def _lease(for_: str | None, confirm: str | None) -> dict[str, Any]:
     if for_ and confirm:
         raise BadInput(
-            "cannot combine --for with --confirm", hint="leave out --for, or --confirm if nobody is there to answer"
+            "cannot combine --for with --confirm", hint="use --for if nobody can answer, otherwise --confirm"
         )
     if not (for_ or confirm):
         return {"kind": "keep"}

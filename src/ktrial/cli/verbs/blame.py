@@ -40,7 +40,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
 @click.option(
     "--known",
     type=click.Choice(["better", "worse", "either"]),
-    help="Known effect of all settings together; either stands for both.  [a trial measures it first]",
+    help="Known effect of all settings together; with either, ktrial looks for both.  [a trial measures it first]",
 )
 @click.option(
     "--detect",
@@ -65,7 +65,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     help="Maximum number of blocks (rounds) of each search for suspects.",
 )
 @click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.")
-@click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]")
+@click.option("--settle", metavar="TIME", help="Time to wait after each change.  [chosen per setting]")
 @click.option(
     "--env", "environment", multiple=True, metavar="NAME=VALUE", help="Variable to add to the suspects. Repeatable."
 )
@@ -77,7 +77,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     "boots",
     multiple=True,
     metavar="ARGUMENTS",
-    help="Kernel arguments to add to the suspects; reboots this machine, or boots guests. Repeatable.",
+    help="Kernel arguments to add to the suspects; ktrial then reboots this machine, or boots guests. Repeatable.",
 )
 @click.option("--kernel", metavar="KERNEL", help="Kernel to boot in guests; implies --guest.  [running]")
 @build_options
@@ -86,7 +86,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     "settings",
     multiple=True,
     metavar="SYMBOL=VALUE…",
-    help="With --tree: Kconfig symbols to add to the suspects. Repeatable, at most 4 times.",
+    help="With --tree: Kconfig symbols to add to the suspects, at most 4 times. Repeatable.",
 )
 @guest_options
 @seed_option(2**62)
@@ -115,10 +115,10 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     ktrial blame --boot nohz=off --boot highres=off --guest --suite wakeups-busy
     ktrial blame --tree linux.tar.xz --set HZ_100=y --set PREEMPT=y vm.swappiness=10 --suite wakeups-busy
 
-    Each block (round) measures a random half of the settings, then the other half, so that it measures every setting.
-    Then a trial confirms each suspect. Settings that are in force already are left out: undo them first. Run the same
-    command again to resume. With --boot, unless in guests, this machine reboots for each measurement, by itself until
-    the answer is known; --yes allows that.
+    Each block (round) measures a random half of the settings, then the other half. Then a trial confirms each suspect.
+    ktrial leaves out settings that are in force already; undo them first. Run the same command again to resume. With
+    --boot and without guests, this machine reboots for each measurement, until the answer is known; --yes allows the
+    reboots.
     """
     from ktrial.cli.shared.blame import Budgets, blame_question, find_answer, picture, question_of, show, show_cost
     from ktrial.compare.files import write_file

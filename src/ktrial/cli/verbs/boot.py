@@ -21,7 +21,7 @@ from ktrial.cli.options import (
 )
 
 
-@click.group(short_help="Boot once with other kernel arguments or a kernel.")
+@click.group(short_help="Boot once with other arguments or another kernel.")
 def command() -> None:
     """Boot once with other kernel arguments or another kernel.
 
@@ -37,7 +37,7 @@ def command() -> None:
     type=click.IntRange(30, 3600),
     default=300,
     metavar="SECONDS",
-    help="Time in which the boot must become healthy; otherwise it reboots into the default entry.  [300]",
+    help="Time in which the boot must become healthy; otherwise the machine boots the default entry.  [300]",
 )
 @click.option("--kexec", is_flag=True, help="Start the entry from the running kernel, without firmware or loader.")
 @click.option(
@@ -71,9 +71,9 @@ def try_(
     """Show what one boot with other kernel arguments or another kernel would do; with --yes, boot.
 
     ktrial adds an entry that the boot loader starts once. Before the first attempt with a version of the boot loader,
-    it rehearses with a boot that fails on purpose. ktrial accepts the arguments of `ktrial knobs boot` and
-    /etc/ktrial/knobs.d. -ARGUMENT removes an argument of the running kernel. Of a profile, only the kernel arguments
-    count. KERNEL is an installed version or a path.
+    ktrial rehearses with a boot that fails on purpose. ktrial accepts arguments that `ktrial knobs boot` lists or
+    /etc/ktrial/knobs.d adds. -ARGUMENT removes an argument of the running kernel. Of a profile, only the kernel
+    arguments count. KERNEL is an installed version or a path.
 
     \b
     sudo ./ktrial boot try nohz_full=2-9
@@ -146,7 +146,7 @@ def undo(app: App, as_json: bool) -> int:
 @click.option("--alive", metavar="CMD", help="Command that succeeds if the machine is up.  [connect to PORT, or to 22]")
 @click.option("--after", default="15min", metavar="TIME", help="Switch after TIME without an answer.  [15min]")
 @click.option("--times", type=click.IntRange(1, 100), default=3, metavar="N", help="Give up after N switches.  [3]")
-@click.option("--console", type=click.Path(path_type=Path), metavar="FILE", help="Log of its serial console to record.")
+@click.option("--console", type=click.Path(path_type=Path), metavar="FILE", help="Log of HOST's serial console.")
 @json_option
 @click.pass_obj
 def watch(
@@ -154,9 +154,9 @@ def watch(
 ) -> int:
     """Watch another machine during its trial boots, and power-cycle it if it does not answer for TIME.
 
-    The command of --power is your own, for IPMI, a PDU or a smart plug; run this on a machine where it works. ktrial
-    records each use and, with --console, the last lines of the serial console. TIME must be longer than a boot and
-    its health check. If N switches in a row do not help, the exit status is 1.
+    CMD of --power is your own, for IPMI, a PDU or a smart plug; run `ktrial boot watch` on a machine where CMD works.
+    ktrial records each use and, with --console, the last lines of the serial console. TIME must be longer than a boot
+    and its health check. If N switches in a row do not help, the exit status is 1.
 
     \b
     ./ktrial boot watch server --power 'ipmitool -H server-bmc chassis power cycle'

@@ -58,17 +58,17 @@ def command(
 ) -> int:
     """Pack sessions with all their data into one file, OUT.tar.zst, that others can check.
 
-    Without names ktrial packs every session, or with --comparison those that were compared. A session includes its
-    records, raw output, machine states and trials. Name a trial to pack its session.
+    Without names ktrial packs every session, or with --comparison the compared ones. A session includes its records,
+    raw output, machine states and trials. Name a trial to pack its session.
 
     ktrial replaces names of hosts and users, serial numbers and MAC addresses with placeholders, in raw output too.
     It does not change numbers. `ktrial import OUT.tar.zst` adds the sessions to another store.
 
-    `ktrial recheck` judges a trial from its session alone. For other comparisons, add with --comparison the file that
-    `ktrial compare -o` wrote; ktrial recomputes it first.
+    `ktrial recheck` judges a trial from its session alone. For another comparison, give --comparison the file that
+    `ktrial compare -o` wrote; ktrial recomputes the comparison first.
 
-    With --sign, ssh-keygen signs the file; the signature is OUT.tar.zst.sig. Publish both. --verify checks them, and
-    exits with 1 unless one of --signers signed exactly these bytes.
+    With --sign, ssh-keygen signs the file; the signature is OUT.tar.zst.sig. Publish both files. --verify checks them;
+    the exit status is 1 unless one of --signers signed exactly these bytes.
 
     \b
     ktrial bundle found.tar.zst TRIAL --sign ~/.ssh/id_ed25519

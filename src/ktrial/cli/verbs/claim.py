@@ -59,9 +59,9 @@ def command(
     ktrial claim 'throughput 1.8x' stock=before.json bore=after.json
     ktrial claim claims.toml stock bore
 
-    For each claim ktrial answers: supported; refuted; not supported (the data allow it, but do not show it); at odds
-    with the data (they speak against it, but prove nothing); or cannot be decided here. A claim file may also contain
-    published figures, which ktrial checks without data; docs/formats.md describes it.
+    Each claim gets one status: supported, refuted, not supported, at odds with the data, or cannot be decided here.
+    "Not supported" means that the data allow the claim but do not show it; "at odds", that they speak against it but
+    prove nothing. A claim file may also contain published figures, which ktrial checks without data (docs/formats.md).
     """
     from ktrial.compare.claims.text import claims_text
     from ktrial.compare.compare import CompareQuery
@@ -75,7 +75,7 @@ def command(
     if file.claim and not words:
         raise BadInput(
             "no data to check the claim against",
-            hint="name labels, sessions or files after it: `ktrial claim CLAIM BASELINE OTHER`",
+            hint="name labels, sessions or files: `ktrial claim CLAIM BASELINE OTHER`",
         )
     if words and not file.claim:
         raise BadInput(
@@ -96,7 +96,7 @@ def command(
     )
     refuted = [one for one in results if one.status == "refuted"]
     if fail_on is not None and refuted:
-        raise GuardTripped(f"refuted: {'; '.join(one.claim for one in refuted)}")
+        raise GuardTripped(f"the data refute {'; '.join(repr(one.claim) for one in refuted)}")
     return 0
 
 

@@ -149,7 +149,7 @@ def _print_comparison(
     refuse(app, found, stricter)
     if not any(one.contrasts for one in found.outcomes):
         raise BadInput(
-            "no outcome in common to compare",
+            "cannot compare: the configurations have no outcome in common",
             hint="list outcomes with `ktrial show SESSION` or `ktrial import --dry-run FILE`",
         )
     return 0

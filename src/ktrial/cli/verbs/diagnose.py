@@ -56,16 +56,16 @@ def command(
 ) -> None:
     """Find what the kernel did during stutters more often than by chance, and propose settings to try.
 
-    One screen shows the causes, how sure they are, the worst example and what to try; --all shows the rest.
+    One screen shows the causes, how certain each is, the worst example and what to try; --all shows the rest.
 
     \b
     ktrial diagnose flight/            # all files of a folder are one recording
     ktrial diagnose sar.json
     ktrial diagnose vmstat.log         # of `vmstat -t 1`; without -t, add --interval 1s
-    ktrial diagnose --runs stock.csv monday/ tuesday/      # then: ktrial compare stock.csv tuned.csv
+    ktrial diagnose --runs stock.csv monday/ tuesday/      # a file for `ktrial compare`
 
     Make a recording with `ktrial watch -o FOLDER`. ktrial also reads logs of vmstat -t, sadf -j, atop and MangoHud, and
-    the tables and reclaim traces of micro-stutter, a set of scripts that is not part of ktrial.
+    the tables and reclaim traces of the micro-stutter scripts.
     """
     from ktrial.cli.shared.diagnose import check, check_began, offset, recording, report
     from ktrial.compare.files import write_file

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def command(app: App, bundle: Path | None, force: bool, as_json: bool) -> None:
     """Show which settings were changed and by whom, and what would disturb or prevent a measurement.
 
-    ktrial compares all settings with the kernel's defaults. This needs no root; as root, ktrial also reads debugfs and
-    its journal of changes.
+    ktrial compares every setting whose default it knows with that default. It needs no root; as root, it also reads
+    debugfs and its journal of changes.
 
     \b
     ktrial doctor

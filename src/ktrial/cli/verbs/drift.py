@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 def command(app: App, as_json: bool) -> int:
     """Compare kept settings (`ktrial keep`) with the live values and their files.
 
-    ktrial lists settings whose value has changed and who changed it, settings that this kernel no longer has or that
-    cannot be read, and files that somebody edited. In these cases the exit status is 3. It also lists verdicts that
-    were reached on another kernel, and what an update of ktrial changed in kept profiles; `ktrial keep --accept` writes
-    these changes.
+    The exit status is 3 if a value has changed or is missing or unreadable, or if somebody edited a file. ktrial names
+    the program that changed a value, if it knows it.
+
+    ktrial also lists verdicts from another kernel, and what an update of ktrial changed in kept profiles. `ktrial keep
+    --accept` writes the changes of an update.
     """
     from msgspec import to_builtins
 

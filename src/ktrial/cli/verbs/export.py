@@ -59,12 +59,12 @@ def command(
     list_: bool,
     as_json: bool,
 ) -> int:
-    """Write settings as files that make them last: sysctl.d, udev rules, kernel arguments, TuneD, Ansible, NixOS, ….
+    """Write settings as files that make them last: sysctl.d, udev rules, kernel arguments, TuneD, Ansible and others.
 
     ktrial writes text only and changes nothing on this machine. Each file says why each setting is there: the verdict
-    of a trial, or "not tested on this machine". A setting that no chosen target can express is an error that names
-    the targets that can. From a trial, ktrial takes the only configuration (arm), or the only
-    one that was better; otherwise write TRIAL/ARM.
+    of a trial, or "not tested on this machine". If no chosen target can express a setting, ktrial names the targets
+    that can, and writes nothing. From a trial, ktrial takes the only configuration (arm), or the only one that was
+    better; otherwise write TRIAL/ARM.
 
     \b
     ktrial export --list
@@ -83,7 +83,7 @@ def command(
     if unknown is not None:
         raise UnknownName("target", unknown, known, hint="run `ktrial export --list` to list them")
     if not chosen:
-        raise BadInput("no target given", hint="add --to TARGET; `ktrial export --list` lists them")
+        raise BadInput("no target given", hint="add --to TARGET, with a target that `ktrial export --list` shows")
     if name is not None and _unfit(name):
         raise BadInput(
             f"--name {name}: not a name for files",

@@ -108,12 +108,12 @@ def collect(
 @_machines_options
 @click.option("--arm", metavar="ARM", help="Configuration (arm) of the trial to keep.  [the one that is better]")
 @click.option("--undo", is_flag=True, help="Undo the roll-out, wave by wave.")
-@click.option("--anyway", is_flag=True, help="Keep it even if the trial did not prove that it is better.")
+@click.option("--anyway", is_flag=True, help="Keep the arm even if the trial did not prove it better.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before writing.")
 @json_option
 @click.pass_obj
 def rollout(app: App, /, name: str | None, **options: Any) -> int:
-    """Keep, wave by wave on the machines of an inventory, the settings that a fleet's trial has proven.
+    """Make the proven settings of a fleet's trial last on the machines of an inventory, wave by wave.
 
     If a machine fails, ktrial undoes its wave and stops the roll-out.
 

@@ -72,7 +72,7 @@ def command(
     words = own_words(ctx)
     if bool(files) == (words is not None):
         raise BadInput(
-            "nothing to read" if not files else "cannot combine files with a command after --",
+            "no log file and no command given" if not files else "cannot combine files with a command after --",
             hint="ktrial frames capture.csv, or: ktrial frames -- GAME",
         )
     if words is None:

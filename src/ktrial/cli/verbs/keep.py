@@ -63,8 +63,8 @@ def command(
 ) -> int:
     """Write settings into the system's own configuration files, and apply them now.
 
-    Each file says why each setting is there. From a trial, ktrial keeps what was better, or TRIAL/ARM (one of its
-    configurations). `ktrial drift` checks what is kept; --undo and `ktrial revert` restore the files exactly.
+    Each file says why each setting is there. From a trial, ktrial keeps the configuration that was better; if several
+    were, write TRIAL/ARM. `ktrial drift` checks what is kept; --undo and `ktrial revert` restore the files exactly.
 
     \b
     sudo ./ktrial keep vm.swappiness=10
@@ -165,5 +165,5 @@ def _carry_out(app: App, session: AgentSession, keep: KeepPlan, plan: dict[str, 
         names = [str(step.get("knob") or step.get("path") or "zram") for step in plan["steps"]]
         sys.stdout.write(apply_text(applied, names, width=columns()))
     if applied.state == "applied" and keep.entries and not as_json:
-        app.say("`ktrial drift` checks them after the next boot; `ktrial keep --undo` undoes this")
+        app.say("`ktrial drift` checks kept settings after a boot; `ktrial keep --undo` removes them")
     return 0 if applied.state == "applied" else 1

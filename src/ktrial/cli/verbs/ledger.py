@@ -83,7 +83,7 @@ def import_bundle(app: App, bundle: Path, signers: Path | None, as_json: bool) -
 
     `ktrial ledger` lists them after your own, those of similar machines first. They never count as evidence
     about this machine: `keep` and `retest` ignore them, `explain` and `suggest` only show them. ktrial refuses a bundle
-    whose verdicts do not follow from its runs, and a bundle of this machine (`ktrial import` takes that).
+    whose verdicts do not follow from its runs, and a bundle of this machine (for `ktrial import`).
     """
     from ktrial.cli.shared.others import import_others
 
@@ -107,7 +107,7 @@ def import_bundle(app: App, bundle: Path, signers: Path | None, as_json: bool) -
     required=True,
     shell_complete=other_sources,
     metavar="SIGNER|BUNDLE",
-    help="Signer, or file name or SHA-256 of the bundle, whose verdicts to remove.",
+    help="Signer of the verdicts to remove, or file name or SHA-256 of their bundle.",
 )
 @json_option
 @click.pass_obj

@@ -63,8 +63,8 @@ def command(app: App, /, words: tuple[str, ...], **options: Any) -> int:
     ktrial live vm.dirty_ratio=5 --metric 'rps:higher=prometheus:http://db1:9090?query=rps' --for 2d
     ktrial live vm.swappiness=10 --rate --blind --period 10m
 
-    Without --period, ktrial first watches for some minutes (the pilot). From this it plans the length of a period,
-    which is the time that each configuration stays in force, and the number of blocks (rounds). If a --guard or
+    Each configuration stays in force for one period at a time. Without --period, ktrial first watches for some minutes
+    (the pilot), and then plans the length of a period and the number of blocks (rounds). If a --guard or
     --limit-metric trips, ktrial restores everything within seconds, and the exit status is 3. `ktrial trial pause`,
     `resume` and `stop` control a running trial.
     """

@@ -37,7 +37,7 @@ _LONGEST_LIFE_S = 24 * 3600.0
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Protocol file whose trial agents may run; they name it without .toml. Repeatable. Needs --allow-writes.",
+    help="Protocol file whose trial agents may run; they name it without .toml. Needs --allow-writes. Repeatable.",
 )
 @click.option(
     "--live",
@@ -68,7 +68,7 @@ def command(
     Without --allow-writes agents can only read. With --allow-writes, each write needs a token from the tool `plan`,
     which allows exactly the planned write, once. ktrial records every call in ~/.local/state/ktrial/mcp/audit.jsonl.
 
-    It needs an ordinary user, not root, and the extra `mcp`: pip install 'ktrial[mcp]'.
+    Run it as an ordinary user, not as root. It needs the extra `mcp`: pip install 'ktrial[mcp]'.
 
     \b
     ktrial mcp
@@ -110,7 +110,10 @@ def _words_of(live: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(live))
     except ValueError as error:
-        raise BadInput(f"--live: cannot read {live!r}: {error}", hint="quote each SPEC as for a shell") from None
+        raise BadInput(
+            f"cannot read --live {live!r}: {str(error).lower()}",
+            hint="close each quote, for example  --live \"--metric 'ms:lower=log:FILE?match=([0-9.]+) ms'\"",
+        ) from None
 
 
 def _by_name(protocols: Iterable[Path]) -> dict[str, Path]:

@@ -32,7 +32,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @clean_env_option
 @parameter_option
 @click.option("--primary", metavar="OUTCOME", help="Outcome for which to show the effects that a trial can detect.")
-@click.option("--settle", metavar="TIME", help="Wait before each run.  [0s]")
+@click.option("--settle", metavar="TIME", help="Time to wait before each run.  [0s]")
 @click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted measurement.")
 @when_idle_option
 @long_option
@@ -48,9 +48,9 @@ def command(ctx: click.Context, /, suite: str | None, **options: Any) -> int:
     ktrial noise --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
 
     ktrial makes ten blocks (rounds) of two runs, and stores the differences as a noise profile. Trials of the same
-    benchmark with the same parameters use the newest profile for 30 days, or until the kernel, the governor or the tool
-    changes. ktrial then knows before a trial which effects it can detect, plans fewer blocks, and may end a trial with
-    a huge effect after four.
+    benchmark and parameters use the newest profile for 30 days, or until the kernel, the governor or the tool changes.
+    ktrial then knows before a trial which effects it can detect, and plans fewer blocks. It may end a trial with a huge
+    effect after four.
     """
     from ktrial.cli.shared.noise import measure, stored_profiles
     from ktrial.trial.outcome.noise_text import profiles_text

@@ -65,7 +65,7 @@ def command(ctx: click.Context, words: tuple[str, ...], yes_dangerous: bool, as_
 
 
 def _wrong_words(words: Iterable[str], plan: Callable[[str], object]) -> dict[str, BadInput]:
-    """Return the words that cannot be planned even alone, and the mistake in each."""
+    """Return the words that ktrial cannot plan even alone, with the mistake in each."""
     wrong = {}
     for word in words:
         try:

@@ -42,9 +42,9 @@ def edit(app: App, name: str, own: str | None, as_json: bool) -> None:
     ktrial profile edit mine
 
     Your own profiles are in ~/.config/ktrial/profiles. The copy names the profile and the version of ktrial that it
-    comes from. It includes the settings of the profiles that the original extends, so that no update changes it. ktrial
-    checks your text before using it: a text with a mistake stays a draft, and the same command opens it again. Without
-    a terminal or an editor, ktrial only copies.
+    comes from. It includes the settings of the profiles that the original extends; no update of ktrial changes the
+    copy. ktrial checks your text before using it: a text with a mistake stays a draft, and the same command opens the
+    draft again. Without a terminal or an editor, ktrial only copies.
     """
     from ktrial.cli.shared.profile_edit import begin_edit, finish_edit, open_editor, write_draft
 

@@ -18,9 +18,7 @@ from ktrial.kit.errors import BadInput
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FOLDER", required=True, help="Folder to write to."
 )
-@click.option(
-    "--data", is_flag=True, help="Also write the raw data, so that `ktrial recheck` can check the comparison."
-)
+@click.option("--data", is_flag=True, help="Also write the raw data, for `ktrial recheck`.")
 @click.option("--keep-identity", is_flag=True, help="With --data: keep names of hosts and users.")
 @click.option("--force", is_flag=True, help="Write into a folder that is not empty.")
 @click.pass_obj

@@ -99,7 +99,7 @@ def _report_bytes(
 def _chart(comparison: Comparison, name: str | None, outcome: str | None) -> Chart:
     """Return the named chart.
 
-    The default is the first chart of the named outcome; without an outcome, that of all effects or the first one.
+    Without a name, return the outcome's first chart; without an outcome too, the chart of all effects or the first one.
     """
     from ktrial.reports.charts import comparison_charts, outcome_charts
     from ktrial.reports.charts.drawing import Style

@@ -24,7 +24,7 @@ from ktrial.cli.shared.trial_options import no_profile_option
 def command(app: App, what: str | None, no_profile: bool, yes_dangerous: bool, as_json: bool) -> int:
     """Repeat TRIAL, or the newest trial of KNOB, in a new random order.
 
-    Without an argument, it repeats the newest outdated trial. A trial is outdated if the kernel, the machine or an
+    Without an argument, ktrial repeats the newest outdated trial. A trial is outdated if the kernel, the machine or an
     interacting setting has changed since. The earlier trial stays; `ktrial ledger` shows whether the new one supersedes
     or refutes it.
     """

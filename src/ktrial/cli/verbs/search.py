@@ -42,7 +42,7 @@ from ktrial.kit.errors import BadInput
 @click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Effect that is worth finding.")
 @margin_option
 @click.option("--budget", default="2h", show_default=True, metavar="TIME", help="Time for the whole search.")
-@click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]")
+@click.option("--settle", metavar="TIME", help="Time to wait after each change.  [chosen per setting]")
 @click.option(
     "--sampler",
     type=click.Choice(("tpe", "gp", "random")),
@@ -78,13 +78,13 @@ def command(ctx: click.Context, /, space: str, **options: Any) -> int:
     ktrial search server.toml --metric 'rate:higher=(.*)' -- ./bench {workers}
     ktrial search boot.toml --guest --suite wakeups-busy --budget 4h
 
-    A SPACE file names what may vary and in which range (docs/search.md). In the third example it varies the number that
-    ktrial puts in place of {workers}.
+    A SPACE file names what may vary and in which range (docs/search.md). In the third example, the number that ktrial
+    puts in place of {workers} varies.
 
     Optuna proposes values. ktrial measures each proposal, the best one so far and the unchanged machine in the same
     blocks (rounds). The answer comes only from a trial at the end, on new blocks.
 
-    It needs the extra `search`: pip install 'ktrial[search]'.
+    `ktrial search` needs the extra `search`: pip install 'ktrial[search]'.
     """
     from ktrial.cli.shared.search import SearchRun, refuse_budget, search_question, show, write_page
     from ktrial.kit.tables import columns

@@ -61,14 +61,14 @@ def command(app: App, place: str, name: str | None, as_json: bool) -> int:
 def _find(app: App, session: str, number: str) -> StoredRun:
     runs = {str(run.number): run for run in app.store.runs(session)}
     if number not in runs:
-        hint = f"use a number from 1 to {max(map(int, runs))}" if runs else "choose another session: `ktrial runs`"
+        hint = f"use a number from 1 to {max(map(int, runs))}" if runs else "run `ktrial runs` to list other sessions"
         raise UnknownName(f"run of {session}", number, (), hint=hint)
     return runs[number]
 
 
 def _write_raw(app: App, run: StoredRun, name: str) -> None:
     if name not in run.raw:
-        hint = f"use one of: {', '.join(sorted(run.raw))}" if run.raw else "choose another run: this one has none"
+        hint = f"use one of: {', '.join(sorted(run.raw))}" if run.raw else "choose a run that has raw output"
         raise UnknownName(f"raw output of {run.session}/{run.number}", name, run.raw, hint=hint)
     sys.stdout.flush()
     sys.stdout.buffer.write(app.store.raw(run.raw[name]))

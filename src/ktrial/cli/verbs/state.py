@@ -34,7 +34,7 @@ def command() -> None:
 @click.option("--force", is_flag=True, help="Overwrite NAME or FILE.")
 @click.pass_obj
 def save(app: App, name: str | None, output: Path | None, force: bool) -> None:
-    """Save the present state under NAME or in FILE. As root it includes debugfs and other root-only files."""
+    """Save the present state under NAME or in FILE. As root, ktrial also saves debugfs and other root-only files."""
     from ktrial.cli.shared.bench import check_output
     from ktrial.tuning.state.saved import write_whole
 
@@ -98,9 +98,9 @@ def diff(
     ktrial state save before
     ktrial state diff before now
 
-    BEFORE and AFTER are each a saved NAME, a FILE, `now`, a stored session (SESSION:PLACE, such as SESSION:end, if it
-    has several states), or a label, which means its newest state. Differences are declared if --declared or --plan
-    names them, or if `ktrial apply` made them and they are still in force.
+    BEFORE and AFTER are each a saved NAME, a FILE, `now`, a stored SESSION, or a LABEL for its newest state. If a
+    session has several states, write SESSION:PLACE, such as SESSION:end. Differences are declared if --declared or
+    --plan names them, or if `ktrial apply` made them and they are still in force.
     """
     from ktrial.kit.tables import columns
     from ktrial.tuning.state.snapshot import compare_states

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@click.command(short_help="Show what is applied and kept, trials, what to do next.")
+@click.command(short_help="Show applied and kept settings, trials, and next steps.")
 @settings_words("[PROFILE|FILE|KNOB=VALUE…]")
 @click.option(
     "--check", is_flag=True, help="Compare what is kept, or the settings that you name, with the live values."
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 def command(app: App, words: tuple[str, ...], check: bool, glance: bool, as_json: bool) -> int:
     """Show what is applied and kept, which trials are not over, the last verdicts, and what to do next.
 
-    It lists the transactions in force, their time limits, unfinished ones and why, and damaged journals.
+    ktrial lists the transactions in force with their time limits, unfinished ones with the reason, and damaged
+    journals.
 
     `kept` settings last across boots (`ktrial keep`); `applied` ones end with the next boot.
 
@@ -50,7 +51,7 @@ def command(app: App, words: tuple[str, ...], check: bool, glance: bool, as_json
         if not glance:
             raise
         sys.stdout.write(f"{click.get_current_context().find_root().get_help()}\n")
-        app.say(f"there is no agent yet, so only commands that touch no machine work; next: {error.hint}")
+        app.say(f"there is no agent yet; only commands that touch no machine work; next: {error.hint}")
         return 0
     kept = [one.transaction for one in kept_transactions(found)] if found is not None else []
 

@@ -25,7 +25,7 @@ from ktrial.cli.options import json_option, write_json
 def command(app: App, name: str | None, as_json: bool) -> None:
     """Suggest settings from profiles and goals that would change something on this machine.
 
-    For each it shows the price, the evidence for and against, and a command to test it. It applies nothing.
+    For each setting ktrial shows the price, the evidence for and against, and a command to test it. It applies nothing.
     """
     from ktrial.cli.shared.ledger import kept_ledger
     from ktrial.cli.shared.others import verdicts_elsewhere

@@ -52,7 +52,7 @@ def list_tools(app: App, as_json: bool) -> int:
     "--from",
     "place",
     metavar="URL|PATH",
-    help="Source to use instead of upstream: git or https address, folder or archive.",
+    help="Source to use instead of upstream: https address (git repository or archive), folder, or archive.",
 )
 @click.option("--accept-sha256", metavar="HEX", help="Required SHA-256 of the archive given with --from.")
 @click.pass_obj
@@ -64,8 +64,8 @@ def get(app: App, name: str, place: str | None, accept_sha256: str | None) -> in
     ktrial tools get schbench --from ~/src/schbench
     ktrial tools get schbench --from https://example.org/schbench.tar.gz --accept-sha256 HEX
 
-    With --from, ktrial builds another source: the pinned commit from a git address, the last commit of a local
-    checkout, an archive, or a folder as it is.
+    With --from, ktrial builds another source: the pinned commit of a git repository (https address), the last commit of
+    a local checkout, an archive, or a folder as it is.
     """
     from ktrial.bench.build_tool import get_tool
     from ktrial.bench.tool_files import load_recipes
@@ -90,7 +90,7 @@ def get(app: App, name: str, place: str | None, accept_sha256: str | None) -> in
 def container(app: App, base: str | None, runtime: Any) -> int:
     """Make the default image of `ktrial bench --tools container`: Debian with the packaged benchmark tools.
 
-    This downloads the base image and the packages.
+    ktrial downloads the base image and the packages.
     """
     from ktrial.machine.container import DEFAULT_BASE, DEFAULT_IMAGE, containerfile
 

@@ -30,8 +30,8 @@ def command() -> None:
 def run(app: App, /, file: Path, **options: Any) -> int:
     """Run the trial that the protocol FILE describes, up to its verdict (docs/trial.md).
 
-    If it compares kernels or kernel arguments, the machine reboots for each measurement; --yes allows that. If you set
-    up its configurations by hand, this starts the trial; then run `ktrial trial next` for each visit (turn of one).
+    If FILE compares kernels or kernel arguments, the machine reboots for each measurement; --yes allows the reboots. If
+    you set up the configurations by hand, run `ktrial trial next` for each turn of a configuration (visit).
     """
     from ktrial.cli.shared.run_trial import run_file
     from ktrial.kit.files import read_file
@@ -137,7 +137,7 @@ def list_(app: App, name: str | None, as_json: bool) -> None:
 @fail_on_option
 @json_option
 def show(app: App, name: str | None, everything: bool, as_json: bool) -> None:
-    """Show what a trial found so far (default: the newest)."""
+    """Show what a trial (default: the newest) found so far."""
     from ktrial.cli.shared.boot_questions import show_question
     from ktrial.cli.shared.trial_outcome import show_trial
 

@@ -45,7 +45,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size.")
 @margin_option
 @budget_option
-@click.option("--settle", metavar="TIME", help="Wait after each change.  [chosen per setting]")
+@click.option("--settle", metavar="TIME", help="Time to wait after each change.  [chosen per setting]")
 @click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.")
 @click.option(
     "--most",
@@ -71,9 +71,10 @@ def command(ctx: click.Context, /, goal: str, **options: Any) -> int:
     ktrial tune ./rest.toml --suite memory-pressure
     ktrial tune ktweak --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
 
-    ktrial drops each setting that is not shown to be better, or that makes a --guard outcome worse. If several are
-    better, it tries them together too. Then it applies them in one transaction, until the next boot; on a terminal it
-    asks first, unless you give --json or --yes. A receipt gives the reasons, and the command that undoes the changes.
+    ktrial drops each setting that no trial shows to be better, or that makes a --guard outcome worse. If several are
+    better, it tries them together; if they are not better together, it keeps only the best one. Then it applies what
+    is left in one transaction, until the next boot; on a terminal it asks first, unless you give --json or --yes. A
+    receipt gives the reasons, and the command that undoes the changes.
     """
     from functools import partial
 

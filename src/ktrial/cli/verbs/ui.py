@@ -22,10 +22,9 @@ def command(app: App) -> None:
     """Show what is applied and kept, the trial under way, and the last verdicts, on one screen; keys control it.
 
     ktrial reads the state every 5 seconds, and at once if you press `r`. `w` watches pressure and stutters, `y` asks
-    for a knob and shows who set it, `s` asks and then stops the running trial, `q` quits. No other key changes
-    anything.
+    for a knob and shows who set it, `s` asks and then stops the running trial, `q` quits. Only `s` changes anything.
 
-    It needs the extra `ui`: pip install 'ktrial[ui]'. Only root can read what is applied, and trace stalls.
+    `ktrial ui` needs the extra `ui`: pip install 'ktrial[ui]'. Only root can read what is applied, and trace stalls.
     """
     if app.host is not None or not app.on_this_machine:
         raise Refused("cannot show another machine", hint="leave out --host and --machine-root")
@@ -49,11 +48,11 @@ def command(app: App) -> None:
 def refuse_terminal() -> None:
     """Raise BadInput if ktrial cannot draw a screen on this terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise BadInput("cannot draw a screen: this is not a terminal", hint="`ktrial status` prints the same as text")
+        raise BadInput("cannot draw a screen: this is not a terminal", hint="run `ktrial status`")
     if os.environ.get("TERM", "dumb") in {"", "dumb"}:
         raise BadInput(
             "cannot draw a screen: TERM is dumb or not set",
-            hint="set TERM, or use `ktrial status`, which prints the same as text",
+            hint="set TERM, or run `ktrial status`",
         )
 
 

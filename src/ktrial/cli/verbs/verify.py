@@ -49,7 +49,7 @@ def _of_phone(path: Path, *, as_json: bool) -> int:
 
     if not path.exists():
         raise BadInput(
-            f"{path}: neither a transaction nor a file", hint="`ktrial status` lists the transactions that are in force"
+            f"{path}: neither a transaction nor a file", hint="run `ktrial status` to list the transactions in force"
         )
     boots = parse_log(read_file(path, _LOG_LIMIT_BYTES).decode("utf-8", "replace"))
     write_answer(

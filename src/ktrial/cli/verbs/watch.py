@@ -17,7 +17,7 @@ from ktrial.recordings.frame_loop import KINDS
 
 
 @click.command(cls=TakesCommand, short_help="Show and record pressure, stalls and kernel events.")
-@click.option("--pid", type=click.IntRange(min=1), metavar="P", help="Process to watch, with those that it starts.")
+@click.option("--pid", type=click.IntRange(min=1), metavar="P", help="Process to watch, with its child processes.")
 @click.option(
     "--thread", type=click.IntRange(min=1), metavar="T", help="Thread of process P that draws frames.  [the first one]"
 )
@@ -40,7 +40,7 @@ from ktrial.recordings.frame_loop import KINDS
     "--above",
     multiple=True,
     metavar="KIND=TIME",
-    help="Record only events of a kind that last longer, such as block-io=10ms. Repeatable.",
+    help="Record only events of KIND that last longer than TIME, such as block-io=10ms. Repeatable.",
 )
 @click.option("--no-trace", is_flag=True, help="Do not trace kernel events.")
 @click.option(
@@ -49,8 +49,8 @@ from ktrial.recordings.frame_loop import KINDS
 @click.option(
     "--pattern",
     metavar="REGEX",
-    help="Regular expression for a frame's line. Its group s, ms, us or ns holds the frame time (fps: the rate); "
-    "`at` holds the frame's end.",
+    help="Regular expression for a frame's line. A group s, ms, us or ns holds the frame time, fps the frame rate; "
+    "`at` holds the time of the frame's end.",
 )
 @click.option(
     "--frame-loop",

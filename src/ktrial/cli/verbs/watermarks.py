@@ -90,7 +90,7 @@ def _measure_rate(app: App, here: WatermarkLayout, duration_s: float | None) -> 
 def _lead(text: str) -> Lead:
     from ktrial.watch.watermarks import Lead
 
-    if text.strip().endswith(tuple("BKMGTi")):  # `2G` is a size without its B, and no time
+    if text.strip().endswith(tuple("BKMGTi")):  # `2G` is a size without its B, not a time
         return Lead(text, amount_bytes=_size(text, "--lead"))
     return Lead(text, seconds=seconds(text, "--lead"))
 
@@ -101,7 +101,7 @@ def _size(text: str, option: str) -> float:
     try:
         size = parse_quantity(text, "bytes")
     except ValueError as error:
-        raise BadInput(f"{option} {text}: {error}", hint=f"for example  {option} 2GiB") from None
+        raise BadInput(f"{option}: {error}", hint=f"for example  {option} 2GiB") from None
     if not 4096 <= size < 2**60:
         raise BadInput(f"{option} {text}: not a plausible amount of memory", hint=f"for example  {option} 2GiB")
     return size

@@ -20,9 +20,9 @@ def command(app: App, knobs: tuple[str, ...], watch_for: str | None, as_json: bo
 
     KNOB may be any sysctl, and PATH any file below /proc/sys or /sys, even if the catalog lacks it.
 
-    `ktrial doctor` lists every knob that differs from the kernel's default.
+    `ktrial doctor` lists every knob that differs from a default that ktrial knows.
 
-    A service may write a value again and again, and no file says so. --watch 1m shows each change.
+    A service may write a value repeatedly, which no file shows. --watch 1m shows each change.
     """
     from ktrial.cli.shared.origins import origins_of, watch_origins
     from ktrial.tuning.origin.changes import watched_json, watched_text

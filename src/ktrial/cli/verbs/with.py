@@ -94,7 +94,7 @@ def _plan(root: Machine, catalog: Catalog, names: Sequence[str], *, dangerous: b
     plan = with_same(plan, catalog.knobs)
     if plan.empty:
         raise KtrialError(
-            "nothing to apply: every setting was skipped", hint=f"`ktrial plan {' '.join(names)}` says why"
+            "nothing to apply: every setting was skipped", hint=f"run `ktrial plan {' '.join(names)}` to see why"
         )
     return plan
 
@@ -118,7 +118,7 @@ def _begin(root: Machine, make: Callable[[], Plan]) -> tuple[Applied, tuple[str,
             return applied, tuple(refusal.address for refusal in plan.refusals)
         raise KtrialError(
             f"cannot apply the settings: {not_applied(applied)}",
-            hint="`ktrial plan` shows what would change; --anyway runs the command without them",
+            hint="add --anyway to run the command without the settings",
         )
     raise AssertionError("unreachable")
 

@@ -35,8 +35,10 @@ class BuiltKernels:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             _write(self._folder / f"{hashlib.sha256(made.folder.encode()).hexdigest()[:16]}", made.folder.encode())
         except OSError as error:
+            place = Path(error.filename or record)
             raise KtrialError(
-                f"cannot write {error.filename}: {error.strerror}", hint="free some space there, or make it writable"
+                f"cannot write {place}: {error.strerror}",
+                hint=f"free some space in {place.parent}, or make that folder writable",
             ) from None
         return record
 

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ktrial.bench.text import duration
 from ktrial.kit.commits import Commit, Untellable
 from ktrial.kit.errors import BadInput, KtrialError
 
@@ -47,7 +48,7 @@ class CommitHistory:
         self.git(
             "rev-parse",
             "--git-dir",
-            what="cannot use it as a git tree",
+            what="not a usable git tree",
             hint="use --tree with the folder of a kernel's git tree",
         )
 
@@ -70,7 +71,7 @@ class CommitHistory:
             raise BadInput(
                 "GOOD is not an ancestor of BAD",
                 file=str(self.folder),
-                hint=f"use the older commit as GOOD; their last common commit is {base[:12]}",
+                hint=f"use the older commit as GOOD; the last commit common to both is {base[:12]}",
             )
         log = self.git("log", "--topo-order", "--reverse", f"--format={_FORMAT}", f"{good}..{bad}")
         lines = (line.split("\0", 2) for line in log.splitlines())
@@ -116,7 +117,7 @@ class CommitHistory:
 class CommitBuilds:
     """Builds one commit after another in the same clone, so that make recompiles only what changed.
 
-    A shell runs `commands` in the clone; they write the file `image`. At the end of the context, the clone is removed.
+    A shell runs `commands` in the clone; they write the file `image`. The end of the context removes the clone.
     """
 
     def __init__(
@@ -172,14 +173,14 @@ class CommitBuilds:
             )
         except subprocess.TimeoutExpired:
             raise BuildFailed(
-                f"{commit[:12]}: `{command}` did not end within {self._limit_s:g} s",
+                f"{commit[:12]}: `{command}` did not end within {duration(self._limit_s)}",
                 hint="raise the limit with --build-limit",
             ) from None
         if done.returncode != 0:
             tail = "\n  ".join(done.stdout.strip().splitlines()[-_TAIL_LINES:])
             raise BuildFailed(
                 f"{commit[:12]}: `{command}` ended with status {done.returncode}:\n  {tail}",
-                hint="check that this commit builds by hand, or change the command with --build",
+                hint="build this commit by hand to find the cause, or change the command with --build",
             )
 
 

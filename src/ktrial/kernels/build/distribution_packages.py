@@ -195,7 +195,9 @@ def package_kernel(
     cost = build.run(TARGET, 1)
     made = [path for path in packs.left() if before.get(path) != path.stat().st_mtime_ns]
     if not made:
-        raise KtrialError(f"{' '.join(command)} succeeded but left no package", hint=f"look into {packs.out}")
+        raise KtrialError(
+            f"{' '.join(command)} succeeded but left no package", hint=f"read {packs.out}/ktrial-{TARGET}.log"
+        )
     return KernelPackaged(
         folder=str(packs.out),
         place=packs.found.place,

@@ -85,7 +85,7 @@ class Make:
 
 
 class MakeFolder:
-    """Configures a tree in a private folder below `work`; at the end of the context, the folder is removed."""
+    """Configures a tree in a private folder below `work`; the end of the context removes the folder."""
 
     def __init__(self, tree: Path, variables: Mapping[str, str], work: Path | None) -> None:
         self._tree = tree.resolve()
@@ -117,7 +117,7 @@ def run(argv: Sequence[str], environment: Mapping[str, str], stdin: bytes | None
         said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
         raise KtrialError(
             f"{what} failed:\n" + "\n".join(f"  {line}" for line in said[-_SHOWN_LINES:]),
-            hint="correct what these lines name, then try again",
+            hint="fix the error above, then try again",
         )
     return done.stdout
 
@@ -131,5 +131,6 @@ def _run_to_end(
         raise KtrialError(f"cannot start {argv[0]}: {error.strerror}", hint=f"install {argv[0]}") from None
     except subprocess.TimeoutExpired:
         raise KtrialError(
-            f"{what} did not end within {_LIMIT_S / 60:g} min", hint="run it again when the machine is less busy"
+            f"{what} did not end within {_LIMIT_S / 60:g} min",
+            hint="run the command again when the machine is less busy",
         ) from None

@@ -121,7 +121,7 @@ def make_kernel(
 ) -> KernelMade:
     """Build the image and return its record. Raise KtrialError if the result differs from the request.
 
-    `found` reads the built kernel and the digest of its image, `flags` reads with which flags it was compiled.
+    `found` reads the built kernel and the digest of its image; `flags` reads the compiler flags of the kernel.
     """
     if not order.anyway:
         build.check_room(order.configured.symbols, order.jobs)
@@ -150,7 +150,7 @@ def make_kernel(
 
 
 def check_agrees(order: BuildOrder, kernel: KernelFound, compiled: Flags | None) -> None:
-    """Raise KtrialError if the built kernel contradicts the request. Skip properties that it doesn't state."""
+    """Raise KtrialError if the built kernel contradicts the request. Skip properties that the kernel does not state."""
     wrong = []
     if kernel.identity.compiler is not None and order.toolchain.kind not in kernel.identity.compiler:
         wrong.append(f"it was compiled with {kernel.identity.compiler}, not with {order.toolchain.kind}")
@@ -164,7 +164,7 @@ def check_agrees(order: BuildOrder, kernel: KernelFound, compiled: Flags | None)
     if wrong:
         raise KtrialError(
             "the built kernel differs from the request:\n" + "\n".join(f"  {line}" for line in wrong),
-            hint=f"`ktrial kernel inspect {kernel.place}` shows what was built",
+            hint=f"run `ktrial kernel inspect {kernel.place}` to see the properties of the built kernel",
         )
 
 

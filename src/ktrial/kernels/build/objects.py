@@ -29,7 +29,7 @@ _C_NAMES = ("march", "mcpu", "mtune")
 
 
 class Compiled(NamedTuple):
-    """An object with its target and optimisation level, from the last such flags; empty text without such a flag."""
+    """An object with its target and optimisation level, from the last flag of each kind; empty without a flag."""
 
     object: str
     language: Language
@@ -84,7 +84,7 @@ def is_built_tree(folder: Path) -> bool:
 
 
 def built_objects(folder: Path) -> BuiltObjects:
-    """Return with which flags and compilers a built tree was compiled. Raise BadInput if it cannot be read."""
+    """Return the compilers of a built tree and the flags of its objects. Raise BadInput if a file is unreadable."""
     kernel: list[Compiled] = []
     apart = 0
     for compiled in _compiled(folder):
@@ -113,7 +113,9 @@ def _compiled(folder: Path) -> Iterator[Compiled]:
                 try:
                     compiled = read_cmd(path.read_bytes())
                 except OSError as error:
-                    raise BadInput(why_unread(error), file=str(path), hint="check who may read the tree") from None
+                    raise BadInput(
+                        why_unread(error), file=str(path), hint="check the permissions of the tree"
+                    ) from None
                 if compiled is not None:
                     yield compiled
 
@@ -145,8 +147,10 @@ def _compilers(vmlinux: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
         with vmlinux.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             elf = Elf(data, str(vmlinux))
             return comments(elf), producers(elf)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"cannot read it: {error}", file=str(vmlinux), hint="build it again") from None
+    except OSError as error:
+        raise BadInput(why_unread(error), file=str(vmlinux), hint="check the permissions of the tree") from None
+    except ValueError:  # the file is empty
+        raise BadInput("not a kernel: the file is empty", file=str(vmlinux), hint="build the kernel again") from None
 
 
 def comments(file: Elf) -> tuple[str, ...]:

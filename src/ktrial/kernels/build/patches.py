@@ -96,7 +96,7 @@ class Patches:
     def read(self, words: Iterable[PatchWord]) -> list[Patch]:
         """Return all patches in order.
 
-        A `series` file, or a folder with one, is replaced by the patches in the series.
+        A `series` file, or a folder with one, stands for the patches that it lists.
         """
         found: list[Patch] = []
         for word in words:
@@ -134,7 +134,7 @@ def apply(patch: Patch, tree: Path) -> AppliedPatch:
     except subprocess.TimeoutExpired:
         raise KtrialError(
             f"{patch.name}: `patch` did not end within {_LIMIT_S:g} s",
-            hint="run it again when the machine is less busy",
+            hint="run the command again when the machine is less busy",
         ) from None
     said = done.stdout.decode(errors="replace")
     if done.returncode != 0:
@@ -198,7 +198,7 @@ def _bytes(path: Path) -> bytes:
         with path.open("rb") as file:
             return _no_more(file.read(LIMIT_BYTES + 1), str(path))
     except OSError as error:
-        raise BadInput(why_unread(error), file=str(path), hint="check the path, and who may read it") from None
+        raise BadInput(why_unread(error), file=str(path), hint="check the path and its permissions") from None
 
 
 def _unpacked(data: bytes, place: str) -> bytes:
@@ -207,15 +207,17 @@ def _unpacked(data: bytes, place: str) -> bytes:
             try:
                 with unpack(io.BytesIO(data)) as file:
                     return _no_more(file.read(LIMIT_BYTES + 1), place)
-            except (OSError, EOFError, lzma.LZMAError, zlib.error, ValueError) as error:
-                raise BadInput(f"cannot unpack it: {error}", file=place, hint="download it again") from None
+            except (OSError, EOFError, lzma.LZMAError, zlib.error, ValueError):
+                raise BadInput(
+                    "cannot unpack the patch: it is truncated or damaged", file=place, hint="download the patch again"
+                ) from None
     return data
 
 
 def _no_more(data: bytes, place: str) -> bytes:
     if len(data) > LIMIT_BYTES:
         raise BadInput(
-            f"too large for a patch (maximum {LIMIT_BYTES >> 20} MiB)", file=place, hint="check that it is a patch"
+            f"too large for a patch (maximum {LIMIT_BYTES >> 20} MiB)", file=place, hint="name a single patch"
         )
     return data
 
@@ -278,5 +280,5 @@ def _around(path: Path, at: int, count: int) -> str:
 
 def _hint(said: str) -> str:
     if "Reversed (or previously applied)" in said:
-        return "skip this patch: the tree already has it, or it is for an older version"
+        return "skip this patch: the tree has it already, or the patch is for an older version"
     return "use the patch for this version of Linux; your tree is unchanged"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ktrial.kernels.build.make import MakeFolder
 from ktrial.kit.errors import BadInput
+from ktrial.kit.files import why_unread
 from ktrial.kit.formats.kernel_config import read_symbols
 
 
@@ -26,8 +27,9 @@ class ProbeBuild(MakeFolder):
             try:
                 lines = self._base.read_text(encoding="utf-8").splitlines()
             except (OSError, UnicodeDecodeError) as error:
+                why = why_unread(error) if isinstance(error, OSError) else "not UTF-8 text"
                 hint = "name a .config of a kernel build with --config"
-                raise BadInput(f"cannot read it: {error}", file=str(self._base), hint=hint) from None
+                raise BadInput(why, file=str(self._base), hint=hint) from None
             kept = [line for line in lines if _symbol(line) not in drop]
             (self._out / ".config").write_text("\n".join([*kept, fragment]), encoding="utf-8")
         self._make.run("olddefconfig")

@@ -130,7 +130,7 @@ class KernelBuild:
     def image(self, architecture: str) -> Path:
         path = self._out / _IMAGES.get(architecture, "vmlinux")
         if not path.is_file():
-            raise KtrialError(f"make succeeded but left no {path}", hint=f"look into the logs in {self._out}")
+            raise KtrialError(f"make succeeded but left no {path}", hint=f"read the logs in {self._out}")
         return path
 
 
@@ -156,7 +156,7 @@ def check_room(folder: Path, wanted: Sequence[Mapping[str, str]], jobs: int, use
         memory, what = memory_of(symbols, jobs)
         if there is not None and there < memory:
             raise RoomMissing(
-                f"{what} needs about {show_bytes(memory)} of memory, but only {show_bytes(there)} are available",
+                f"{what} needs about {show_bytes(memory)} of memory, but only {show_bytes(there)} is available",
                 hint="lower --jobs, leave out lto-thin or btf, or add --anyway",
             )
 
@@ -227,7 +227,7 @@ def _failure(program: str, target: str, status: int, log: Path) -> KtrialError:
         found = read_failure(file.read().decode(errors="replace"))
     cause = found.cause or f"{program} {target} ended with status {status}"
     excerpt = "\n".join(f"  {line}" for line in found.excerpt)
-    step = found.step or "correct what these lines name, then run the same command again"
+    step = found.step or "fix the error above, then run the same command again"
     return KtrialError(f"the build failed: {cause}\n{excerpt}\nlog: {log}", hint=step)
 
 

@@ -213,7 +213,9 @@ def _inner(package: Path, into: Path) -> Path:
                         shutil.copyfileobj(data, out, _CHUNK_BYTES)
                     return place
     except DAMAGED as error:
-        raise BadInput(f"cannot read its files: {error}", file=str(package), hint="download it again") from None
+        raise BadInput(
+            f"cannot read its files: {error}", file=str(package), hint="download the package again"
+        ) from None
     hint = "use a linux-source package: a linux-image package holds a built kernel, not its sources"
     raise BadInput(f"no {_INNER}….tar in this package", file=str(package), hint=hint)
 
@@ -243,7 +245,7 @@ def _copy(opened: Opened, into: Path) -> None:
     if packing.returncode != 0:
         raise KtrialError(
             f"cannot copy {opened.folder}: tar ended with status {packing.returncode}",
-            hint="check the free space and who may read the tree",
+            hint="check the free space and the permissions of the tree",
         )
 
 

@@ -65,7 +65,7 @@ def choose(cc: str) -> Toolchain:
     """Return the toolchain of a compiler: LLVM's programs for clang, binutils for gcc."""
     path = shutil.which(cc)
     if path is None:
-        raise BadInput(f"{cc}: no such program", hint="install it, or give its path with --cc")
+        raise BadInput(f"{cc}: no such program", hint="install the compiler, or give its path with --cc")
     name = Path(cc).name
     if match := _CLANG.fullmatch(name):
         folder = cc.removesuffix(name)
@@ -126,7 +126,7 @@ def versions(toolchain: Toolchain, symbols: Mapping[str, str], tree: Path) -> tu
         if least is not None and version and _number(version) < _number(least):
             raise Refused(
                 f"{program} {version} is too old: this tree needs {least} or newer ({_MINIMUM})",
-                hint="use a newer one with --cc" if role == "compiler" else f"install a newer {program}",
+                hint="use a newer compiler with --cc" if role == "compiler" else f"install a newer {program}",
             )
         found.append(tool)
     return tuple(found)
@@ -154,7 +154,8 @@ def _version_of(program: str) -> str:
             [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_LIMIT_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise KtrialError(f"cannot run {program} --version: {error}", hint=f"reinstall {_package(program)}") from None
+        why = error.strerror if isinstance(error, OSError) else f"no answer within {_LIMIT_S:g} s"
+        raise KtrialError(f"cannot run {program} --version: {why}", hint=f"reinstall {_package(program)}") from None
     return done.stdout.decode(errors="replace").strip().partition("\n")[0]
 
 

@@ -46,15 +46,16 @@ class SourceTree:
     def write(self, patch: UarchPatch) -> None:
         """Apply a patch to all of its files or none."""
         done: list[str] = []
+        path = ""
         try:
             for path in sorted(patch.after):
                 self._replace(path, patch.after[path])
                 done.append(path)
         except OSError as error:
-            for path in done:
-                self._replace(path, patch.before[path])
+            for written in done:
+                self._replace(written, patch.before[written])
             raise KtrialError(
-                f"cannot write {error.filename}: {error.strerror}; the tree is unchanged",
+                f"cannot write {error.filename or self.folder / path}: {error.strerror}; the tree is unchanged",
                 hint="make the tree writable, or use a copy",
             ) from None
 
@@ -77,7 +78,7 @@ class SourceTree:
         place = self.folder / path
         if place.is_file() and not place.resolve().is_relative_to(self.folder.resolve()):
             raise BadInput(
-                f"points outside the tree, to {place.resolve()}", file=str(place), hint="use a tree without such a link"
+                f"points outside the tree, to {place.resolve()}", file=str(place), hint="use a tree without this link"
             )
         try:
             text = place.read_bytes().decode()
@@ -85,12 +86,12 @@ class SourceTree:
             hint = "use the top folder of a kernel source tree"
             raise BadInput(f"not a kernel tree: {path} is missing", file=str(self.folder), hint=hint) from None
         except OSError as error:
-            raise BadInput(why_unread(error), file=str(place), hint="check who may read the tree") from None
+            raise BadInput(why_unread(error), file=str(place), hint="check the permissions of the tree") from None
         except UnicodeDecodeError:
             raise BadInput("not UTF-8 text", file=str(place), hint="restore the file from the original tree") from None
         if "\r" in text or not text.endswith("\n"):
             raise BadInput(
-                "not a kernel source file: it has CRLF or missing line ends",
+                "not a kernel source file: it has CRLF line ends, or no newline at its end",
                 file=str(place),
                 hint="restore the file from the original tree",
             )

@@ -43,7 +43,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Sourced(msgspec.Struct, frozen=True):
-    """A file that is included here, under the conditions of the enclosing blocks."""
+    """A file that the Kconfig file includes, and the conditions of the enclosing blocks."""
 
     path: str
     within: tuple[str, ...]
@@ -189,7 +189,7 @@ def read_kconfig(data: bytes, source: str = "Kconfig") -> Kconfig:
 
 
 def read_part(data: bytes, source: str = "Kconfig") -> Kconfig:
-    """Parse one file of a tree's Kconfig, which may only include other files."""
+    """Parse one file of a tree's Kconfig. It may define no symbol and only include other files."""
     reader = _KconfigReader(source)
     for number, text in _join_lines(data, source):
         reader.line(number, text)

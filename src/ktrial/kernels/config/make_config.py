@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a configuration from a base and requests, reads every request back, and explains those not granted."""
+"""Makes a configuration from a base and requests, reads every request back, and explains rejected requests."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def check_held(found: Configured) -> None:
     count = len(found.unheld)
     raise Refused(
         f"Kconfig rejected {count} of {len(found.wishes)} symbols:\n" + "\n".join([*reasons, *more]),
-        hint="set what they need with --set, or leave out the fragment; `ktrial kernel build` also takes --anyway",
+        hint="set the symbols they need with --set, leave out the fragment, or use `ktrial kernel build --anyway`",
     )
 
 

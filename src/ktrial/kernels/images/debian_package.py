@@ -31,9 +31,9 @@ def member(header: bytes, offset: int, source: str) -> ArchiveMember:
     size = header[_SIZE].strip()
     if len(header) != HEADER_BYTES or not header.endswith(_END) or not size.isdigit():
         raise BadInput(
-            f"no ar member header at byte {offset}",
+            f"truncated or damaged: no ar member header at byte {offset}",
             file=source,
-            hint="the file is truncated or damaged: download it again",
+            hint="download the package again",
         )
     name = header[:16].decode("latin-1").strip().rstrip("/")
     return ArchiveMember(name, offset + HEADER_BYTES, int(size))

@@ -34,7 +34,7 @@ _BOOT_FOLDERS = (("arch", "x86"), ("arch", "x86_64"), ("arch", "arm64"))
 
 
 class KernelFiles(NamedTuple):
-    """A kernel that ktrial found: the word that named it, its image, and its configuration if there is one."""
+    """A kernel that ktrial found: the word that named it, its image, and its configuration, if any."""
 
     name: str
     image_path: str
@@ -59,7 +59,7 @@ class Images:
             return self._in_folder(path, word)
         if "/" in word and not path.exists():
             raise BadInput(
-                "no such file", file=word, hint="check the path; `ktrial kernel list` lists installed kernels"
+                "no such file", file=word, hint="check the path, or run `ktrial kernel list` to list installed kernels"
             )
         if path.is_file() or "/" in word:
             return _package(path, word) if is_package(path) else _image(path, word)
@@ -77,7 +77,7 @@ class Images:
     def _installed(self, version: str) -> KernelFiles:
         found = self.installed()
         if version not in found:
-            hint = "`ktrial kernel list` lists them; or use the path of a vmlinuz, a bzImage, or a kernel package"
+            hint = "run `ktrial kernel list` to list installed kernels, or use the path of an image or a kernel package"
             raise UnknownName("installed kernel", version, found, hint=hint)
         return _image(found[version], version)
 
@@ -106,10 +106,10 @@ def _whole(path: Path, limit_bytes: int) -> bytes:
         with path.open("rb") as file:
             data = file.read(limit_bytes + 1)
     except OSError as error:
-        raise BadInput(why_unread(error), file=str(path), hint="check the path, and who may read it") from None
+        raise BadInput(why_unread(error), file=str(path), hint="check the path and its permissions") from None
     if len(data) > limit_bytes:
         raise BadInput(
-            f"larger than {limit_bytes >> 20} MiB", file=str(path), hint="check that it is a kernel image or package"
+            f"larger than {limit_bytes >> 20} MiB", file=str(path), hint="replace the file, or name another kernel"
         )
     return data
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ktrial.kit.errors import BadInput
 from ktrial.kit.formats import elf, lz4, packed
+from ktrial.kit.units import show_bytes
 
 _SECTOR = 512
 _HEADER, _HEADER_END = 0x202, 0x250
@@ -162,7 +163,9 @@ def _payload(data: bytes, source: str) -> bytes:
 
 
 def _cut_off(end: int, size: int, source: str) -> BadInput:
-    why = f"truncated: its kernel should end at byte {end}, but the file has {size} bytes"
+    why = "damaged: its kernel is empty"
+    if end > size:
+        why = f"truncated: {show_bytes(end - size)} of its kernel is missing"
     return BadInput(why, file=source, hint="copy or download the file again")
 
 

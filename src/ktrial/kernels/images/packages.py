@@ -109,7 +109,7 @@ class Unpacked:
             return next(self._pieces, None)
         except BadInput as error:
             raise BadInput(
-                f"cannot read its files: {error.message}", file=str(self._path), hint="download it again"
+                f"cannot read its files: {error.message}", file=str(self._path), hint="download the package again"
             ) from None
 
 
@@ -119,7 +119,7 @@ def is_package(path: Path) -> bool:
         with path.open("rb") as file:
             begin = file.read(8)
     except OSError as error:
-        raise BadInput(why_unread(error), file=str(path), hint="check the path, and who may read it") from None
+        raise BadInput(why_unread(error), file=str(path), hint="check the path and its permissions") from None
     return begin.startswith((debian_package.MAGIC, _RPM_MAGIC)) or _PACMAN.search(path.name) is not None
 
 
@@ -133,7 +133,7 @@ def kernel_of(path: Path, word: str) -> PackedKernel:
             else:
                 config = config or Held(name, content)
     except DAMAGED as error:
-        raise BadInput(f"cannot read its files: {error}", file=word, hint="download it again") from None
+        raise BadInput(f"cannot read its files: {error}", file=word, hint="download the package again") from None
     if image is None:
         hint = "use Debian's linux-image, Fedora's kernel-core or Arch's linux package"
         raise BadInput("no boot/vmlinuz-… or lib/modules/…/vmlinuz in this package", file=word, hint=hint)
@@ -240,7 +240,7 @@ def _rpm_section(data: bytes, at: int, source: str) -> tuple[dict[int, str], int
     store = at + _RPM_HEADER.size + entries * _RPM_ENTRY.size
     end = store + size
     if end > len(data):
-        raise _damaged_rpm(f"the header at byte {at} is cut off: it should have {end - at} bytes", source)
+        raise _damaged_rpm(f"the RPM header at byte {at} is incomplete", source)
     words = {}
     for number in range(entries):
         tag, kind, offset, _ = _RPM_ENTRY.unpack_from(data, at + _RPM_HEADER.size + number * _RPM_ENTRY.size)
@@ -251,4 +251,4 @@ def _rpm_section(data: bytes, at: int, source: str) -> tuple[dict[int, str], int
 
 
 def _damaged_rpm(why: str, source: str) -> BadInput:
-    return BadInput(why, file=source, hint="the file is truncated or damaged: download it again")
+    return BadInput(f"truncated or damaged: {why}", file=source, hint="download the package again")

@@ -181,7 +181,7 @@ def _identity(
 
 
 def _lto(linked: bool | None, symbols: Mapping[str, str]) -> str:
-    """Return the kind of LTO. The kernel shows whether there is any, and its configuration which kind."""
+    """Return the kind of LTO. The kernel shows whether LTO was used, and its configuration shows the kind."""
     configured = _first(_LTO, symbols) or "none"
     if linked is None or linked == (configured != "none"):
         return configured
@@ -195,9 +195,9 @@ def _doubts(banner: Banner, linked: bool | None, symbols: Mapping[str, str]) -> 
         found.append(f"the configuration may belong to another kernel: it names another compiler ({compiler})")
     configured = _first(_LTO, symbols) or "none"
     if linked is not None and linked != (configured != "none"):
-        said = "with" if linked else "without"
+        said = "with LTO" if linked else "without LTO"
         found.append(
-            f"the configuration may belong to another kernel: it says LTO {configured}, this one is linked {said}"
+            f"the configuration may belong to another kernel: it sets LTO {configured}, but the kernel is linked {said}"
         )
     return found
 

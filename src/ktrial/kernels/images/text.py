@@ -81,7 +81,8 @@ def diff_text(before: KernelFound, after: KernelFound, sysctls: Sysctls | None, 
         text += f"\n{len(sysctls)} default sysctls differ{':' if sysctls else '.'}\n{listed}\n"
     if before.symbols is None or after.symbols is None:
         missing = " and ".join(found.name for found in (before, after) if found.symbols is None)
-        return text + paragraph(f"Cannot compare the configurations: that of {missing} is unknown.", width=width) + "\n"
+        why = f"Cannot compare the configurations: ktrial found none for {missing}."
+        return text + paragraph(why, width=width) + "\n"
     symbols = symbol_differences(before.symbols, after.symbols)
     if not symbols:
         return f"{text}\nTheir configurations are equal.\n"

@@ -99,7 +99,7 @@ class Compilers:
         for name in wanted or _in_path(self._builds.program):
             path = shutil.which(name)
             if path is None:
-                raise BadInput(f"{name}: no such program", hint="install it, or give its path with --cc")
+                raise BadInput(f"{name}: no such program", hint="install the compiler, or give its path with --cc")
             real = Path(path).resolve()
             if real in found:
                 continue
@@ -112,7 +112,7 @@ class Compilers:
         return list(found.values())
 
     def rustc(self, name: str = "rustc") -> RustCompiler | None:
-        """Return what rustc accepts; None if there is no working one."""
+        """Return rustc's version and the targets that it accepts; None without a working rustc."""
         path = shutil.which(name)
         return None if path is None else self._left_out(path, partial(self._rustc, path))
 

@@ -61,16 +61,16 @@ def without(text: str) -> str:
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
         if _BEGIN.fullmatch(line):
             if inside:
-                raise ValueError(f"line {number}: a mark begins before the mark of line {inside} ends")
+                raise ValueError(f"a mark begins in line {number} before the mark of line {inside} ends")
             inside = number
         elif _END.fullmatch(line):
             if not inside:
-                raise ValueError(f"line {number}: a mark ends but never began")
+                raise ValueError(f"the mark that ends in line {number} never began")
             inside = 0
         elif not inside:
             kept.append(line)
     if inside:
-        raise ValueError(f"line {inside}: a mark begins but never ends")
+        raise ValueError(f"the mark of line {inside} never ends")
     return "".join(kept)
 
 
@@ -93,7 +93,7 @@ VERMAGIC = ("arch/x86/include/asm/vermagic.h", "arch/x86/include/asm/module.h")
 NEEDED = (TOP, KCONFIG, MAKEFILE, INIT)
 OPTIONAL = (FEATURES, MASKS, *VERMAGIC)
 #: Hint for a tree in which the places to change are not found.
-UNKNOWN_TREE = "use the unchanged tree of a release; `ktrial kernel uarch flags` works without a patch"
+UNKNOWN_TREE = "use the unchanged tree of a release, or `ktrial kernel uarch flags`, which needs no patch"
 _HAS_PATCH = "check a target with `ktrial kernel uarch verify TREE TARGET`, or remove the patch with --reverse"
 
 _MASK = re.compile(r"#define\s+REQUIRED_MASK(\d+)\s+(.*)")
@@ -144,7 +144,7 @@ def make_patch(files: Mapping[str, str], targets: Sequence[Target]) -> UarchPatc
         shown = ", ".join(tree.carries[:4]) + (", …" if len(tree.carries) > 4 else "")
         raise Refused(
             f"this tree ({tree.version}) already has symbols for CPUs ({shown}), from CachyOS, Zen, TKG or similar",
-            hint="choose one of them and check it with `ktrial kernel uarch verify TREE TARGET`",
+            hint="choose one of these symbols and check it with `ktrial kernel uarch verify TREE TARGET`",
         )
     _check_vermagic(files)
     after = _edited(files, targets, tree)
@@ -153,10 +153,10 @@ def make_patch(files: Mapping[str, str], targets: Sequence[Target]) -> UarchPatc
 
 
 def make_reverse(files: Mapping[str, str], targets: Sequence[Target]) -> UarchPatch:
-    """Return the patch that removes the targets again. Raise Refused if the additions are not those of `make_patch`."""
+    """Return the patch that removes the targets again. Raise Refused if `make_patch` would not add the same lines."""
     plain = _unmarked(files)
     if plain == dict(files):
-        raise Refused("this tree does not have the patch", hint="add it with `ktrial kernel uarch patch TREE --apply`")
+        raise Refused("this tree lacks the patch", hint="add the patch with `ktrial kernel uarch patch TREE --apply`")
     patch = make_patch(plain, targets)
     for path, text in patch.after.items():
         if files[path] != text:
@@ -174,7 +174,7 @@ def _unmarked(files: Mapping[str, str]) -> dict[str, str]:
             plain[path] = without(text)
         except ValueError as error:
             raise Refused(
-                f"{path}: the marks around ktrial's lines do not pair: {error}",
+                f"{path}: ktrial's marks do not pair: {error}",
                 hint="restore the file from the original tree",
             ) from None
     return plain
@@ -191,14 +191,14 @@ def _family(kconfig: Kconfig) -> Choice:
 
 
 def _symbols_of_patch(kconfig: Kconfig, targets: Sequence[Target]) -> tuple[str, ...]:
-    """Return the tree's symbols that must come from a patch: those of known patches, but not upstream's."""
+    """Return the symbols of the tree that known patches add and that upstream lacks."""
     upstream = {"GENERIC_CPU", "MK8", "MPSC", "MCORE2", "MATOM"}
     known = {target.symbol for target in targets} | _FOREIGN
     return tuple(sorted((known - upstream) & kconfig.names))
 
 
 def _check_vermagic(files: Mapping[str, str]) -> None:
-    """Raise Refused if modules of 64-bit kernels name a processor family: ktrial's targets have no such name."""
+    """Raise Refused if modules of 64-bit kernels name a processor family, which ktrial's targets lack."""
     for path in VERMAGIC:
         text = files.get(path, "")
         if "MODULE_PROC_FAMILY" not in text:
@@ -206,7 +206,7 @@ def _check_vermagic(files: Mapping[str, str]) -> None:
         first = next((line for line in text.splitlines() if re.match(r"#\s*if(?!ndef\s+_)", line)), "")
         if not _FAMILY_64.match(first):
             raise Refused(
-                f"{path}: 64-bit modules name a processor family here, and ktrial's targets have no such name",
+                f"{path}: 64-bit modules need the name of a processor family, which ktrial's targets lack",
                 hint=UNKNOWN_TREE,
             )
 
@@ -257,7 +257,7 @@ def _edited_kconfig(text: str, kconfig: Kconfig, new: Sequence[Target], facts: F
     shift = kconfig.entry("X86_L1_CACHE_SHIFT")
     defaults = [] if shift is None else [number for number, line in _numbered(shift) if line.startswith("default ")]
     if shift is None or not defaults:
-        raise Refused(f"{KCONFIG}: X86_L1_CACHE_SHIFT has no default before which to insert another", hint=UNKNOWN_TREE)
+        raise Refused(f"{KCONFIG}: X86_L1_CACHE_SHIFT has no default", hint=UNKNOWN_TREE)
     covered = any(re.match(r'default "?6"? if', line) and re.search(r"\bX86_64\b", line) for line in shift.lines)
     lines = shift_lines(micro, covered=covered)
     if lines:
@@ -271,7 +271,7 @@ def _edited_init(text: str) -> str:
     last = max((number for number, line in _numbered(rust) if line.startswith("depends on ")), default=0) if rust else 0
     if not last:
         raise Refused(
-            f"{INIT}: RUST has no dependency after which to insert another, yet the tree passes flags to rustc",
+            f"{INIT}: RUST has no dependency, yet the tree passes flags to rustc",
             hint=UNKNOWN_TREE,
         )
     return insert(text, {last: f"\tdepends on !{NOT_IN_RUSTC}"})

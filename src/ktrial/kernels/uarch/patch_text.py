@@ -54,7 +54,7 @@ def entries(targets: Iterable[Target], facts: Facts) -> str:
 def _entry(target: Target, facts: Facts) -> str:
     lines = [f"config {target.symbol}", f'\tbool "{target.prompt}"', f"\tdepends on {facts.sixty_four}"]
     lines += [f"\tdepends on {gate}" for gate in (*_gates(target), *_rust_gates(target, facts))]
-    what = f"Compile the kernel with -march={target.name}. It then runs on CPUs only that have all of its instructions."
+    what = f"Compile the kernel with -march={target.name}. It then runs only on CPUs with all of its instructions."
     lines += _help(f"{what} {target.note}".strip())
     return "\n".join(lines) + "\n"
 
@@ -77,14 +77,14 @@ def _rust_gates(target: Target, facts: Facts) -> Iterator[str]:
 def generic_entry(facts: Facts) -> str:
     """Return the Kconfig entry for any x86-64 CPU, which only a tree without one needs."""
     lines = ["config GENERIC_CPU", '\tbool "Any x86-64 CPU"', f"\tdepends on {facts.sixty_four}"]
-    lines += _help(f"Compile the kernel for a level of x86-64, which {LEVEL} tells.")
+    lines += _help(f"Compile the kernel for a level of x86-64, which {LEVEL} selects.")
     return "\n".join(lines) + "\n"
 
 
 def choice(body: str, facts: Facts) -> str:
     """Return a separate choice for 64-bit code with the entries in `body`."""
     head = ["choice", '\tprompt "Target of 64-bit code"', f"\tdepends on {facts.sixty_four}", "\tdefault GENERIC_CPU"]
-    head += _help("The CPU that the compiler may use all instructions of.")
+    head += _help("The CPU whose instructions the compiler may use.")
     return "\n" + "\n".join(head) + "\n\n" + body + "\nendchoice\n"
 
 
@@ -141,7 +141,7 @@ def shift_lines(targets: Sequence[Target], *, covered: bool) -> str:
 
 
 def flag_lines(targets: Sequence[Target], block: FlagBlock) -> str:
-    """Return the lists of flags. An empty level means 1; a tree that passes -march=x86-64 itself continues to do so."""
+    """Return the lists of flags. An empty level means 1; a tree that passes -march=x86-64 itself keeps that flag."""
     named = block.shape in ("direct", "native")
     suffix = f"$(addprefix -v,$(filter 2 3,$(CONFIG_{LEVEL})))"
     micro = [target for target in targets if target.generic_level is None]

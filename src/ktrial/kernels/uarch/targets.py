@@ -33,7 +33,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     `symbol` is the Kconfig symbol; the levels of x86-64 share GENERIC_CPU. `gcc` and `clang` (also the LLVM in rustc)
     are the first versions that know the target, `gcc_until` the first gcc that dropped it. `flags` go to the C compiler
     only; rustc does not support all that a `c_only` target needs. `level` is the x86-64 level that the target includes;
-    `needs` are those of its features that a compiler uses on its own and that early boot code can check.
+    `needs` are features of the target that a compiler uses on its own and early boot code can check.
     """
 
     name: str
@@ -103,7 +103,7 @@ NATIVE = tuple(
         gcc="4.9",
         clang="3.9",
         flags=(*flags, "$(call cc-option,-mno-apxf)"),
-        note="Early boot code asks for none of them: take it for the machine that compiles it.",
+        note="Early boot code does not check for them. Choose this only for the machine that compiles the kernel.",
     )
     for vendor, flags in (("Intel", ()), ("AMD", ("-mno-tbm",)))
 )
@@ -112,8 +112,8 @@ NATIVE = tuple(
 class KernelTree(msgspec.Struct, frozen=True, kw_only=True):
     """A kernel's sources: the shapes of the two files that matter, and the targets they already have.
 
-    `carries` are symbols from other people's patches, `applied` is true if ktrial's own patch is in; `symbols` are all
-    that the Kconfig file for processors defines.
+    `carries` are symbols from other people's patches; `applied` is true if the tree has ktrial's own patch. `symbols`
+    are all symbols in the Kconfig file for processors.
     """
 
     version: str
@@ -230,11 +230,11 @@ def native_words(compiler: Compiler, found: Target) -> str:
     """Return the meaning of `native`, with the reason if it is not the compiler's name for this CPU."""
     head = f"native is {found.name} here, for {compiler.kind} {compiler.version}"
     if compiler.native in (None, BASE) and found.name != BASE:
-        return f"{head}: it has no name for this CPU, so ktrial uses the CPU's level"
+        return f"{head}: the compiler has no name for this CPU, and ktrial uses the CPU's level"
     if compiler.native not in (None, BASE, found.name):
         return (
-            f"{head}: it calls this CPU {compiler.native}, but the CPU lacks some of its instructions or ktrial does "
-            "not know it"
+            f"{head}: the compiler calls this CPU {compiler.native}, but the CPU lacks some instructions of that "
+            "target, or ktrial does not know the name"
         )
     return head
 

@@ -57,7 +57,7 @@ def verify_target(
     if missing:
         raise Refused(
             f"this tree (Linux {tree.version}) has no {missing[0]}",
-            hint="add it with `ktrial kernel uarch patch TREE --apply`, or use `ktrial kernel uarch flags`",
+            hint="add the symbol with `ktrial kernel uarch patch TREE --apply`, or use `ktrial kernel uarch flags`",
         )
     drop = frozenset({_NATIVE, "X86_64_VERSION", *(one.symbol for one in (*targets, *NATIVE))})
     fragment = "" if _NATIVE in target.wanted else f"# CONFIG_{_NATIVE} is not set\n"
@@ -143,7 +143,7 @@ def check_cpu_accepted(target: CpuTarget, compiler: Compiler) -> None:
 def _hint_if_unset(target: Target, compiler: Compiler) -> str:
     if not target.accepted_by_version(compiler.kind, compiler.number):
         return _hint(target)
-    return f"`ktrial kernel config TREE --config defconfig --set {target.symbol}=y -o FOLDER` names what is missing"
+    return f"run `ktrial kernel config TREE --config defconfig --set {target.symbol}=y -o FOLDER` to see the reason"
 
 
 def _hint(target: Target) -> str:

@@ -47,7 +47,7 @@ def read_flag_block(data: bytes, source: str = "arch/x86/Makefile") -> FlagBlock
             source,
             None,
             "",
-            f"a Makefile that sets -mno-red-zone in KBUILD_CFLAGS exactly once: it does so {len(ends)} times",
+            f"a Makefile that sets -mno-red-zone in KBUILD_CFLAGS exactly once: it sets the flag {len(ends)} times",
         )
     begins = [number for number, text in enumerate(lines[: ends[0]]) if _BEGIN.fullmatch(text)]
     if not begins:

@@ -17,8 +17,8 @@ options:
 requirements:
   - ktrial on the controller
 notes:
-  - The task runs on the controller. It starts C(ktrial) there, from the variable C(ktrial_program), the folder of
-    Ansible's Python, or C(PATH).
+  - The task runs on the controller. It finds C(ktrial) in the variable C(ktrial_program), in the folder of Ansible's
+    Python, or in C(PATH).
   - ktrial connects with the options of the C(ssh) connection, and becomes root with C(sudo) or C(doas) if the task
     has C(become). With the C(local) connection, it works on the controller itself.
   - Variables of the task's C(environment) reach ktrial, not the machine.

@@ -16,7 +16,7 @@ description:
 options:
   revert_after:
     description:
-      - Revert by itself after this time, such as V(30s), V(10m) or V(1h).
+      - Time after which the settings revert by themselves, such as V(30s), V(10m) or V(1h).
     type: str
   keep_going:
     description:
@@ -96,7 +96,7 @@ transaction:
   type: int
   sample: 3
 steps:
-  description: Each value that was written, and what the machine made of it.
+  description: Each value that was written, and its outcome.
   returned: when something was written
   type: list
   elements: dict

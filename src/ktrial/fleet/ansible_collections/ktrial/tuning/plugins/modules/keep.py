@@ -102,7 +102,7 @@ files:
   elements: str
   sample: [/etc/sysctl.d/ktrial.conf]
 settings:
-  description: Kept settings, each with its value, file and reason; with O(state=absent) those that are gone.
+  description: Kept settings, each with its value, file and reason; with O(state=absent), the removed settings.
   returned: success
   type: list
   elements: dict

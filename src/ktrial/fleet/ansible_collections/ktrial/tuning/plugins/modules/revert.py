@@ -11,8 +11,8 @@ short_description: Restore the values from before transactions
 version_added: "0.1.0"
 description:
   - Restores what M(ktrial.tuning.apply) and M(ktrial.tuning.keep) changed.
-  - Without O(transaction) and O(newer_than), the task reverts all transactions. It stops what a running trial
-    has applied, too.
+  - Without O(transaction) and O(newer_than), the task reverts all transactions. This includes what a running
+    trial has applied.
   - If nothing is left to revert, the task reports no change.
 options:
   transaction:
@@ -80,7 +80,7 @@ changes:
   elements: dict
   sample: [{"knob": "vm.swappiness", "before": "10", "after": "60"}]
 steps:
-  description: Each value, and what became of it.
+  description: Each value, and its outcome.
   returned: when something was reverted
   type: list
   elements: dict

@@ -11,7 +11,8 @@ short_description: Make one step of a trial that the machine carries out by itse
 version_added: "0.1.0"
 description:
   - Starts a trial, fetches what the machine has finished, or stops it. Each task ends at once.
-  - The machine makes the blocks by itself, from plans that its agent checks. Nothing of Ansible runs there.
+  - The machine makes the blocks by itself, from plans that its agent checks. Nothing of Ansible runs on the
+    machine.
   - Call the task with O(state=collected) again until RV(state) is V(ended). It sends the next plan each time.
 options:
   file:
@@ -27,14 +28,14 @@ options:
       - V(started) starts the trial, unless the store has one of that name.
       - V(collected) fetches the finished blocks and sends the next plan.
       - V(stopped) ends the trial and restores all settings. What it has measured stays.
-      - V(watched) is for C(ktrial fleet). It starts a live trial from O(file), or continues the one of O(name), in a
-        process on the controller that goes on after the task, as long as a coordinator has O(fleet).
+      - V(watched) is for C(ktrial fleet). It starts a live trial from O(file), or continues the trial O(name). A
+        process on the controller watches the trial after the task, as long as a coordinator holds O(fleet).
     type: str
     choices: [started, collected, stopped, watched]
     default: started
   fence:
     description:
-      - Number of the coordinator. The machine refuses plans of one with a lower number.
+      - Number of the coordinator. The machine refuses plans of a coordinator with a lower number.
     type: int
   fleet:
     description:
@@ -46,14 +47,14 @@ options:
     type: path
   when_idle:
     description:
-      - Send a block only while nobody and nothing else uses the machine, and repeat blocks with input.
+      - Send a block only while the machine is otherwise idle, and repeat blocks during which somebody used it.
     type: bool
     default: false
   store:
     description:
       - File or URL of the store on the controller for runs and results.
-      - Give each machine a store of its own, such as V({{ inventory_hostname }}.db), because trials of one name
-        would meet in a shared one.
+      - Give each machine a store of its own, such as V({{ inventory_hostname }}.db). In a shared store, trials of the
+        same name would collide.
     type: str
 extends_documentation_fragment:
   - ktrial.tuning.common
@@ -107,7 +108,7 @@ trial:
   sample: backlog
 state:
   description: V(running), V(ended) or V(stopped).
-  returned: when the task is no check
+  returned: unless in check mode
   type: str
   sample: running
 blocks:
@@ -126,7 +127,7 @@ next_look_s:
   type: float
   sample: 310.5
 in_use:
-  description: What uses the machine, so that it got no block with O(when_idle=true); otherwise null.
+  description: What uses the machine, which therefore got no block (with O(when_idle=true)); null otherwise.
   returned: after a step
   type: str
   sample: session 3 (tty) of ann

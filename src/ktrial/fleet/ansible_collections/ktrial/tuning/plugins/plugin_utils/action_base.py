@@ -68,7 +68,7 @@ class KtrialAction(ActionBase):
             words += ["--host", f"ssh:{option('host')}"]
             environment["KTRIAL_SSH"] = shlex.join(self._ssh_words())
             has_password = (
-                option("password") and "ktrial cannot use `ansible_password`: let the user there log in by key"
+                option("password") and "let the user log in with a key, because ktrial cannot use `ansible_password`"
             )
             words += ["--host-keep-agent"] if given["keep_agent"] else []
         elif name != "local":
@@ -88,7 +88,7 @@ class KtrialAction(ActionBase):
         option = self._connection.get_option
         if _option_or_none(option, "private_key"):
             raise TaskFailed(
-                "cannot use a private key that is a variable",
+                "cannot use a private key from a variable",
                 "set `ansible_ssh_private_key_file`, or add the key to your ssh-agent",
             )
         words = ssh_words(option)
@@ -110,7 +110,7 @@ class KtrialAction(ActionBase):
         )
         if method not in _ROOT_PROGRAMS or (program and Path(program).name not in _ROOT_PROGRAMS):
             raise TaskFailed(
-                f"cannot become root by {program or method}: ktrial uses sudo or doas there",
+                f"cannot become root with {program or method}: ktrial uses only sudo or doas",
                 "set `become_method: sudo` for this task",
             )
         if user not in {None, "", "root"}:

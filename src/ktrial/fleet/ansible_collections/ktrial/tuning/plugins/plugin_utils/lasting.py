@@ -44,7 +44,7 @@ def _unkeep(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[s
 
 
 def _addresses_of(ktrial: Ktrial, given: Mapping[str, Any]) -> set[str]:
-    """Return the addresses of the settings that the task names. Those of a profile come from its plan."""
+    """Return the addresses of the settings that the task names; a profile's addresses come from its plan."""
     if not given["profiles"]:
         return set(given["settings"])
     plan = plan_of(ktrial, given)
@@ -62,7 +62,7 @@ def _carry_out(ktrial: Ktrial, words: list[str], *, writes: bool, settings: list
     if answer.status or not transactions:
         if done.get("schema") == "ktrial.error/1":
             raise ktrial.failure(answer)
-        hint = "`ktrial keep` with the same settings shows which step fails"
+        hint = "run `ktrial keep` with the same settings to see which step fails"
         raise TaskFailed("the settings were not written", hint, rc=answer.status, answer=done)
     return {**result, "transaction": transactions[-1]["transaction"], "notes": answer.notes}
 

@@ -188,6 +188,6 @@ def program_words(variable: str | None) -> list[str]:
     if found is None:
         raise TaskFailed(
             "cannot find ktrial on the controller",
-            "run `pip install 'ktrial[fleet]'` there, or set the variable `ktrial_program` to its path",
+            "run `pip install 'ktrial[fleet]'` on the controller, or set the variable `ktrial_program` to its path",
         )
     return [found]

@@ -35,7 +35,8 @@ def apply_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) ->
     if not result["changes"]:
         if result["skipped"] and not result["unchanged"]:
             first = result["skipped"][0]
-            raise TaskFailed(f"nothing was applied: {first['knob']}: {first['reason']}", first["hint"], **result)
+            why = f"nothing was applied; {first['knob']} was skipped: {first['reason']}"
+            raise TaskFailed(why, first["hint"], **result)
         return {**result, "changed": False, "transaction": None}
     if not writes:
         return {**result, "changed": True, "transaction": None}
@@ -64,7 +65,8 @@ def verify_settings(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -
     result = {"changed": False, "transactions": found, "drifted": drifted}
     if drifted:
         names = ", ".join(str(step["path"]) for step in drifted)
-        raise TaskFailed(f"no longer in force: {names}", "apply them again, or revert", rc=answer.status, **result)
+        why = f"values are no longer in force: {names}"
+        raise TaskFailed(why, "apply the settings again, or revert the transaction", rc=answer.status, **result)
     return result
 
 
@@ -118,7 +120,7 @@ def words_of(given: Mapping[str, Any]) -> list[str]:
             raise TaskFailed(f"{knob}: expected text or a number, got {value!r}", "put the value into quotes")
         words.append(f"{knob}={value}")
     if not words:
-        raise TaskFailed("no settings and no profiles are named", "set `settings` or `profiles`")
+        raise TaskFailed("the task names no settings and no profiles", "set `settings` or `profiles`")
     if dashed := [word for word in words if word.startswith("-")]:
         raise TaskFailed(
             f"{dashed[0]}: not the name of a setting or a profile", "write the name of a knob or a profile"
@@ -160,7 +162,7 @@ def _change(step: Mapping[str, Any], before: str | None, after: str | None) -> d
 def _value(text: Any) -> str | None:
     """Return a value as people write it: without the newline, and only the selected choice of a list in brackets."""
     if not isinstance(text, str):
-        return None if text is None else "(bytes that are no text)"
+        return None if text is None else "(bytes that are not text)"
     words = text.split()
     chosen = [word[1:-1] for word in words if word.startswith("[") and word.endswith("]")]
     return chosen[0] if len(chosen) == 1 and len(words) > 1 else text.strip()

@@ -36,7 +36,7 @@ def ssh_words(option: Callable[[str], Any]) -> list[str]:
 def control_path(option: Callable[[str], Any], words: Sequence[str]) -> str:
     """Return the path of the socket for the connection that tasks share, one for each machine and way to reach it.
 
-    Ansible's own path ignores jump hosts and configuration files, so it could lead to another machine.
+    Ansible's own path ignores jump hosts and configuration files, and could lead to another machine.
     """
     folder = control_folder(option)
     if option("control_path"):

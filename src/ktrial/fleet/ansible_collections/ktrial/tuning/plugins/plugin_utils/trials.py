@@ -25,7 +25,7 @@ def step_trial(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dic
     summary = newest(ktrial.run("trial", "list", "--json", str(name)).document["trials"], name)
     if summary is None:
         if state != "started":
-            raise TaskFailed(f"unknown trial: {name!r}", "start it first, with `state: started`")
+            raise TaskFailed(f"unknown trial: {name!r}", "start the trial first, with `state: started`")
         return _start(ktrial, given, str(name), writes=writes)
     if state == "started" or summary["ended"] is not None:
         return _as_stored(summary)
@@ -39,7 +39,7 @@ def step_trial(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dic
 
 def _start(ktrial: Ktrial, given: Mapping[str, Any], name: str, *, writes: bool) -> dict[str, Any]:
     if given["file"] is None:
-        raise TaskFailed("no protocol file is named", "set `file` to the trial's file on the controller")
+        raise TaskFailed("the task names no protocol file", "set `file` to the trial's file on the controller")
     if not writes:
         return {"changed": True, "trial": name}
     return _step(ktrial, ktrial.run("trial", "run", *_options(given), given["file"], accepts=(0, 3)))
@@ -55,7 +55,7 @@ def _watch(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[st
 
 
 def newest(stored: Iterable[Mapping[str, Any]], name: str | None) -> Mapping[str, Any] | None:
-    """Return the newest trial whose own name or protocol's name is `name`; `stored` lists the newest trials first."""
+    """Return the newest trial of this name or with a protocol of this name; `stored` lists the newest first."""
     found = [one for one in stored if name in {one["name"], one["trial"]}]
     return found[0] if found else None
 
@@ -92,4 +92,4 @@ def _name_of(file: str) -> str:
             return str(tomllib.load(opened).get("name", path.stem))
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise TaskFailed(f"{file}: cannot read the trial: {why}", "check the path on the controller") from None
+        raise TaskFailed(f"cannot read the trial in {file}: {why}", "check the path on the controller") from None
