@@ -2,8 +2,9 @@
 """Scores at equal covariates: remove from each visit's score what its load, or another covariate, explains.
 
 The slope comes from how scores and covariates differ within blocks, whichever arm they belong to. If no arm has an
-effect, only the coin that drew a block's order decides the sign of its difference, so tests of signs stay exact. The
-slope of a block comes from all blocks up to the look at which the block is first judged, and never changes afterwards.
+effect, only the coin that drew a block's order decides the sign of its difference. Tests of signs therefore stay exact.
+The slope of a block comes from all blocks up to the look at which the block is first judged, and never changes
+afterwards.
 
 All this holds only if the arm does not change the covariate; otherwise a part of the arm's effect is removed too.
 """

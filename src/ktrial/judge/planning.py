@@ -33,7 +33,7 @@ _MEAN_BLOCKS = ((0.5, 35.0), (0.6, 23.0), (0.8, 15.0), (1.0, 10.5), (1.2, 8.4), 
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """What a trial needs and what it can detect.
+    """The blocks that a trial needs, and the effect that it can detect.
 
     `needed` and `needed_equivalent` are blocks; `cap` is the first, limited by the budget and rounded to the tables.
     `smallest_effect` is the relative effect (0.05 is 5 %) that `cap` blocks detect with 90 % power.
@@ -82,7 +82,7 @@ def affordable_cap(needed: int, comparisons: int = 1) -> int | None:
 
 
 def expected_blocks(sd: float, effect: float, cap: int) -> int:
-    """Return about how many blocks a trial takes if this is the true relative effect."""
+    """Return the approximate number of blocks that a trial takes if this is the true relative effect."""
     if sd == 0:
         return min(cap, FEWEST_BLOCKS)
     sizes, blocks = zip(*_MEAN_BLOCKS, strict=True)

@@ -60,7 +60,7 @@ def refuse_screening(protocol: Protocol) -> None:
         hint = "choose an outcome that is a time or a rate"
         raise BadInput(f"blame cannot use {protocol.primary}: it is a counter that may be zero", hint=hint)
     if len(screening.settings) < 2:
-        raise BadInput("blame needs at least two settings", hint="use `ktrial try` for a single one")
+        raise BadInput("blame needs at least two settings", hint="use `ktrial try` for a single setting")
     missing = set(screened_arms(len(screening.settings), protocol.seed, cap)) - {arm.name for arm in protocol.arms}
     if missing:
         raise BadInput(f"the screening lacks the arm {min(missing)}", hint="create the protocol with `ktrial blame`")
@@ -175,7 +175,7 @@ def _next_step(trial: Trial, screened: tuple[Screened, ...], findings: list[Find
     signs = configuration(len(_screen_of(protocol).settings), protocol.seed, block)
     here = {arm_of(signs), arm_of(-signs)}
     arms = tuple(arm.name for arm in protocol.arms if arm.name in here)
-    return NextStep(action="go on", reason="nothing is named yet", block=block, arms=arms)
+    return NextStep(action="go on", reason="no setting is named yet", block=block, arms=arms)
 
 
 def _rest_of(trial: Trial) -> NextStep:

@@ -208,7 +208,9 @@ def noise(differences: Array, profile: Sequence[float] | None) -> Finding | None
     before = robust_sd(np.asarray(profile, dtype=np.float64))
     if now <= _NOISIER * before:
         return None
-    sentence = f"blocks differ by {now:.1%} (robust sd), but by {before:.1%} in the noise profile: measure it again"
+    sentence = (
+        f"blocks differ by {now:.1%} (robust sd), but by {before:.1%} in the noise profile: measure the profile again"
+    )
     return Finding(kind="noise", level="suspect", sentence=sentence, values={"trial": now, "profile": before})
 
 

@@ -181,5 +181,5 @@ def _switch_cost(periods: Sequence[LivePeriod], protocol: Protocol) -> tuple[Fin
     usual = statistics.median(losses[False]) if losses[False] else 0.0
     cost = math.expm1(statistics.median(losses[True]) - usual)
     told = f"about {100 * cost:.0f} % worse" if cost > _LEAST_COST else "hardly any different"
-    sentence = f"in the washout after a switch, {outcome} is {told} than in the periods; these stretches are dropped"
+    sentence = f"in the washout after a switch, {outcome} is {told} than in the periods; washouts do not count"
     return (Finding(kind="switch-cost", level="note", sentence=sentence, values={"cost": cost}),)

@@ -37,7 +37,7 @@ class TrialDesk:
                 raise Busy(
                     "busy",
                     f"another process is running {self._file.name}",
-                    hint=f"`ktrial trial stop {self._file.name}` ends it",
+                    hint=f"wait for that process, or run `ktrial trial stop {self._file.name}`",
                 ) from None
             if self._file.exists():  # if the file is missing, a process that looked for dead trials has removed it
                 self._descriptor = descriptor
@@ -78,6 +78,6 @@ def running_trials(folder: Path) -> tuple[str, ...]:
 def ask_of(folder: Path, trial: str, wanted: Wanted) -> None:
     """Send a request to a running trial. Raise Refused if no process runs it."""
     if trial not in running_trials(folder):
-        raise Refused(f"{trial} is not running", hint=f"`ktrial trial resume {trial}` continues it")
+        raise Refused(f"{trial} is not running", hint=f"run `ktrial trial resume {trial}`")
     with (folder / trial).open("r+b") as opened:
         opened.write(f"{wanted:<16}".encode())

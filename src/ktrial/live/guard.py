@@ -5,12 +5,12 @@ A **limit** is a number that the user stated. It trips when enough consecutive s
 
 A **surge** is an e-process on single samples of an arm's period. It counts whether a sample is beyond a level. The
 first level is the allowed margin plus six spreads above the control's last period; the others are two, four and eight
-times as high. The null hypothesis is a Markov chain, because samples of live work depend on each other: it states how
-often a sample is beyond each level, given the number of levels that the previous sample exceeded, as counted in the
-pilot and in all periods of the control. It assumes that an arm without effect surges no more often, and no longer, than
-these counts show. Excursions that the control never showed are assumed to be rare (one in ten thousand samples) and
-short (2 s): a new kind of noise that first appears in an arm's period can trip the guard. A surge has at least two
-samples, and 5 s of samples, in one period.
+times as high. The null hypothesis is a Markov chain, because samples of live work depend on each other. It states how
+often a sample is beyond each level, given the number of levels that the previous sample exceeded. ktrial counts both in
+the pilot and in all periods of the control. The hypothesis assumes that an arm without effect surges no more
+often, and no longer, than these counts show. Excursions that the control never showed are assumed to be rare (one in
+ten thousand samples) and short (2 s): a new kind of noise that first appears in an arm's period can trip the guard. A
+surge has at least two samples, and 5 s of samples, in one period.
 
 A **slow loss** is an e-process on whole blocks. It assumes nothing about the noise: the order in a block is a coin.
 
@@ -251,7 +251,7 @@ class _Watched:
         if (values < 0).any():
             raise BadInput(
                 f"cannot guard {self._guard.metric}: expected values of 0 or more, got {values.min():g}",
-                hint=f"replace its --guard by --limit-metric {self._guard.metric}=NUMBER (in a protocol: limits)",
+                hint=f"replace the --guard by --limit-metric {self._guard.metric}=NUMBER (in a protocol: limits)",
             )
         if (values == 0).any():
             # Zero has no logarithm, so the smallest value that was seen is added to all values.

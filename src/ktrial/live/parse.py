@@ -50,7 +50,7 @@ def parse_metric(text: str) -> LiveMetric:
     Raise BadInput if the text or the source is invalid.
     """
     if len(text) > _MOST:
-        raise BadInput(f"--metric {text[:40]!r}… is longer than {_MOST} characters", hint="shorten it")
+        raise BadInput(f"--metric {text[:40]!r}… is longer than {_MOST} characters", hint="shorten the metric")
     head, equals, rest = text.partition("=")
     name, _, direction = head.partition(":")
     is_named = bool(equals) and (
@@ -106,7 +106,7 @@ def note_of_unnamed(text: str) -> str | None:
     metric = parse_metric(text)
     if metric.source != text:
         return None
-    return f"{metric.name}: lower is better; write NAME:higher={metric.name}:… if it is not, NAME ends in its unit"
+    return f"{metric.name}: lower is better; otherwise write NAME:higher={metric.name}:… (NAME ends in its unit)"
 
 
 def open_source(metric: LiveMetric, world: LiveWorld) -> MetricSource:

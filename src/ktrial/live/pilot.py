@@ -2,7 +2,7 @@
 """The plan of a live trial from a pilot: washout, length of a period, number of blocks, and the time they take.
 
 The pilot is live work that was watched while the control was in force, or while control and arm were switched a few
-times. Only the noise and the time after switches are read from it, never which arm is better.
+times. ktrial reads only the noise and the time after switches from the pilot, never which arm is better.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class LivePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveWish(msgspec.Struct, frozen=True, kw_only=True):
-    """What a live trial is to find, and what it may cost.
+    """The effect that a live trial must find, and its allowed cost.
 
     `summary` says how a period's value is computed from samples. `longest_s` is the time that the user allows.
     """
@@ -140,7 +140,8 @@ def plan_live(
 ) -> LivePlan:
     """Return the plan of a live trial. Raise BadInput if the pilot says too little.
 
-    With covariates, the periods will be judged at equal covariates, and only what they do not explain is noise.
+    With covariates, the periods will be judged at equal covariates. Only the variation that these do not explain is
+    noise.
     """
     series = _series(samples, wish)
     begin_s = samples[0].at_ms / 1000
@@ -154,7 +155,7 @@ def plan_live(
     if not tried:
         needed_s = _FEWEST_PAIRS * (2 * _shortest(calm, washout.washout_s, wish) + washout.washout_s)
         raise BadInput(
-            f"cannot plan periods from a pilot of {series.length_s:.0f} s: it would have to last {needed_s:.0f} s",
+            f"cannot plan periods: the pilot lasted {_time_text(series.length_s)} and must last {_time_text(needed_s)}",
             hint="add --period, for example  --period 5min",
         )
     best, cap, can_detect = _best(tried, washout.washout_s, wish)
@@ -162,7 +163,7 @@ def plan_live(
     found = smallest_effect(best.sd, cap)
     read = (
         f"the pilot has {len(samples)} samples, one every {series.every_s:.3g} s; neighbours are correlated by "
-        f"{lag1:.2f}, and what is more than {memory_s:.3g} s apart hardly is"
+        f"{lag1:.2f}, and samples more than {memory_s:.3g} s apart hardly are"
     )
     cost = (
         f"{_blocks_text(best, cap, found, wish, can_detect=can_detect)}; {cap} blocks of {wish.arms} periods of "
@@ -191,7 +192,7 @@ def _series(samples: Sequence[Sample], wish: LiveWish) -> _Series:
     if len(known) < FEWEST_SAMPLES:
         raise BadInput(
             f"the pilot read the primary metric {len(known)} times, too few to plan a trial",
-            hint=f"make its source give {FEWEST_SAMPLES} values in that time, or add --period and --washout",
+            hint=f"make the metric's source give {FEWEST_SAMPLES} values in the pilot, or add --period and --washout",
         )
     values = np.array([sample.value for sample in known])
     if (values <= 0).any():
@@ -274,8 +275,8 @@ def _washout(series: _Series, cuts: Sequence[tuple[float, str]], wish: LiveWish,
     if not usable:
         washout_s = max(wish.least_washout_s, min(memory_s, _MOST_ASSUMED_S))
         why = (
-            f"the pilot has fewer than {_FEWEST_SWITCHES} switches to an arm, so how long a switch is felt is unknown; "
-            f"{washout_s:.3g} s are dropped after each, as long as samples are correlated (at most "
+            f"the pilot has too few switches to an arm (minimum {_FEWEST_SWITCHES}) to measure the washout; ktrial "
+            f"drops {washout_s:.3g} s after each switch, as long as samples are correlated (at most "
             f"{_MOST_ASSUMED_S:g} s)"
         )
         return _Washout(washout_s, False, why)
@@ -283,17 +284,20 @@ def _washout(series: _Series, cuts: Sequence[tuple[float, str]], wish: LiveWish,
     count = sum(map(len, usable.values()))
     if last < 0:
         washout_s = max(wish.least_washout_s, slice_s)
-        why = f"in {count} switches nothing moves after the first {slice_s:.3g} s; {washout_s:.3g} s are dropped"
+        why = (
+            f"in {count} switches the outcome does not move after the first {slice_s:.3g} s; ktrial drops "
+            f"{washout_s:.3g} s after each"
+        )
         return _Washout(washout_s, True, why)
     moves_s = (last + 1) * slice_s
     washout_s = max(wish.least_washout_s, moves_s + slice_s)
     if last == _SLICES - _SETTLED_SLICES - 1:
         why = (
-            f"in {count} switches the outcome still moves after {moves_s:.3g} s, shortly before the next one: "
-            f"{washout_s:.3g} s are dropped, and that may be too little (make the pilot's periods longer)"
+            f"in {count} switches the outcome still moves after {moves_s:.3g} s, shortly before the next switch; "
+            f"ktrial drops {washout_s:.3g} s, which may be too little (make the pilot's periods longer)"
         )
         return _Washout(washout_s, False, why)
-    why = f"in {count} switches the outcome moves for {moves_s:.3g} s; {washout_s:.3g} s are dropped after each"
+    why = f"in {count} switches the outcome moves for {moves_s:.3g} s; ktrial drops {washout_s:.3g} s after each"
     return _Washout(washout_s, True, why)
 
 
@@ -323,7 +327,7 @@ def _rival(series: _Series, begin_s: float, samples: Sequence[Sample]) -> _Serie
 
 
 def _tried(calm: _Series, washout_s: float, wish: LiveWish, rivals: Sequence[_Series]) -> Iterator[LengthTried]:
-    """Yield what every length of the period means, from the shortest on."""
+    """Yield each possible length of the period with its noise and cost, the shortest first."""
     least = _shortest(calm, washout_s, wish)
     for period_s in sorted({float(one) for one in LENGTHS_S if one >= least} | {least}):
         differences = _pair_differences(calm, period_s, washout_s, wish.summary, rivals)
@@ -343,7 +347,7 @@ def _tried(calm: _Series, washout_s: float, wish: LiveWish, rivals: Sequence[_Se
 
 
 def _duration_s(blocks: int, wish: LiveWish, washout_s: float, period_s: float) -> float:
-    """Return how long so many blocks take, with the time between periods."""
+    """Return how long this many blocks take, with the time between periods."""
     return blocks * wish.arms * slot_seconds(washout_s + period_s)
 
 
@@ -355,7 +359,7 @@ def _shortest(calm: _Series, washout_s: float, wish: LiveWish) -> float:
 def _pair_differences(
     calm: _Series, period_s: float, washout_s: float, summary: Literal["mean", "median"], rivals: Sequence[_Series]
 ) -> Array | None:
-    """Return how much neighbouring periods of the pilot differ; None if it holds too few of them."""
+    """Return how much neighbouring periods of the pilot differ; None if the pilot holds too few periods."""
     span = 2 * period_s + washout_s
     if calm.length_s < _FEWEST_PAIRS * span:
         return None
@@ -452,7 +456,7 @@ def _blocks_text(best: LengthTried, cap: int, found: float, wish: LiveWish, *, c
     if enough is not None and enough > wish.budget:
         more = f"--budget {enough} allows as many, and {more}"
     return (
-        f"to find {wish.detect:.1%} would take {best.needed} blocks, more than are allowed; {cap} blocks find "
+        f"to find {wish.detect:.1%} would take {best.needed} blocks, more than allowed; {cap} blocks find "
         f"{found:.1%} or more ({more})"
     )
 
@@ -460,6 +464,8 @@ def _blocks_text(best: LengthTried, cap: int, found: float, wish: LiveWish, *, c
 def _time_text(seconds: float) -> str:
     if not math.isfinite(seconds):
         return "any time"
+    if seconds < 59.5:
+        return f"{seconds:.0f} s"
     if seconds < 3_600:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3_600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"

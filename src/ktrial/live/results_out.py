@@ -59,7 +59,7 @@ class MetricsFile:
         self._why = ""
         if path.is_dir():
             raise BadInput(
-                f"--metrics-file {path}: is a folder", hint=f"name a file in it, such as {path / 'ktrial.prom'}"
+                f"--metrics-file {path} is a folder", hint=f"name a file in that folder, such as {path / 'ktrial.prom'}"
             )
         self._write(metrics_text(None, open_metrics=False))
         if self._failures:
@@ -74,7 +74,7 @@ class MetricsFile:
     def close(self) -> str | None:
         if not self._failures:
             return None
-        return f"cannot write {self._path}: {self._why} ({self._failures} times); what it shows may be old"
+        return f"cannot write {self._path}: {self._why} ({self._failures} times); its content may be old"
 
     def _write(self, text: str) -> None:
         part: str | None = None
@@ -174,20 +174,22 @@ class Grafana(NamedTuple):
             parts = urlsplit(url)
             port = parts.port
         except ValueError as error:
-            raise BadInput(f"--grafana {url}: {error}", hint="for example https://grafana.example") from None
+            raise BadInput(
+                f"cannot read --grafana {url} ({str(error).lower()})", hint="for example https://grafana.example"
+            ) from None
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or port == 0:
             raise BadInput(
-                f"--grafana {url}: not the address of a web server", hint="for example https://grafana.example"
+                f"--grafana {url} is not the address of a web server", hint="for example https://grafana.example"
             )
         if parts.username is not None or parts.password is not None:
             raise BadInput(
                 "--grafana: the address contains a user name or password",
-                hint="leave it out, and put a token into a file: --grafana-token-file FILE",
+                hint="put a token into a file instead: --grafana-token-file FILE",
             )
         if not token or not token.isascii() or any(not mark.isprintable() or mark == " " for mark in token):
             raise BadInput(
                 "--grafana: the token is empty, or contains spaces, control characters or letters beyond ASCII",
-                hint="check the variable or the file that contains it",
+                hint="check the variable or the file that contains the token",
             )
         return cls(url.rstrip("/"), token)
 

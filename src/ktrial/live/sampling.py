@@ -131,6 +131,6 @@ def refuse_slow(metrics: Sequence[WatchedMetric], period_s: float) -> None:
     for one in metrics:
         if 2 * one.source.poll_s > period_s:
             raise BadInput(
-                f"{one.metric.name} is read every {one.source.poll_s:g} s, but a period is {period_s:g} s",
+                f"ktrial reads {one.metric.name} every {one.source.poll_s:g} s, but a period is {period_s:g} s",
                 hint=f"use --period {max(60.0, 4 * one.source.poll_s):g}s or more, or a shorter --poll",
             )

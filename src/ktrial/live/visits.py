@@ -181,7 +181,7 @@ class LiveVisits:
 
     def _hold_up(self) -> str | None:
         if self._request() == "pause":
-            return "paused; `ktrial trial resume` continues"
+            return "paused; run `ktrial trial resume` to continue"
         now_ms = self._clock.unix_ms()
         blocks = len({event.block for event in self._standing.log if isinstance(event, RunEnded)} - self._voids())
         held = self._pace.hold_up(now_ms, blocks)

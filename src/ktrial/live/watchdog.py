@@ -13,7 +13,7 @@ from ktrial.live.period import PERIOD_FILE, SeenPeriod, read_period
 from ktrial.live.sampling import WatchedMetric
 from ktrial.trial.run.loop import Standing
 
-_RESTORED = "all settings have been restored; remove the cause or raise the limit, then start a new trial"
+_RESTORED = "remove the cause or raise the limit, then start a new trial; all settings have been restored"
 
 
 class GuardTrip(Protocol):

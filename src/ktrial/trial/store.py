@@ -87,8 +87,8 @@ class StoredTrials:
             raise BadInput(f"{len(found)} trials begin with {name!r}", hint=f"write more of the name: {some}")
         every = [one.trial for one in self.all()]
         if name is None or not every:
-            raise BadInput("no trials yet", hint="`ktrial try vm.swappiness=10` runs one")
-        raise UnknownName("trial", name, every, hint="`ktrial trial list` lists them")
+            raise BadInput("no trials yet", hint="run one, for example `ktrial try vm.swappiness=10`")
+        raise UnknownName("trial", name, every, hint="use a trial that `ktrial trial list` lists")
 
     def profiles(self, suite: str | None, machine: str) -> tuple[NoiseProfile, ...]:
         chosen = (

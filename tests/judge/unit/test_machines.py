@@ -88,7 +88,7 @@ def test_machines_that_contradict_each_other_decide_nothing_together() -> None:
 def test_fewer_than_three_machines_are_shown_side_by_side(machines: int) -> None:
     found = only(runs_of(dict(list(EFFECTS.items())[:machines])))
     assert (found.verdict, found.effect) == ("inconclusive", None)
-    assert "at least 3 are needed" in found.why
+    assert "pooling needs at least 3" in found.why
     assert found.pooled is not None
     assert found.pooled.tau is None
     assert [one.effect is not None for one in found.pooled.machines] == [True] * machines

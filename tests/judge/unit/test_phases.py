@@ -27,7 +27,7 @@ def test_three_phases_as_the_case_study_has_them() -> None:
 def test_a_recording_that_ends_in_the_ramp_up() -> None:
     found = find_phases([("reclaim", TIMES, rates((5, 1800), (20000, 3600)))], 0.0, 3600.0)
     assert [phase.name for phase in found.phases] == ["warm-up", "ramp-up"]
-    assert found.doubt == "it ends before a steady state"
+    assert found.doubt == "the recording ends before a steady state"
 
 
 def test_too_short_and_nothing_to_tell_by() -> None:

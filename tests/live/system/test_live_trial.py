@@ -133,7 +133,7 @@ def test_a_limit_ends_the_trial_and_restores_the_setting_at_once(
 def test_a_guard_restores_the_setting_within_seconds(home: Path, machine: FakeRoot, service: Service) -> None:
     ran = live(machine, service, 90, "--guard", "lat_ms=20%", times=LONGER)
     assert (ran.status, "lat_ms in swappiness-90" in ran.err) == (3, True), ran.err
-    assert "pilot: 16 s that changes nothing, to learn what is usual" in ran.err
+    assert "pilot: 16 s that changes nothing, to learn the usual values" in ran.err
     assert machine.read(SWAPPINESS) == "60\n"
     assert 0 < service.harm_s() < 10
     last = log_of(home)[-1]

@@ -197,5 +197,5 @@ def test_nothing_is_read_from_what_was_missing(server: Prometheus, program: Prog
     voids: list[StretchReading] = [source.over(both) for source in sources[:2]]
     assert [one.why for one in voids] == ["two versions ran: 1.0, 1.1"] * 2
     later = Stretch(other.begin_ms + 1200, other.end_ms)
-    assert "1,000 times its usual value since its process restarted" in (load.over(later).why or "")
+    assert "1,000 times the usual one since the process restarted" in (load.over(later).why or "")
     assert rate.over(later).version == "1.1"

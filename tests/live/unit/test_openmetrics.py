@@ -216,7 +216,7 @@ def test_a_unit_that_changes_at_a_restart_is_missing(factor: float) -> None:
     assert one.polls(page(2.1 * factor, 200), page(2.0 * factor, 200)) == []
     found = one.over(20, 30)
     assert found.value is None
-    assert "since its process restarted" in (found.why or "")
+    assert "since the process restarted" in (found.why or "")
     assert one.polls(page(7, 200)) == [7]
     assert one.polls(page(2 * factor, 200)) == [2 * factor]  # it is long since it restarted
 
@@ -241,6 +241,6 @@ def test_a_period_must_hold_two_readings() -> None:
     clock = StillClock()
     metric = LiveMetric("m", "lower", "openmetrics:http://h/metrics?name=a&poll=30s")
     source = OpenMetricsSource(metric, world(clock, web=FakeWeb("a 1\n"), period_s=45))
-    with pytest.raises(BadInput, match="read every 30 s, and a period has 45 s") as error:
+    with pytest.raises(BadInput, match="reads the source every 30 s, and a period has 45 s") as error:
         source.begin()
     assert "--period 60s" in (error.value.hint or "")

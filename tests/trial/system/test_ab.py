@@ -54,7 +54,7 @@ def test_the_faster_command_is_named_and_its_times_are_exported(home: Path) -> N
     assert ran.status == 0, ran.err
     assert "block 1/7: echo-80 undecided (about +33 %)" in ran.err
     assert "`echo 60` ran 1.33 times as fast as `echo 80` (95 % interval 1.33 to 1.33, 7 blocks)" in ran.out
-    assert "echo-80 (3 B) prints other output than echo-60" in ran.out
+    assert "echo-80 (3 B) and echo-60 print different output" in ran.out
     results = json.loads((home / "times.json").read_text())["results"]
     assert [(one["command"], len(one["times"])) for one in results] == [("echo 60", 7), ("echo 80", 7)]
     assert [one["parameters"] for one in results] == [{"n": "60"}, {"n": "80"}]
@@ -77,7 +77,7 @@ def test_a_campaign_prints_a_line_and_ends_with_its_last_decision(home: Path) ->
     assert kept.out.startswith("keep: `echo 60` ran 1.33 times as fast as `echo 80` (97.5 % interval")
     assert kept.out.endswith("; decision 1 of 2 in campaign tune\n")
     assert kept.out.count("\n") == 1
-    assert "doubt: echo-60 (3 B) prints other output than echo-80" in kept.err
+    assert "doubt: echo-60 (3 B) and echo-80 print different output" in kept.err
     reverted = run(*words, "echo 60", "echo 80", "--json")
     assert reverted.status == 3, reverted.err
     last = json.loads(reverted.out.splitlines()[-1])

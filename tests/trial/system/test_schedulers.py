@@ -49,7 +49,7 @@ def test_each_is_judged_one_that_cannot_start_is_left_out_and_an_ejection_is_tol
     install(machine, "scx_wide", WIDE)
     ran = machine.run("schedulers", *LOAD, "--no-profile", "--anyway")
     assert ran.status == 0, ran.err
-    assert "left out: wide: " in ran.err
+    assert "skipped wide: " in ran.err
     assert "no second LLC, and this scheduler needs two" in ran.err
     assert ran.err.count("run discarded: the arm was lost") == 1
     lines = [line.split() for line in ran.out.splitlines()]
@@ -108,7 +108,7 @@ def test_what_cannot_be_compared_is_refused(machine: FakeRoot) -> None:
     ran = machine.run("schedulers", *LOAD)
     assert (ran.status, "no sched_ext scheduler is installed here" in ran.err) == (2, True), ran.err
     ran = machine.run("schedulers", "--mode", "gaming", *LOAD)
-    assert "cannot use modes: scx_loader does not answer" in ran.err
+    assert "cannot use --mode: scx_loader does not answer" in ran.err
     machine.write(STATE, "enabled\n")
     machine.write("/sys/kernel/sched_ext/root/ops", "lavd_1.0\n")
     ran = machine.run("schedulers", *LOAD)

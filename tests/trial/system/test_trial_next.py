@@ -287,8 +287,8 @@ def test_an_edited_protocol_is_another_trial(machine: Booting) -> None:
     [
         ("kernel.release", "kernel.relase", 2, "unknown fact: 'kernel.relase'"),
         ('manual = "choose', 'manuel = "choose', 2, "unknown field `manuel`"),
-        ('"preempt=full"', '" "', 2, "expected words that it contains"),
-        ('replicate = "boot"', 'replicate = "reboot"', 2, "Invalid enum value 'reboot'"),
+        ('"preempt=full"', '" "', 2, "expected words that the fact contains"),
+        ('replicate = "boot"', 'replicate = "reboot"', 2, "invalid enum value 'reboot'"),
     ],
 )
 def test_protocols_that_cannot_be_carried_out(machine: Booting, old: str, new: str, status: int, told: str) -> None:

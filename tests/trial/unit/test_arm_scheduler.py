@@ -228,7 +228,7 @@ def test_one_that_worked_once_and_does_not_start_again_has_failed() -> None:
     executor.begin = lambda: None
     seated.look()
     seated.start("case", LAVD)
-    why = "it did not start again: /usr/bin/scx_lavd: sched_ext shows disabled after 60 s"
+    why = "/usr/bin/scx_lavd did not start again: sched_ext shows disabled after 60 s"
     assert (seated.failed() or "").startswith(f"{EJECTED}: {why}")
     seated.stop()
     assert seated.failed() is None

@@ -79,7 +79,7 @@ def test_it_must_be_as_the_arm_wants_it_and_elsewhere_as_found() -> None:
     "executor, why",
     [
         (systemctl(loaded="not-found"), "its load state is not-found"),
-        (systemctl(active="activating"), "it is activating right now"),
+        (systemctl(active="activating"), "its state is activating"),
         (FakeExecutor(lambda _: answer(stderr=b"System has not been booted\n", exit_status=1)), "not been booted"),
         (FakeExecutor(lambda _: RawOutput(failed="no such program")), "no such program"),
     ],

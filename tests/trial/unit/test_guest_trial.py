@@ -167,7 +167,7 @@ def test_what_a_guest_refuses_is_told_with_the_arms_it_was_tried_for(monkeypatch
     monkeypatch.setattr(Scouted, "request", request)
     with pytest.raises(AgentError) as raised:
         prepared([])
-    assert raised.value.message.startswith("control, placebo, low, tried in a guest: lock /var/lib/ktrial/lock: ")
+    assert raised.value.message.startswith("cannot try control, placebo, low in a guest: lock /var/lib/ktrial/lock: ")
     assert raised.value.hint == "FILE_LOCKING=y"
 
 

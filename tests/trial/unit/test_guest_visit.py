@@ -57,7 +57,7 @@ def test_a_good_visit_has_an_output_for_each_run_and_knows_its_boot() -> None:
         (
             [FACTS, {"id": 2, "error": {"kind": "conflict", "message": "stale"}}, GOOD],
             {},
-            "its settings: the agent said conflict: stale",
+            "the agent refused its settings (conflict): stale",
         ),
         (
             [

@@ -47,9 +47,9 @@ def test_a_written_table_is_read_as_it_was() -> None:
         ('"20%"', '"much"', "live.toml:12:1: guards: expected a percentage for p99_ms, got 'much'"),
         ("250.0", '"x"', "live.toml:13:1: live.limits"),
         ("= 48", "= 1", "live.toml:18:1: switches: expected 2 or more a day, got 1"),
-        ("blind = true", "blinds = true", "live.toml:19:1: live: Object contains unknown field `blinds`"),
+        ("blind = true", "blinds = true", "live.toml:19:1: live: object contains unknown field `blinds`"),
         ('name = "wsf"', 'name = "wsf"\nsuite = "quick"', "live.toml: cannot combine [live] with suite"),
-        ("[arms.control]", "[arms.control]\nmanual = 'x'", "live.toml: arm control: a live trial cannot switch"),
+        ("[arms.control]", "[arms.control]\nmanual = 'x'", "live.toml: a live trial cannot switch all changes"),
     ],
 )
 def test_a_fault_is_told_with_file_line_and_value(old: str, new: str, told: str) -> None:

@@ -151,7 +151,7 @@ def test_a_control_by_a_fact_that_cannot_be_told_is_refused() -> None:
     ],
 )
 def test_facts_by_which_nothing_is_recognised(fact: str, value: Any) -> None:
-    with pytest.raises(BadInput, match=f"arm bore: cannot expect {fact}"):
+    with pytest.raises(BadInput, match=f"arm bore cannot expect {fact}"):
         check_signs(trial(bore=ArmFile(manual="do it", expect={fact: value})), KINDS)
 
 

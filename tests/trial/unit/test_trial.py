@@ -29,7 +29,7 @@ def test_the_announcement_says_what_each_arm_is_and_what_it_costs() -> None:
     assert "trial test: tool.time, lower is better, margin 2 %" in said
     assert "vm.swappiness = 10" in said
     assert "the control again: a placebo" in said
-    assert "same: what it sets is in force already, so it is a placebo" in said
+    assert "same is a placebo: its settings are in force already" in said
     assert "at most 20 blocks of 3 visits in random order, seed 7; 1.5 s to settle" in said
 
 
@@ -54,7 +54,7 @@ def test_the_announcement_has_cost_sight_and_rules() -> None:
     said = announcement(fixed, arms, (), 0, unread=("on_ac", "governor"), rules=True, width=100)
     assert "build = prog by make" in said
     assert "unread   this machine reports no on_ac, governor: these gates have no effect" in said
-    assert "costs    unknown until the first run; ktrial stops as soon as it knows" in said
+    assert "costs    unknown until the first run; ktrial stops as soon as the answer is clear" in said
     assert "sees     unknown without a noise profile, which `ktrial noise` measures" in said
     known = announcement(fixed, arms, (), 0, cap_s=720.0, rules=True, width=100)
     assert "costs    about 12 min 0 s at most" in known
@@ -68,7 +68,7 @@ def test_a_trial_that_is_blind_says_so_and_what_would_help() -> None:
     hopeless = msgspec.structs.replace(blind, needed=530, affordable=None, affordable_s=None)
     assert more_text(hopeless).startswith("detecting 5 % would take 530 blocks, more than a trial may have; try")
     unknown = msgspec.structs.replace(blind, cap_s=None, expected_s=None)
-    assert cost_text(unknown) == "at most 20 blocks; the time of one is unknown yet"
+    assert cost_text(unknown) == "at most 20 blocks; the time of a block is still unknown"
 
 
 def test_a_line_for_each_block() -> None:

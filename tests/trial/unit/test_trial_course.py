@@ -185,7 +185,7 @@ def test_an_arm_whose_own_parameters_do_not_run_at_all_ends_the_trial_without_a_
     trial = Trial(lambda block, arm: b"oops" if arm == "case" else alike(block, arm), own=("case",))
     with pytest.raises(BadRun, match=r"a benchmark fails only in the arm case: tool: .*oops") as error:
         trial.run()
-    assert error.value.hint == "check [arms.case]; `ktrial bench` shows its output"
+    assert error.value.hint == "check [arms.case], and run `ktrial bench` to see the benchmark's output"
     last = trial.log[-1]
     assert isinstance(last, TrialEnd)
     assert last.reason.startswith("stopped: a benchmark fails only in the arm case")

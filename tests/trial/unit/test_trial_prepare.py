@@ -69,11 +69,11 @@ def test_an_arm_is_what_it_changes_here() -> None:
     [
         (ArmFile(set={"vm.swappines": 1}), UnknownName, "vm.swappines"),
         (ArmFile(set={"vm.swappiness": 999}), BadInput, "vm.swappiness=999: out of range"),
-        (ArmFile(set={"sched:latency_ns": 1000000}), BadInput, "arm x: sched:latency_ns = 1000000"),
+        (ArmFile(set={"sched:latency_ns": 1000000}), BadInput, "arm x cannot set sched:latency_ns = 1000000"),
         (
             ArmFile(set={"vm.dirty_ratio": 5, "vm.dirty_bytes": 9999999}),
             BadInput,
-            "arm x: vm.dirty_ratio=5 and vm.dirty_bytes",
+            "arm x sets both vm.dirty_ratio=5 and vm.dirty_bytes",
         ),
         (ArmFile(set={"net.ipv4.tcp_syncookies": 0}), Refused, "arm x sets dangerous knobs: net.ipv4.tcp_syncookies"),
     ],
@@ -227,6 +227,7 @@ def test_what_does_not_lie_around_runs_guards_nothing(name: str) -> None:
         ({"primary": "speed"}, UnknownName, "unknown outcome of this benchmark: 'speed'"),
         ({"primary": "time"}, BadInput, "several benchmarks have an outcome 'time'"),
         ({"secondary": ("tool.time",)}, Contradiction, "tool.time is both primary and secondary"),
+        ({"secondary": ("stalls", "stalls")}, Contradiction, "stalls is named twice as secondary"),
         (
             {"primary": "stalls", "design": DesignFile(budget="quick")},
             BadInput,

@@ -32,7 +32,7 @@ def test_it_says_what_else_a_person_wants_to_know() -> None:
         "p99 (guard)",
         "the guard holds",
         "also recorded",
-        "left out: vm.nosuch",
+        "skipped: vm.nosuch",
     ]
     order += [
         "1 run of sw180 gave no value",

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the judge reads and what it answers."""
+"""The input and the answers of the judge."""

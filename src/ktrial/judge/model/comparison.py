@@ -101,7 +101,7 @@ class Pooled(msgspec.Struct, frozen=True, kw_only=True):
 class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     """One arm against the control in one outcome. `why` gives the reason for the verdict in a few words.
 
-    `pooled` is set for comparisons over several machines; `effect` is then the mean of theirs.
+    `pooled` is set for comparisons over several machines; `effect` is then the mean over the machines.
     """
 
     arm: str

@@ -68,7 +68,7 @@ class OutcomeRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="protocol"):
-    """What was fixed before the first run. In a ladder `arms` are in the order of the tiers, the control first.
+    """Everything fixed before the first run. In a ladder `arms` are in the order of the tiers, the control first.
 
     `questions` compares each arm with the control, or in a ladder each tier with the one before and the control. If
     `cap` is null, ktrial plans it after seven blocks, up to `budget`. `profile` holds differences of A/A blocks (both
@@ -282,7 +282,7 @@ def check_protocol(protocol: Protocol) -> None:
     """Raise BadInput for a protocol that cannot be judged."""
     names = [arm.name for arm in protocol.arms]
     if len(set(names)) != len(names):
-        raise Contradiction(f"two arms have the same name: {', '.join(sorted(names))}", hint="rename one of them")
+        raise Contradiction(f"two arms have the same name: {', '.join(sorted(names))}", hint="rename one arm")
     if protocol.control not in names:
         raise UnknownName("arm", protocol.control, names, hint=f"use one of: {', '.join(names)}" if names else None)
     if len(names) < 2:
@@ -296,8 +296,8 @@ def check_protocol(protocol: Protocol) -> None:
     if protocol.outcomes[protocol.primary].scale == "count" and not protocol.race:
         _check_counter(protocol)
     if protocol.adjust and (protocol.extend or protocol.outcomes[protocol.primary].scale == "count"):
-        what = "this trial may be extended" if protocol.extend else "its primary outcome is a counter"
-        raise Contradiction(f"cannot judge at equal covariates: {what}", hint="remove adjust")
+        what = "the trial may be extended" if protocol.extend else "the primary outcome is a counter"
+        raise Contradiction(f"cannot judge at equal covariates: {what}", hint="remove `adjust`")
 
 
 def _check_numbers(protocol: Protocol) -> None:
@@ -321,5 +321,5 @@ def _check_counter(protocol: Protocol) -> None:
     if protocol.extend:
         raise Contradiction(
             f"a trial with `extend` cannot have the counter {protocol.primary} as primary: ktrial judges it only once",
-            hint="remove extend, or choose another primary",
+            hint="remove `extend`, or choose another primary",
         )

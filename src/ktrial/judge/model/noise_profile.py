@@ -13,7 +13,7 @@ _MS_PER_DAY = 86_400_000
 
 
 class ProfileKey(msgspec.Struct, frozen=True, kw_only=True):
-    """What a profile is valid for. `visits` says what separates the halves of a block: run, boot or build."""
+    """The conditions under which a profile is valid. `visits` (run, boot or build) separates the halves of a block."""
 
     machine: str
     suite: str
@@ -29,8 +29,8 @@ class NoiseProfile(msgspec.Struct, frozen=True, kw_only=True):
     `differences` holds the score of the second half of each A/A block minus that of the first, by outcome.
     `events` is how many events the percentiles of a typical run rest on, if known.
     `run_sd` and `visit_sd` are the spreads of scores between runs of one visit and between visits, if known.
-    `run_s` is about how long one run of all benchmarks takes, without the settle time; null in older profiles.
-    `build_s` is about how long a build for a visit takes, if visits are builds.
+    `run_s` is the approximate time of one run of all benchmarks, without the settle time; null in older profiles.
+    `build_s` is the approximate time of a build for a visit, if visits are builds.
     """
 
     key: ProfileKey

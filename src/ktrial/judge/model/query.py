@@ -13,7 +13,7 @@ from ktrial.kit.outcome import Direction
 
 
 class ImportOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user says about a file.
+    """The user's options for a file.
 
     `below_fps` applies to logs of frames. `by`, `block` and `where` name columns of a table, or other facts about the
     runs of a file. All others but `label` apply to tables: they name columns and supply what the file lacks.

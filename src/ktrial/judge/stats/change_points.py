@@ -5,9 +5,9 @@ The candidates are the cuts of the best piecewise constant fit by least squares.
 dynamic programming, "optimal partitioning", Jackson et al. 2005). s^2 comes from differences of neighbours, which a few
 changes of level hardly affect.
 
-Candidates count only if the series departs from one level more than its values do in random order (by the largest step,
-or a stretch at another level). Without a change, the chance of finding one is therefore at most `alpha` if sessions are
-independent.
+Candidates count only if the series departs from one level more than its values do in random order. The departure is the
+largest step, or a stretch at another level. Without a change, the chance of finding one is therefore at most `alpha` if
+sessions are independent.
 
 Each cut is then tested by the largest step in the two pieces beside it. The weakest is removed and the rest tested
 again, until all are significant at `alpha`, corrected for their number.

@@ -37,7 +37,7 @@ class Coincidence(msgspec.Struct, frozen=True, kw_only=True):
     """Which stutters overlap a cause, and how many would by chance (mean and 95 % quantile).
 
     `p` is for all stutters. `p_adjusted` is for the stutters that were not yet explained when this cause was named or
-    rejected. `with_cause` is the named cause that explains most of what this one overlaps.
+    rejected. `with_cause` is the named cause that explains most stutters that this one overlaps.
     """
 
     cause: str
@@ -82,7 +82,8 @@ def coincidences(
     """Return each cause that was active at all. The named ones are first, in the order in which they were named.
 
     Causes in `last` may be consequences of a stutter. They are named only if no other cause is significant. `makes`
-    maps a cause to its effects. The cause is named before them if it is significant and overlaps most of what they do.
+    maps a cause to its effects. A significant cause is named before its effects if it overlaps most stutters that they
+    overlap.
     """
     made_by = {effect: cause for cause, effects in (makes or {}).items() for effect in effects}
     seen = {name: overlaps(one, begins_s, ends_s) for name, one in activities.items() if len(one.begins_s)}

@@ -5,8 +5,8 @@
 goes from the index-th smallest to the index-th largest Walsh average, from 0; None if nothing can be decided yet.
 The rows spend `0.042 / row * (blocks / cap) ** 0.7` of the error and are nested: a smaller error never decides more.
 They come from a simulation of the joint distribution of signed-rank sums under no difference; tests recompute them.
-`python -m perf.critical_tables` generates the rows beyond 20, which campaigns of many decisions need, and the caps
-beyond 60, which live trials of many hours need.
+`python -m perf.critical_tables` generates the rows beyond 20 and the caps beyond 60. Campaigns of many decisions need
+these rows, and live trials of many hours these caps.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """E-values of block differences: evidence that may be checked after every block, without limit.
 
-If the differences lie symmetrically around `theta`, an e-value has the mean 1 at every block, so its chance of ever
-reaching 1/alpha is at most alpha. E-values of independent trials multiply.
+If the differences lie symmetrically around `theta`, an e-value has the mean 1 at every block. Its chance of ever
+reaching 1/alpha is therefore at most alpha. E-values of independent trials multiply.
 """
 
 from __future__ import annotations

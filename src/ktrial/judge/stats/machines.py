@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling over machines: the effect on each, the average, and what to expect on one more."""
+"""Pooling over machines: the effect on each, the average, and the range to expect on one more."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def machine_effect(machine: str, differences: Sequence[float]) -> PooledMachine:
     estimate, low, high = found
     if not high > low:
         raise BadInput(
-            f"{machine}: cannot pool it, because all blocks show the same difference",
-            hint="leave out this machine, or measure it again with more blocks",
+            f"{machine}: all blocks show the same difference, which gives no interval",
+            hint=f"leave out {machine}, or measure more blocks there",
         )
     error = (high - low) / (2 * float(stdtrit(len(values) - 1, 0.975)))
     return PooledMachine(machine=machine, blocks=len(values), estimate=estimate, error=error, low=low, high=high)
@@ -147,7 +147,7 @@ def pool_machines(control: Runs, arm: Runs, scale: Scale, alpha: float) -> Toget
             layouts.append(layout)
     if len(kept) < FEWEST_MACHINES:
         count = f"{len(kept)} of {len(shown)} machine{'s'[: len(shown) != 1]} can be pooled"
-        why = f"{count}, but at least {FEWEST_MACHINES} are needed: they are shown side by side"
+        why = f"{count}, but pooling needs at least {FEWEST_MACHINES}: the machines are shown side by side"
         return Together(Pooled(machines=tuple(shown)), None, None, why)
     found = pool(kept, 1 - alpha)
     whole = Pooled(

@@ -21,7 +21,10 @@ _STEADY_SHARE = 0.2
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
-    """A phase with one level of activity; `level` is the mean of the rates in units of their spread."""
+    """A phase with one level of activity.
+
+    `level` is the mean distance of the log rates from their average, in standard deviations.
+    """
 
     name: Literal["warm-up", "ramp-up", "steady state", "whole"]
     begin_s: float
@@ -57,7 +60,7 @@ def find_phases(rates: Sequence[tuple[str, Array, Array]], begin_s: float, end_s
     if end_s - begin_s < SHORTEST_S:
         doubt = f"{end_s - begin_s:.0f} s are too short to show a steady state (minimum {SHORTEST_S / 60:.0f} minutes)"
     elif cuts and (bounds[-1] - bounds[-2] < _STEADY_SHARE * _STRETCHES or levels[-1] > min(levels[:-1])):
-        doubt = "it ends before a steady state"
+        doubt = "the recording ends before a steady state"
     steady = doubt is None
     phases = [
         Phase(
@@ -84,7 +87,10 @@ def _whole(begin_s: float, end_s: float) -> Phase:
 
 
 def _by_stretch(times_s: Array, values: Array, edges: Array) -> Array | None:
-    """Return means of log rates over stretches, in units of their spread; None if any is missing or none varies."""
+    """Return the distance of each stretch's log rate from their average, in standard deviations.
+
+    Return None if a stretch has no rate, or if all are equal.
+    """
     known = np.isfinite(values)
     times, logs = times_s[known], np.log1p(np.maximum(values[known], 0))
     places = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, len(edges) - 2)

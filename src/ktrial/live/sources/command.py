@@ -27,15 +27,15 @@ def command_words(metric: LiveMetric) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise bad_metric(metric, str(error), "close the quote") from None
+        raise bad_metric(metric, str(error).lower(), "close the quotes") from None
     if not words or not words[0]:
         raise bad_metric(metric, "the command is empty", "for example  command:/usr/local/bin/queue-length")
     if "\0" in text:
-        raise bad_metric(metric, "a word holds a NUL byte", "remove it")
+        raise bad_metric(metric, "a word contains a NUL byte", "remove the NUL byte")
     shell = next((word for word in words if word in _OF_A_SHELL or (word != ";" and word.endswith(";"))), None)
     if shell is not None:
         raise bad_metric(
-            metric, f"{shell!r} needs a shell, and ktrial does not use one", "start one yourself: command:sh -c '…'"
+            metric, f"{shell!r} needs a shell, and ktrial does not use one", "start a shell yourself: command:sh -c '…'"
         )
     return words
 

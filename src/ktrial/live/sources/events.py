@@ -76,10 +76,12 @@ def find_process(machine: Machine, of: str) -> int:
         parents[pid] = fields[1] if len(fields) > 1 else ""
     first = [pid for pid, parent in parents.items() if parent not in map(str, parents)]
     if not first:
-        raise NotRead(f"no process is called {of}", hint="start it, or give a process that `ps -e` lists")
+        raise NotRead(f"no process is called {of}", hint="start the process, or give one that `ps -e` lists")
     if len(first) > 1:
         listed = ", ".join(map(str, sorted(first)[:8]))
-        raise NotRead(f"{len(first)} processes are called {of}: {listed}", hint="give the number of one: of=PID")
+        raise NotRead(
+            f"{len(first)} processes are called {of}: {listed}", hint="give the number of one process: of=PID"
+        )
     return first[0]
 
 

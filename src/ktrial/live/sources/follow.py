@@ -64,9 +64,7 @@ class FileHere:
         try:
             self._file = self._opened()
         except OSError as error:
-            raise BadInput(
-                f"cannot read {path}: {error.strerror}", hint="check the path, and who may read it"
-            ) from None
+            raise BadInput(f"cannot read {path}: {error.strerror}", hint="check the path and its permissions") from None
         self._at = 0 if from_start else os.fstat(self._file).st_size
         self._mark = b"" if from_start else self._mark_at(self._at)
 
@@ -91,7 +89,7 @@ class FileHere:
                 found += self._rest()
         except OSError as error:
             raise NotRead(
-                f"cannot read {self._path}: {error.strerror}", hint="check the path, and who may read it"
+                f"cannot read {self._path}: {error.strerror}", hint="check the path and its permissions"
             ) from None
         except BadInput as error:
             raise NotRead(error.message) from None
@@ -145,7 +143,7 @@ class FileThere:
         try:
             self._inode, self._at = self._look()
         except NotRead as error:
-            raise BadInput(error.message, hint="check the path on that machine, and who may read it") from None
+            raise BadInput(error.message, hint="check the path and its permissions on that machine") from None
 
     def take(self) -> list[bytes]:
         inode, size = self._look()
@@ -179,9 +177,7 @@ class FileThere:
         raw = self._world.run(words, _REMOTE_LIMIT_S)
         if raw.failed is not None or raw.exit_status != 0:
             why = raw.failed or raw.stderr.decode(errors="replace").strip().rpartition(": ")[2][:200] or "it failed"
-            raise NotRead(
-                f"cannot read {self._path}: {why}", hint="check the path on that machine, and who may read it"
-            )
+            raise NotRead(f"cannot read {self._path}: {why}", hint="check the path and its permissions on that machine")
         return raw.stdout
 
     def close(self) -> None:

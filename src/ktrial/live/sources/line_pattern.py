@@ -2,10 +2,10 @@
 """Compiles regular expressions for foreign lines, and rejects those that may take very long.
 
 Python's expressions backtrack. Each long repetition that may end at several places multiplies the time by the length of
-the line, and so does the search for the start. A repetition ends at only one place if the text after it never matches
-what is repeated, as in `[0-9]+ ms`; all such repetitions together multiply the time once. ktrial accepts expressions
-whose time grows with the square of the length, or with the cube if they begin with a text that cannot be everywhere in
-a line.
+the line. The search for the start multiplies it once more. A repetition ends at only one place if the text after it
+never matches the repeated part, as in `[0-9]+ ms`; all these repetitions together multiply the time once. ktrial
+accepts expressions whose time grows with the square of the length. If an expression begins with a fixed text, ktrial
+accepts the cube.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def line_pattern(text: str, option: str, groups: tuple[int, ...]) -> re.Pattern[
         why = "too many of its repetitions, such as .*, may end at several places"
     if why is not None:
         raise BadInput(
-            f"{option}: {text!r} may take very long on some lines: {why}",
-            hint="leave out what is not next to the number, write [^ ]* for .*, or begin with ^",
+            f"{option}: {text!r} may take very long on some lines, because {why}",
+            hint="match only the text next to the number, write [^ ]* for .*, or begin with ^",
         )
     return pattern
 

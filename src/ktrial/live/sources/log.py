@@ -138,7 +138,7 @@ class LogSource(PolledSource):
 
     def _poll(self) -> Sequence[Sample]:
         if self._file is None:
-            raise NotRead(f"{self._path} was never opened", hint="check the path, and who may read it")
+            raise NotRead(f"{self._path} was never opened", hint="check the path and its permissions")
         lines = self._file.take()
         at_ms = self._world.clock.unix_ms()
         numbers, all_read = self._numbers(lines)

@@ -255,7 +255,7 @@ def _check_one(labels: Sequence[Mapping[str, str]], wanted: WantedSeries) -> Non
         both = f"{wanted.name}{_braces(labels[0])} and {wanted.name}{_braces(other)}"
         raise BadInput(
             f"{wanted.address} has several series named {wanted.name}: {both}",
-            hint=f"select one by its labels, or aggregate them: prometheus:…?query=sum({wanted.name})",
+            hint=f"select one series by its labels, or aggregate all: prometheus:…?query=sum({wanted.name})",
         )
 
 

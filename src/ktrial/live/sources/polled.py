@@ -119,7 +119,7 @@ class PolledSource(ABC):
         except NotRead as error:
             raise BadInput(
                 f"cannot read --metric {self.metric.source!r}: {error.message}",
-                hint=error.hint or "check that the source is running, and how --metric names it",
+                hint=error.hint or "check that the source is running, and that --metric names it correctly",
             ) from None
         except BadInput as error:
             if error.message.startswith("--metric"):
@@ -276,7 +276,7 @@ class UnitGuard:
             factor = next((one for one in _UNIT_FACTORS if usual > 0 and is_near(value, usual * one)), None)
             if factor is not None:
                 how = f"{factor:,.0f} times" if factor > 1 else f"1/{1 / factor:,.0f} of"
-                return f"it is {how} its usual value since its process restarted: its unit seems to have changed"
+                return f"the value is {how} the usual one since the process restarted: its unit seems to have changed"
         self._has_restarted = False
         self._values = [*self._values[1 - _BASELINE :], value]
         return None

@@ -27,7 +27,7 @@ _TICKS = 100
 _USER, _SYSTEM, _BEGAN = 11, 12, 19
 _TOTAL = re.compile(r"^(some|full) [^\n]*\btotal=([0-9]{1,20})$", re.MULTILINE)
 _MOST_PID = 1 << 22
-_OTHER_USER = "if it belongs to another user, measure its control group, or run ktrial as its user"
+_OTHER_USER = "if the process belongs to another user, measure its control group, or run ktrial as that user"
 _NO_PRESSURE = "boot a kernel with CONFIG_PSI=y, and with the argument psi=1"
 
 

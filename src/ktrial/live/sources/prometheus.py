@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A query to a Prometheus server: `prometheus:http://host:9090?query=QUERY[&version=LABEL][&poll=15s]`.
 
-The value of a stretch comes from the samples inside the stretch: ranges in the query become the time from the first
-sample in the stretch to the last one, and series without a range are averaged over that time. A stretch that the
-samples do not cover has no value.
+The value of a stretch comes from the samples inside the stretch. Each range in the query becomes the time from the
+first of these samples to the last. Series without a range are averaged over that time. A stretch that the samples do
+not cover has no value.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class PrometheusSource(PolledSource):
         period_s = self._world.period_s
         if period_s is not None and period_s < 2 * self.every_s:
             raise BadInput(
-                f"--metric {self.metric.source!r}: the server scrapes it every {self.every_s:g} s, and a period has "
-                f"{period_s:g} s",
+                f"--metric {self.metric.source!r}: the server scrapes this metric every {self.every_s:g} s, and a "
+                f"period has {period_s:g} s",
                 hint=f"give --period {2 * self.every_s:g}s or more, or scrape more often",
             )
 
@@ -120,7 +120,7 @@ class PrometheusSource(PolledSource):
             found = self._sample_times(one.text, stretch)
             why = why_gap(found, stretch, self.every_s)
             if why is not None:
-                raise NotRead(f"{one.text}: {why}", hint="check that its target is up and scraped")
+                raise NotRead(f"{one.text}: {why}", hint="check that the target is up and scraped")
             times.update(found)
             begin_ms, end_ms = min(begin_ms, found[0]), max(end_ms, found[-1])
         if self._api.skew_ms > _MOST_SKEW_MS:
@@ -170,17 +170,17 @@ class PrometheusSource(PolledSource):
         if not found:
             raise NotRead(
                 "the query returns no series",
-                hint="try the query in the server's own page, and check that its target is up",
+                hint="try the query in the server's own page, and check that the target is up",
             )
         if len(found) > 1:
             first, second = sorted(one.text for one in found)[:2]
             raise BadInput(
                 f"--metric {self.metric.source!r}: the query returns {len(found)} series, such as {first} and {second}",
-                hint=f"aggregate them, for example  query=sum({self._query.text}), or select one by a label",
+                hint=f"aggregate the series, for example  query=sum({self._query.text}), or select one by a label",
             )
         if not math.isfinite(found[0].value):
             raise IdleSource(
-                f"the query returns {found[0].value}: nothing was counted, or it divides by 0",
+                f"the query returns {found[0].value}: nothing was counted, or the query divides by 0",
                 hint="start the work that the query measures",
             )
         return found[0].value
@@ -196,7 +196,7 @@ class PrometheusSource(PolledSource):
                 query = f"rate({one.text}[1m])"
             raise BadInput(
                 f"--metric {self.metric.source!r}: {one.name} is a counter, which only grows",
-                hint=f"measure how fast it grows: query={query}",
+                hint=f"measure how fast the counter grows: query={query}",
             )
 
     def _interval_s(self) -> float:
@@ -207,7 +207,7 @@ class PrometheusSource(PolledSource):
             if len(raw) < 2:
                 raise NotRead(
                     f"{one.text} has {len(raw)} samples in the last {_LOOK_BACK_S // 60} minutes",
-                    hint="check that its target is up, and wait for two scrapes",
+                    hint="check that the target is up, and wait for two scrapes",
                 )
             gaps = sorted(after - before for before, after in pairwise(raw))
             longest_s = max(longest_s, gaps[len(gaps) // 2])
@@ -225,7 +225,7 @@ class PrometheusSource(PolledSource):
     def _newest_s(self, selector: str) -> float:
         found = self._api.at(f"max(timestamp({selector}))", None)
         if not found:
-            raise NotRead(f"{selector} has no sample", hint="check that its target is up and scraped")
+            raise NotRead(f"{selector} has no sample", hint="check that the target is up and scraped")
         return found[0].value
 
     def _sample_times(self, selector: str, stretch: Stretch) -> list[int]:
@@ -245,7 +245,7 @@ class PrometheusSource(PolledSource):
             if ended and ended[0].value < end_s - slack_s:
                 raise NotRead(
                     f"a target of {one.text} was not scraped for the last {end_s - ended[0].value:.1f} s",
-                    hint="check that its target is up and scraped",
+                    hint="check that the target is up and scraped",
                 )
 
     def _range_ms(self, end_ms: int) -> int:

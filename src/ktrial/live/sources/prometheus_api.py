@@ -90,7 +90,7 @@ class PrometheusApi:
         if any(row.value is None for row in rows):
             raise NotRead(
                 "the query returns a native histogram, not a number",
-                hint="apply histogram_quantile() or another function to it",
+                hint="apply histogram_quantile() or another function to the histogram",
             )
         return [QuerySeries(row.metric, _number(row.value[1])) for row in rows if row.value is not None]
 
@@ -115,7 +115,7 @@ class PrometheusApi:
         if not found:
             raise NotRead(
                 f"no series matches {selector}",
-                hint="try the query in the server's own page, and check that its target is up",
+                hint="try the query in the server's own page, and check that the target is up",
             )
         labels = {key: text for key, text in found[0].labels.items() if key != "__name__"}
         words = [f"{key}={msgspec.json.encode(text).decode()}" for key, text in labels.items()]

@@ -89,7 +89,7 @@ def read_query(text: str, option: str) -> Query:
     if not text.strip():
         raise BadInput(f"{option}: the query is empty", hint="for example  ?query=rate(requests_total[1m])")
     if len(text) > _MOST:
-        raise BadInput(f"{option}: the query is longer than {_MOST} characters", hint="make it a recording rule")
+        raise BadInput(f"{option}: the query is longer than {_MOST} characters", hint="make the query a recording rule")
     tokens = _tokens(text, option)
     selectors = tuple(_QueryReader(text, tokens, option).selectors())
     if not selectors:
@@ -161,10 +161,12 @@ class _QueryReader:
                 pending = self._word(token, found)
                 continue
             if token.text == "[":
-                raise self._refused("it has a subquery", "leave it out: ktrial takes the mean over the period itself")
+                raise self._refused(
+                    "it has a subquery", "leave out the subquery; ktrial takes the mean over the period itself"
+                )
             if token.text == "@":
                 raise self._refused(
-                    "it reads another time with @", "leave it out: ktrial asks for the time of each period"
+                    "it reads another time with @", "leave out the @; ktrial asks for the time of each period"
                 )
             pending = ""
             self._at += 1
@@ -176,7 +178,7 @@ class _QueryReader:
         word = token.text.lower()
         if word == "offset":
             raise self._refused(
-                "it reads another time with offset", "leave it out: ktrial asks for the time of each period"
+                "it reads another time with offset", "leave out the offset; ktrial asks for the time of each period"
             )
         if word in _BEFORE_LABELS:
             self._at += 1
@@ -206,7 +208,9 @@ class _QueryReader:
             begin = self._at
             end = self._skip_to("]")
             if any(":" in one.text for one in self._tokens[begin : self._at]):
-                raise self._refused("it has a subquery", "leave it out: ktrial takes the mean over the period itself")
+                raise self._refused(
+                    "it has a subquery", "leave out the subquery; ktrial takes the mean over the period itself"
+                )
         return Selector(token.begin, end, text, name, self._around[-1] if self._around else None, has_range)
 
     def _peek(self) -> str:
@@ -219,7 +223,7 @@ class _QueryReader:
             self._at += 1
             if token.text == close:
                 return token.end
-        raise self._refused(f"a {close} is missing", "close it; try the query in the server's own page")
+        raise self._refused(f"a {close} is missing", f"add the {close}, and try the query in the server's own page")
 
     def _refused(self, why: str, hint: str) -> BadInput:
         return BadInput(f"{self._option}: cannot use the query {self._text!r}: {why}", hint=hint)

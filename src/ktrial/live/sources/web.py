@@ -67,12 +67,12 @@ def check_address(address: str, option: str) -> None:
         parts = urllib.parse.urlsplit(address)
         port = parts.port
     except ValueError as error:
-        raise BadInput(f"{option}: cannot read the address {address!r}: {error}", hint=_EXAMPLE) from None
+        raise BadInput(f"{option}: cannot read the address {address!r} ({str(error).lower()})", hint=_EXAMPLE) from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
-        raise BadInput(f"{option}: {address!r} is not an http address", hint=_EXAMPLE)
+        raise BadInput(f"{option}: {address!r} is not an http or https address", hint=_EXAMPLE)
     if parts.username is not None or parts.password is not None:
         raise BadInput(
-            f"{option}: an address must not contain a user or a password, because trials are stored and shared",
+            f"{option}: an address must not contain a user name or a password, because trials are stored and shared",
             hint="let a proxy on this machine add the password, and give the proxy's address",
         )
     if any(ord(letter) <= ord(" ") or ord(letter) > ord("~") for letter in address):
@@ -96,9 +96,10 @@ def fetch(address: str, limit_s: float, accept: str) -> WebAnswer:
             return _whole(error, error.code, _REASON_BYTES, deadline, cut=True)
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
+        why = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
         raise NotRead(
-            f"{_host(address)}: {str(reason) or type(reason).__name__}",
-            hint="check that the server is running, and its address",
+            f"cannot fetch {_host(address)} ({why})",
+            hint="check the address, and that the server is running",
         ) from None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sources of live metrics use (clocks, the machine, commands, the network), and the syntax of metrics."""
+"""The parts that live metrics share (clocks, the machine, commands, the network), and the syntax of metrics."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LiveWorld(msgspec.Struct, frozen=True, kw_only=True):
 def named_outcome(metric: LiveMetric) -> tuple[Outcome, float]:
     """Return the outcome that the metric's name describes, and the factor from the name's unit to the outcome's."""
     found, factor = Metric(metric.name, metric.direction, "").outcome()
-    blind = f"Holds what {metric.source} says, and nothing that it does not count."
+    blind = f"Contains only the values of {metric.source}, which may not count everything."
     sentences = {"better": f"{found.name} became better.", "worse": f"{found.name} became worse."}
     return msgspec.structs.replace(found, headline=True, blind_spots=blind, **sentences), factor
 
@@ -55,7 +55,7 @@ def measured_outcome(metric: LiveMetric, unit: Unit) -> Outcome:
         raise BadInput(
             f"--metric {metric.source!r}: the name {metric.name} implies the unit {found.unit}, but this source "
             f"measures {unit}",
-            hint=f"call it {found.name}; ktrial knows the unit of this source",
+            hint=f"name the metric {found.name}; ktrial knows the unit of this source",
         )
     return msgspec.structs.replace(found, unit=unit, kind=_KINDS.get(unit, found.kind), low=0)
 
@@ -76,7 +76,7 @@ def split_options(metric: LiveMetric, known: Sequence[str]) -> tuple[str, dict[s
         if name not in known:
             raise bad_metric(metric, f"unknown option {name!r}", f"use one of: {', '.join(known)}")
         if name in found:
-            raise bad_metric(metric, f"{name} is given twice", "give it once")
+            raise bad_metric(metric, f"{name} is given twice", f"give {name} once")
         found[name] = value
     return place, found
 
@@ -111,6 +111,6 @@ def refuse_short_period(metric: LiveMetric, every_s: float, period_s: float | No
     """Raise BadInput if a period is too short for two readings."""
     if period_s is not None and period_s < 2 * every_s:
         raise BadInput(
-            f"--metric {metric.source!r}: this source is read every {every_s:g} s, and a period has {period_s:g} s",
+            f"--metric {metric.source!r}: ktrial reads the source every {every_s:g} s, and a period has {period_s:g} s",
             hint=f"give --period {2 * every_s:g}s or more, or a shorter --poll",
         )

@@ -181,7 +181,7 @@ class Arms:
         applied = apply_plan(self._root, plan, _LEASE)
         said = refusal_of(applied)
         if said is not None:
-            raise ArmLost(f"cannot put arm {arm} in force: {said}", hint="nothing was changed; start the trial again")
+            raise ArmLost(f"cannot put arm {arm} in force: {said}", hint="start the trial again; nothing was changed")
         return applied.transaction
 
 
@@ -223,7 +223,7 @@ def rehearse(root: Machine | None, plans: Mapping[str, Plan], knobs: Mapping[str
         if drifts:
             raise BadRun(
                 f"something else changed this machine at the start of the trial: {arms.told(drifts[0])}",
-                hint="stop the program that changes it, then try again",
+                hint="stop the program that changes the value, then try again",
             )
 
 
@@ -231,6 +231,6 @@ def _instead(error: ArmLost, plan: Plan, knobs: Mapping[str, Knob]) -> str:
     """Return a hint for the setting that the kernel refused."""
     refused = next((change for change in plan.changes if change.path in error.message), None)
     if refused is None:
-        return "nothing was measured or changed; remove from the arm what this message names"
+        return "remove the part of the arm that the message names; nothing was measured or changed"
     place = successors(knobs[refused.knob], knobs) if refused.knob in knobs else None
-    return place or f"nothing was measured; remove the setting, or see `ktrial explain {refused.knob}`"
+    return place or f"remove the setting, or read `ktrial explain {refused.knob}`; nothing was measured"

@@ -65,7 +65,7 @@ def check_boot_arms(trial: TrialFile) -> None:
         if not left.changes_nothing:
             raise Contradiction(
                 f"arm {name}: a trial that boots this machine cannot have commands, services, builds or sched_ext",
-                hint="remove them; boot, kernel, set or profile are allowed",
+                hint="use only boot, kernel, set and profile in this arm",
             )
         if entry_of(name) in {REHEARSAL, TRIAL}:
             raise BadInput(f"arm {name}: ktrial uses this name for a boot entry of its own", hint="rename the arm")

@@ -41,7 +41,7 @@ def check_builds(trial: TrialFile) -> None:
         if built:
             raise Contradiction(
                 f"{built[0]} is built by a command, but other arms are kernels that you boot by hand",
-                hint="build all of them by hand, or none",
+                hint="build all arms by hand, or none",
             )
         return
     unsaid = next((name for name in arms if name not in built), None)

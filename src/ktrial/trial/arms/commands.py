@@ -131,7 +131,7 @@ class CommandedArms(Arms):
         if (failure := why_failed(raw)) is not None:
             raise ArmLost(
                 f"cannot put arm {arm} in force: `{command.text}` {failure}",
-                hint="run it by hand to see why; ktrial has undone what the arm started",
+                hint="run the command by hand to see why; ktrial has undone the arm's changes",
             )
 
     def _undo(self) -> None:
@@ -185,7 +185,7 @@ def _undo_one(executor: Executor, journal: CommandJournal, number: int, command:
     if failure is not None:
         raise ArmLost(
             f"cannot undo `{command.text}`: `{command.undo_text}` {failure}",
-            hint=f"run `ktrial recover` to try again; if you undid it by hand, remove {journal.where}",
+            hint=f"run `ktrial recover` to try again, or undo the command by hand and remove {journal.where}",
         )
     journal.end(number)
 
@@ -202,7 +202,7 @@ def _failed(executor: Executor, check: ArmCheck) -> CheckFailed | None:
     if raw.exit_status is None:
         raise ArmLost(
             f"cannot run the check `{check.text}`: it {why_failed(raw)}",
-            hint=f"run it by hand: it must exit by itself within {LIMIT_S:g} s, with any status",
+            hint=f"run the check by hand; it must exit by itself within {LIMIT_S:g} s, with any status",
         )
     if (raw.exit_status == 0) == check.passes:
         return None
@@ -241,7 +241,9 @@ class BuildSite:
         if raw.interrupted:
             raise KeyboardInterrupt
         if (failure := why_failed(raw)) is not None:
-            raise ArmLost(f"cannot build arm {arm}: `{build.text}` {failure}", hint="run it by hand to see why")
+            raise ArmLost(
+                f"cannot build arm {arm}: `{build.text}` {failure}", hint="run the command by hand to see why"
+            )
         seen = self._look(build.artefact)
         if seen is None:
             raise ArmLost(
@@ -251,7 +253,7 @@ class BuildSite:
         if before is not None and before.written == seen.written:
             raise ArmLost(
                 f"cannot measure a new build: `{build.text}` left {build.artefact} unchanged",
-                hint="build from scratch: `make -B`, or remove the file first",
+                hint="build from scratch, for example with `make -B`, or remove the file first",
             )
         self._present = build, seen
         return BuiltFile(artefact=build.artefact, sha256=seen.sha256)

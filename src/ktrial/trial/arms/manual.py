@@ -85,7 +85,7 @@ def check_manual(trial: TrialFile) -> None:
         if arm.expect and arm.manual is None:
             raise BadInput(
                 f"arm {name}: only a manual arm can have `expect`",
-                hint='add  manual = "…"  that says what to do, or remove expect',
+                hint='add  manual = "…"  to say what to do, or remove `expect`',
             )
         if arm.manual is None:
             continue
@@ -95,7 +95,7 @@ def check_manual(trial: TrialFile) -> None:
             what = f"sets {arm.words[0]}" if arm.words else "has a part that ktrial would set up"
             raise Contradiction(
                 f"arm {name} is set up by hand, but {what}",
-                hint="set that by hand too, for all boots of the arm (a file in /etc/sysctl.d), and remove it here",
+                hint="remove this part from the arm, and set it up by hand for all boots (a file in /etc/sysctl.d)",
             )
         if trial.baseline != "found":
             raise Contradiction(
@@ -109,11 +109,11 @@ def check_signs(trial: TrialFile, kinds: Mapping[str, FactKind]) -> None:
     for name, arm in trial.arms.items():
         for fact, wanted in arm.expect.items():
             if fact not in kinds:
-                raise UnknownName("fact", fact, kinds, hint="`ktrial facts` lists them")
+                raise UnknownName("fact", fact, kinds, hint="use a fact that `ktrial facts` lists")
             told = _unusable(kinds[fact], wanted)
             if told is not None:
                 raise BadInput(
-                    f"arm {name}: cannot expect {fact} = {wanted!r}: {told}",
+                    f"arm {name} cannot expect {fact} = {wanted!r}: {told}",
                     hint="choose from `ktrial facts`, or omit `expect` and confirm with `ktrial trial next --done ARM`",
                 )
 
@@ -121,9 +121,9 @@ def check_signs(trial: TrialFile, kinds: Mapping[str, FactKind]) -> None:
 def _unusable(kind: FactKind, wanted: Expected) -> str | None:
     """Return why this expectation cannot identify an arm; None if it can."""
     if kind.of is not None or kind.name in _MOVES or (kind.type not in _SCALARS and not _is_words(kind)):
-        return "this fact cannot identify an arm: it changes by itself, or is not a single value"
+        return "a fact that changes by itself, or is not a single value, cannot identify an arm"
     if _is_words(kind):
-        return None if isinstance(wanted, str) and wanted.split() else "expected words that it contains"
+        return None if isinstance(wanted, str) and wanted.split() else "expected words that the fact contains"
     fits: dict[str, bool] = {
         "text": isinstance(wanted, str),
         "bool": isinstance(wanted, bool) or wanted in {"!true", "!false"},
@@ -235,7 +235,8 @@ def place_of(trial: TrialFile, arm: str) -> str:
 def implied(signs: Signs) -> tuple[str, ...]:
     """Return the names of everything that may change together with these facts.
 
-    With a fact of the kernel, its other facts may change; with words of the command line, these boot parameters.
+    A fact about the kernel build implies all such facts, and `kernel.command_line` implies the boot parameters that it
+    names. Any other fact implies only itself.
     """
     found: list[str] = []
     for name, wanted in signs.items():

@@ -76,7 +76,7 @@ def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> Non
     named = [one for one in plan.refusals if one.origin in asked]
     if named:
         raise BadInput(
-            f"arm {arm}: {_refusal_text(named[0])}", hint=named[0].hint or f"`ktrial explain {named[0].knob}`"
+            f"arm {arm} cannot set {_refusal_text(named[0])}", hint=named[0].hint or f"`ktrial explain {named[0].knob}`"
         )
     if plan.refusals and plan.empty and not plan.same:
         first = plan.refusals[0]
@@ -100,7 +100,7 @@ def _refuse_pairs(name: str, arm: ArmFile, knobs: Mapping[str, Knob]) -> None:
     for (word, knob), (other, partner) in itertools.combinations(named, 2):
         if clear_each_other(knob, partner):
             raise BadInput(
-                f"arm {name}: {word} and {other} exclude each other: the kernel clears one when the other is written",
+                f"arm {name} sets both {word} and {other}: the kernel clears one when the other is written",
                 hint="set only one of the two",
             )
 
@@ -239,7 +239,8 @@ def _state(executor: Executor, name: str) -> ServiceState:
     state = told.stdout.decode(errors="replace").strip()
     if state not in _STATES:
         raise BadInput(
-            f"cannot use {name}: it is {state or 'in no state'} right now", hint="wait until it has started or stopped"
+            f"cannot use {name}: its state is {state or 'unknown'}",
+            hint="wait until the service has started or stopped",
         )
     return _STATES[state]
 
@@ -262,7 +263,9 @@ def refuse_others(machine: Machine, plans: Mapping[str, Plan]) -> None:
         alone = Plan(title=plan.title, changes=(), same=(), refusals=(), service=plan.service)
         (step,) = checked(machine, wire_plan(alone, {"kind": "while-session"}))
         if step.outcome == "forbidden":
-            raise BadInput(f"arm {name}: {step.message}", hint="let a person do it: give the arm `manual` and `expect`")
+            raise BadInput(
+                f"arm {name}: {step.message}", hint="give the arm `manual` and `expect`, and set up the service by hand"
+            )
 
 
 def with_service_checks(

@@ -59,7 +59,7 @@ def _impure(arm: str, found: list[ValueDifference]) -> Finding:
     return Finding(
         kind="impure",
         level="suspect",
-        sentence=f"with {arm} in force the machine differs in what the protocol does not declare: {told}{more}",
+        sentence=f"with {arm} in force, the machine differs in values that the protocol does not declare: {told}{more}",
         values={arm: float(len(found))},
     )
 

@@ -72,11 +72,12 @@ class SchedulerSeat:
                     f"sched_ext shows {shown} after {START_S:g} s" if alive else f"it {ending or 'ended with status 0'}"
                 )
                 if scheduler.ops in self._worked:
-                    self._wanted, self._lost = scheduler, f"it did not start again: {_name(scheduler)}: {why}"
+                    self._wanted, self._lost = scheduler, f"{_name(scheduler)} did not start again: {why}"
                     return
                 raise ArmLost(
                     f"cannot put arm {arm} in force with {_name(scheduler)}: {why}",
-                    hint=f"run it by hand; if it works, set `ops` of the arm to the beginning of what {OPS} then shows",
+                    hint=f"start the scheduler by hand and run `cat {OPS}`; if that shows another name, put the name "
+                    "in `ops` of the arm's `sched_ext`",
                 )
             self._clock.sleep(_PAUSE_S)
         self._worked.add(scheduler.ops)
@@ -121,7 +122,7 @@ class SchedulerSeat:
             if self._clock.monotonic_ns() > end_ns:
                 raise ArmLost(
                     f"cannot stop {_name(scheduler)}: it has ended, but sched_ext still shows {self._state_text()}",
-                    hint=f"run `cat {STATE}`; start the trial again once it shows disabled",
+                    hint=f"start the trial again once `cat {STATE}` shows disabled",
                 )
             self._clock.sleep(_PAUSE_S)
 
@@ -138,11 +139,11 @@ class SchedulerSeat:
         if needs_root and not self._executor.runs_as_root:
             raise Refused(
                 "a sched_ext scheduler needs root, and ktrial runs your programs as you",
-                hint="run ktrial in a root shell, or let scx_loader start it (`mode` of the arm)",
+                hint="run ktrial in a root shell, or let scx_loader start the scheduler (`mode` of the arm)",
             )
 
     def _has_started(self) -> bool:
-        """Return whether the kernel has counted a new scheduler, which it shows before it counts it."""
+        """Return whether the kernel has counted a new scheduler. The kernel shows a scheduler before it counts it."""
         now = self._texts()[SEQUENCE]
         if self._before is not None and now == self._before:
             return False

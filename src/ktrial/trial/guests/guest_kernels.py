@@ -26,7 +26,7 @@ _STANDS = {"on": "y", "off": "n"}
 class KernelPlan(NamedTuple):
     """A kernel that ktrial can build.
 
-    `key` changes if anything changes from which the kernel is built. `image` is its path if it is built already.
+    `key` changes if any input of the build changes. `image` is its path if it is built already.
     `compiled` contains the properties of the compilation that an exact guest cannot measure.
     """
 

@@ -146,7 +146,7 @@ def _refused(reply: Reply | None) -> str | None:
     if reply is None:
         return None
     if reply.error is not None:
-        return f"its settings: the agent said {reply.error.kind}: {reply.error.message}"
+        return f"the agent refused its settings ({reply.error.kind}): {reply.error.message}"
     said = refusal_of(decode_reply("apply", reply.ok or {}, Applied))
     return None if said is None else f"its settings are not in force: {said}"
 

@@ -88,10 +88,10 @@ def _refuse_of_machines(trial: TrialFile) -> None:
     if trial.command or trial.environment or trial.gates or trial.limits or trial.cpus is not None:
         told = {name: getattr(trial, name) for name in ("command", "environment", "gates", "limits")}
         found = next((name for name, value in told.items() if value), "cpus")
-        hint = "remove it, or measure over boots of this machine, without a guest"
+        hint = f"remove `{found}`, or measure over boots of this machine, without a guest"
         raise Contradiction(f"a trial in guests cannot have `{found}`", hint=hint)
     if trial.design.time is not None:
-        raise Contradiction("a trial in guests cannot have `time`", hint="remove it; `cap` limits the number of blocks")
+        raise Contradiction("a trial in guests cannot have `time`", hint="use `cap` to limit the blocks")
     design = trial.design
     named = {
         'replicate = "build"': design.replicate == "build",
@@ -101,7 +101,7 @@ def _refuse_of_machines(trial: TrialFile) -> None:
     if culprit := next((what for what, is_there in named.items() if is_there), None):
         raise Contradiction(
             f"cannot combine [guest] with {culprit}",
-            hint="remove it: every visit is a boot, with as many runs as  [guest]  workloads = 3  says",
+            hint=f"remove {culprit}; every visit is a boot, and `workloads` in [guest] sets its runs",
         )
 
 
@@ -132,7 +132,7 @@ def shape_of(guest: GuestFile) -> Shape:
     if mode == "exact" and cpus != 1:
         raise BadInput(
             f"cpus = {cpus}: an exact guest has one CPU",
-            hint="remove cpus: the emulator runs one CPU at a time, so a comparison with several is meaningless",
+            hint="remove `cpus`; the emulator runs one CPU at a time, and several CPUs would measure nothing",
         )
     return Shape(mode=mode, memory_bytes=memory_bytes, cpus=cpus)
 

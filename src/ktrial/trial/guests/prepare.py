@@ -281,7 +281,7 @@ def _scouted(
             try:
                 rehearse(root, own, world.catalog.knobs)
             except AgentError as error:
-                error.message = f"{', '.join(names)}, tried in a guest: {error.message}"
+                error.message = f"cannot try {', '.join(names)} in a guest: {error.message}"
                 raise
             plans |= own
             if file.control in names:

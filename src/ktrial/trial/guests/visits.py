@@ -156,9 +156,9 @@ class GuestVisits:
             return BootedGuest(run, differs=error.message)
 
     def _proof(self, arm: str) -> str:
-        """Return the name of what two equal boots prove to be exact.
+        """Return the arm that two equal boots prove to be exact or, in a screening or race, its kernel.
 
-        That is the arm or, in a screening or race, the kernel, because their many arms get only one or two visits.
+        A screening or race has many arms, which get only one or two visits each.
         """
         file = self._guests.ready.file
         return self._guests.places[arm].kernel if file.screen is not None or file.race else arm

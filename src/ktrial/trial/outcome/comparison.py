@@ -158,7 +158,7 @@ def why(judged: OutcomeJudgement, protocol: Protocol, judgement: Judgement, ende
     if judged.role == "exploratory":
         if judged.p is None or judged.p_adjusted is None:
             return "exploratory: it gets no verdict"
-        return f"exploratory, no verdict: p {judged.p:.2g}, {judged.p_adjusted:.2g} corrected for all of them"
+        return f"exploratory, no verdict: p = {judged.p:.2g}, corrected for all such outcomes {judged.p_adjusted:.2g}"
     cap = judgement.cap
     parts = [_reason(judged, judgement, ended)]
     if judged.why == "ended" and judged.role != "primary":

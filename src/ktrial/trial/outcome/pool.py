@@ -58,10 +58,10 @@ def _check_over(kept: KeptTrial) -> None:
     if kept.stored.file.screen is not None or kept.stored.file.race:
         raise BadInput(
             f"cannot pool {name}: it is part of a blame or a search, and has no verdicts",
-            hint=f"`ktrial trial show {name}` shows its result",
+            hint=f"run `ktrial trial show {name}` for the result",
         )
     if not isinstance(kept.log[-1], TrialEnd):
-        raise BadInput(f"cannot pool {name}: it is not over", hint=f"`ktrial trial resume {name}` continues it")
+        raise BadInput(f"cannot pool {name}: it is not over", hint=f"run `ktrial trial resume {name}`")
 
 
 def _difference(name: str, first: KeptTrial, other: KeptTrial) -> str:

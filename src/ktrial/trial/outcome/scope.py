@@ -11,6 +11,7 @@ from ktrial.bench.record import RunRecord, Session
 from ktrial.judge.model.log import ArmFound, Event, Protocol, RunEnded
 from ktrial.kit.errors import Refused
 from ktrial.kit.finding import Finding
+from ktrial.kit.units import show_bytes
 from ktrial.machine.facts import FactBook
 from ktrial.trial.arms.builds import Visit
 from ktrial.trial.protocol.file import GuestFile
@@ -48,7 +49,7 @@ def refuse_elsewhere(trial: str, began: Session, facts: FactBook) -> None:
         there, step = (
             ("in a guest", "with `ktrial --host guest:NAME`") if in_guest(began) else ("on a machine", "without --host")
         )
-        raise Refused(f"cannot resume {trial} here: it began {there}", hint=f"resume it {step}")
+        raise Refused(f"cannot resume {trial} here: it began {there}", hint=f"resume the trial {step}")
 
 
 def clock_of_host(records: Iterable[RunRecord]) -> tuple[Finding, ...]:
@@ -108,9 +109,9 @@ def output_findings(trial: StoredTrial, records: Iterable[RunRecord]) -> tuple[F
     ]
     if not others:
         return ()
-    shown = {name: ", ".join(f"{size} B" for size in sorted(set(seen.values()))) for name, seen in printed.items()}
+    shown = {name: ", ".join(show_bytes(size) for size in sorted(set(seen.values()))) for name, seen in printed.items()}
     told = ", ".join(f"{arm} ({shown[arm]})" for arm in others)
-    sentence = f"{told} prints other output than {trial.file.control}: do the commands do the same work?"
+    sentence = f"{told} and {trial.file.control} print different output: do the commands do the same work?"
     return (Finding(kind="different-output", level="suspect", sentence=sentence),)
 
 

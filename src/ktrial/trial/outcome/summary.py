@@ -38,7 +38,7 @@ def extendable(name: str, log: Sequence[Event], blocks: int) -> None:
     """Raise an error if this trial cannot be extended to this many blocks."""
     protocol, judgement = protocol_in(log), judgement_of(log)
     if judgement.next.action != "stop":
-        raise BadInput(f"cannot extend {name}: it is not over", hint=f"`ktrial trial resume {name}` continues it")
+        raise BadInput(f"cannot extend {name}: it is not over", hint=f"run `ktrial trial resume {name}`")
     if not protocol.extend:
         raise Refused(
             f"cannot extend {name}: its protocol does not have  extend = true",
@@ -46,7 +46,7 @@ def extendable(name: str, log: Sequence[Event], blocks: int) -> None:
         )
     if not any(one.verdict == "inconclusive" for one in judgement.judged if one.role == "primary"):
         raise BadInput(
-            f"cannot extend {name}: it is decided already", hint=f"`ktrial trial show {name}` shows its verdicts"
+            f"cannot extend {name}: it is decided already", hint=f"run `ktrial trial show {name}` for the verdicts"
         )
     if blocks <= judgement.blocks:
         raise BadInput(

@@ -23,12 +23,12 @@ from ktrial.trial.run.events import NoiseBegan, PeriodPhase, PilotBegan, PilotEn
 #: Reasons that make a block of a live trial void.
 LIVE_EXCLUDED = (
     "a block in which the primary metric is missing, another version runs, the clock steps, the machine sleeps or a "
-    "setting does not read back; never because of a value; it is repeated"
+    "setting does not read back; never because of a value; ktrial repeats the block"
 )
 #: Reasons that make a block void. A measured value is never one of them.
 EXCLUDED = (
     "a block in which a setting does not read back, the machine slept, or a gate refuses; never because of a "
-    "measurement; it is repeated"
+    "measurement; ktrial repeats the block"
 )
 
 
@@ -61,7 +61,7 @@ def announcement(  # noqa: PLR0913 (each parameter is a line of the text)
         lines.append(labelled(f"  {arm.name}", said, width=width, label_columns=24))
     inert = dict(item for arm in arms.values() for item in arm.inert.items())
     lines += [paragraph(f"{name} is inert here: {why}", width=width) for name, why in inert.items()]
-    lines += [paragraph(f"{name}: what it sets is in force already, so it is a placebo", width=width) for name in idle]
+    lines += [paragraph(f"{name} is a placebo: its settings are in force already", width=width) for name in idle]
     cap = f"at most {protocol.cap} blocks" if protocol.cap is not None else f"at most {protocol.budget} blocks"
     visits = {"run": "visits", "boot": "boots", "build": "builds"}[protocol.replicate]
     several = f", {protocol.runs_per_visit} runs each" if protocol.runs_per_visit > 1 else ""
@@ -94,9 +94,9 @@ def _rules(
 ) -> Iterator[tuple[str, str]]:
     if forecast is None:
         known = "unknown until the first run" if cap_s is None else f"about {duration(cap_s)} at most"
-        yield "costs", f"{known}; ktrial stops as soon as it knows"
+        yield "costs", f"{known}; ktrial stops as soon as the answer is clear"
         if protocol.replicate == "run" and protocol.outcomes[protocol.primary].scale == "log":
-            yield "sees", "unknown without a noise profile, which `ktrial noise` measures; no end after 4 blocks"
+            yield "sees", "unknown without a noise profile, which `ktrial noise` measures; no early end after 4 blocks"
     else:
         yield "costs", cost_text(forecast)
         yield "sees", sight_text(forecast)
@@ -109,7 +109,7 @@ def _rules(
 
 
 def _live_line(protocol: Protocol, live: LiveFile) -> str:
-    washout = f", each after {show_seconds(live.washout_s)} that are dropped" if live.washout_s else ""
+    washout = f", each after {show_seconds(live.washout_s)} that do not count" if live.washout_s else ""
     return (
         f"at most {protocol.cap or protocol.budget} blocks of {len(protocol.arms)} periods of "
         f"{show_seconds(live.period_s or 0.0)} in random order{washout}; seed {protocol.seed}"
@@ -118,7 +118,7 @@ def _live_line(protocol: Protocol, live: LiveFile) -> str:
 
 def _live_rules(live: LiveFile, cap_s: float | None) -> Iterator[tuple[str, str]]:
     if cap_s is not None:
-        yield "costs", f"about {duration(cap_s)} at most; ktrial stops as soon as it knows"
+        yield "costs", f"about {duration(cap_s)} at most; ktrial stops as soon as the answer is clear"
     yield "void", LIVE_EXCLUDED
     guards = [f"{name} worse by {share}" for name, share in live.guards.items()]
     guards += [f"{name} beyond {limit:g}" for name, limit in live.limits.items()]
@@ -129,15 +129,18 @@ def _live_rules(live: LiveFile, cap_s: float | None) -> Iterator[tuple[str, str]
     if live.switches is not None:
         yield "switches", f"at most {live.switches} in 24 hours"
     if live.blind:
-        yield "blind", "what is in force stays hidden until the verdict; guards and limits see it"
+        yield "blind", "the arm in force stays hidden until the verdict; guards and limits see it"
 
 
 def pilot_text(event: PilotBegan | PilotEnded, *, width: int) -> str:
     """Return a text on the pilot of a live trial: its purpose and duration, or the plan that resulted."""
     if isinstance(event, PilotBegan):
-        does, aim = "changes nothing", "to learn what is usual"
+        does, aim = "changes nothing", "to learn the usual values"
         if event.switches:
-            does, aim = f"switches the arms {event.switches} times", "to plan the periods; no result is read from it"
+            does, aim = (
+                f"switches the arms {event.switches} times",
+                "to plan the periods; ktrial reads no result from it",
+            )
         told = f"pilot: {duration(event.expected_s)} that {does}, {aim}"
         return paragraph(told, width=width) + "\n"
     return "".join(f"{labelled('pilot', one, width=width, label_columns=9)}\n" for one in event.why)
@@ -161,7 +164,7 @@ def changed_text(arm: ArmSettings) -> str:
 
 def cost_text(forecast: TrialForecast) -> str:
     if forecast.cap_s is None or forecast.expected_s is None:
-        return f"at most {forecast.cap} blocks; the time of one is unknown yet"
+        return f"at most {forecast.cap} blocks; the time of a block is still unknown"
     told = f"about {duration(forecast.cap_s)} to block {forecast.cap}"
     if forecast.expected >= forecast.cap:
         return told

@@ -70,7 +70,7 @@ def check_campaign(trial: TrialFile) -> None:
         )
     if trial.guest is not None or any(arm.manual or arm.kernel or arm.boot for arm in trial.arms.values()):
         raise BadInput(
-            f"campaign {campaign.name}: its arms cannot be guests, boots or set up by a person",
+            f"campaign {campaign.name}: its arms cannot be guests, boots or manual arms",
             hint="remove the campaign, or compare commands, settings or builds",
         )
     if trial.design.alpha > alpha_of(campaign) * (1 + 1e-9):
@@ -109,7 +109,7 @@ def refuse_beyond(campaign: CampaignFile, trials: Iterable[StoredTrial]) -> int:
     if len(earlier) >= campaign.of:
         raise Refused(
             f"campaign {campaign.name} has made all its {campaign.of} decisions",
-            hint="stop here, or begin a new campaign with another name, whose error adds to this one's",
+            hint="stop here, or begin a campaign with another name (the error rates add up)",
         )
     return len(earlier) + 1
 

@@ -92,7 +92,7 @@ def check_arm_changes(
                     hint='for example  run = ["gsettings", "set", …], undo = ["gsettings", "reset", …] (no shell)',
                 )
         if command.check and not command.check[0]:
-            raise BadInput(f"arm {arm}: a check lacks a program", hint="name one, or remove the check")
+            raise BadInput(f"arm {arm}: a check lacks a program", hint="name its program, or remove the check")
     if sched_ext is not None and not (sched_ext.run and sched_ext.run[0] and sched_ext.name):
         raise BadInput(f"arm {arm}: sched_ext lacks a program", hint='for example  sched_ext = { run = ["scx_lavd"] }')
     if sched_ext is not None and sched_ext.mode and len(sched_ext.run) > 1:
@@ -382,7 +382,7 @@ def share(value: str | float, what: str) -> float:
 
 
 def full_names(words: Sequence[str], outcomes: Sequence[str]) -> tuple[str, ...]:
-    """Return each outcome as `benchmark.outcome`, found among those of a protocol."""
+    """Return the full name (`benchmark.outcome`) of each of these words, from the outcomes of a protocol."""
     return tuple(
         word if word in outcomes else next(one for one in outcomes if one.endswith(f".{word}")) for word in words
     )

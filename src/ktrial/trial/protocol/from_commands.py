@@ -51,14 +51,14 @@ def arms_of_commands(given: CommandLines, parameters: Mapping[str, Sequence[str]
         if len(texts) not in {0, 1, len(given.lines)}:
             raise BadInput(
                 f"{option} is given {len(texts)} times for {len(given.lines)} commands",
-                hint="give it once for all commands, or once for each",
+                hint=f"give {option} once for all commands, or once for each",
             )
     combined = [dict(zip(parameters, chosen, strict=True)) for chosen in product(*parameters.values())]
     commands = [(place, values) for place in range(len(given.lines)) for values in combined]
     if len(commands) < 2:
         raise BadInput(
             f"expected two commands or more, got {len(commands)}",
-            hint="ktrial ab 'CMD1' 'CMD2'; `ktrial bench -- CMD` measures one command",
+            hint="write ktrial ab 'CMD1' 'CMD2', or measure one command with `ktrial bench -- CMD`",
         )
     if len(given.names) > len(commands):
         raise BadInput(f"{len(given.names)} names for {len(commands)} commands", hint="give -n once for each command")
@@ -101,12 +101,12 @@ def words_of(line: str, what: str, shell: tuple[str, ...]) -> tuple[str, ...]:
     if (found := _NEEDS_SHELL.search(outside) or _EXPANDS.search(double)) is not None:
         raise BadInput(
             f"{what} {line!r}: {found[0].strip()!r} needs a shell, and ktrial starts the program itself",
-            hint="add -S sh (or another shell), or quote it",
+            hint=f"add -S sh (or another shell), or quote {found[0].strip()!r}",
         )
     try:
         return tuple(shlex.split(line))
     except ValueError as error:
-        raise BadInput(f"{what}: cannot read {line!r}: {error}", hint="close the quote") from None
+        raise BadInput(f"{what}: cannot read {line!r} ({str(error).lower()})", hint="close each quote") from None
 
 
 def _free(name: str, taken: Mapping[str, object]) -> str:
@@ -150,6 +150,6 @@ def parameter_lists(given: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ..
             raise BadInput(f"-L {name} is given twice", hint=f"write all values in one list: -L {name} a,b,c")
         values = tuple(part.replace("\\,", ",") for part in re.split(r"(?<!\\),", text))
         if len(set(values)) != len(values):
-            raise BadInput(f"-L {name} {text}: a value is there twice", hint="give each value once")
+            raise BadInput(f"-L {name} {text} contains a value twice", hint="give each value once")
         found[name] = values
     return found

@@ -106,7 +106,7 @@ def _profile(word: str, catalog: Catalog) -> str:
             f"{word} is a knob and needs a value", hint=f"write {word}=VALUE; `ktrial explain {word}` lists its values"
         )
     if word not in catalog.profiles:
-        raise UnknownName("profile", word, catalog.profiles, hint="`ktrial profiles` lists them")
+        raise UnknownName("profile", word, catalog.profiles, hint="use a profile that `ktrial profiles` lists")
     return word
 
 

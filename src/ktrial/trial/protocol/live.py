@@ -51,8 +51,8 @@ class LiveFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     `metrics` are read from sources; the first metric is primary unless `primary` names another. `covariates` are read
     too and explain noise; with `adjust`, the verdict is at equal covariates. A metric of `guards` must not get worse by
-    more than its share at any moment, and a metric of `limits` must not pass a number in its own unit: both end the
-    trial. After a switch ktrial ignores the time `washout` and then watches for `period`; without them, a pilot plans
+    more than its share at any moment. A metric of `limits` must not pass a number in its own unit. Both end the trial.
+    After a switch ktrial ignores the time `washout` and then watches for `period`; without them, a pilot plans
     both. ktrial reads every source at the interval `poll`; without it, each source has its own. `for` is the time of
     the whole trial, over which the blocks are spread. Within the hours `quiet` nothing is switched, and never more than
     `switches` times in 24 hours. With `rate` a person rates each period; `blind` hides the arms until the verdict. With
@@ -137,7 +137,7 @@ def live_faults(live: LiveFile) -> Iterator[tuple[str, BadInput]]:
     yield from _faults_of_specs(live)
     yield from _faults_of_times(live)
     if live.switches is not None and live.switches < 2:
-        hint = "for example  switches = 24, or remove it"
+        hint = "write  switches = 24,  or remove `switches`"
         yield "switches", BadInput(f"switches: expected 2 or more a day, got {live.switches}", hint=hint)
     yield from _faults_of_guards(live)
 
@@ -189,7 +189,7 @@ def _faults_of_specs(live: LiveFile) -> Iterator[tuple[str, BadInput]]:
         if len(set(specs)) != len(specs):
             yield key, BadInput(f"{key}: an entry is given twice", hint="give each entry once")
     if live.adjust and not live.covariates:
-        yield "adjust", BadInput("adjust: there is no covariate", hint="add --covariate, or covariates = […]")
+        yield "adjust", BadInput("`adjust` requires a covariate", hint="add --covariate, or covariates = […]")
 
 
 def _share(value: str | float) -> float:

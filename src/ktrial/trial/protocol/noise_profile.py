@@ -144,7 +144,7 @@ def profile_of(
     if trial.protocol.primary not in differences:
         raise KtrialError(
             f"only {len(trial.complete)} of {BLOCKS} blocks of the noise profile gave {trial.protocol.primary}",
-            hint="`ktrial bench` shows why it fails; `ktrial try --no-profile` needs no noise profile",
+            hint="run `ktrial bench` to see why, or add --no-profile to `ktrial try`",
         )
     return NoiseProfile(
         key=key,

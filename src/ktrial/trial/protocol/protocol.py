@@ -112,7 +112,7 @@ def protocol_of(
 
 
 def _adjusts(trial: TrialFile) -> tuple[str, ...] | msgspec.UnsetType:
-    """Return the names of the covariates at whose equal values ktrial judges a live trial."""
+    """Return the names of the covariates that a live trial is adjusted for."""
     if not trial.live or not trial.live.adjust:
         return msgspec.UNSET
     return trial.live.covariate_names
@@ -174,6 +174,8 @@ def _roles(trial: TrialFile, found: Sequence[OutcomeCandidate]) -> dict[str, Rol
     named += [("guard", name) for name in trial.guards]
     for role, name in named:
         full = _find(name, found)
+        if roles.get(full) == role:
+            raise Contradiction(f"{full} is named twice as {role}", hint="name each outcome once")
         if full in roles:
             raise Contradiction(f"{full} is both {roles[full]} and {role}", hint="give each outcome one role")
         roles[full] = role
@@ -206,7 +208,7 @@ def _refuse_single(primary: str, found: Sequence[OutcomeCandidate]) -> str:
     outcome = next(one.outcome for one in found if one.name == primary)
     if outcome.kind == "latency-quantile" and outcome.name.rpartition("-")[2] == "max":
         raise BadInput(
-            f"{primary} cannot be the primary outcome: it is the worst event of a run and grows with its length",
+            f"{primary} cannot be the primary outcome: it is the worst event of a run, and longer runs have worse ones",
             hint="use a percentile as the primary outcome; the worst event may be secondary",
         )
     return primary

@@ -23,7 +23,7 @@ from ktrial.tuning.knobs.address import parse_address
 #: Names of arms and trials, which become file names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,60}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HINT = "`ktrial try --dry-run` prints one; docs/trial.md explains each line"
+_HINT = "see docs/trial.md, which explains each line of a protocol; `ktrial try --dry-run` prints an example"
 _MOST_RUNS_PER_VISIT = 100
 #: Fewer blocks cannot give any verdict.
 _FEWEST_BLOCKS = 7
@@ -51,19 +51,21 @@ def check_trial_file(trial: TrialFile) -> None:
     if trial.live:
         _check_live(trial)
     elif (trial.suite is None) == (not trial.command):
-        what = "nothing is measured" if trial.suite is None else "both a suite and a command are measured"
-        raise BadInput(what, hint='write either  suite = "pagefault"  or  command = ["make", "-j4"]')
+        what = "measures nothing" if trial.suite is None else "measures both a suite and a command"
+        raise BadInput(f"the trial {what}", hint='write either  suite = "pagefault"  or  command = ["make", "-j4"]')
     if trial.metrics and not trial.command:
-        raise BadInput("`metrics` read the output of a command, but this trial measures a suite", hint="remove metrics")
+        raise BadInput(
+            "`metrics` read the output of a command, but this trial measures a suite", hint="remove `metrics`"
+        )
     if trial.limit is not None and not trial.command:
         raise BadInput(
             "`limit` applies to runs of a command, but this trial measures a suite",
-            hint="remove it: benchmarks of a suite have their own limits",
+            hint="remove `limit`; benchmarks of a suite have their own limits",
         )
     if trial.prepare and not trial.command:
-        raise BadInput("prepare is for a command, but this trial measures a suite", hint="remove it")
+        raise BadInput("`prepare` is for a command, but this trial measures a suite", hint="remove `prepare`")
     if not all(step and step[0] for step in trial.prepare or ()):
-        raise BadInput("a command of prepare is empty", hint='for example  prepare = [["make", "clean"]]')
+        raise BadInput("`prepare` contains an empty command", hint='for example  prepare = [["make", "clean"]]')
     if trial.limit_s is not None and trial.limit_s <= 0:
         raise BadInput(f"limit = {trial.limit} leaves no time for a run", hint='for example  limit = "5min"')
     _check_front(trial)
@@ -78,7 +80,7 @@ def check_trial_file(trial: TrialFile) -> None:
 
 def _check_front(trial: TrialFile) -> None:
     if other := [name for name in trial.front or () if name not in trial.secondary]:
-        raise BadInput(f"front: {other[0]} is not a secondary outcome", hint="add it to secondary")
+        raise BadInput(f"front: {other[0]} is not a secondary outcome", hint=f"add {other[0]} to `secondary`")
 
 
 def _check_numbers(trial: TrialFile) -> None:
@@ -100,7 +102,7 @@ def _check_numbers(trial: TrialFile) -> None:
         expected = f"expected 1 to {_MOST_RUNS_PER_VISIT}, got {design.runs_per_visit}"
         raise BadInput(f"runs_per_visit: {expected}", hint="for example  runs_per_visit = 3")
     if design.seed is not None and not 0 <= design.seed < 2**63:
-        raise BadInput(f"seed: expected 0 to 2^63 - 1, got {design.seed}", hint="remove it: ktrial then draws one")
+        raise BadInput(f"seed: expected 0 to 2^63 - 1, got {design.seed}", hint="remove `seed`; ktrial then draws one")
     if (trial.settle_s or 0.0) > _LONGEST_SETTLE_S:
         raise BadInput(f"settle = {design.settle!r} is longer than an hour", hint='for example  settle = "5s"')
     if trial.time_s is not None and trial.time_s <= 0:
@@ -141,11 +143,11 @@ def _check_arms(trial: TrialFile) -> None:
 
 def _check_own_runs(trial: TrialFile) -> None:
     if trial.warm_ups and not 0 <= trial.warm_ups <= MOST_WARM_UPS:
-        raise BadInput(f"warm_ups: expected 0 to {MOST_WARM_UPS}, got {trial.warm_ups}", hint="remove it")
+        raise BadInput(f"warm_ups: expected 0 to {MOST_WARM_UPS}, got {trial.warm_ups}", hint="remove `warm_ups`")
     if (trial.warm_ups or trial.ignore_failure) and not trial.compares_commands:
         raise BadInput(
             "warm_ups and ignore_failure apply to commands of arms, and no arm has its own",
-            hint="remove them, or give an arm a `command`",
+            hint="remove both, or give an arm a `command`",
         )
 
 
@@ -160,7 +162,7 @@ def _check_load(trial: TrialFile) -> None:
         "boots of this machine": boots_this_machine(trial),
     }
     if culprit := next((what for what, is_there in named.items() if is_there), None):
-        raise BadInput(f"cannot combine load_from with {culprit}", hint="remove one of them")
+        raise BadInput(f"cannot combine load_from with {culprit}", hint="remove one of the two")
 
 
 def _check_live(trial: TrialFile) -> None:
@@ -184,7 +186,7 @@ def _check_live(trial: TrialFile) -> None:
         "load_from": bool(trial.load_from),
     }
     if culprit := next((what for what, is_there in named.items() if is_there), None):
-        raise BadInput(f"cannot combine [live] with {culprit}", hint="remove one of them")
+        raise BadInput(f"cannot combine [live] with {culprit}", hint="remove one of the two")
     if (
         trial.live
         and trial.live.stay
@@ -198,7 +200,7 @@ def _check_live(trial: TrialFile) -> None:
         plain = msgspec.structs.replace(arm, set={}, profile=(), commands=(), service=None, sched_ext=None)
         if not plain.changes_nothing or arm.expect or arm.environment:
             raise BadInput(
-                f"arm {name}: a live trial cannot switch all of its changes while the work goes on",
+                f"a live trial cannot switch all changes of arm {name} while the work goes on",
                 hint="use only set, profile, service, sched_ext and commands in this arm",
             )
 
@@ -207,11 +209,11 @@ def _check_own_command(trial: TrialFile, name: str, arm: ArmFile) -> None:
     if (arm.command or arm.prepare) and not trial.command:
         raise BadInput(
             f"arm {name} has its own command, but this trial measures a suite",
-            hint="remove it, or replace the trial's `suite` by a `command`",
+            hint="remove the arm's command, or replace the trial's `suite` by a `command`",
         )
     if arm.command and (trial.guest is not None or arm.build is not None):
         what = "guests" if trial.guest is not None else "a build"
-        raise BadInput(f"arm {name}: cannot combine its own command with {what}", hint="remove one of them")
+        raise BadInput(f"arm {name}: cannot combine its own command with {what}", hint="remove one of the two")
     if not all(step and step[0] for step in ((arm.command,) if arm.command else ()) + (arm.prepare or ())):
         raise BadInput(f"arm {name}: a command is empty", hint='for example  command = ["make", "-j4"]')
 

@@ -248,7 +248,8 @@ def take_up(
     earlier = world.run_store.of_session(stored.session)
     if earlier is None:
         raise KtrialError(
-            f"cannot resume {stored.trial}: another ktrial process is running it", hint="wait for it, or stop it"
+            f"cannot resume {stored.trial}: another ktrial process is running it",
+            hint="wait for that process, or stop it",
         )
     check(earlier.session)
     log = list(world.trials.log(stored.trial))
@@ -317,7 +318,7 @@ def carry_on_with(
         except AgentError as error:
             if error.kind != "lost":
                 raise
-            hint = f"`ktrial recover` restores the settings, `ktrial trial resume {stored.trial}` continues"
+            hint = f"run `ktrial recover` to restore the settings, then `ktrial trial resume {stored.trial}`"
             raise AgentError(error.kind, error.message, hint=hint) from None
 
 

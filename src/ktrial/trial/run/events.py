@@ -47,7 +47,7 @@ class PilotEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 
 
 class TrialAnnounced(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="trial-announced"):
-    """What the trial will do, and its rules. `forecast` is null without a noise profile.
+    """The plan of the trial, and its rules. `forecast` is null without a noise profile.
 
     `cap_s` is the maximum time of the trial; null if there is no estimate yet.
     """
@@ -101,7 +101,8 @@ class VisitEnded(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", t
 class PeriodPhase(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="period"):
     """A part of a period of live work begins: the washout after the switch, the watched part, or the rating.
 
-    `arm` is the arm in force, null if the trial is blind. It lasts until `until_unix_ms`; null if a person ends it.
+    `arm` is the arm in force, null if the trial is blind. `until_unix_ms` is the end of the part, null if a person
+    ends it.
     """
 
     block: int

@@ -54,7 +54,7 @@ class SafetyWatch:
         if said is not None:
             raise LimitPassed(
                 said,
-                hint="all settings have been restored; remove the cause or raise the limit, then start a new trial",
+                hint="remove the cause or raise the limit, then start a new trial; all settings have been restored",
             )
 
     def _pressure(self, samples: Samples) -> float | None:
@@ -157,6 +157,6 @@ def refuse_changed(stored: StoredTrial, found: Mapping[str, str]) -> None:
         now = found.get(address)
         if now is not None and now != before:
             raise Refused(
-                f"cannot continue {stored.trial}: {address} was {before} when it began and is {now} now",
-                hint=f"set it to {before} again, or start a new trial",
+                f"cannot continue {stored.trial}: {address} was {before} when the trial began and is {now} now",
+                hint=f"set {address} to {before} again, or start a new trial",
             )

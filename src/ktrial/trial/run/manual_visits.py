@@ -95,7 +95,7 @@ def with_signs_of_control(
         seen = look(arms[control].expect, facts, kinds)
         if seen.truth is Truth.NO:
             raise Refused(
-                f"cannot start the trial: the machine is not set up as {control}: {seen.told[0]}",
+                f"cannot start the trial: the machine is not set up as {control} ({seen.told[0]})",
                 hint=f"{file.arms[control].manual}; then start the trial",
             )
     return settings
@@ -108,7 +108,7 @@ def _refuse_manual(
         if arm.manual is not None and look(arms[name].expect, facts, kinds).truth is Truth.YES:
             raise Refused(
                 f"cannot start the trial: the machine is set up as {name}, not as {file.control}",
-                hint=f'set it up as {file.control}, or add  manual = "…"  and expect to [arms.{file.control}]',
+                hint=f'set up {file.control}, or add  manual = "…"  and `expect` to [arms.{file.control}]',
             )
 
 
@@ -142,7 +142,7 @@ def recognise(
         return msgspec.structs.replace(found, by="person")
     why = "; ".join(seen.told) or (f"it could also be {rivals[0]}" if rivals else "the protocol names no fact for it")
     raise Refused(
-        f"{due.arm} is due in block {due.block}, but the machine does not show whether it is in force: {why}",
+        f"{due.arm} is due in block {due.block}, but the machine does not show whether the arm is in force: {why}",
         hint=f"{due.instruction}; then  ktrial trial next {due.trial} --done {due.place}",
     )
 

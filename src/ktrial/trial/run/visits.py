@@ -244,9 +244,9 @@ class MachineVisits:
         if told is None or failure is not None:
             raise BadRun(
                 f"the benchmark failed in a warm-up run of {arm}: {failure or f'it gave no {protocol.primary}'}",
-                hint="run it with `ktrial bench` to see its output"
+                hint="run the benchmark with `ktrial bench` to see its output"
                 if arm not in self._benchmarked.own
-                else "run it by itself to see why",
+                else "run the benchmark by itself to see why",
             )
         return told, None
 
@@ -255,7 +255,7 @@ class MachineVisits:
         if drifts:
             raise BadRun(
                 f"the machine has changed since the trial was planned: {self._arms.told(drifts[0])}",
-                hint="set it back, or start a new trial",
+                hint="restore the value, or start a new trial",
             )
 
     def _run_of_visit(self, visit: Visit, *, is_first: bool) -> bool:
@@ -293,7 +293,7 @@ class MachineVisits:
             return
         told = f"a benchmark fails only in the arm {arm}: {failure}"
         self._standing.append(TrialEnd(reason=f"stopped: {told}"))
-        raise BadRun(told, hint=f"check [arms.{arm}]; `ktrial bench` shows its output")
+        raise BadRun(told, hint=f"check [arms.{arm}], and run `ktrial bench` to see the benchmark's output")
 
     def _renew(self, block: int | None, arm: str) -> None:
         began_ns = self._clock.monotonic_ns()

@@ -88,9 +88,9 @@ def refuse_running(root: Machine, trial: str | None = None) -> None:
         return
     running = next((one.trial for one in states.plans if one.id == states.running), states.running)
     if running == trial:
-        step = f"`ktrial trial resume {trial} --unattended` waits for it, `ktrial trial stop` stops it"
+        step = f"wait with `ktrial trial resume {trial} --unattended`, or stop the plan with `ktrial trial stop`"
     else:
-        step = "wait for it, or stop it with `ktrial trial stop`"
+        step = "wait for the plan, or stop it with `ktrial trial stop`"
     raise Refused(f"this machine carries out a plan of {running} by itself", hint=step)
 
 
@@ -124,7 +124,7 @@ class Carrier:
         if last >= lowest + _TOKENS:
             raise Refused(
                 "another coordinator has taken over this machine since this one began",
-                hint="`ktrial fleet status` shows it; `ktrial fleet run FILE` with the trial's file takes over again",
+                hint="run `ktrial fleet status`; to take over again, run `ktrial fleet run FILE` with the trial's file",
             )
         return max(last + 1, lowest)
 

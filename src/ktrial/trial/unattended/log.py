@@ -108,7 +108,7 @@ def lines_of(data: bytes) -> list[Line]:
             raise BadInput(
                 f"cannot read the log of an unattended plan: {error}",
                 line=number,
-                hint="`ktrial trial resume` without --unattended repeats the runs",
+                hint="run `ktrial trial resume` without --unattended to repeat the runs",
             ) from None
     return lines
 

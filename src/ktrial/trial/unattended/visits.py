@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The visits of a trial that the machine makes by itself, from plans of one or more blocks.
 
-The head writes a plan, fetches its log, and turns it into records with the code of an ordinary trial, on a machine that
-answers from the log. The head makes the warm-ups itself, because they end when two runs are alike.
+The head writes a plan and fetches its log. The code of an ordinary trial then turns the log into records, on a machine
+that answers from the log. The head makes the warm-ups itself, because they end when two runs are alike.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class UnattendedVisits:
                 self._raise_failure()
                 raise KtrialError(
                     f"the plan ended before the visit of {visit.arm} in block {visit.block}",
-                    hint=f"`ktrial trial resume {self._standing.trial} --unattended` continues",
+                    hint=f"run `ktrial trial resume {self._standing.trial} --unattended`",
                 )
             del self._held[visit.block, visit.arm]
             if not self._replay(visit, held):
@@ -262,11 +262,11 @@ class UnattendedVisits:
             self._held[planned.block, planned.arm] = _KeptVisit(made, planned, plan.id, order, used)
         self._folders.add(_folder_of(plan))
         ended = ended_in(lines)
-        hint = f"everything has been restored; `ktrial trial resume {self._standing.trial} --unattended` continues"
+        hint = f"run `ktrial trial resume {self._standing.trial} --unattended`; everything has been restored"
         if ended is not None and ended.reason == "limit":
             self._failure = LimitPassed(
                 ended.message,
-                hint="all settings have been restored; remove the cause or raise the limit, then start a new trial",
+                hint="remove the cause or raise the limit, then start a new trial; all settings have been restored",
             )
         elif is_left or (ended is not None and ended.reason == "done"):
             self._failure = None
