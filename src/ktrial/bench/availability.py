@@ -140,7 +140,10 @@ def _elsewhere(absent: Sequence[str]) -> tuple[str, str] | None:
     unseen = [name for name in absent if name.startswith(KERNEL_FILES)]
     if not unseen:
         return None
-    return f"{unseen[0]} does not exist here", "run it on hardware that has it; guests and containers rarely do"
+    return (
+        f"{unseen[0]} does not exist here",
+        "run the benchmark on real hardware; guests and containers rarely have this file",
+    )
 
 
 def _on_phone(benchmark: Benchmark, absent: Sequence[str]) -> str:

@@ -281,7 +281,7 @@ def check_exit(raw: RawOutput) -> None:
     if raw.timed_out:
         raise BadRun(
             f"exceeded its time limit and was killed{quoted(raw)}",
-            hint="let it do less, or raise the limit of your own command (--limit, limit_s)",
+            hint="give the benchmark less work, or raise the limit of your own command (--limit, limit_s)",
         )
     if raw.signal is not None:
         raise BadRun(f"was killed by signal {raw.signal}{quoted(raw)}")
@@ -289,10 +289,13 @@ def check_exit(raw: RawOutput) -> None:
         full = "; no space left for its files" if _WORST[0].encode() in raw.stderr else ""
         raise BadRun(f"ended with status {raw.exit_status}{full}{quoted(raw)}")
     if raw.cut:
-        raise BadRun("printed more than is captured, so its output may be incomplete", hint="let it print less")
+        raise BadRun(
+            "printed more than is captured, so its output may be incomplete", hint="make the benchmark print less"
+        )
     if raw.unread is not None:
         raise BadRun(
-            f"left a file that cannot be read: {raw.unread}", hint="let it write regular files that this user may read"
+            f"left a file that ktrial cannot read: {raw.unread}",
+            hint="make the benchmark write regular files that this user may read",
         )
 
 

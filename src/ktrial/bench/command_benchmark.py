@@ -209,7 +209,8 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         for number, step in enumerate(self.prepare):
             if not step or not step[0]:
                 empty = BadInput(
-                    f"{self.name}: a command of prepare is empty", hint='for example  prepare = [["make", "clean"]]'
+                    f"{self.name}: `prepare` contains an empty command",
+                    hint='for example  prepare = [["make", "clean"]]',
                 )
                 yield f"$.prepare[{number}]", empty
         if not 0 <= self.warm_ups <= MOST_WARM_UPS:

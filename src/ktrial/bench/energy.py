@@ -193,7 +193,7 @@ def _batteries(files: Look) -> list[EnergyCounter]:
 def _number(path: str, look: Look) -> int:
     text = look.get(path)
     if text is None:
-        raise BadRun(f"cannot read {path}", hint="start ktrial with sudo: it may need root")
+        raise BadRun(f"cannot read {path}", hint="start ktrial with sudo: the file may need root")
     number = _parse_count(text)
     if number is None:
         raise BadRun(f"{path}: expected a number, got {text[:40]!r}", hint="run the benchmark again")

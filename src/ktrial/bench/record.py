@@ -69,10 +69,10 @@ class GeneratorRun(msgspec.Struct, frozen=True, kw_only=True):
     """The load generator of one run: the machine, and its readings during the run; None for a failed reading.
 
     The generator loaded a server on the machine `measured`. `identity` must be equal in all runs. `program_share` is
-    the CPU time of the sending program per thread and second, `machine_share` the share of all CPUs that was busy,
-    `throttled_share` how long a CPU limit of its control groups held each thread back. `busy_share` tells how near it
-    was to its limit: 1 means that it could not send more. `waiting_share` is the share of the time in which a task
-    waited for a CPU, `run_delay_s` how long all tasks waited.
+    the CPU time of the sending program per thread and second, `machine_share` the share of all CPUs that was busy.
+    `throttled_share` says how long a CPU limit of its control groups held each thread back. `busy_share` tells how near
+    the generator was to its limit: 1 means that it could not send more. `waiting_share` is the share of the time in
+    which a task waited for a CPU, `run_delay_s` how long all tasks waited.
     """
 
     name: str

@@ -80,7 +80,7 @@ class LoadedBenchmark:
                 )
             if name == GENERATOR_PARAMETER and value != known[name]:
                 raise BadInput(
-                    f"parameter {name}: ktrial sets it to {known[name]!r}, got {value!r}", hint="leave it out"
+                    f"parameter {name}: ktrial sets it to {known[name]!r}, got {value!r}", hint=f"leave out {name}"
                 )
         return self.remote.command({**self._benchmark.parameters, **self.remote.parameters, **parameters})
 

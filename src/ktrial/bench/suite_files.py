@@ -48,7 +48,10 @@ def load_benchmarks(
 def load_suites(
     folders: Iterable[Path], benchmarks: Mapping[str, Benchmark], faults: list[Faulty] | None = None
 ) -> dict[str, Suite]:
-    """Return the built-in suites and those of `suites/*.toml` in each folder. `faults`: as in `load_benchmarks`."""
+    """Return the built-in suites and those of `suites/*.toml` in each folder.
+
+    Unusable files go to `faults`, as in `load_benchmarks`.
+    """
     unusable = {one.name: one.error for one in faults or ()}
     suites: dict[str, Suite] = {}
     for path in _files("suites", (BUILT_IN, *folders)):

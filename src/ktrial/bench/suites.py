@@ -48,7 +48,7 @@ def with_parameters(suite: Suite, benchmarks: Mapping[str, Benchmark], given: Se
         entry = entries[label]
         known = benchmarks[entry.use].parameters
         if name not in known:
-            hint = f"choose from its parameters: {', '.join(sorted(known))}" if known else "leave it out: it has none"
+            hint = f"use one of: {', '.join(sorted(known))}" if known else f"leave out -p: {label} has no parameters"
             raise UnknownName(f"parameter of {label}", name, known, hint=hint)
         parameters = {**entry.parameters, name: _parse_as(value, known[name], f"-p {text!r}")}
         entries[label] = msgspec.structs.replace(entry, parameters=parameters)
@@ -87,7 +87,7 @@ def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
     for name, value in entry.parameters.items():
         if name not in benchmark.parameters:
             known = ", ".join(sorted(benchmark.parameters))
-            hint = f"choose from its parameters: {known}" if known else "leave it out: it has none"
+            hint = f"use one of: {known}" if known else f"leave out {name}: {entry.use} has no parameters"
             raise BadInput(f"{entry.use} has no parameter {name!r}", hint=hint)
         default = benchmark.parameters[name]
         if isinstance(value, float) and not math.isfinite(value):
@@ -98,12 +98,12 @@ def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
         if default is not None and not _same_kind(value, default) and not _grows(value, default):
             raise BadInput(
                 f"{entry.use}: expected {name} of the same type as its default {default!r}, got {value!r}",
-                hint="change it or leave it out",
+                hint=f"change the value of {name}, or leave {name} out",
             )
 
 
 def sized(parameters: Mapping[str, Any], defaults: Mapping[str, Any], cpus: int | None) -> dict[str, Any]:
-    """Return the parameters with numbers for values such as `cpus/2`. Raise BadInput for one if `cpus` is None."""
+    """Return the parameters with numbers for values such as `cpus/2`; for these, raise BadInput if `cpus` is None."""
     return {
         name: _on(value, cpus) if _grows(value, defaults.get(name)) else value for name, value in parameters.items()
     }

@@ -60,15 +60,18 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 "steps: expected at least one command, and no empty one", hint='for example  steps = [["make"]]'
             )
         if not self.programs:
-            raise BadInput("programs: expected at least one program", hint="name what the build writes")
+            raise BadInput(
+                "programs: expected at least one program", hint='for example  programs = { schbench = "schbench" }'
+            )
         for name, place in self.programs.items():
             if "/" in name or not name or place.startswith("/") or ".." in place.split("/"):
                 raise BadInput(
                     f"program {name!r} = {place!r}: expected a bare name and a path below the source",
                     hint='for example programs = { schbench = "schbench" }',
                 )
-        if not set(self.compilers) <= set(self.needs):
-            raise BadInput("every program in compilers must also be in needs", hint="add it to needs")
+        lacking = [name for name in self.compilers if name not in self.needs]
+        if lacking:
+            raise BadInput(f"compilers: {lacking[0]!r} is not in needs", hint=f"add {lacking[0]!r} to needs")
 
 
 class ToolSource(msgspec.Struct, frozen=True, kw_only=True):

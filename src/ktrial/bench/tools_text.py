@@ -16,8 +16,8 @@ _VERIFIED = {
 _CHECKED = {"commit": "commit", "sha256": "SHA-256", "no": "UNVERIFIED"}
 _BROKEN = "BROKEN"
 _FOOTNOTES = {
-    "UNVERIFIED": "there is no digest to compare the source with. If the tool is not built: its recipe pins a commit, "
-    "but nobody has recorded the digest of that commit's files.",
+    "UNVERIFIED": "there is no digest to compare the source with. The recipe of a tool that is not built pins a "
+    "commit, but nobody has recorded the digest of that commit's files.",
     _BROKEN: "the receipt cannot be read; rebuild the tool with `ktrial tools get NAME`.",
 }
 

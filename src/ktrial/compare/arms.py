@@ -127,8 +127,8 @@ def _without_value(arm: Arm) -> dict[str, str]:
 def _lost(runs: Sequence[ComparedRun]) -> str:
     failed = [run.failure for run in runs if run.failure is not None]
     if not failed:
-        return f"void: runs {len(runs)}/{len(runs)}"
-    return f"failed: runs {len(failed)}/{len(runs)}, the last: {failed[-1]}"
+        return f"{len(runs)} of {len(runs)} runs are void"
+    return f"{len(failed)} of {len(runs)} runs failed, the last: {failed[-1]}"
 
 
 def places(arms: Sequence[Arm]) -> dict[str, int]:

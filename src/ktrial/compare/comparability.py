@@ -166,7 +166,7 @@ def _unknown(arms: Sequence[Arm]) -> Iterator[Doubt]:
     if own and not all(one.states for one in arms):
         missing.append("tunable state of the machine, which result files do not contain")
     if missing:
-        sentence = f"not compared, because some arm does not record it: {', '.join(missing)}"
+        sentence = f"not compared, because an arm doesn't record these: {', '.join(missing)}"
         yield Doubt(arm=arms[-1].name, finding=Finding(kind="not-known", level="note", sentence=sentence))
 
 

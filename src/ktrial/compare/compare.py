@@ -287,7 +287,7 @@ def _contradict(one: OutcomeComparison, other: OutcomeComparison) -> bool:
 
 def _other_way(one: OutcomeComparison, other: OutcomeComparison) -> Finding:
     told = f"{one.direction} of {one.name}, {other.direction} of {other.name}"
-    sentence = f"{other.name} repeats it, but their directions cannot both be right: {told}"
+    sentence = f"{other.name} repeats {one.name}, but their directions cannot both be right: {told}"
     return Finding(kind="contradicting-direction", level="suspect", sentence=sentence)
 
 

@@ -25,7 +25,7 @@ def read_comparison(path: Path) -> Comparison:
     shown = "standard input" if str(path) == "-" else str(path)
     data = sys.stdin.buffer.read(LIMIT_BYTES + 1) if str(path) == "-" else read_file(path, LIMIT_BYTES)
     if len(data) > LIMIT_BYTES:
-        raise BadInput(f"larger than the limit of {LIMIT_BYTES} bytes", file=shown, hint="compare fewer sessions")
+        raise BadInput(f"larger than {LIMIT_BYTES >> 20} MiB", file=shown, hint="compare fewer sessions")
     return decode_comparison(data, shown)
 
 
@@ -64,7 +64,7 @@ def write_file(path: Path, data: bytes) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         raise KtrialError(
-            f"cannot write {path}: {error.strerror}", hint="free some space there, or make it writable"
+            f"cannot write {path}: {error.strerror}", hint="free some space, or make the folder writable"
         ) from None
 
 
@@ -83,7 +83,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes], listing: str) -> None
                 old.unlink()
     except OSError as error:
         raise KtrialError(
-            f"cannot write {folder}: {error.strerror}", hint="free some space there, or make it writable"
+            f"cannot write {folder}: {error.strerror}", hint="free some space, or make the folder writable"
         ) from None
     for name, data in files.items():
         write_file(folder / name, data)

@@ -154,7 +154,7 @@ def _collision(name: str, source: ComparedSource, earlier: ComparedSource) -> Ba
     """Return the error for two words whose arms have the same name, which the user did not choose."""
     return BadInput(
         f"both {earlier.word} and {source.word} have the label {name!r}",
-        hint=f"name them: first={earlier.target} second={source.target}, or give both one name to merge them",
+        hint=f"name both: first={earlier.target} second={source.target}; with one name for both, ktrial merges them",
     )
 
 
@@ -189,7 +189,7 @@ def _of_store(source: ComparedSource, results: ReadResults) -> list[Arm]:
     chosen = _sessions(source.target, results.sessions())
     arms = _of_sessions(source.name or source.target, chosen[::-1], results)
     if not any(arm.runs for arm in arms):
-        raise BadInput(f"{source.target} has no finished run", hint=f"ktrial show {chosen[0].session}")
+        raise BadInput(f"{source.target} has no finished run", hint=f"run `ktrial show {chosen[0].session}`")
     if source.name is not None and is_of_trial(arms):
         raise BadInput(
             f"{source.word}: {source.target} is a trial, whose arms already have names",

@@ -121,7 +121,7 @@ def _recording(source: str, found: _Samples) -> Recording:
 
 
 def _usages(moments: Sequence[_Moment], times_s: Sequence[float]) -> tuple[Usage, ...]:
-    """Return the memory over time of the processes that used most of it; 0 while a process does not exist."""
+    """Return the memory over time of the processes that used the most; 0 while a process does not exist."""
     largest: dict[tuple[int, str], float] = {}
     for moment in moments:
         for process, size in moment.memory.items():

@@ -169,10 +169,11 @@ def watch_figures(
     frame_thread: int | None = None,
     prefix: str = "",
 ) -> WatchFigures:
-    """Return all figures of the stretches `spans`, by default of the whole recording; their names begin with `prefix`.
+    """Return all figures of the stretches `spans`, by default of the whole recording.
 
-    A frame is late if it takes longer than `limit_s` or, without a limit, much longer than its neighbours.
-    `frame_thread` is the thread whose delays count; without it, the recording says which events were delays.
+    The names of the figures begin with `prefix`. A frame is late if it takes longer than `limit_s` or, without a limit,
+    much longer than its neighbours. `frame_thread` is the thread whose delays count; without it, the recording says
+    which events were delays.
     """
     stretches = [(recording.begin_s, recording.end_s)] if spans is None else sorted(spans)
     length_s = fsum(end_s - begin_s for begin_s, end_s in stretches)

@@ -97,5 +97,5 @@ def read_recording_file(
         if kind.sniff(head, name):
             return kind.read(data, name, interval_s)
     known = ", ".join(kind.what for kind in KINDS.values())
-    hint = f"formats: {known}; choose one with --format {' | '.join(KINDS)}"
+    hint = f"name the format with --format {' | '.join(KINDS)}: {known}"
     raise BadInput("unknown format of recordings", file=name, hint=hint)

@@ -126,13 +126,13 @@ def contents(data: bytes, at: int) -> Iterator[tuple[bytes, bytes]]:
         length, checksum = BLOCK.unpack_from(data, at)
         packed = data[at + BLOCK.size : at + BLOCK.size + length]
         if len(packed) < length or not packed:
-            raise ValueError(f"the block at byte {at} has {len(packed)} bytes of {length}")
+            raise ValueError(f"the block at byte {at} has only {len(packed)} of its {length} bytes")
         if zlib.crc32(packed) != checksum:
             raise ValueError(f"the checksum of the block at byte {at} is wrong")
         opened = zlib.decompressobj()
         content = opened.decompress(packed[1:], _MOST_BYTES)
         if not opened.eof:
-            raise ValueError(f"the block at byte {at} is incomplete or larger than {_MOST_BYTES} bytes")
+            raise ValueError(f"the block at byte {at} is incomplete, or unpacks to more than {_MOST_BYTES >> 20} MiB")
         yield packed[:1], content
         at += BLOCK.size + length
 

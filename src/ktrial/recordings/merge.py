@@ -97,7 +97,7 @@ def _place(part: Recording, begin_s: float, end_s: float) -> float:
         raise BadInput(
             f"cannot merge a file that has only times of day: {why}",
             file=part.name,
-            hint="if it belongs to this recording, give its time zone: --utc-offset +02:00",
+            hint="give the file's time zone (--utc-offset +02:00), or leave the file out",
         )
     return whole_hours[0]
 

@@ -4,7 +4,8 @@
 The suite is not part of ktrial. It belongs to the case study `micro-stutter` in the sources of the catalog.
 
 A column becomes the series `<file>.<column>`, or the usual series if the kernel or other readers have a name for it.
-A table with several rows for each moment is split by device or process; of one by CPU, only the rows of all CPUs count.
+A table with several rows for each moment is split by device or process. In a table by CPU, only the rows for all CPUs
+together count.
 """
 
 from __future__ import annotations

@@ -91,7 +91,8 @@ def read_trace(data: bytes, source: str) -> Recording:
     for began_s in reading.awake.values():
         reading.events.append(Event(kind="kswapd", source=_source("kswapd"), begin_s=began_s))
     if not reading.kinds:
-        raise unreadable(source, None, "", "a trace with events: no line is one, so ktrial cannot tell what was traced")
+        wanted = "a trace with events: no line reports one, and ktrial cannot tell what was traced"
+        raise unreadable(source, None, "", wanted)
     return _recording(reading)
 
 
@@ -186,7 +187,8 @@ def _recording(reading: _Reading) -> Recording:
     events = sorted(reading.events, key=lambda event: event.begin_s)
     notes = ["tracers print whole seconds: times are accurate to within 1 s"]
     if reading.full:
-        notes.append(f"{reading.source}: events are missing: a map of bpftrace was full {reading.full} times")
+        times = "once" if reading.full == 1 else f"{reading.full} times"
+        notes.append(f"{reading.source}: events are missing, because a map of bpftrace was full {times}")
     if reading.lost:
         notes.append(f"{reading.source}: bpftrace lost {reading.lost} events")
     if reading.skipped:

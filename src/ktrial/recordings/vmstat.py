@@ -90,6 +90,8 @@ def _unix(stamp: re.Match[str], source: str, line: int) -> float:
 def _recording(
     source: str, names: list[str], rows: list[list[float]], unix_s: list[float], interval_s: float | None
 ) -> Recording:
+    if not rows:
+        raise unreadable(source, None, "", "a recording of vmstat: it has no row after the mean since boot")
     notes = ["vmstat: the first row is the mean since boot and left out"]
     if unix_s and len(unix_s) == len(rows):
         times_s = unix_s
@@ -98,7 +100,7 @@ def _recording(
         raise BadInput(
             "cannot read vmstat output: the rows have no times",
             file=source,
-            hint="record with `vmstat -t 1`, or add --interval 1s if it was `vmstat 1`",
+            hint="record with `vmstat -t 1`, or add --interval 1s for the output of `vmstat 1`",
         )
     else:
         times_s = [place * interval_s for place in range(len(rows))]

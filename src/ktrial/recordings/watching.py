@@ -200,7 +200,8 @@ class WatchEnded(msgspec.Struct, frozen=True, kw_only=True):
 def doubts(ended: WatchEnded, absent: Mapping[str, str]) -> tuple[Finding, ...]:
     found = []
     if ended.dropped:
-        found.append(_doubt("lost-blocks", f"{ended.dropped} blocks dropped: the disk or ktrial was too slow"))
+        sentence = f"{ended.dropped} blocks of the recording were lost, because the disk or ktrial was too slow"
+        found.append(_doubt("lost-blocks", sentence))
     if "trace" in absent:
         found.append(_note("no-trace", f"no events were traced: {absent['trace']}"))
     if "trace.threads" in absent:
@@ -262,8 +263,9 @@ def _doubts_of_trace(trace: Traced) -> list[Finding]:
             )
     if trace.absent.tracepoints:
         named = ", ".join(sorted(trace.absent.tracepoints))
-        kinds = ", ".join(trace.absent.kinds) or "nothing"
-        found.append(_note("missing-tracepoints", f"this kernel has no {named}, so {kinds} cannot be traced"))
+        kinds = ", ".join(trace.absent.kinds)
+        lost = f", and ktrial cannot trace {kinds}" if kinds else ""
+        found.append(_note("missing-tracepoints", f"this kernel has no {named}{lost}"))
     return found + _unchecked(trace)
 
 

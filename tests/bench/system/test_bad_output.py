@@ -170,7 +170,7 @@ def test_a_tool_that_prints_no_number(bench: Bench, printed: bytes, why: str) ->
         (FIO[: len(FIO) // 2], "complete JSON"),
         (b"", "it is empty"),
         (bytes(range(256)), "it is binary"),
-        (FIO.replace(b'"jobs" :', b'"fio version": "x", "jobs" :', 1), "'fio version' is not the only such key"),
+        (FIO.replace(b'"jobs" :', b'"fio version": "x", "jobs" :', 1), "'fio version' is not the only key of"),
         (FIO.replace(b'"bw_bytes" : ', b'"bw_bytes" : NaN, "x" : ', 1), "'NaN' is not a finite number"),
         (FIO.replace(b'"bw_bytes" : ', b'"bw_bytes" : -Infinity, "x" : ', 1), "'-Infinity' is not a finite number"),
         (FIO.replace(b'"bw_bytes" : ', b'"bw_bytes" : 1e999, "x" : ', 1), "'1e999' is not a finite number"),
@@ -303,7 +303,7 @@ def test_a_clock_that_steps_backwards(tmp_path: Path, monkeypatch: pytest.Monkey
     "text, line, column, why",
     [
         ('name = "bad"\nsummary = "x"\n[[benchmark]\nuse = "quick"\n', 3, 12, "Expected ']]'"),
-        ('name = "bad"\nsummary = 3\n', 2, 1, "Expected `str`, got `int`"),
+        ('name = "bad"\nsummary = 3\n', 2, 1, "expected `str`, got `int`"),
         ('name = "bad"\nsummary = "x"\nspeed = 1\n', 3, 1, "speed"),
         ('name = "bad"\nsummary = "x"\n[[benchmark]]\nuse = "fio-seq-reed"\n', 4, 1, "fio-seq-reed"),
         (

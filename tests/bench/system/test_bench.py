@@ -367,7 +367,7 @@ def test_a_killed_head_leaves_no_process(home: Path) -> None:
         (("bench", "-n", "0", "--", "true"), "-n"),
         (("bench", "--limit", "soon", "--", "true"), "not a duration"),
         (("bench", "--cpus", "x", "--", "true"), "expected a list of CPUs"),
-        (("bench", "-o", "/no/such/folder/x", "--", "true"), "not a file in an existing folder"),
+        (("bench", "-o", "/no/such/folder/x", "--", "true"), "-o /no/such/folder/x: no folder /no/such/folder"),
     ],
 )
 def test_bad_usage_is_said_before_anything_runs(home: Path, argv: tuple[str, ...], why: str) -> None:

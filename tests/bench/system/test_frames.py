@@ -66,13 +66,13 @@ def test_of_a_sampled_log_the_mean_is_shown_and_how_to_get_more(home: Path) -> N
 def test_what_is_no_log_of_frames_is_refused(home: Path) -> None:
     for argv, said in (
         (("frames", "none.csv"), "no such file"),
-        (("frames",), "nothing to read"),
+        (("frames",), "no log file and no command given"),
         (("frames", "a", "--", "b"), "cannot combine files with a command"),
         (("frames", "--"), "no command after --"),
         (("frames", "--when-idle", "a.csv"), "--when-idle requires a command after --"),
         (("frames", "--label", "stock", "a.csv"), "--label requires a command after --"),
         (("frames", "--", "no-such-game"), "no-such-game: no such program"),
-        (("frames", "-o", "/no/folder/x", "--", "true"), "not a file in an existing folder"),
+        (("frames", "-o", "/no/folder/x", "--", "true"), "-o /no/folder/x: no folder /no/folder"),
     ):
         ran = run(*argv)
         assert ran.status == 2, argv

@@ -154,7 +154,7 @@ def test_another_work_than_asked_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "changes,why",
-    [({"compressed_bytes": 0}, "one repeated word"), ({"read_bytes": 1 << 20}, "read_bytes is 1048576")],
+    [({"compressed_bytes": 0}, "one repeated word"), ({"read_bytes": 1 << 20}, "but the agent read 1048576 bytes")],
 )
 def test_a_device_that_did_not_compress_all_of_the_data_is_no_measurement(changes: dict[str, int], why: str) -> None:
     benchmark = BENCHMARKS["zram-lz4"]
@@ -189,6 +189,8 @@ def test_a_quantile_of_too_few_values_is_left_out_and_told() -> None:
     run = parse(benchmark, reply(benchmark, results=few))
     assert len(run.measurements) == len(benchmark.outcomes) - 2
     assert run.notes == ("2 outcomes are left out: they need more values than this run has",)
+    one = parse(benchmark, reply(benchmark, results={**few, "p99_9_ns": 9}))
+    assert one.notes == ("1 outcome is left out: it needs more values than this run has",)
 
 
 def test_a_load_that_got_no_time_says_so() -> None:

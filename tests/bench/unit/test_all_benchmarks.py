@@ -10,7 +10,7 @@ import pytest
 
 from ktrial.bench import adapters
 from ktrial.bench.benchmark import Benchmark, check_measurements
-from ktrial.kit.errors import BadRun
+from ktrial.kit.errors import BadInput, BadRun
 from ktrial.machine.facts import Fact, FactBook
 from tests.support.bench import REQUIRED, answer
 
@@ -108,3 +108,9 @@ def test_what_it_does_not_know_fails(benchmark_: Benchmark) -> None:
         b"Time: nan\nTotal time: -1\n",
     ]
     assert [printed for printed in unknown if not is_refused(benchmark_, printed)] == []
+
+
+@pytest.mark.parametrize("program, fault", [("a 'b", "a quote is not closed"), ("a\\", "it ends with a backslash")])
+def test_a_command_line_that_no_shell_can_split(program: str, fault: str) -> None:
+    with pytest.raises(BadInput, match=f"cannot parse parameter program .*: {fault}$"):
+        ALL["mangohud"].invocation({**ALL["mangohud"].parameters, "program": program}, FACTS)

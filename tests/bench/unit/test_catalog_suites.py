@@ -149,11 +149,11 @@ def load_suites_of(folder: Path, text: str) -> dict[str, Suite]:
         ('cpus = "0-1"', 'cpus = "x"', 11, "expected a list of CPUs, got 'x'"),
         ('name = "again"', 'name = "a"', 9, "a appears twice in own"),
         ("share = 0.25", "share = 0", 14, "expected a share above 0 and at most 8, got 0"),
-        ("share = 0.25", 'share = "half"', 14, "Expected `float`, got `str`"),
+        ("share = 0.25", 'share = "half"', 14, "expected `float`, got `str`"),
         ("share = 0.25", 'stressor = "--exec"', 14, "unknown stressor '--exec'"),
         ('summary = "Mine."', 'sumary = "Mine."', 2, "unknown field `sumary`"),
         ("[load]", "[load", 13, "TOML"),
-        ("reset_swap = true", "reset_swap = 1", 17, "Expected `bool`, got `int`"),
+        ("reset_swap = true", "reset_swap = 1", 17, "expected `bool`, got `int`"),
         ("reset_swap = true", "drop_cache = true", 17, "unknown field `drop_cache`"),
     ],
 )
@@ -184,7 +184,7 @@ def test_an_own_benchmark(tmp_path: Path) -> None:
         ('name = "build"', 'name = "a"', "benchmark a already exists"),
         ('argv = ["make", "-j4"]', "argv = []", "argv is empty"),
         ("p99: (.*)", "p99: .*", "expected one group"),
-        ('direction = "lower"', 'direction = "less"', "Invalid enum value 'less'"),
+        ('direction = "lower"', 'direction = "less"', "invalid enum value 'less'"),
         ("argv", "arvg", "unknown field `arvg`"),
     ],
 )

@@ -21,7 +21,7 @@ from ktrial.machine.gates import GateLimits
 from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStore, answer
 
 #: The next step for a run that took too long, for output that cannot be parsed, and for a value that cannot be.
-LESS = "; next: let it do less, or raise the limit of your own command (--limit, limit_s)"
+LESS = "; next: give the benchmark less work, or raise the limit of your own command (--limit, limit_s)"
 READ_IT = "; next: read the output with `ktrial show SESSION/RUN --raw NAME`"
 AGAIN = "; next: measure it again, or leave this value out"
 
@@ -144,7 +144,10 @@ def test_each_run_is_saved_before_the_next_begins() -> None:
         (answer(b"time inf"), "time is inf s, which is not a finite number" + AGAIN),
         (answer(b"time -1"), "time is -1 s: a time cannot be negative" + AGAIN),
         (answer(b"time 1000"), "time is 1000 s, outside the plausible 0 to 100 s" + AGAIN),
-        (answer(cut=True), "printed more than is captured, so its output may be incomplete; next: let it print less"),
+        (
+            answer(cut=True),
+            "printed more than is captured, so its output may be incomplete; next: make the benchmark print less",
+        ),
     ],
 )
 def test_a_failed_run_is_kept_with_its_reason_and_output(raw: Any, why: str) -> None:
@@ -423,7 +426,7 @@ def test_parameters_of_one_of_several_benchmarks() -> None:
         ("loops=1", "does not name its benchmark", "-p x:loops=1"),
         ("xx:loops=1", "unknown benchmark of own: 'xx'", "use one of x, y"),
         ("x:lops=1", "unknown parameter of x: 'lops'", "did you mean loops?"),
-        ("x:zzz=1", "unknown parameter of x: 'zzz'", "choose from its parameters: direct, loops"),
+        ("x:zzz=1", "unknown parameter of x: 'zzz'", "use one of: direct, loops"),
         ("x:loops=1.5", "expected a whole number, got '1.5'", None),
         ("x:share=much", "expected a number, got 'much'", None),
         ("x:share=nan", "expected a number, got 'nan'", None),

@@ -244,7 +244,7 @@ def test_a_generator_that_has_changed_sends_no_load() -> None:
     [
         (
             RawOutput(timed_out=True),
-            r"no answer within 10 s; next: let its firewall pass the port, which --load-address",
+            r"no answer within 10 s; next: open a port in the firewall of web1, and name that port with --load-address",
         ),
         (RawOutput(exit_status=1, stderr=b"Connection refused"), "redis-benchmark ended with status 1.*refused"),
     ],

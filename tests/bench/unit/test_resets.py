@@ -45,7 +45,7 @@ def test_all_resets_in_their_order() -> None:
     done = Resets(Between(sync=True, reset_swap=True, drop_caches=True), executor, root).carry_out()
     assert [(one.reset, one.ok, one.result) for one in done] == [
         ("sync", True, "files were written back"),
-        ("swap", True, "1020 bytes came back from /swapfile, /dev/zram0"),
+        ("swap", True, "1020 B came back from /swapfile, /dev/zram0"),
         ("caches", True, "page cache 123456 kB, then 123456 kB"),
     ]
     assert executor.log == ["sync"]

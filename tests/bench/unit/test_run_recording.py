@@ -87,7 +87,7 @@ def test_figures_per_phase_are_told_where_they_are_asked_for() -> None:
 @pytest.mark.parametrize(
     "parameters, says",
     [
-        ({"program": "'open"}, "No closing quotation"),
+        ({"program": "'open"}, "a quote is not closed"),
         ({"program": 5}, "expected a command line"),
         ({"limit_ms": -1}, "limit_ms: expected .* got -1"),
         ({"limit_ms": True}, "limit_ms: expected .* got True"),

@@ -62,7 +62,7 @@ def test_what_is_not_followed_or_not_whole(server: str, tmp_path: Path, place: s
 
 
 def test_a_file_that_is_too_large_is_left(server: str, tmp_path: Path) -> None:
-    with pytest.raises(KtrialError, match="larger than 1000 bytes"):
+    with pytest.raises(KtrialError, match="larger than 1000 B"):
         download(f"{server}/archive", tmp_path / "a", most_bytes=1000)
     assert (tmp_path / "a").stat().st_size <= 1000
 

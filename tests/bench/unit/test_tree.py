@@ -142,10 +142,16 @@ def test_a_name_that_stands_twice_is_refused(tmp_path: Path) -> None:
         unpack(path, tmp_path / "out")
 
 
+def test_another_file_is_not_a_tar_archive(tmp_path: Path) -> None:
+    (tmp_path / "page.tgz").write_bytes(b"<html>" * 200)
+    with pytest.raises(KtrialError, match=r"cannot unpack .*: it is not a tar archive$"):
+        unpack(tmp_path / "page.tgz", tmp_path / "out")
+
+
 def test_an_archive_is_called_as_the_user_called_it(tmp_path: Path) -> None:
     cut = tmp_path / "archive"
     cut.write_bytes(archive(tmp_path / "a.tgz", (member("run"), bytes(100_000))).read_bytes()[:-60])
-    with pytest.raises(KtrialError, match=r"^cannot unpack /home/me/a\.tgz"):
+    with pytest.raises(KtrialError, match=r"^cannot unpack /home/me/a\.tgz: it is damaged \(compressed file ended"):
         unpack(cut, tmp_path / "out", "/home/me/a.tgz")
 
 

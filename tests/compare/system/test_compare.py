@@ -139,7 +139,7 @@ def test_battery_levels_of_a_table_must_be_near(place: Path, control: str, arm: 
 
 def test_exit_status_of_a_guard(place: Path) -> None:
     ran = run("compare", *TABLE, "--fail-on", "worse")
-    assert (ran.status, "1 verdict worse" in ran.err) == (3, True)
+    assert (ran.status, "1 verdict is worse" in ran.err) == (3, True)
     assert "wakeup_p99" in ran.out
     assert run("compare", *TABLE[:-2], "--fail-on", "worse").status == 0
 

@@ -189,4 +189,4 @@ def test_two_machines_are_shown_side_by_side() -> None:
     found = pooled(arms_on({"desk": 0.8, "laptop": 0.85}))
     (contrast,) = found.outcomes[0].contrasts
     assert (contrast.verdict, contrast.effect) == ("inconclusive", None)
-    assert "2 of 2 machines can be pooled, but at least 3 are needed" in found.answer
+    assert "2 of 2 machines can be pooled, but pooling needs at least 3" in found.answer

@@ -201,7 +201,7 @@ def test_what_a_suite_lacked_is_known_of_files_and_of_the_store(tmp_path: Path) 
     (arm,) = gather([word("stock")], lambda: as_results(store), reading()).arms
     assert source_of(arm).missing == {
         "schbench": "not installed",
-        "perf": "failed: runs 1/1, the last: ended with status 1",
+        "perf": "1 of 1 runs failed, the last: ended with status 1",
     }
 
 

@@ -109,11 +109,10 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         missing = len([one for one in measured if one is None])
         if missing == len(measured):
             raise BadRun("the load did nothing: its CPUs were busy with other work", hint=_LONGER)
-        note = f"{missing} outcomes are left out: they need more values than this run has"
         return ParsedRun(
             measurements=tuple(one for one in measured if one is not None),
             details={"results": reply.results, **({"histogram_ns": reply.histogram} if reply.histogram else {})},
-            notes=(note,) if missing else (),
+            notes=(left_out_note(missing),) if missing else (),
         )
 
     def _complete(self, parameters: Parameters) -> Parameters:
@@ -129,12 +128,18 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name, value in complete.items() if value is not None and name not in own}
 
 
+def left_out_note(count: int) -> str:
+    which = "1 outcome is left out: it needs" if count == 1 else f"{count} outcomes are left out: they need"
+    return f"{which} more values than this run has"
+
+
 def check_reply(reply: LoadReply, load: str, asked: Parameters, ended: str = "done") -> None:
     """Raise BadRun if the load ended early or did something other than requested."""
     if reply.ended != ended:
         why = "reached its time limit" if reply.ended == "limit" else "ended"
         raise BadRun(
-            f"the load {reply.load} {why} before its work was done", hint="run it again when the machine is less busy"
+            f"the load {reply.load} {why} before its work was done",
+            hint="run the benchmark again when the machine is less busy",
         )
     found = {"load": reply.load, **reply.parameters}
     for name, value in {"load": load, **asked}.items():

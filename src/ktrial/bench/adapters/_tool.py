@@ -198,7 +198,10 @@ def command_line(parameters: Parameters, name: str = "program") -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise BadInput(f"cannot parse parameter {name} {text!r}: {error}", hint="close the quote") from None
+        fault = "a quote is not closed" if "quotation" in str(error) else "it ends with a backslash"
+        raise BadInput(
+            f"cannot parse parameter {name} {text!r}: {fault}", hint=f"for example -p {name}='./game --fullscreen'"
+        ) from None
 
 
 def collected(raw: RawOutput, name: str) -> bytes:

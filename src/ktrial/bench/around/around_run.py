@@ -56,7 +56,7 @@ def surroundings(
 
 
 class RunRecording:
-    """A recording of one run; if it fails, a file has the reason."""
+    """A recording of one run. If the recording fails, a file contains the reason."""
 
     def __init__(self, recorder: RunRecorder) -> None:
         self._recorder = recorder

@@ -32,7 +32,7 @@ class Quieter:
         self._held: RunningLoad | None = None
 
     def begin(self, expected_s: float | None) -> Quiet:
-        """Inhibit what the system allows; return that, the timers that are due, and notes on failures."""
+        """Inhibit what the system allows. Return what is inhibited, the timers that are due, and notes on failures."""
         programs = self._executor.programs(["systemd-inhibit", "systemctl"])
         why = self._hold() if programs["systemd-inhibit"] else "systemd-inhibit is not installed"
         deaf = self._desktop.keep_awake("measurement") if self._desktop is not None else _NOBODY

@@ -122,7 +122,7 @@ def _spin_rate(raw: RawOutput, run: Execution) -> Measurement:
         raise BadRun(raw.failed or f"cannot read the reply: {error}") from None
     began_ns, length_ns = run.started_monotonic_ns, run.raw.wall_ns or 0
     if spun.slice_ns <= 0 or length_ns <= 0 or began_ns < spun.start_ns:
-        raise BadRun(f"counts begin at {spun.start_ns} ns, but the benchmark ran from {began_ns} ns for {length_ns} ns")
+        raise BadRun("its counts do not cover the time of the benchmark")
     rounds = spun.rounds_until(began_ns + length_ns) - spun.rounds_until(began_ns)
     value, original = rounds * 1e9 / length_ns, f"{rounds:.1f} rounds in the {length_ns} ns of the benchmark"
     return Measurement(outcome=LOAD_THROUGHPUT.name, value=value, original=original)

@@ -88,7 +88,7 @@ class Resets:
         if reverted.state != "reverted":
             said = "; ".join(step.message for step in reverted.steps if step.message)
             raise BadRun(f"swap is off and cannot be turned on: {said}", hint="run `ktrial recover`")
-        return f"{wanted} bytes came back from {names}"
+        return f"{show_bytes(wanted)} came back from {names}"
 
     def _caches(self) -> str:
         root = self._as_root()

@@ -69,7 +69,8 @@ class CommandJournalFile:
             return []
         except OSError as error:
             raise KtrialError(
-                f"cannot read {self._path}: {error.strerror}", hint="make it readable, then run `ktrial recover`"
+                f"cannot read {self._path}: {error.strerror}",
+                hint="make the file readable, then run `ktrial recover`",
             ) from None
         entries = []
         # A last line without its end was cut off: its command was not run.
@@ -77,7 +78,7 @@ class CommandJournalFile:
             try:
                 entries.append(_DECODER.decode(line))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                hint = "undo the trial's commands in it by hand, then remove the file"
+                hint = "undo by hand the commands that the file lists, then remove the file"
                 raise KtrialError(f"cannot read {self._path}:{number}: {error}", hint=hint) from None
         return entries
 
@@ -100,5 +101,6 @@ class CommandJournalFile:
                 os.close(folder)
         except OSError as error:
             raise KtrialError(
-                f"cannot write {self._path}: {error.strerror}", hint="free some space there, or make it writable"
+                f"cannot write {self._path}: {error.strerror}",
+                hint="free some space, or make the file and its folder writable",
             ) from None

@@ -114,7 +114,7 @@ class Runtimes:
         if done.returncode != 0:
             raise KtrialError(
                 f"{runtime} cannot build the image: it ended with status {done.returncode}",
-                hint="see its output above, or start from another Debian or Ubuntu image with --base",
+                hint="read the output above, or start from another Debian or Ubuntu image with --base",
             )
         return self.answer(
             [path, "image", "inspect", "--format", _INSPECT, DEFAULT_IMAGE],
@@ -127,7 +127,7 @@ class Runtimes:
         if runtime != "docker":
             return self.answer([path, "--version"], f"cannot use {path}", f"try  {runtime} --version")
         question = [path, "version", "--format", "{{.Server.Version}}"]
-        hint = "start its daemon, and join the group docker or run as root"
+        hint = "start the docker daemon, and join the group docker or run as root"
         return f"docker version {self.answer(question, 'cannot use docker', hint)}"
 
     def _user(self, runtime: Runtime, path: str) -> list[str]:
@@ -265,7 +265,7 @@ class ContainerExecutor:
             except AgentError as error:
                 raise KtrialError(
                     f"{box.container.runtime} cannot start the agent in {box.container.image}: {error.message}",
-                    hint="read its output above, and check that the image is for this architecture",
+                    hint="read the output above, and check that the image is for this architecture",
                 ) from None
         return DetachedTransport(box.enter)
 

@@ -288,7 +288,7 @@ class AgentExecutor:
         return self._session
 
     def _cut_short(self, invocation: Invocation | None) -> RawOutput:
-        """End everything that runs. Return what `invocation` printed until now; nothing if it is None."""
+        """End everything that runs. Return the output of `invocation` so far; empty output without an invocation."""
         raw = RawOutput()
         try:
             if invocation is not None and self._asked is not None:

@@ -73,7 +73,7 @@ class PlanFoldersHere:
         except OSError as error:
             raise KtrialError(
                 f"cannot make the folders of a plan in {self._place}: {error.strerror}",
-                hint="free some space there, or set XDG_STATE_HOME to another file system",
+                hint="free some space, or set XDG_STATE_HOME to a folder on another file system",
             ) from None
         return folder
 
@@ -103,10 +103,11 @@ class FoldersHere:
         try:
             folder = PrivateFolder(work)
         except OSError as error:
-            other = "XDG_RUNTIME_DIR to another tmpfs" if in_memory else "XDG_STATE_HOME to another file system"
+            other = "XDG_RUNTIME_DIR" if in_memory else "XDG_STATE_HOME"
+            kind = "tmpfs" if in_memory else "file system"
             raise KtrialError(
                 f"cannot make a private directory in {work}: {error.strerror}",
-                hint=f"free some space there, or set {other}",
+                hint=f"free some space, or set {other} to a folder on another {kind}",
             ) from None
         self._held[folder.path] = folder
         return folder.path

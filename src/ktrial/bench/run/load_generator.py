@@ -217,7 +217,7 @@ class LoadGenerator:
                 self._give_up()
             raise GeneratorLost(
                 f"the load did not come from {self.name}: {error.message}",
-                hint="check that machine, then run the command again",
+                hint=f"check {self.name}, then run the command again",
             ) from None
 
     def _give_up(self) -> None:
@@ -281,8 +281,8 @@ class LoadGenerator:
         where = f"{self.name} does not reach the server at {self.server.address} on {self.measured}"
         if raw.timed_out:
             return (
-                f"{where}: no answer within {REACH_S:g} s; next: let its firewall pass the port, which "
-                "--load-address ADDRESS:PORT fixes"
+                f"{where}: no answer within {REACH_S:g} s; next: open a port in the firewall of {self.measured}, and "
+                "name that port with --load-address ADDRESS:PORT"
             )
         said = why_failed(raw)
         return None if said is None else f"{where}: {part.reach[0]} {said}"

@@ -50,7 +50,9 @@ class MeasuringPlace:
             owner = os.read(descriptor, 32).decode("ascii", "replace").strip()
             os.close(descriptor)
             raise Busy(
-                "busy", f"another measurement is running (process {owner or 'unknown'})", hint="wait for it, or stop it"
+                "busy",
+                f"another measurement is running (process {owner or 'unknown'})",
+                hint="wait until that process ends, or stop it",
             ) from None
         with _writing(path):
             os.ftruncate(descriptor, 0)

@@ -28,7 +28,7 @@ class LineTail:
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            raise BadInput(f"cannot read {path}: {error.strerror}", hint="check the path and who may read it") from None
+            raise BadInput(f"cannot read {path}: {error.strerror}", hint="check the path and its permissions") from None
         mode = os.fstat(self._file).st_mode
         if stat.S_ISREG(mode):
             os.lseek(self._file, 0, os.SEEK_END)

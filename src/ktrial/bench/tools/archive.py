@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Digest of a folder, and safe unpacking of archives.
 
-The digest is the SHA-256 of the folder in the NAR serialisation, which covers names, contents, links and the executable
+The digest is the SHA-256 of the folder in the NAR serialisation. It covers names, contents, links and the executable
 bit, but not owners and times. `nix hash path --base16 FOLDER` prints the same digest.
 """
 
@@ -63,7 +63,10 @@ def unpack(archive: Path, into: Path, place: str | None = None) -> Path:
             hint="check the free space, or download the archive again",
         ) from None
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise KtrialError(f"cannot unpack {shown}: {error}", hint="name a tar archive that is complete") from None
+        # If no format fits, the text of tarfile has a line for each format.
+        text = str(error)
+        why = "it is not a tar archive" if "\n" in text else f"it is damaged ({text[:1].lower()}{text[1:]})"
+        raise KtrialError(f"cannot unpack {shown}: {why}", hint="name a complete tar archive") from None
     entries = list(into.iterdir())
     return entries[0] if len(entries) == 1 and entries[0].is_dir() and not entries[0].is_symlink() else into
 
@@ -172,5 +175,5 @@ def _put_file(write: Callable[[bytes], object], path: Path, status: os.stat_resu
             write(chunk)
             left -= len(chunk)
     if left:
-        raise KtrialError(f"{path} changed while it was read", hint="try again when nothing writes to it")
+        raise KtrialError(f"{path} changed while it was read", hint="try again when nothing writes to the source")
     write(bytes(-status.st_size % 8))

@@ -12,6 +12,7 @@ from typing import IO
 
 from ktrial import __version__
 from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.units import show_bytes
 
 ARCHIVE_BYTES = 128 << 20
 #: Seconds for the whole download, and for each wait on the network.
@@ -35,7 +36,7 @@ class _HttpsOnly(urllib.request.HTTPRedirectHandler):
         if not newurl.startswith("https://"):
             raise KtrialError(
                 f"{req.full_url} redirects to {newurl}, which is not https",
-                hint="download it yourself and give the file's path",
+                hint="download the file yourself and give its path",
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
@@ -43,7 +44,7 @@ class _HttpsOnly(urllib.request.HTTPRedirectHandler):
 def download(address: str, into: Path, *, most_bytes: int = ARCHIVE_BYTES) -> None:
     """Download an https address to a new file, with the proxies and SSL_CERT_FILE of the environment."""
     if not address.startswith("https://"):
-        raise BadInput(f"{address} is not an https address", hint="download it yourself and give the file's path")
+        raise BadInput(f"{address} is not an https address", hint="download the file yourself and give its path")
     opener = urllib.request.build_opener(_HttpsOnly)
     request = urllib.request.Request(address, headers={"User-Agent": f"ktrial/{__version__}"})
     deadline = time.monotonic() + LIMIT_S
@@ -54,13 +55,13 @@ def download(address: str, into: Path, *, most_bytes: int = ARCHIVE_BYTES) -> No
                 left -= len(chunk)
                 if left < 0:
                     raise KtrialError(
-                        f"{address} is larger than {most_bytes} bytes",
+                        f"{address} is larger than {show_bytes(most_bytes)}",
                         hint="check the address",
                     )
                 if time.monotonic() > deadline:
                     raise KtrialError(
-                        f"cannot download {address}: it took longer than {LIMIT_S:g} s",
-                        hint="download it yourself and give the file's path",
+                        f"cannot download {address}: it took longer than {LIMIT_S / 60:g} min",
+                        hint="download the file yourself and give its path",
                     )
                 file.write(chunk)
             if answer.length:
@@ -72,5 +73,5 @@ def download(address: str, into: Path, *, most_bytes: int = ARCHIVE_BYTES) -> No
         if isinstance(error, urllib.error.HTTPError):
             error.close()  # the error holds the connection
         raise KtrialError(
-            f"cannot download {address}: {reason}", hint="download it yourself and give the file's path"
+            f"cannot download {address}: {reason}", hint="download the file yourself and give its path"
         ) from None

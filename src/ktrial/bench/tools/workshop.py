@@ -16,6 +16,7 @@ from ktrial.bench.tool import Recipe, ToolSource
 from ktrial.bench.tools.archive import check_size, file_sha256, tree_sha256, unpack
 from ktrial.bench.tools.download import ARCHIVE_BYTES, download
 from ktrial.kit.errors import BadInput, Busy, KtrialError
+from ktrial.kit.units import show_bytes
 
 #: Maximum number of seconds for one command.
 LIMIT_S = 900.0
@@ -47,7 +48,7 @@ class Workshop:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            raise Busy("busy", "another `ktrial tools get` is running", hint="wait for it") from None
+            raise Busy("busy", "another `ktrial tools get` is running", hint="wait until that command ends") from None
         self._clear(self._log)
         return self
 
@@ -63,7 +64,7 @@ class Workshop:
         place = place or recipe.upstream
         if "://" in place:
             if not place.startswith("https://"):
-                raise BadInput(f"{place} is not an https address", hint="download it yourself and give its path")
+                raise BadInput(f"{place} is not an https address", hint="download the file yourself and give its path")
             if not place.endswith(_ARCHIVES):
                 return self._fetch_commit(place, recipe.commit, recipe)
             archive = self._folder / "archive"
@@ -73,7 +74,7 @@ class Workshop:
         if path.is_file():
             if path.stat().st_size > ARCHIVE_BYTES:
                 raise BadInput(
-                    f"{path} is larger than {ARCHIVE_BYTES} bytes: no tool's source is that large",
+                    f"{path} is larger than {show_bytes(ARCHIVE_BYTES)}: no tool's source is that large",
                     hint="check the path",
                 )
             archive = self._folder / "archive"
@@ -82,7 +83,7 @@ class Workshop:
         if not path.is_dir():
             raise BadInput(
                 f"{place} is not a folder, a tar archive or an https address",
-                hint="give the source as one of these with --from",
+                hint="give a folder, a tar archive or an https address with --from",
             )
         return self._open_folder(path, recipe)
 
@@ -130,13 +131,13 @@ class Workshop:
         found = file_sha256(archive)
         if accepted_sha256 is None:
             raise KtrialError(
-                f"cannot verify {place}: no SHA-256 was given; it has {found}",
-                hint=f"compare it with the publisher's, then build with --accept-sha256 {found}",
+                f"cannot verify {place}: you gave no SHA-256; the archive has {found}",
+                hint=f"compare this SHA-256 with the publisher's, then build with --accept-sha256 {found}",
             )
         if found != accepted_sha256:
             raise KtrialError(
                 f"cannot verify {place}: expected SHA-256 {accepted_sha256}, got {found}",
-                hint="download it again, or find out who changed it; nothing was unpacked",
+                hint="download the archive again; nothing was unpacked",
             )
         unpack(archive, self._folder / "unpacked", place).rename(self._source)
         return ToolSource(kind="archive", place=place, archive_sha256=found, verified="sha256")
@@ -149,7 +150,7 @@ class Workshop:
             if self._git([*git, "status", "--porcelain"], str(path), what).strip():
                 raise BadInput(
                     f"{path} has uncommitted changes, so no commit would identify the build",
-                    hint="commit them, or give a copy of the folder without .git",
+                    hint="commit the changes, or give a copy of the folder without .git",
                 )
             return self._fetch_commit(str(path), commit, recipe)
         check_size(path)

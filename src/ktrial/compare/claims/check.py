@@ -181,7 +181,7 @@ def _decided(stated: Stated, contrast: Contrast, outcome: OutcomeComparison) -> 
             else ("not supported by these data", f"the interval, {shown}, exceeds the margin")
         )
     if contrast.verdict == "equivalent" and not effect.excludes_zero:
-        return "not supported by these data", f"the interval also contains no effect, {shown}"
+        return "not supported by these data", f"the interval, {shown}, includes zero"
     if not stated.sized and estimate * stated.sign < 0:
         return "refuted", f"the effect has the opposite direction: {shown}"
     return "supported", f"within the interval, {shown}"

@@ -28,10 +28,10 @@ _LONGEST_NS = 600 * 10**9
 class DrawnFrames(msgspec.Struct, frozen=True):
     """Frames of an app in the order in which they were complete.
 
-    `times_s` holds the times from the moment at which a frame was due to begin until it was complete, `ends_s` the
-    moments at which it was complete. `flagged` counts frames that Android marks as unusual, such as the first of a
-    window; they are left out. `rendered` is how many frames Android counted since its statistics were reset, if Android
-    reports that. `interval_s` is the time between two frames of the screen.
+    `times_s` are the times from when a frame was due to begin until it was complete, `ends_s` the moments at which it
+    was complete. `flagged` counts frames that Android marks as unusual, such as the first of a window; ktrial leaves
+    them out. `rendered` is how many frames Android counted since its statistics were reset, if Android reports that.
+    `interval_s` is the time between two frames of the screen.
     """
 
     times_s: tuple[float, ...]
@@ -75,7 +75,7 @@ def read_framestats(data: bytes, source: str = "framestats") -> DrawnFrames:
     if not table.frames:
         raise BadRun(
             f"{source}: Android marks every frame as unusual, such as the first of a window",
-            hint="measure for longer; only a window that changes is drawn",
+            hint="measure for longer while the window changes",
         )
     ordered = sorted(table.frames.items(), key=lambda frame: frame[1])
     return DrawnFrames(

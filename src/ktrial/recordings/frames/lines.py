@@ -67,7 +67,7 @@ class FramePattern:
     def end_ns(self, line: FrameLine, file: str, within_ns: int) -> int:
         """Return when the frame of a line ended: the time in the line or, without one, when the line was read.
 
-        Raise BadInput if that time is not shortly before the line was read, because it is then from another clock.
+        Raise BadInput if that time is not shortly before ktrial read the line: it must come from another clock.
         """
         if _END not in self._expression.groupindex:
             return line.at_ns
@@ -78,9 +78,9 @@ class FramePattern:
             told_ns = -1
         if not max(0, line.at_ns - within_ns) <= told_ns <= line.at_ns:
             raise BadInput(
-                f"{file}: {line.text[:60]!r} was read {line.at_ns / 1e9:.3f} s after the boot (CLOCK_MONOTONIC); "
-                f"the group `{_END}` is not a time shortly before",
-                hint=f"remove the group `{_END}` to use the time when each line is read",
+                f"{file}: the group `{_END}` of {line.text[:60]!r} is not a time shortly before "
+                f"{line.at_ns / 1e9:.3f} s (CLOCK_MONOTONIC), when ktrial read the line",
+                hint=f"remove the group `{_END}` to use the time when ktrial reads each line",
             )
         return told_ns
 

@@ -176,7 +176,7 @@ def _wrong_row(fields: Sequence[str], head: _Head, line: int, text: str, source:
     if text.startswith((_SYSTEM, "v1")) or "fps" in fields:
         return BadRun(
             f"{source}:{line}: a second log begins here",
-            hint="split the file there: each log has its own statistics",
+            hint=f"split the file before line {line}: each log has its own statistics",
         )
     if len(fields) > width:
         return BadRun(

@@ -57,7 +57,7 @@ def read_afterburner(data: bytes, source: str = "HardwareMonitoring.hml") -> Fra
             case "00":
                 names = card = None  # Afterburner appends to the file; the previous log ended before its first sample.
             case "80" if again is not None:
-                raise BadRun(f"{source}:{again}: a second log begins here", hint="split the file there")
+                raise BadRun(f"{source}:{again}: a second log begins here", hint=f"split the file before line {again}")
             case _ if again is not None:
                 pass
             case "01":
@@ -96,7 +96,7 @@ def _with_rate(cells: list[str], source: str, line: int) -> list[str]:
     if _RATE not in cells:
         raise BadRun(
             f"{source}:{line}: no column {_RATE}: this log has no frame rates",
-            hint="in Afterburner, Settings > Monitoring: log Framerate, and run RivaTuner Statistics Server",
+            hint="log Framerate (Afterburner: Settings > Monitoring) while RivaTuner Statistics Server runs",
         )
     return cells
 
@@ -116,7 +116,10 @@ def read_telemetry(data: bytes, source: str = "xplane_telemetry.csv") -> FrameSa
     table = read_tidy_csv(data, source)
     moments = _column(table, _MOMENT, source)
     if any(after < before for before, after in pairwise(moments)):
-        raise BadRun(f"{source}: {_MOMENT} goes backwards: the file contains two logs", hint="split the file there")
+        raise BadRun(
+            f"{source}: {_MOMENT} goes backwards: the file contains two logs",
+            hint=f"split the file where {_MOMENT} goes backwards",
+        )
     frames_s = [one / 1e3 for one in _column(table, _FRAME_MS, source)]
     paused = _column(table, _PAUSED, source)
     stood_s = [after - before for before, after in pairwise(moments)]

@@ -102,7 +102,7 @@ def below_rate(value: object, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 1000:
         raise BadInput(
             f"{name}: expected 1 to 1000 frames per second, got {value!r}",
-            hint="use 25, the default, or another number",
+            hint="for example 25, the default",
         )
     return float(value)
 

@@ -16,7 +16,7 @@ _OUTCOMES = (
     rate(
         "event-rate",
         "1/s",
-        "The threads do [more|fewer] contended lockings per second.",
+        "The threads take [more|fewer] contended locks per second.",
         _BLIND,
         (0.01, 1e9),
         headline=True,

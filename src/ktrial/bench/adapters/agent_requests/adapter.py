@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ktrial.bench.adapters._agent_load import check_reply, per_second, time_of
+from ktrial.bench.adapters._agent_load import check_reply, left_out_note, per_second, time_of
 from ktrial.bench.adapters._agent_load_reply import read_load
 from ktrial.bench.adapters._servers import LAST_WORDS, NGINX_PACKAGES, PAGE, REDIS_PACKAGES, REDIS_SOCKET, nginx, redis
 from ktrial.bench.adapters._tool import Program, ToolBenchmark, whole
@@ -107,7 +107,7 @@ def _read(raw: RawOutput, parameters: Parameters, load: Callable[[Parameters], A
     left_over = reply.number("left_over") or 0
     if answered + left_over != planned:
         raise BadRun(
-            f"{planned} requests planned, {answered} answered, {left_over} left over; the others are missing",
+            f"the agent planned {planned} requests, but reports {answered} answered and {left_over} unanswered ones",
             hint="run the benchmark again",
         )
     times = [time_of(reply, name, key) for name, (key, _) in _QUANTILES.items()]
@@ -119,7 +119,7 @@ def _read(raw: RawOutput, parameters: Parameters, load: Callable[[Parameters], A
             f"the server did not keep up with {rate} requests per second: {left_over} of {planned} were not answered",
         )
     if None in found:
-        notes += (f"{found.count(None)} outcomes are left out: they need more values than this run has",)
+        notes += (left_out_note(found.count(None)),)
     return ParsedRun(
         measurements=tuple(one for one in found if one is not None),
         details={"results": reply.results, **({"histogram_ns": reply.histogram} if reply.histogram else {})},

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 
 from ktrial.bench.adapters._tool import (
@@ -112,12 +113,15 @@ def _read(raw: RawOutput, parameters: Parameters, pattern: str, directions: tupl
         raise BadRun(f"expected one job of fio, got {len(run.jobs)}", hint="use another version of fio")
     job = run.jobs[0]
     if job.error:
-        raise BadRun(f"fio's job ended with error {job.error}", hint="if it is 28 (no space left), free some space")
+        raise BadRun(
+            f"fio's job ended with error {job.error} ({errno.errorcode.get(job.error, 'unknown')})",
+            hint="free some space" if job.error == errno.ENOSPC else "run fio by hand to see more",
+        )
     missing = [direction for direction in directions if direction not in job.directions]
     if missing:
         raise BadRun(
             f"fio exited with status 0 but did no {' and no '.join(missing)}",
-            hint="let it run longer: raise the parameter seconds",
+            hint="raise the parameter seconds",
         )
     _agree_options(pattern, parameters, job.options)
     measurements: tuple[Measurement, ...] = ()
@@ -147,8 +151,9 @@ def _doubts(direction: str, found: FioDirection, parameters: Parameters) -> tupl
     ceiling = whole(parameters, "ceiling", 1, 10**13)
     if found.throughput.value > ceiling:
         raise BadRun(
-            f"{direction} {found.throughput.original} exceeds the plausible {ceiling} B/s: a cache may have answered",
-            hint="set direct to true and size above the memory's size, or raise ceiling for an array of disks",
+            f"{direction} at {found.throughput.value / 1e9:.4g} GB/s exceeds the plausible {ceiling / 1e9:g} GB/s: "
+            "a cache may have answered",
+            hint="set direct=true and a size above the memory's, or raise ceiling for an array of disks",
         )
     notes: tuple[str, ...] = ()
     if not flag(parameters, "direct"):

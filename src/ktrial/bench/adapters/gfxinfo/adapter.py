@@ -91,8 +91,8 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         raise BadRun("the output is cut off: its last line is missing", hint="run the benchmark again")
     if b"No process found for:" in raw.stdout:
         raise BadRun(
-            "the app does not run",
-            hint="start the app, or set the parameter activity; `adb shell pm list packages` lists the apps",
+            f"the app {parameters['package']} does not run",
+            hint="start the app, or name its activity: -p activity=com.android.settings/.Settings",
         )
     frames = read_framestats(raw.stdout.removesuffix(_END), "framestats")
     if len(frames.times_s) < _LEAST_FRAMES:
@@ -119,7 +119,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
             shares,
         ),
         details={"frames": len(ordered), "flagged": frames.flagged, "rendered": frames.rendered},
-        notes=(f"{missed} of {frames.rendered} frames were no longer there when they were fetched",)
+        notes=(f"Android dropped {missed} of {frames.rendered} frames before ktrial fetched them",)
         if missed > 0
         else (),
     )
@@ -135,7 +135,7 @@ def _interval(frames: DrawnFrames, parameters: Parameters) -> float:
     if rate:
         return 1 / float(rate)
     if frames.interval_s is None or not math.isfinite(frames.interval_s):
-        raise BadRun("this Android does not print the rate of the screen", hint="set it: -p refresh_hz=60")
+        raise BadRun("this Android does not print the rate of the screen", hint="set the rate: -p refresh_hz=60")
     return frames.interval_s
 
 

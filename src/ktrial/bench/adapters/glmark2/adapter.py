@@ -136,7 +136,7 @@ def _check_scenes(run: Glmark2Run, wanted: tuple[str, ...]) -> None:
     ):
         shown = ", ".join(f"{scene.name}:{scene.options}" for scene in run.scenes)[:300]
         raise BadRun(
-            f"asked for {len(asked)} scenes ({', '.join(wanted)}), but glmark2 drew {len(drawn)}: {shown}",
+            f"asked for the scenes {', '.join(wanted)}, but glmark2 drew {len(drawn)}: {shown}",
             hint="list the scenes of this version with `glmark2 --list-scenes`",
         )
 

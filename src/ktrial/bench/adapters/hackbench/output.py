@@ -40,5 +40,5 @@ def read_hackbench(data: bytes, source: str = "stdout") -> HackbenchRun:
             time = quantity(text.removeprefix("Time:"), "s", source, line, "the time in seconds")
     if head is None or each is None or time is None:
         missing = "'Running in … mode'" if head is None else "'Each sender …'" if each is None else "'Time: …'"
-        raise unreadable(source, None, "", f"output of hackbench: the line {missing} is missing")
+        raise unreadable(source, None, "", f"complete output of hackbench: the line {missing} is missing")
     return HackbenchRun(mode=head[0], groups=head[1], tasks=head[2], messages=each[0], message_bytes=each[1], time=time)

@@ -66,8 +66,8 @@ def _read(chosen: Chosen, raw: RawOutput, _: Parameters) -> ParsedRun:
     found = [counter for counter in counters(watched.before) if chosen(counter)]
     if not found:
         raise BadRun(
-            "cannot read the energy counter: it may need root",
-            hint="start ktrial with sudo; a battery must report energy_now or charge_now",
+            "cannot read the energy counter",
+            hint="start ktrial with sudo, or check that the battery reports energy_now or charge_now",
         )
     used = [_used(counter, watched) for counter in found]
     power = Measurement(

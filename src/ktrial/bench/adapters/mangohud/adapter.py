@@ -86,8 +86,8 @@ def _choose_capture(raw: RawOutput) -> tuple[str, MangoHudLog, tuple[str, ...]]:
     if not captures:
         raise BadRun(
             "MangoHud left no capture",
-            hint="if an OpenGL program loads its library itself, add MANGOHUD_DLSYM=1 to the parameter environment; "
-            "with MangoHud before 0.7, set `seconds`, so that the log ends before the program",
+            hint="add -p environment=MANGOHUD_DLSYM=1 for an OpenGL program that loads its library itself; "
+            "before MangoHud 0.7, set `seconds` to end the log before the program",
         )
     found: dict[str, MangoHudLog] = {}
     errors: list[BadRun] = []

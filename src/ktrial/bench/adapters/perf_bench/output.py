@@ -186,4 +186,4 @@ def _lines(data: bytes, source: str, wanted: str) -> Iterator[tuple[int, str]]:
 
 
 def _incomplete(source: str, name: str, missing: list[str]) -> Exception:
-    return unreadable(source, None, "", f"output of perf bench {name}: it lacks {', '.join(missing)}")
+    return unreadable(source, None, "", f"complete output of perf bench {name}: it lacks {', '.join(missing)}")

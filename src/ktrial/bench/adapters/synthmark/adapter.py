@@ -89,7 +89,7 @@ def _command(letter: str, parameters: Parameters) -> Invocation:
 def _result(run: SynthmarkRun, key: str, unit: str) -> Quantity:
     value = run.results.get(key)
     if value is None:
-        raise UnreadableOutput("stdout", None, "", f"output of SynthMark: {key} is missing")
+        raise UnreadableOutput("stdout", None, "", f"complete output of SynthMark: {key} is missing")
     return quantity(value, unit, "stdout", None, key)
 
 

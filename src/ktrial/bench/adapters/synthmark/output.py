@@ -46,7 +46,9 @@ def read_synthmark(data: bytes, source: str = "stdout") -> SynthmarkRun:
         elif text.strip() in {"RESULTS_BEGIN", "RESULTS_END"}:
             state = "results" if text.strip() == "RESULTS_BEGIN" else "end"
         elif "not a valid result" in text.lower():
-            raise BadRun(f"SynthMark calls its own result invalid: {for_message(text)}", hint="let it run longer")
+            raise BadRun(
+                f"SynthMark calls its own result invalid: {for_message(text)}", hint="let SynthMark run longer"
+            )
         elif state == "results" and (match := _BIN.fullmatch(text)):
             number(match[2], source, line, "milliseconds")
             wakeups, renders = (whole(match[index], source, line, "a count") for index in (3, 5))
@@ -55,7 +57,7 @@ def read_synthmark(data: bytes, source: str = "stdout") -> SynthmarkRun:
             _keep(results if state == "results" else head, match[1], match[2].strip(), source, line)
     if version is None or "test.name" not in head or state != "end":
         missing = "RESULTS_END" if version else "the head"
-        raise unreadable(source, None, "", f"output of SynthMark: {missing} is missing")
+        raise unreadable(source, None, "", f"complete output of SynthMark: {missing} is missing")
     return SynthmarkRun(
         version=version,
         test=head["test.name"],

@@ -113,7 +113,7 @@ def _whole_run(
 ) -> SysbenchRun:
     missing = sorted({"total_time", "min", "avg", "max"} - set(found)) + sorted({"events"} - set(counts))
     if missing:
-        raise unreadable(source, None, "", f"output of sysbench: it lacks {', '.join(missing)}")
+        raise unreadable(source, None, "", f"complete output of sysbench: it lacks {', '.join(missing)}")
     return SysbenchRun(
         version=version,
         threads=counts.get("threads"),

@@ -97,7 +97,7 @@ def _benchmark(name: str, what: str, stages: int, *, replays: bool) -> ToolBench
         probe=Probe(
             invocation=_probe,
             why_not=lambda raw: None if raw.exit_status == 0 else "the path of X-Plane is not set, or not a program",
-            next="set it: -p 'program=/games/X-Plane 12/X-Plane-x86_64'",
+            next="set the path: -p 'program=/games/X-Plane 12/X-Plane-x86_64'",
         ),
     )
 

@@ -62,7 +62,8 @@ def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
     for moved in ("stored_bytes", "written_bytes", "read_bytes"):
         if reply.number(moved) != data:
             raise BadRun(
-                f"the data has {data} bytes, but {moved} is {reply.number(moved)}", hint="run the benchmark again"
+                f"the data has {data} bytes, but the agent {moved.removesuffix('_bytes')} {reply.number(moved)} bytes",
+                hint="run the benchmark again",
             )
     memory = reply.positive("memory_bytes")
     return (
