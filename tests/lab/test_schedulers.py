@@ -65,7 +65,7 @@ def test_a_bad_one_is_named_an_ejected_one_has_failed_and_the_kernels_own_is_not
     assert verdicts["ktrial_eject"] != "better", told
     joined = " ".join(told.split())
     assert re.search(r"ktrial_eject: \d+ failed runs? of \d+; the last: .*the kernel says: .*as planned", joined), told
-    assert re.search(r"left out: ktrial_wide: .* no second LLC, this scheduler needs two", joined), told
+    assert re.search(r"skipped ktrial_wide: .* no second LLC, this scheduler needs two", joined), told
     assert re.search(r"^(stay with EEVDF: |use scx_ktrial_fifo: )", told, re.MULTILINE), told
     assert "after disabled" in told
     assert [line for line in said if line.startswith("status ")] == ["status 0", "status 0"], told

@@ -40,9 +40,10 @@ from ktrial.evidence.model import (
     trial_folder_of,
     trials_of,
 )
-from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.errors import BadInput, KtrialError, in_lower_case
 from ktrial.kit.files import why_unread
 from ktrial.kit.json_strict import decode_as
+from ktrial.kit.units import show_bytes
 
 _LEVEL = 10
 _BLOCK = 512
@@ -62,13 +63,13 @@ _KINDS = {
 
 
 #: Hint for a folder or file that cannot be written.
-_ROOM = "free some space there, or make it writable"
+_ROOM = "free some space, or make the folder writable"
 
 #: Hint for a bundle that is larger than ktrial unpacks.
-_SMALLER = "ask its author for several bundles with fewer sessions each"
+_SMALLER = "ask the author of the bundle for several bundles with fewer sessions each"
 
 #: Hint for an invalid published folder.
-_OTHER_FOLDER = "fetch the folder again, or ask its author to publish it again with `ktrial publish … --data`"
+_OTHER_FOLDER = "fetch the folder again, or ask its author to publish again with `ktrial publish … --data`"
 
 
 class BundleFolder:
@@ -98,7 +99,7 @@ class BundleFolder:
         try:
             file = path.open("rb")
         except OSError as error:
-            raise BadInput(f"{path}: {why_unread(error)}", hint="check the path, and who may read it") from None
+            raise BadInput(f"{path}: {why_unread(error)}", hint="check the path and its permissions") from None
         try:
             with file:
                 return _unpack(file, str(path), self._private(), damaged_too=damaged_too)
@@ -314,7 +315,7 @@ class _Frame:
         try:
             found = self._unpacker.decompress(packed)
         except zstandard.ZstdError as error:
-            raise BadInput(f"{self.shown}: not a bundle, or a damaged one: {error}") from None
+            raise BadInput(f"{self.shown}: not a bundle, or a damaged one ({error})") from None
         self._given += len(found)
         if self._given > LARGEST_BUNDLE_BYTES + MOST_MEMBERS * 2 * _BLOCK:
             raise BadInput(
@@ -329,7 +330,7 @@ def _unpack(file: IO[bytes], shown: str, folder: Path, *, damaged_too: bool) -> 
     name, size = _next(frame, shown) or ("", 0)
     if name != MANIFEST:
         raise BadInput(
-            f"{shown}: not a ktrial bundle: it does not begin with {MANIFEST}",
+            f"{shown} is not a ktrial bundle, because it does not begin with {MANIFEST}",
             hint="name a file that `ktrial bundle` wrote",
         )
     manifest = _manifest(b"".join(_content(frame, size)), shown)
@@ -360,7 +361,7 @@ def _next(frame: _Frame, shown: str) -> tuple[str, int] | None:
     try:
         info = tarfile.TarInfo.frombuf(block, "ascii", "strict")
     except (tarfile.HeaderError, UnicodeDecodeError, ValueError) as error:
-        raise BadInput(f"{shown}: not a bundle, or a damaged one: {error}") from None
+        raise BadInput(f"{shown}: not a bundle, or a damaged one ({error})") from None
     name = info.name
     if info.type != tarfile.REGTYPE:
         raise BadInput(
@@ -371,7 +372,7 @@ def _next(frame: _Frame, shown: str) -> tuple[str, int] | None:
         raise BadInput(f"{shown}: {name!r} {'leads outside the bundle' if is_outside else 'is not a file of a bundle'}")
     largest = LARGEST_BUNDLE_BYTES if name.endswith("/runs.jsonl") else LARGEST_BYTES
     if not 0 <= info.size <= largest:
-        raise BadInput(f"{shown}: {name} claims to have {info.size} bytes; the limit is {largest}")
+        raise BadInput(f"{shown}: {name} claims to have {show_bytes(info.size)}; the limit is {show_bytes(largest)}")
     return name, info.size
 
 
@@ -409,7 +410,7 @@ def _manifest(data: bytes, shown: str) -> Manifest:
             raise BadInput(f"{shown}: a newer ktrial wrote this bundle ({schema})", hint="update ktrial")
         manifest = msgspec.convert(document, Manifest)
     except msgspec.DecodeError as error:
-        raise BadInput(f"{shown}: cannot read {MANIFEST}: {error}") from None
+        raise BadInput(f"{shown}: cannot read {MANIFEST}: {in_lower_case(str(error))}") from None
     wanted = [
         f"{folder_of(one.session)}/{name}" for one in manifest.sessions for name in ("runs.jsonl", "session.json")
     ]
@@ -419,8 +420,8 @@ def _manifest(data: bytes, shown: str) -> Manifest:
     total = sum(max(0, one.size_bytes) for one in manifest.members.values())
     if total > LARGEST_BUNDLE_BYTES or len(manifest.members) > MOST_MEMBERS:
         raise BadInput(
-            f"{shown}: the bundle unpacks to {total} bytes in {len(manifest.members)} files; the limits are "
-            f"{LARGEST_BUNDLE_BYTES} and {MOST_MEMBERS}",
+            f"{shown}: the bundle unpacks to {show_bytes(total)} in {len(manifest.members)} files; the limits are "
+            f"{show_bytes(LARGEST_BUNDLE_BYTES)} and {MOST_MEMBERS} files",
             hint=_SMALLER,
         )
     return manifest

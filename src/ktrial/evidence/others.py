@@ -48,14 +48,14 @@ def others_in(
         if packed.replaced is None:
             raise Refused(
                 f"{bundle.shown}: session {packed.session} may contain names of hosts and users",
-                hint="ask its author for a bundle made without --keep-identity",
+                hint="ask the author of the bundle for one made without --keep-identity",
             )
         facts[session.session] = facts_of(session.document)
         kernels[session.session] = session.kernel_release
         if own.has_measured(session.boot_id, session.document):
             raise Refused(
                 f"{bundle.shown}: this machine measured session {packed.session}, so its verdicts are your own",
-                hint=f"`ktrial import {bundle.shown}` adds them to your store",
+                hint=f"run `ktrial import {bundle.shown}` to add the session to your store",
             )
     found = []
     for name in bundle.trials:
@@ -66,12 +66,12 @@ def others_in(
     if not found:
         raise BadInput(
             f"{bundle.shown}: no trial in this bundle has a verdict",
-            hint=f"`ktrial import {bundle.shown}` adds its runs to your store, to compare them",
+            hint=f"run `ktrial import {bundle.shown}` to add the runs to your store and compare them",
         )
     if len(msgspec.json.encode(found)) > _LARGEST_BYTES:
         raise BadInput(
-            f"{bundle.shown}: its verdicts take more than {_LARGEST_BYTES >> 20} MiB as text",
-            hint="ask its author for a bundle with fewer trials",
+            f"{bundle.shown}: the verdicts take more than {_LARGEST_BYTES >> 20} MiB as text",
+            hint="ask the author for a bundle with fewer trials",
         )
     return tuple(found)
 
@@ -90,7 +90,7 @@ def _of_trial(
         raise BadInput(
             f"{bundle.shown}: trial {kept.stored.trial} has an impossible date: "
             f"{kept.stored.started_unix_ms} ms after 1970",
-            hint="ask its author for a new bundle",
+            hint="ask the author for a new bundle",
         )
     disks = () if state is None else (address.partition("@")[2] for address in state.knobs)
     return OthersTrial(

@@ -95,8 +95,8 @@ def pack(
     for session in sorted(sessions, key=lambda one: one.session):
         if session.runs.get("running"):
             raise Refused(
-                f"cannot pack {session.session}: it is still being measured",
-                hint="wait until it ends, or pack other sessions",
+                f"cannot pack {session.session}: the session is still being measured",
+                hint="wait until this session ends, or pack other sessions",
             )
         rest = () if trials is None else trials.of_session(session.session)
         one = _Packing(session, results, scrubbing, rest)
@@ -237,7 +237,7 @@ class _Packing:
         where = next(places, "")
         return Refused(
             f"{self._session.session}: the raw output of {where or 'its states'} may contain names: {error.message}",
-            hint="use --keep-identity to pack it with the names of hosts and users, or pack other sessions",
+            hint="use --keep-identity to pack this session with the names, or pack other sessions",
         )
 
     def _names(self) -> set[str]:

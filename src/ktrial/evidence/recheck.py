@@ -17,7 +17,7 @@ from ktrial.evidence.unpack import Bundle, BundleResults
 from ktrial.evidence.with_sources import Again, question_of, sessions_of
 from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.query import ImportOptions
-from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.errors import BadInput, KtrialError, in_lower_case
 from ktrial.results.foreign import ForeignRun, Importer
 from ktrial.results.import_file import ForeignFile, ImportRequest, document_of, read_results
 from ktrial.results.model import StoredRun, StoredSession
@@ -195,7 +195,8 @@ def _imported(
         )
         read = read_results(ForeignFile(document["file"], results.raw(digest)), wanted, readers.importers)
     except (BadInput, msgspec.ValidationError, KeyError) as error:
-        yield Difference(kind="measurement", where=f"{session.session}, its file", told=f"cannot read it: {error}")
+        told = f"cannot read it: {in_lower_case(str(error))}"
+        yield Difference(kind="measurement", where=f"{session.session}, its file", told=told)
         return
     numbered = {run.number: run for run in read.runs}
     for run in runs:

@@ -14,7 +14,7 @@ from ktrial.evidence.differences import Difference
 from ktrial.evidence.reparse import BROKEN
 from ktrial.judge.model.comparison import Comparison
 from ktrial.judge.model.log import BlockDrawn, BlockVoided, Looked, RunEnded, TrialEnd
-from ktrial.kit.errors import KtrialError
+from ktrial.kit.errors import KtrialError, in_lower_case
 from ktrial.live.account import with_account
 from ktrial.live.period import PERIOD_FILE, SeenPeriod, read_period
 from ktrial.results.model import record_of
@@ -36,7 +36,8 @@ def records_in(kept: KeptTrial, results: ReadResults) -> tuple[RunRecord, ...]:
     session = next((one for one in results.sessions() if one.session == kept.stored.session), None)
     if session is None:
         raise KtrialError(
-            f"cannot find the runs of {kept.stored.trial} in the store", hint="name their store with --store"
+            f"cannot find the runs of {kept.stored.trial} in the store",
+            hint="name the store that has these runs with --store",
         )
     found: list[RunRecord] = []
     for run in results.runs(session.session):
@@ -44,7 +45,7 @@ def records_in(kept: KeptTrial, results: ReadResults) -> tuple[RunRecord, ...]:
             record = record_of(run, session)
         except msgspec.ValidationError as error:
             raise KtrialError(
-                f"run {run.number} of {session.session} has an {BROKEN} ({error})",
+                f"run {run.number} of {session.session} has an {BROKEN} ({in_lower_case(str(error))})",
                 hint="update ktrial: a newer one may have written the record",
             ) from None
         found += [] if record is None else [record]
@@ -85,12 +86,12 @@ def trial_differences(kept: KeptTrial, results: ReadResults) -> Iterator[Differe
         told = f"its hash is {kept.sha256}, but {stored.protocol_sha256} was fixed before the first run: it was changed"
         yield Difference(kind="protocol", where=f"trial {name}, its protocol", told=told)
     if set(stored.arms) != {one.name for one in kept.protocol.arms}:
-        told = "the arms of the trial are not those of its protocol"
+        told = "the arms of the trial differ from the arms of its protocol"
         yield Difference(kind="protocol", where=f"trial {name}, its protocol", told=told)
     if kept.noise is not None:
         for outcome, values in kept.protocol.profile.items():
             if kept.noise.differences.get(outcome) != values:
-                told = f"{outcome}: the protocol's A/A differences are not those of the noise profile"
+                told = f"{outcome}: the A/A differences of protocol and noise profile are not the same"
                 yield Difference(kind="protocol", where=f"trial {name}, its noise profile", told=told)
     try:
         for finding in audited(kept.log):

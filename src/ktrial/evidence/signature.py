@@ -100,18 +100,19 @@ def check_signing(key: Path) -> None:
 def sign(bundle: Path, key: Path) -> Path:
     """Sign a bundle; return the file with the signature."""
     place = signature_of(bundle)
-    by_hand = f"sign it with `ssh-keygen -Y sign -n {NAMESPACE} -f {key} {bundle}`"
+    by_hand = f"sign the bundle with `ssh-keygen -Y sign -n {NAMESPACE} -f {key} {bundle}`"
     done = _run("sign", ["-q", "-n", NAMESPACE, "-f", str(key)], bundle)
     if done.returncode or not done.stdout:
         reason = _message(done) or f"ssh-keygen ended with status {done.returncode}"
-        raise KtrialError(f"cannot sign {bundle}: {reason}", hint=f"the bundle itself is complete; {by_hand}")
+        raise KtrialError(f"cannot sign {bundle}: {reason}", hint=f"{by_hand}; the bundle is complete")
     part = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
         part.write_bytes(done.stdout)
         part.replace(place)
     except OSError as error:
         part.unlink(missing_ok=True)
-        hint = f"the bundle itself is complete; free some space there, or make it writable, then {by_hand}"
+        room = f"make room in {place.parent} or make that folder writable"
+        hint = f"{room}, then {by_hand}; the bundle is complete"
         raise KtrialError(f"cannot write {place}: {error.strerror}", hint=hint) from None
     return place
 
@@ -187,5 +188,5 @@ def _run(verb: str, arguments: list[str], data: Path | None = None) -> subproces
             return subprocess.run(command, stdin=file, capture_output=True, env=environment, check=False)
     except OSError as error:
         raise BadInput(
-            f"{data or command[0]}: {why_unread(error)}", hint="check the path, and who may read it"
+            f"{data or command[0]}: {why_unread(error)}", hint="check the path and its permissions"
         ) from None

@@ -65,7 +65,7 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
     control = kept.protocol.control
     is_whole = control in arms == stored.arms.keys() and arms - {control} <= stored.file.arms.keys()
     if not is_whole or not (stored.file.suite or stored.file.command or stored.file.live):
-        raise BadInput(f"{where}: its arms are not those of its file, or nothing is measured", hint=OTHER_COPY)
+        raise BadInput(f"{where}: its arms differ from those of its protocol, or nothing is measured", hint=OTHER_COPY)
     if stored.trial != name or stored.session not in {one.session for one in bundle.manifest.sessions}:
         raise BadInput(
             f"{where}: it describes another trial, or the session with its runs is not in the bundle", hint=OTHER_COPY
@@ -106,5 +106,5 @@ def check_same_verdicts(before: KeptTrial, after: KeptTrial) -> None:
     if [(one.verdict, one.effect) for one in was.judged] != [(one.verdict, one.effect) for one in now.judged]:
         raise KtrialError(
             f"cannot replace names of hosts and users in {before.stored.trial}: that would change its verdicts",
-            hint="use --keep-identity to pack it with these names",
+            hint="use --keep-identity to pack the trial with these names",
         )

@@ -159,7 +159,7 @@ class BundleResults:
 
     def raw(self, digest: str) -> bytes:
         if f"raw/{digest}" not in self._bundle.manifest.members:
-            raise UnknownName("raw output", digest, (), hint="ask for a complete bundle: this one does not contain it")
+            raise UnknownName("raw output", digest, (), hint="ask for a complete bundle: this one lacks the raw output")
         return self._bundle.raw(digest)
 
     def states(self, session: str) -> dict[str, str]:

@@ -39,7 +39,7 @@ def question_of(published: Comparison) -> AskedComparison:
     if published.asked is None:
         raise BadInput(
             "cannot recompute the comparison: it does not contain its question",
-            hint="create it again with this ktrial: `ktrial compare … --json`",
+            hint="create the comparison again with this ktrial: `ktrial compare … --json`",
         )
     return published.asked
 
@@ -78,7 +78,7 @@ def carry(
         wrong = next(comparison_differences(published, found), None)
     if wrong is not None:
         raise Refused(
-            f"recomputing the comparison from the bundle gives another result: {wrong.where}: {wrong.told}",
+            f"recomputing the comparison from the bundle gives another result in {wrong.where}: {wrong.told}",
             hint="compare again and pack the new comparison"
             + (
                 ""

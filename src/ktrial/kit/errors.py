@@ -149,6 +149,11 @@ class Interrupted(KtrialError):
     exit_status = 130
 
 
+def in_lower_case(message: str) -> str:
+    """Return a library's message with a small first letter, as it stands after a colon."""
+    return message[:1].lower() + message[1:] if message[1:2].islower() else message
+
+
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     """Return up to three known names that resemble `name`.
 

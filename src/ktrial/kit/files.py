@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 
 from ktrial.kit.errors import BadInput
+from ktrial.kit.units import show_bytes
 
 
 def read_file(path: Path, limit_bytes: int) -> bytes:
@@ -23,14 +24,14 @@ def read_file(path: Path, limit_bytes: int) -> bytes:
         with os.fdopen(descriptor, "rb") as file:
             data = b"" if about.st_size > limit_bytes else file.read(limit_bytes + 1)
     except OSError as error:
-        hint = "check the path" if error.errno == errno.ENOENT else "check who may read it"
+        hint = "check the path" if error.errno == errno.ENOENT else "check the permissions of the file"
         raise BadInput(why_unread(error), file=shown, hint=hint) from None
     size = max(about.st_size, len(data))
     if size > limit_bytes:
         raise BadInput(
-            f"too large: {size} bytes (maximum {limit_bytes})",
+            f"too large: {show_bytes(size)} (maximum {show_bytes(limit_bytes)})",
             file=shown,
-            hint="if this is a results file, split it or export fewer columns",
+            hint="if this is a results file, split the file or export fewer columns",
         )
     return data
 

@@ -59,7 +59,7 @@ def select(document: Any, text: str) -> int | float:
 
 
 def _inside(value: Any, step: Step, place: str, text: str) -> Any:
-    nowhere = f"{text} leads nowhere: {place}"
+    nowhere = f"cannot find {text}, because {place}"
     if isinstance(step, int):
         if not isinstance(value, list):
             raise BadRun(f"{nowhere} is {_kind(value)}, not a list", hint=_step_for(value))
@@ -71,9 +71,11 @@ def _inside(value: Any, step: Step, place: str, text: str) -> Any:
         return value[step]
     if not isinstance(value, dict):
         raise BadRun(f"{nowhere} is {_kind(value)}, not an object", hint=_step_for(value))
+    if not value:
+        raise BadRun(f"{nowhere} is an empty object", hint="name another place")
     if step not in value:
         listed = ", ".join(list(value)[:_LISTED]) + (", …" if len(value) > _LISTED else "")
-        raise BadRun(f"{nowhere} has no {step!r}, only: {listed or 'nothing'}", hint="use one of these names")
+        raise BadRun(f"{nowhere} has no {step!r}; it has {listed}", hint=f"use one of these names in place of {step!r}")
     return value[step]
 
 
@@ -83,7 +85,7 @@ def _step_for(value: Any) -> str:
         return "continue the path with a name, as in .mean"
     if isinstance(value, list):
         return "continue the path with an index, as in [0]"
-    return "end the path there, or name another place"
+    return "end the path before this step, or name another place"
 
 
 def _kind(value: Any) -> str:

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ktrial.kit.errors import in_lower_case
+
 #: Messages quote this many characters before and after a fault.
 _AROUND = 20
 #: The rest of a word or number that was cut off at the end of the text.
@@ -52,7 +54,7 @@ def decode(text: str, repeated: Container[str] = ()) -> Any:
         return document
     except json.JSONDecodeError as error:
         item = text[max(0, error.pos - _AROUND) : error.pos + _AROUND]
-        raise NotStrictJson(error.lineno, item, f"complete JSON ({error.msg})") from None
+        raise NotStrictJson(error.lineno, item, f"complete JSON ({_why(error.msg)})") from None
     except NotStrictJson as error:
         if found := _CONSTANT.search(text) if error.item in _CONSTANTS else None:
             error.line = text.count("\n", 0, found.start()) + 1
@@ -65,10 +67,16 @@ def decode_as(data: bytes | str, shape: type[T] | msgspec.json.Decoder[T]) -> T:
     """Decode a document as `shape`. Raise msgspec.DecodeError, also for deep nesting and invalid UTF-8."""
     try:
         return shape.decode(data) if isinstance(shape, msgspec.json.Decoder) else msgspec.json.decode(data, type=shape)
+    except msgspec.DecodeError as error:
+        raise type(error)(in_lower_case(str(error))) from None
     except RecursionError:
         raise msgspec.DecodeError("it is nested too deeply") from None
     except UnicodeDecodeError as error:
         raise msgspec.DecodeError(f"it is not UTF-8: {error.reason} at byte {error.start} of a text") from None
+
+
+def _why(message: str) -> str:
+    return in_lower_case(message).removesuffix(" starting at")
 
 
 def _check_characters(text: str) -> None:
@@ -94,7 +102,7 @@ def fault(text: str) -> str | None:
         if error.pos >= end or error.msg.startswith("Unterminated string") or _CUT.fullmatch(text[error.pos : end]):
             line, column = text.count("\n", 0, end) + 1, end - text.rfind("\n", 0, end) - 1
             return f"its JSON breaks off after line {line}, column {column}"
-        return f"its JSON is broken at line {error.lineno}, column {error.colno} ({error.msg})"
+        return f"its JSON is broken at line {error.lineno}, column {error.colno} ({_why(error.msg)})"
     except (ValueError, RecursionError):
         return None
     return None
@@ -106,7 +114,7 @@ def _table(repeated: Container[str], pairs: list[tuple[str, Any]]) -> dict[str, 
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen and key not in repeated:
-                raise NotStrictJson(None, key, "the only such key of its JSON object")
+                raise NotStrictJson(None, key, "the only key of this name in its JSON object")
             seen.add(key)
     return result
 

@@ -40,7 +40,7 @@ def events_needed(quantile: float) -> int:
 
 
 def typical_events(arms: Iterable[Sequence[int]]) -> int | None:
-    """Return the events in the median run of the arm that has the fewest events; None if no arm has counts."""
+    """Return the smallest of the arms' median numbers of events per run; None if no arm has counts."""
     return min((int(statistics.median(counts)) for counts in arms if counts), default=None)
 
 

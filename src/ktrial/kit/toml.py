@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ktrial.kit.errors import BadInput
+from ktrial.kit.errors import BadInput, in_lower_case
 from ktrial.kit.plain_text import UNPLAIN
 
 T = TypeVar("T")
@@ -28,7 +28,11 @@ def parse(text: str, file: str, shape: type[T], hint: str) -> T:
         if match is None:
             raise BadInput(f"TOML: {error}", file=file, line=text.count("\n") + 1, hint=hint) from None
         raise BadInput(
-            f"TOML: {match['what']}", file=file, line=int(match["line"]), column=int(match["column"]), hint=hint
+            f"TOML: {in_lower_case(match['what'])}",
+            file=file,
+            line=int(match["line"]),
+            column=int(match["column"]),
+            hint=hint,
         ) from None
     except RecursionError:
         raise BadInput("TOML: nested too deeply", file=file, hint=hint) from None
@@ -38,6 +42,7 @@ def parse(text: str, file: str, shape: type[T], hint: str) -> T:
         message, _, where = str(error).partition(" - at `")
         path = where.rstrip("`")
         line, column = locate(text, path, message)
+        message = in_lower_case(message)
         located = f"{path.removeprefix('$').lstrip('.')}: {message}" if path else message
         raise BadInput(located, file=file, line=line, column=column, hint=hint) from None
 

@@ -20,14 +20,14 @@ def read_toml(path: Path, shape: type[T]) -> T:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise BadInput(why_unread(error), file=str(path), hint="check the path, and who may read it") from None
+        raise BadInput(why_unread(error), file=str(path), hint="check the path and its permissions") from None
     return toml.parse_bytes(data, str(path), shape, _HINT)
 
 
 def read_listed(path: Path, shape: type[T]) -> T:
     """Decode a TOML file found in a folder. Raise BadInput for named pipes and the like, which would block."""
     if path.exists() and not path.is_file():
-        raise BadInput("not a regular file", file=str(path), hint="move it out of the folder, or rename it")
+        raise BadInput("not a regular file", file=str(path), hint="move this file out of the folder, or rename it")
     return read_toml(path, shape)
 
 

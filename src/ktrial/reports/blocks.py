@@ -73,7 +73,7 @@ class Code(NamedTuple):
 class Pictures(NamedTuple):
     """The charts of one outcome, or those charts of the whole comparison that `modules` draw.
 
-    With neither, they are the charts of the whole comparison that no other block shows.
+    Without outcome and modules, they are the charts of the whole comparison that no other block shows.
     """
 
     outcome: str | None = None

@@ -262,7 +262,8 @@ def _outcomes(comparison: Comparison, charted: int | None) -> list[Block]:
         if outcome.blind_spots:
             blocks.append(Text(f"What it does not show: {outcome.blind_spots}", "note"))
         if outcome.same_as:
-            blocks.append(Text(f"Not shown, because it says the same: {', '.join(outcome.same_as)}.", "note"))
+            same = ", ".join(outcome.same_as)
+            blocks.append(Text(f"Not shown, because {outcome.name} says the same: {same}.", "note"))
         if behind := [*_methods(outcome), *_tests(outcome), *_checks(outcome), *_anova(outcome), *_pairs(outcome)]:
             blocks.append(Folded(f"How {outcome.name} was judged: tests and assumptions", behind))
         blocks.append(Pictures(outcome.name))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ import msgspec
 from ktrial.judge.model.query import ImportOptions
 from ktrial.kit.errors import BadInput, BadRun, Refused, UnknownName
 from ktrial.kit.json_strict import fault
+from ktrial.kit.units import show_bytes
 from ktrial.results.foreign import BroughtFile, BroughtSession, ForeignResults, ForeignRun, Importer
 from ktrial.results.model import StoredRun, StoredSession
 from ktrial.results.ports import ImportStore
@@ -39,12 +41,13 @@ def unpacked(data: bytes, name: str, limit_bytes: int) -> tuple[bytes, str]:
         try:
             content += machine.decompress(data[at : at + _PIECE_BYTES], limit_bytes + 1 - len(content))
         except zlib.error as error:
-            raise BadInput(f"not intact gzip data: {error}", file=name, hint=_AGAIN) from None
+            why = str(error).rpartition(": ")[2]
+            raise BadInput(f"cannot unpack gzip data: {why}", file=name, hint=_AGAIN) from None
         if len(content) > limit_bytes:
             raise BadInput(
-                f"unpacked, it exceeds the limit of {limit_bytes} bytes",
+                f"the file unpacks to more than {show_bytes(limit_bytes)}",
                 file=name,
-                hint="if this is a results file, split it or export fewer columns",
+                hint="if this is a results file, split the file or export fewer columns",
             )
         at = min(at + _PIECE_BYTES, len(data)) - len(machine.unused_data)
         if machine.eof and at < end:  # a gzip file may consist of several members
@@ -52,7 +55,7 @@ def unpacked(data: bytes, name: str, limit_bytes: int) -> tuple[bytes, str]:
         elif machine.eof:
             break
     if not machine.eof:
-        raise BadInput(f"not complete gzip data: the end is missing after {len(data)} bytes", file=name, hint=_AGAIN)
+        raise BadInput(f"cannot unpack gzip data: the end is missing after byte {len(data)}", file=name, hint=_AGAIN)
     return bytes(content), name.removesuffix(".gz")
 
 
@@ -62,6 +65,8 @@ LIMIT_BYTES = 256 * 1024**2
 HEAD_BYTES = 64 * 1024
 #: NUL as JSON writes it; no database accepts it in a text.
 _NUL = b"\\u0000"
+#: The escape itself, not an escaped backslash before the text u0000.
+_ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class ForeignFile(msgspec.Struct, frozen=True):
@@ -101,7 +106,7 @@ def bring_in(
     if there and (not missing or None in there):
         raise Refused(
             f"{file.name} was already imported as {', '.join(sorted(there.values()))}",
-            hint="add --again to store it a second time",
+            hint="add --again to store the file a second time",
         )
     notes = results.notes
     if there:
@@ -121,7 +126,7 @@ def bring_in(
 def read_results(file: ForeignFile, wanted: ImportRequest, importers: Mapping[str, Importer]) -> ForeignResults:
     """Return the results of a file. The user may name its format; otherwise it is recognised."""
     if not file.data:
-        raise BadInput("the file is empty", file=file.name, hint="check that the benchmark wrote its output there")
+        raise BadInput("the file is empty", file=file.name, hint="check that the benchmark wrote to this file")
     importer = None
     try:
         data, name = unpacked(file.data, file.name, LIMIT_BYTES)
@@ -141,14 +146,14 @@ def read_results(file: ForeignFile, wanted: ImportRequest, importers: Mapping[st
 def _check_options(options: ImportOptions, importer: Importer, name: str) -> None:
     """Raise BadInput for options that this kind of file doesn't have."""
     for used, takes, kind, hint in (
-        (options.of_tables, importer.takes_columns, "tables (csv)", "remove it, or add --format csv"),
-        (options.of_frames, importer.takes_frames, "frame logs (mangohud)", "remove it"),
+        (options.of_tables, importer.takes_columns, "tables (csv)", "remove the option, or add --format csv"),
+        (options.of_frames, importer.takes_frames, "frame logs (mangohud)", "remove the option"),
     ):
         if used and not takes:
             why = f"only for {kind}, and this file has the format {importer.name}"
             raise BadInput(f"{', '.join(used)}: {why}", file=name, hint=hint)
     if options.by is not None and options.label is not None:
-        raise BadInput("--label and --by both name the groups", file=name, hint="remove one of them")
+        raise BadInput("--label and --by both name the groups", file=name, hint="remove one of the two")
 
 
 def _rearranged(results: ForeignResults, options: ImportOptions, name: str) -> ForeignResults:
@@ -200,13 +205,14 @@ def _values_under(runs: Sequence[ForeignRun], key: str, option: str, name: str) 
         if differing
         else f"remove {option}: the runs differ in no attribute that all of them have"
     )
-    count = f"{len(runs) - len(values)} of {len(runs)} runs lack it" if values else "no run has it"
+    lacking = len(runs) - len(values)
+    count = f"{lacking} of {len(runs)} runs lack this attribute" if values else "no run has this attribute"
     raise BadInput(f"{option} {key!r}: {count}", file=name, hint=names)
 
 
 _OTHERWISE = (
-    "add --format FORMAT if it is one of them; otherwise write its results as a table (CSV): a header, then one row"
-    " per run, with a column for the value and one for what is compared"
+    "add --format FORMAT if the file has one of these; otherwise write a table (CSV) with a header and one row per run,"
+    " with a column for the value and one for what is compared"
 )
 
 
@@ -237,7 +243,7 @@ def _choose_importer(data: bytes, name: str, wanted: ImportRequest, importers: M
         raise BadInput(
             f"cannot recognise the format: {broken}",
             file=name,
-            hint="copy or export it again; the copy or the tool may have been interrupted",
+            hint="copy or export the file again; the copy or the tool may have been interrupted",
         )
     kind = "a binary file" if b"\0" in head else "unknown format"
     raise BadInput(f"{kind}; formats: {formats}", file=name, hint=_OTHERWISE)
@@ -251,7 +257,7 @@ def _check(results: ForeignResults, name: str) -> None:
             raise BadInput(
                 f"run {run.number} of {run.benchmark} measures {double!r} twice",
                 file=name,
-                hint="keep one value of it per run",
+                hint=f"keep one value of {double!r} per run",
             )
         wrong = next((one for one in run.measurements if not math.isfinite(one.value)), None)
         if wrong is not None:
@@ -264,8 +270,10 @@ def _check(results: ForeignResults, name: str) -> None:
         whole = msgspec.json.encode(results)
     except UnicodeEncodeError:
         whole = _NUL
-    if _NUL in whole:
-        raise BadInput("contains text with an unpaired surrogate or a NUL", file=name, hint="use valid Unicode text")
+    if _NUL in whole and _ESCAPED_NUL.search(whole):
+        raise BadInput(
+            "the text contains an unpaired surrogate or a NUL", file=name, hint="remove these characters from the file"
+        )
 
 
 def _groups(runs: Sequence[ForeignRun]) -> dict[str, list[ForeignRun]]:
@@ -282,7 +290,7 @@ def _check_own(file: ForeignFile, results: ForeignResults, sessions: Sequence[St
     if own:
         raise Refused(
             f"{file.name} contains runs that this store has already, of {', '.join(own)}",
-            hint="add --again to store them a second time",
+            hint="add --again to store these runs a second time",
         )
 
 

@@ -94,7 +94,7 @@ def load_goals(folders: Iterable[Path], catalog: Catalog, measurable: Iterable[s
             except KtrialError as error:
                 raise BadInput(error.message, file=str(path), hint=error.hint) from None
             if goal.name in goals:
-                raise BadInput(f"a goal named {goal.name} already exists", file=str(path), hint="rename it")
+                raise BadInput(f"a goal named {goal.name} already exists", file=str(path), hint="rename this goal")
             goals[goal.name] = goal
     return goals
 
@@ -102,19 +102,19 @@ def load_goals(folders: Iterable[Path], catalog: Catalog, measurable: Iterable[s
 def _check(goal: Goal, catalog: Catalog, measurable: tuple[str, ...]) -> None:
     if not goal.measure:
         raise BadInput(
-            f"the goal {goal.name} has no [[measure]]", hint="add a [[measure]] that its candidates can improve"
+            f"the goal {goal.name} has no [[measure]]", hint="add a [[measure]] that the candidates can improve"
         )
     for name in goal.profiles:
         if name not in catalog.profiles:
-            raise UnknownName("profile", name, catalog.profiles, hint="run `ktrial profiles` to list them")
+            raise UnknownName("profile", name, catalog.profiles, hint="run `ktrial profiles` to list all profiles")
     for measure in goal.measure:
         if measure.suite not in measurable:
             raise UnknownName("suite or benchmark", measure.suite, measurable, hint="run `ktrial bench --list`")
         for pattern in measure.knobs:
             if not any(fnmatchcase(knob, pattern) for knob in catalog.knobs):
-                raise BadInput(f"no knob matches {pattern!r}", hint="run `ktrial knobs` to list them")
+                raise BadInput(f"no knob matches {pattern!r}", hint="run `ktrial knobs` to list all knobs")
     for one in goal.candidate:
         knob = find_knob(one.knob, catalog.knobs)
         kernel_text(knob, one.value)
         if goal.measure_of(parse_address(one.knob).knob) is None:
-            raise BadInput(f"no [[measure]] of {goal.name} covers {one.knob}", hint="add the knob to one of them")
+            raise BadInput(f"no [[measure]] of {goal.name} covers {one.knob}", hint="add the knob to a [[measure]]")

@@ -59,7 +59,7 @@ def select_schedulers(found: Sequence[InstalledScheduler], names: Sequence[str])
     if not found:
         raise BadInput(
             "no sched_ext scheduler is installed here",
-            hint="install your distribution's package, often called scx-scheds, or put your own into /usr/local/bin",
+            hint="install your distribution's package, such as scx-scheds, or put a scheduler into /usr/local/bin",
         )
     known = {one.name.removeprefix("scx_") for one in found}
     wanted = {name.removeprefix("scx_") for name in names} or known

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watermarks of memory zones as the kernel computes them, and the lead time that they give kswapd.
 
-The computation is that of setup_per_zone_wmarks() in mm/page_alloc.c, in whole pages. The kernel divides the reserve
+The computation follows setup_per_zone_wmarks() in mm/page_alloc.c, in whole pages. The kernel divides the reserve
 among the zones by size. The distance between two marks is a quarter of a zone's share, or watermark_scale_factor /
 10000 of the zone if that is more. Below `low` kswapd wakes and works until `high` is free. Below `min` allocating
 threads reclaim.
@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from ktrial.kit.errors import BadInput
+from ktrial.kit.units import show_bytes
 from ktrial.machine.facts import FactBook
 
 SCALE = "vm.watermark_scale_factor"
@@ -158,7 +159,7 @@ def usual_zones(memory_bytes: float) -> tuple[Zone, ...]:
     """Return the zones of a single-node PC: 15 MiB for old devices, up to 3 GiB below 4 GiB, and the rest."""
     pages = int(memory_bytes) // 4096
     if pages < 8192:
-        raise BadInput(f"expected at least 32 MiB of memory, got {int(memory_bytes)} bytes", hint="use --memory 32MiB")
+        raise BadInput(f"expected at least 32 MiB of memory, got {show_bytes(memory_bytes)}", hint="use --memory 32MiB")
     old = 3840
     middle = min(pages - old, 786_432 - old)
     rest = pages - old - middle

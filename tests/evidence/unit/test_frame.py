@@ -73,7 +73,7 @@ def test_members_of_no_bytes_and_of_the_most_are_taken(monkeypatch: pytest.Monke
     monkeypatch.setattr(file, "LARGEST_BYTES", 7)
     assert _next(frame(header(0)), "b") == (MANIFEST, 0)
     assert _next(frame(header(7)), "b") == (MANIFEST, 7)
-    with pytest.raises(BadInput, match=r"claims to have 8 bytes; the limit is 7"):
+    with pytest.raises(BadInput, match=r"claims to have 8 B; the limit is 7 B"):
         _next(frame(header(8)), "b")
 
 
@@ -99,7 +99,7 @@ def test_a_bundle_that_cannot_be_written_is_told_and_leaves_nothing(tmp_path: Pa
     (tmp_path / "taken" / "x").touch()
     with pytest.raises(KtrialError, match=r"cannot write .*taken: ") as caught:
         writer.write(tmp_path / "taken", ())
-    assert caught.value.hint == "free some space there, or make it writable"
+    assert caught.value.hint == "free some space, or make the folder writable"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["taken", "work"]
     shutil.rmtree(tmp_path / "work")
     bundles.close()  # what is away is not a fault

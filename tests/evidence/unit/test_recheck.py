@@ -235,7 +235,7 @@ def test_imported_runs_without_their_file_or_how_it_was_read_are_unread(lacking:
     [
         (OPTIONS, "r.txt is strange: b'theirs' mine"),
         (OPTIONS | {"format": "lost"}, "lost"),
-        (OPTIONS | {"options": {"label": 1}}, "Expected `str | null`"),
+        (OPTIONS | {"options": {"label": 1}}, "expected `str | null`"),
         ({name: told for name, told in OPTIONS.items() if name != "format"}, "'format'"),
     ],
 )
@@ -430,8 +430,8 @@ def test_a_trial_is_read_from_its_files() -> None:
     [
         ("trial.json", None, ": trial.json is not in the bundle"),
         ("log.jsonl", None, ": log.jsonl is not in the bundle"),
-        ("trial.json", b"{", ": Input data was truncated"),
-        ("noise.json", b"{}", ": Object missing required field"),
+        ("trial.json", b"{", ": input data was truncated"),
+        ("noise.json", b"{}", ": object missing required field"),
         ("log.jsonl", b"{}", "/log.jsonl: the last line is truncated"),
     ],
 )

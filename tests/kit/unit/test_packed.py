@@ -51,7 +51,7 @@ def test_what_cannot_be_opened_whole_is_refused(name: str, monkeypatch: pytest.M
     with pytest.raises(BadInput, match="cannot unpack"):
         opened(whole + b"more, which is not a stream")
     monkeypatch.setattr(packed, "LIMIT_BYTES", 1000)
-    with pytest.raises(BadInput, match="exceeds 1000 bytes"):
+    with pytest.raises(BadInput, match="exceeds 1000 B"):
         opened(whole)
 
 

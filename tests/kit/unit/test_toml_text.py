@@ -25,11 +25,11 @@ class File(msgspec.Struct, forbid_unknown_fields=True):
 @pytest.mark.parametrize(
     "text, told",
     [
-        ("cap = 1\n[design]\n  cap = 'x'\n", "f.toml:3:3: design.cap: Expected `int`, got `str`"),
-        ("[[arm]]\ncap = 1\n[[arm]]\ncap = 'x'\n", "f.toml:4:1: arm[1].cap: Expected `int`, got `str`"),
-        ("cap = 1\ncup = 2\n", "f.toml:2:1: Object contains unknown field `cup`"),
-        ("cap = 1\n[design]\ncup = 2\n", "f.toml:3:1: design: Object contains unknown field `cup`"),
-        ("cap = 1 2\n", "f.toml:1:9: TOML: Expected newline or end of document after a statement"),
+        ("cap = 1\n[design]\n  cap = 'x'\n", "f.toml:3:3: design.cap: expected `int`, got `str`"),
+        ("[[arm]]\ncap = 1\n[[arm]]\ncap = 'x'\n", "f.toml:4:1: arm[1].cap: expected `int`, got `str`"),
+        ("cap = 1\ncup = 2\n", "f.toml:2:1: object contains unknown field `cup`"),
+        ("cap = 1\n[design]\ncup = 2\n", "f.toml:3:1: design: object contains unknown field `cup`"),
+        ("cap = 1 2\n", "f.toml:1:9: TOML: expected newline or end of document after a statement"),
     ],
 )
 def test_the_place_is_told(text: str, told: str) -> None:

@@ -199,7 +199,7 @@ def test_json_that_holds_no_numbers_is_refused(name: str) -> None:
 def test_duplicate_keys_are_refused(name: str) -> None:
     data = good(name)
     brace = data.index(b"{") + 1
-    with pytest.raises(UnreadableOutput, match="the only such key"):
+    with pytest.raises(UnreadableOutput, match="the only key of this name"):
         GOOD[name][0](data[:brace] + b'"twice": 1, "twice": 2, ' + data[brace:], "here")
 
 
@@ -207,7 +207,7 @@ def test_iperf3_repeats_what_belongs_to_a_stream_and_nothing_else() -> None:
     run = iperf3.read_iperf3((CASES / "iperf3/cases/3.12-streams-reno/stdout").read_bytes(), "here")
     assert (run.streams, run.sender_congestion, run.receiver_congestion) == (3, "reno", "reno")
     data = good("iperf3")
-    with pytest.raises(UnreadableOutput, match="the only such key"):
+    with pytest.raises(UnreadableOutput, match="the only key of this name"):
         iperf3.read_iperf3(data.replace(b'"num_streams":', b'"num_streams":\t1, "num_streams":'), "here")
 
 
@@ -340,7 +340,7 @@ def test_fio_with_both_of_its_outputs() -> None:
     run = fio.read_fio(good("fio").rstrip() + b"\n\njob: (groupid=0, jobs=1): err= 0\n  write: IOPS=1\n", "stdout")
     assert run.left_out == 2
     assert run.jobs[0].directions["write"].throughput.value == 29821826
-    with pytest.raises(UnreadableOutput, match="Extra data"):
+    with pytest.raises(UnreadableOutput, match="extra data"):
         fio.read_fio(good("fio").rstrip() + b"\n" + good("fio"), "stdout")
 
 

@@ -161,7 +161,7 @@ def test_a_bundle_is_made(home: Path) -> None:
     assert (home / "out.tar.zst").read_bytes() == first
     assert list((home / ".local/state/ktrial/bundles").iterdir()) == []
     kept = run("bundle", "kept.tar.zst", "20261121", "--keep-identity")
-    assert "it contains names of hosts and users" in kept.err
+    assert "the bundle contains names of hosts and users" in kept.err
 
 
 def test_another_store_is_named_by_option_or_variable(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,5 +28,5 @@ def test_one_group_takes_the_label() -> None:
 
 
 def test_several_groups_cannot_share_it() -> None:
-    with pytest.raises(BadInput, match=r"f\.json: its 2 groups .*: a, b"):
+    with pytest.raises(BadInput, match=r"f\.json: the 2 groups .*: a, b"):
         labelled(runs("b", "a", "b"), "stock", "f.json")

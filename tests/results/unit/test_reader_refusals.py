@@ -92,7 +92,7 @@ DEEP = "<a>" * 11 + "</a>" * 11
         (ktrial_bench, bench({}, suite=None), "session.suite is not a string"),
         (ktrial_bench, bench({}, label=5), "session.label is not a string"),
         (ktrial_bench, bench({"round": 0}), "it has no run that counts"),
-        (ktrial_bench, bench({"round": "x"}), "a run's record: Expected `int`"),
+        (ktrial_bench, bench({"round": "x"}), "a run's record: expected `int`"),
         (ktrial_bench, bench({"measurements": []}), "it has neither measurements nor a failure"),
         (ktrial_bench, bench({"measurements": [MEASURED] * 2}), "an outcome occurs twice"),
         (lkp, matrix(), "a list of paths, one for each run (stats_source)"),
@@ -230,7 +230,7 @@ def test_what_a_result_of_ours_tells_beside_its_numbers() -> None:
     )
     assert found.missing == {"stock": {"c": "no compiler"}}
     assert list(found.notes)[1:] == [
-        "records of another version, of which only the numbers are read: 1",
+        "records of another version; ktrial read only their numbers: 1",
         "warm-ups ignored: 1",
         "c is missing: no compiler",
     ]

@@ -187,7 +187,7 @@ def a_failure(events: list[dict[str, Any]]) -> None:
         (another_margin, "protocol", "its protocol", "it was changed"),
         (the_last_block_less, "trial", "run 14", "the log omits"),
         (another_seed, "trial", "an order", "seed 1234 gives"),
-        (other_noise, "protocol", "its noise profile", "A/A differences are not those"),
+        (other_noise, "protocol", "its noise profile", "A/A differences of protocol and noise profile"),
         (a_failure, "trial", "run 5", "its record it is good"),
     ],
 )

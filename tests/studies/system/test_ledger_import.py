@@ -108,7 +108,7 @@ def test_what_may_not_be_imported(run: Run, tmp_path: Path) -> None:
     assert run("--store theirs.db bundle wrong.tar.zst").status == 0
     wrong = run("ledger import wrong.tar.zst")
     assert wrong.status == 4
-    assert "its verdicts do not follow from its runs: trial messages-theirs, a verdict" in wrong.err
+    assert "the verdicts do not follow from the runs (trial messages-theirs, a verdict" in wrong.err
     for data in (b"\x28\xb5\x2f\xfd", Path("b.tar.zst").read_bytes()[:-9], b"text"):
         Path("bad.tar.zst").write_bytes(data)
         assert run("ledger import bad.tar.zst").status == 2
@@ -123,7 +123,7 @@ def test_a_bundle_of_this_machine_is_ones_own(run: Run) -> None:
     assert run("--store theirs.db ledger import b.tar.zst").status == 4
     own = run("--store theirs.db ledger import b.tar.zst")
     assert "so its verdicts are your own" in own.err
-    assert "`ktrial import b.tar.zst` adds them to your store" in own.err
+    assert "run `ktrial import b.tar.zst` to add the session to your store" in own.err
 
 
 def test_an_imported_trial_of_equal_hardware_proves_nothing_here(run: Run, root: FakeRoot) -> None:

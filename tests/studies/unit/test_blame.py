@@ -259,7 +259,7 @@ def test_a_zram_device_is_one_factor(device: str | None, algorithm: str | None, 
     asked = msgspec.structs.replace(question(2), factors=found)
     file: TrialFile = msgspec.structs.replace(asked.trial, arms={"x": asked.arm((found[1].name,))})
     check_combinations(asked, file, {"x": ArmSettings(changes={"zram": "1048576 B, lz4"})})
-    with pytest.raises(Refused, match="it would change nothing"):
+    with pytest.raises(Refused, match="nothing would change"):
         check_combinations(asked, file, {"x": ArmSettings()})
 
 
@@ -269,7 +269,7 @@ def test_settings_that_need_each_other_are_refused_before_the_start() -> None:
     file: TrialFile = msgspec.structs.replace(asked.trial, arms={"x": asked.arm(("b",)), "all": asked.arm(("a", "b"))})
     whole = ArmSettings(changes={"a": "1", "b": "2"})
     check_combinations(asked, file, {"x": ArmSettings(changes={"b": "2"}), "all": whole})
-    with pytest.raises(Refused, match="cannot switch b separately: b = 2 without a fails, because it would be 1"):
+    with pytest.raises(Refused, match="cannot switch b separately: b = 2 without a fails, because the value would"):
         check_combinations(asked, file, {"x": ArmSettings(changes={"b": "1"}), "all": whole})
     with pytest.raises(Refused, match="no instance here"):
         check_combinations(asked, file, {"x": ArmSettings(refused={"b": "no instance here"}), "all": whole})

@@ -81,7 +81,7 @@ def test_it_says_how_long_it_takes() -> None:
     told: list[str] = []
     clock = iter(range(0, 6000, 60))
     bisect(BisectRequest("c-1", BAD, COMMITS, "x.ms", 30, 3), Kernels({23: 0.3}), told.append, lambda: next(clock))
-    assert "each with 7 to 30 boots; the first two tell how long that takes" in told[0]
+    assert "with 7 to 30 boots of each; the first two show how long a test takes" in told[0]
     assert told[1].endswith("commits to test, about 3 min 30 s"), told[1]
 
 
@@ -97,7 +97,8 @@ def test_what_does_not_build_is_left_out_and_may_leave_a_range() -> None:
     assert [step.why for step in beside.steps if step.why] == ["c19 does not build"]
     around = search(Kernels({23: 0.3}, broken="c22 c23 c24"))
     assert (around.why, [commit.id for commit in around.suspects]) == ("untold", ["c22", "c23", "c24", "c25"])
-    assert "It is one of these 4 commits; ktrial could not test those between:" in bisected_text(around, width=80)
+    found = "The first bad commit is one of these 4; ktrial could not test those between:"
+    assert found in bisected_text(around, width=80)
 
 
 def test_the_same_numbers_give_the_same_answer() -> None:

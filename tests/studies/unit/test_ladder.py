@@ -176,7 +176,7 @@ def test_tiers_are_built_on_those_below_them() -> None:
         "T5": ArmFile(profile=("calm",), kernel=last, boot=words),
     }
     assert ladder.not_run == {
-        "T2": "it asks for the compiler clang, on which an exact guest shows nothing; use --mode emulated or kvm",
+        "T2": "it asks for the compiler clang, and an exact guest cannot show the effect; use --mode emulated or kvm",
         "T6": "needs a build: nobody says of what",
     }
     template = msgspec.structs.replace(TEMPLATE, guest=GuestFile(kernel=KernelRecipe(tree="linux")))

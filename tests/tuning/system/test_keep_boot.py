@@ -109,7 +109,7 @@ def test_grub_boots_with_the_kept_words_and_its_menu_is_restored_byte_for_byte(t
     assert f"1: {line} transparent_hugepage=always threadirqs quiet" in said
     assert "0 of 2 kept settings are live." in said
     assert "cannot use mitigations=off: it weakens the protection" in said
-    assert "next: if you accept that, add --yes-security mitigations\nstatus 4" in said
+    assert "next: add --yes-security mitigations if you accept the risk\nstatus 4" in said
     assert f"2: {line} transparent_hugepage=always threadirqs quiet" in said
     assert f"3: {line} transparent_hugepage=always threadirqs mitigations=off quiet" in said
     assert f"4: {line} transparent_hugepage=always mitigations=off quiet" in said

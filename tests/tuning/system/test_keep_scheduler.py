@@ -202,7 +202,7 @@ def test_options_of_the_distribution_are_not_lost(root: FakeRoot) -> None:
 def test_one_that_was_not_better_and_an_export_are_refused_in_words(root: FakeRoot) -> None:
     machine = tried(root, BY_LOADER, "scx_loader.service")
     worse = machine.run("keep", "swappiness-abcdef/sw180", "--yes")
-    assert (worse.status, "it is worse" in worse.err) == (4, True), worse.err
+    assert (worse.status, "which is worse" in worse.err) == (4, True), worse.err
     exported = machine.run("export", ARM, "--to", "sysctl.d")
     assert exported.status == 2
     assert "no target starts a sched_ext scheduler" in exported.err

@@ -54,7 +54,7 @@ def updates(root: FakeRoot) -> Any:
 def test_a_changed_profile_is_shown_and_accepted(kept: FakeRoot) -> None:
     assert updates(kept) == []
     again = kept.run("keep", "--accept", "--yes")
-    assert (again.status, again.out) == (0, "Nothing to write: all of this is kept already.\n")
+    assert (again.status, again.out) == (0, "Nothing to write: all these settings are kept already.\n")
     tmpfiles = kept.read(PLACES["tmpfiles.d"])
     profile({"vm.swappiness": 20, "vm.page-cluster": 0, "vm.stat_interval": 5, "thp:enabled": '"always"'})
     text = " ".join(kept.run("drift").out.split())

@@ -71,8 +71,8 @@ def start(root: FakeRoot) -> Iterator[Callable[..., Started]]:
 
 
 def waiting(file: Path) -> tuple[str, ...]:
-    """A command that says that it runs, and ends when the file exists."""
-    return ("sh", "-c", f"echo ready; until test -e {file}; do sleep 0.05; done")
+    """A command that says that it runs, and ends when the file exists or its folder has gone."""
+    return ("sh", "-c", f"echo ready; until test -e {file} || ! test -d {file.parent}; do sleep 0.05; done")
 
 
 def test_a_command_has_the_settings_and_its_own_input_output_and_status(root: FakeRoot, tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ CASES: list[tuple[BootScene, str, str, str | None]] = [
     (grub_scene(filesystems=disk(kind="f2fs")), "no-one-shot", "on f2fs", None),
     (grub_scene(filesystems=disk(options=["rw", "data=journal"])), "no-one-shot", "data=journal", None),
     (grub_scene(filesystems=()), "no-one-shot", "is unknown", None),
-    (grub_scene(grub=GrubScene(folder="/boot/grub")), "no-one-shot", "there is no /boot/grub/grubenv", None),
+    (grub_scene(grub=GrubScene(folder="/boot/grub")), "no-one-shot", "/boot/grub/grubenv is missing", None),
     (grub_scene(grub=GrubScene(folder="/boot/grub", environment=b"x" * 1024)), "no-one-shot", "damaged", None),
     (grub_scene(grub=GrubScene(folder="/boot/grub", environment=ENVIRONMENT[:-1])), "no-one-shot", "damaged", None),
     (grub_scene(grub=environment(b"env_block=512+1\n")), "no-one-shot", "env_block", None),

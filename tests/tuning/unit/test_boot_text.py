@@ -219,7 +219,7 @@ def test_a_boot_whose_entry_is_removed_is_left_by_a_reboot() -> None:
         events = [event(name, "now", entry) for name in ("started", "healthy")]
         answer = reply(*events, running=entry, transaction=None, entries=[])
         shown = status_text(decode_boot_status(answer), width=80)
-        assert "next: what was prepared is removed: reboot for the default entry" in shown
+        assert "next: reboot into the default entry; ktrial has removed what it had prepared" in shown
         assert "boot keep" not in shown
 
 
@@ -305,8 +305,8 @@ def test_the_plan_says_what_happens_and_how_the_machine_comes_back() -> None:
         "kernel      6.1.0-13-amd64, which is running\n"
         "adds        nohz_full=2-9\n"
         "removes     quiet\n"
-        "comes back  a panic, an oops or a CPU or task that hangs reboots the machine\n"
-        "            after 10 s; so does a boot that is not healthy within 600 s\n"
+        "comes back  the machine reboots 10 s after a panic, an oops or a hang of a CPU\n"
+        "            or task, and also if the boot is not healthy within 600 s\n"
         "watchdog    iTCO_wdt resets the machine if nothing answers it for 60 s\n"
         "rehearsal   first: one boot that panics at once, to see that GRUB leads back to\n"
         "            the default entry\n"

@@ -104,7 +104,7 @@ def test_each_setting_goes_to_the_first_target_that_can_express_it() -> None:
 @pytest.mark.parametrize(
     "target, word, reason",
     [
-        ("modprobe.d", "zswap:enabled=1", "zswap is a part of the kernel"),
+        ("modprobe.d", "zswap:enabled=1", "zswap is built into the kernel"),
         ("tmpfiles.d", "module:nvme_core.io_timeout=30", "counts when the module is loaded"),
         ("udev", "net:rps_cpus@*/*=f", None),
         ("udev", "net:rps_cpus@eth0/*=f", "only to its first match"),

@@ -127,7 +127,8 @@ def test_other_conditions_are_resolved_for_the_devices_of_this_machine() -> None
     computed = Setting(knob="queue:scheduler@nvme*", value={"compute": "first-offered", "of": ["bfq", "kyber"]})
     assert resolved(states, computed, block__devices=DISKS) == ([("queue:scheduler@nvme0n1", "kyber")], [])
     (left,) = resolved({}, sata)[1]
-    assert left == Omission("queue:scheduler@[transport=sata]", "it depends on the devices, and no device here fits")
+    why = "the value depends on the devices, and no device here fits"
+    assert left == Omission("queue:scheduler@[transport=sata]", why)
 
 
 def test_what_the_machine_rules_out_is_left_out_with_the_reason() -> None:

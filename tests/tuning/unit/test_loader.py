@@ -57,11 +57,11 @@ def test_own_knobs_and_profiles(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "knob, line, words",
     [
-        (KNOB.replace('risk = "safe"', 'risk = "sure"'), 6, "Invalid enum value 'sure'"),
+        (KNOB.replace('risk = "safe"', 'risk = "sure"'), 6, "invalid enum value 'sure'"),
         (KNOB.replace("min = 0", "mni = 0"), 4, "unknown field `mni`"),
         (KNOB + "riks = 1\n", 9, "unknown field `riks`"),
         (KNOB.replace('what = "An own knob."\n', ""), 1, "missing required field `what`"),
-        (KNOB + KNOB.replace("own_knob", "b").replace('"An own knob."', "7"), 15, "Expected `str`, got `int`"),
+        (KNOB + KNOB.replace("own_knob", "b").replace('"An own knob."', "7"), 15, "expected `str`, got `int`"),
         (KNOB.replace('"vm.own_knob"', '"vm.own_knob'), 2, "TOML"),
         (KNOB.replace("own_knob", "swappiness"), None, "already exists"),
         (KNOB + 'couples = ["vm.nothing"]\n', None, "vm.nothing"),
@@ -223,7 +223,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, kind: str, make: Call
     make(tmp_path / kind / "other.toml")
     with pytest.raises(BadInput, match=rf"{kind}/other.toml: not a regular file") as told:
         load_goals([tmp_path], load_catalog([tmp_path]), [*BENCHMARKS, *load_suites([], BENCHMARKS)])
-    assert told.value.hint == "move it out of the folder, or rename it"
+    assert told.value.hint == "move this file out of the folder, or rename it"
 
 
 def test_a_profile_may_come_through_a_pipe_that_was_named(tmp_path: Path) -> None:

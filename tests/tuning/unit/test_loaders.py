@@ -81,7 +81,7 @@ def test_without_a_loader_the_places_are_named_and_two_are_a_question() -> None:
     found = judged({**GRUB, **SD_BOOT})
     assert found is not None
     assert "grub (/boot/grub/grub.cfg) and systemd-boot (/boot/efi/EFI" in found.reason
-    assert found.hint == "name it: --loader grub or --loader systemd-boot"
+    assert found.hint == "name the one that boots: --loader grub or --loader systemd-boot"
     found = judged(GRUB, "limine")
     assert found is not None
     assert "cannot find limine here" in found.reason
@@ -156,7 +156,7 @@ def test_yes_alone_never_confirms_it() -> None:
     guarded = keep(refused("boot:mitigations", "off")).guarded
     with pytest.raises(Refused, match="weakens the protection") as error:
         confirm_guarded(guarded, (), may_ask=False)
-    assert error.value.hint == "if you accept that, add --yes-security mitigations"
+    assert error.value.hint == "add --yes-security mitigations if you accept the risk"
     confirm_guarded(guarded, ("mitigations",), may_ask=False)
     with pytest.raises(BadInput, match="needs no confirmation here"):
         confirm_guarded(guarded, ("mitigations", "audit"), may_ask=False)

@@ -73,7 +73,7 @@ def test_what_cannot_be_read_of_a_folder_is_named(flight: Path, root: FakeRoot) 
     assert ran.status == 0, ran.err
     lines = ran.out.splitlines()
     assert "note: skipped: dmesg.log: unknown format of recordings" in lines
-    assert "note: skipped: older: is a folder; name it to read it as another recording" in lines
+    assert "note: skipped: older is a folder; name that folder to read another recording" in lines
     assert "note: skipped: gone.csv: no such file" in lines
     assert any(line.startswith("note: skipped: trace_fence.log: not a trace with events") for line in lines)
     assert any(

@@ -265,7 +265,7 @@ def test_a_share_of_a_neighbour_and_kinds_that_were_listened_to() -> None:
 
 
 def test_the_table_of_symptoms_is_checked() -> None:
-    with pytest.raises(ValueError, match="x: needs a sign or a happening"):
+    with pytest.raises(ValueError, match="x needs a sign or a happening"):
         Symptom(id="x", name="x", what="x", no_remedy="none")
     with pytest.raises(ValueError, match="either a remedy"):
         Symptom(id="x", name="x", what="x", sign=(Sign(series=("a",), above=1),))

@@ -137,7 +137,7 @@ def test_what_calls_itself_something_that_cannot_be_shown_is_not_to_be_pasted(wo
     "files, why",
     [
         ({}, "no longer exists"),
-        ({f"{PLACE}/memory.high": "max\n"}, "there is no limit to raise"),
+        ({f"{PLACE}/memory.high": "max\n"}, "no limit is left to raise"),
         ({f"{PLACE}/memory.high": f"{8192 * MIB}\n"}, f"{8192 * MIB}, all of this machine's memory"),
     ],
 )
@@ -258,4 +258,4 @@ def test_where_memory_ran_out_swap_in_memory_is_proposed_once() -> None:
     assert [(one.knob, one.value) for one in found] == [("zram:disksize", str(4096 * MIB))]
     assert found[0].try_line[-2:] == ("--suite", "memory-pressure")
     there = FakeMachine({"/sys/block/zram0/disksize": "1\n"}, {**FACTS, "zram.devices": [{"name": "zram0"}]})
-    assert "there already is a zram device" in proposed("out-of-memory", recording(), there)[1]
+    assert "this machine already has a zram device" in proposed("out-of-memory", recording(), there)[1]

@@ -114,7 +114,7 @@ def test_every_tracer_and_all_that_stands_around_its_lines() -> None:
     assert (fence.kind, fence.begin_s, fence.thread) == ("dma-fence", day_s + 4 - 0.006, "a=b")
     assert sum(source.lost for source in found.sources) == 12
     assert found.notes[1:] == (
-        "trace.log: events are missing: a map of bpftrace was full 1 times",
+        "trace.log: events are missing, because a map of bpftrace was full once",
         "trace.log: bpftrace lost 12 events",
         "trace.log: skipped 2 lines without events: banner 1, maps 1 (@start)",
     )
@@ -160,7 +160,7 @@ def test_what_a_tracer_prints_beside_its_events_is_skipped_by_name() -> None:
 
 @pytest.mark.parametrize("banner", ["Attaching 1 probe...", "Attached 1 probe", "Attached 12 probes"])
 def test_the_banner_alone_tells_a_log_of_bpftrace(banner: str) -> None:
-    with pytest.raises(UnreadableOutput, match="no line is one, so ktrial cannot tell what was traced"):
+    with pytest.raises(UnreadableOutput, match="no line reports one, and ktrial cannot tell what was traced"):
         read_recording_file(f"{banner}\n".encode(), "trace_fence.log")
 
 

@@ -63,6 +63,12 @@ def test_vmstat_without_moments_needs_its_interval() -> None:
     assert read_recording_file(plain, "log", interval_s=5).length_s == 5
 
 
+def test_vmstat_with_nothing_but_the_mean_since_boot() -> None:
+    for interval_s in (None, 5):
+        with pytest.raises(UnreadableOutput, match="it has no row after the mean since boot"):
+            read_recording_file(b"\n".join(VMSTAT.splitlines()[:3]) + b"\n", "log", interval_s=interval_s)
+
+
 def test_sadf() -> None:
     found = read_recording_file(json.dumps(SADF).encode(), "sar.json")
     assert list(found.series["vmstat.pgscan_direct"].values) == [0, 75000, 150000]
@@ -102,7 +108,7 @@ def test_reclaim_lines_with_names_that_hold_anything() -> None:
 def test_a_tracer_whose_lines_match_nothing_is_an_error() -> None:
     with pytest.raises(UnreadableOutput, match="is not HH:MM:SS"):
         read_recording_file(RECLAIM + b"15:26:16 pid=x comm=y reclaim_us=z\n", "reclaim.log")
-    with pytest.raises(UnreadableOutput, match="a trace with events: no line is one"):
+    with pytest.raises(UnreadableOutput, match="a trace with events: no line reports one"):
         read_recording_file(b"Attaching 2 probes...\nLost 3 events\n", "reclaim.log", as_format="reclaim-lines")
 
 

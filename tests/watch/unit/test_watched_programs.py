@@ -44,7 +44,7 @@ def test_what_would_bring_this_machine_in_or_never_end_is_refused() -> None:
     refuse_on_host(None, log, {"nvidia": 5.0}, ends=False)
     refuse_on_host(guest, None, {"cpu": 5.0, "nvidia": 0.0}, ends=False)
     refuse_on_host(exact, None, {}, ends=True)
-    with pytest.raises(BadInput, match=r"game\.log: cannot use frames of this machine: guest:lab has another clock"):
+    with pytest.raises(BadInput, match="cannot combine --frames-from with --host guest:lab, which has another clock"):
         refuse_on_host(guest, log, {}, ends=True)
     with pytest.raises(BadInput, match="NVIDIA cards of this machine only, not of guest:lab"):
         refuse_on_host(guest, None, {"nvidia": 5.0}, ends=True)

@@ -14,6 +14,7 @@ _KIND, _REGULAR = 0o170000, 0o100000
 _LAST = "TRAILER!!!"
 _PIECE_BYTES = 1 << 20
 _LONGEST_NAME = 1 << 16
+_AGAIN = "download the file again"
 
 
 def files(
@@ -28,19 +29,21 @@ def files(
         header = _exactly(read, _HEADER_BYTES, at, source)
         if header[:6] not in _MAGICS:
             raise BadInput(
-                f"invalid cpio archive: expected a header (newc) at byte {at}", file=source, hint="download it again"
+                f"invalid cpio archive: no newc header at byte {at} of the unpacked archive", file=source, hint=_AGAIN
             )
         try:
             mode, size, length = (int(header[field], 16) for field in (_MODE, _SIZE, _NAME_SIZE))
         except ValueError:
             raise BadInput(
-                f"invalid cpio archive: expected a hexadecimal number at byte {at}",
+                f"invalid cpio archive: the header at byte {at} of the unpacked archive is damaged",
                 file=source,
-                hint="download it again",
+                hint=_AGAIN,
             ) from None
         if not 0 < length <= _LONGEST_NAME:
             raise BadInput(
-                f"invalid cpio archive: the name at byte {at} has {length} bytes", file=source, hint="download it again"
+                f"invalid cpio archive: the name at byte {at} of the unpacked archive is empty or too long",
+                file=source,
+                hint=_AGAIN,
             )
         rest = length + -(_HEADER_BYTES + length) % 4
         name = _exactly(read, rest, at, source)[: length - 1].decode("utf-8", "surrogateescape")
@@ -68,7 +71,9 @@ def _exactly(read: Callable[[int], bytes], count: int, at: int, source: str) -> 
         piece = read(left)
         if not piece:
             raise BadInput(
-                f"truncated cpio archive: incomplete entry at byte {at}", file=source, hint="download it again"
+                f"truncated cpio archive: incomplete entry at byte {at} of the unpacked archive",
+                file=source,
+                hint=_AGAIN,
             )
         parts.append(piece)
         left -= len(piece)

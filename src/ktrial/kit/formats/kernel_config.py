@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of kernel configurations (`.config`): version, compiler, symbols; and of fragments of them."""
+"""Reader of kernel configurations (`.config`: version, compiler, symbols) and of fragments of a configuration."""
 
 from __future__ import annotations
 

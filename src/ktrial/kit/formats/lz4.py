@@ -25,7 +25,7 @@ def unpacked(data: bytes) -> bytes:
         content += _block(block)
         at += 4 + size
         if len(content) > _LIMIT_BYTES:
-            raise BadInput(f"cannot unpack lz4 data: the content exceeds {_LIMIT_BYTES} bytes", hint=_AGAIN)
+            raise BadInput(f"cannot unpack lz4 data: the content exceeds {_LIMIT_BYTES >> 20} MiB", hint=_AGAIN)
     if not content:
         raise BadInput("cannot unpack lz4 data: no complete block", hint=_AGAIN)
     return bytes(content)

@@ -9,7 +9,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ktrial.kit.errors import BadInput
+from ktrial.kit.errors import BadInput, in_lower_case
+from ktrial.kit.units import show_bytes
 
 #: ktrial decompresses at most this many bytes.
 LIMIT_BYTES = 256 << 20
@@ -21,7 +22,7 @@ _GZIP_WINDOW = 31
 #: Flags of gzip headers with a file name, a comment or extra fields.
 _GZIP_NAMES = 0x1C
 _ZSTD_LEVEL = 9
-_AGAIN = "download it again"
+_AGAIN = "download the file again"
 
 
 class OpenedFile(NamedTuple):
@@ -39,7 +40,7 @@ def opened(data: bytes) -> OpenedFile | None:
     """Decompress data; return None if they are not compressed. Raise BadInput if they cannot be read to the end."""
     for mark, name in _CLOSED.items():
         if data.startswith(mark):
-            raise BadInput(f"cannot read {name} archives", hint="unpack it first")
+            raise BadInput(f"cannot read {name} archives", hint="unpack the archive first")
     for mark, (name, machine, pack) in _OPEN.items():
         if data.startswith(mark):
             bare = name != "gzip" or not data[3] & _GZIP_NAMES
@@ -59,7 +60,7 @@ def streamed(read: Callable[[int], bytes], packing: str | None = None) -> Iterat
     """Yield the decompressed content of what `read` returns, a small piece at a time.
 
     The first bytes show the compression. They must agree with `packing` if that is given, except for raw lzma,
-    which has no such mark. Without `packing`, data without a mark pass unchanged.
+    which has no mark. Without `packing`, data without a mark pass unchanged.
     """
     head = read(_PIECE_BYTES)
     by_mark = ((name, machine) for mark, (name, machine, _) in _OPEN.items() if head.startswith(mark))
@@ -89,7 +90,7 @@ def _unpacked(data: bytes, name: str, machine: Callable[[], Any], *, first_only:
         size += len(part)
         if size > LIMIT_BYTES:
             raise BadInput(
-                f"cannot unpack {name} data: the content exceeds {LIMIT_BYTES} bytes",
+                f"cannot unpack {name} data: the content exceeds {show_bytes(LIMIT_BYTES)}",
                 hint="check that this is the right file",
             )
     return b"".join(parts)
@@ -104,11 +105,12 @@ def _streams(
         one = machine()
         while not one.eof:
             if not rest:
-                raise BadInput(f"cannot unpack {name} data: its end is missing", hint=_AGAIN)
+                raise BadInput(f"cannot unpack {name} data: the end is missing", hint=_AGAIN)
             try:
                 yield one.decompress(rest)
             except _errors() as error:
-                raise BadInput(f"cannot unpack {name} data: {error}", hint=_AGAIN) from None
+                why = str(error).rpartition(": ")[2]
+                raise BadInput(f"cannot unpack {name} data: {in_lower_case(why)}", hint=_AGAIN) from None
             rest = one.unused_data if one.eof else read(_PIECE_BYTES)
         if first_only:
             return

@@ -145,7 +145,7 @@ class _Reader:
 
     def end(self) -> tuple[FilePatch, ...]:
         if self._left != (0, 0):
-            raise unreadable(self._source, self._head[0], "a hunk", "complete: the patch ends within it")
+            raise unreadable(self._source, self._head[0], "@@", "the start of a whole hunk: the patch ends within it")
         self._end_hunk()
         self._end_file()
         if not self.files:

@@ -40,7 +40,7 @@ _INTERVAL, _FIGURE = 19, 6.8
 
 
 class ForestRow(msgspec.Struct, frozen=True):
-    """An effect in the picture. `name` replaces outcome and arm if it is set, and `said` the verdict."""
+    """An effect in the picture. If set, `name` replaces outcome and arm, and `said` replaces the verdict."""
 
     outcome: OutcomeComparison
     contrast: Contrast

@@ -70,7 +70,8 @@ def ratio_axis(outcome: OutcomeComparison, rows: list[ForestRow]) -> Axis:
 def _caption(contrast: Contrast) -> str:
     text = f"Points are estimates against {label(contrast.control)}, lines their intervals."
     if contrast.pooled is None or not contrast.pooled.together:
-        return f"{text} " + (f"Not pooled: {contrast.why}." if contrast.effect is None else "The last one is of all.")
+        last = f"Not pooled: {contrast.why}." if contrast.effect is None else "The last row is all machines together."
+        return f"{text} {last}"
     return f"{text} The last line is a prediction interval: it shows what effect to expect on another machine."
 
 

@@ -66,7 +66,7 @@ def write(sessions: Sequence[SessionRuns]) -> Exported:
                 left[key] = None
     if not values:
         raise BadInput(
-            f"{session.session} has none of the figures of {_SCHEMA}", hint="measure them: ktrial bench margine"
+            f"{session.session} has none of the figures of {_SCHEMA}", hint="measure the figures: ktrial bench margine"
         )
     document = {
         "schema": _SCHEMA,

@@ -64,7 +64,7 @@ def labelled(runs: Sequence[ForeignRun], label: str | None, name: str) -> tuple[
     groups = sorted({run.group for run in runs})
     if len(groups) > 1:
         raise BadInput(
-            f"its {len(groups)} groups cannot share one name: {', '.join(groups)}",
+            f"the {len(groups)} groups of the file cannot share one name: {', '.join(groups)}",
             file=name,
             hint="remove --label (in `compare` and `claim`: NAME=)",
         )
@@ -84,7 +84,7 @@ def framed(measured: Sequence[Measurement], outcomes: Sequence[FrameOutcome]) ->
 def sampled_run(
     samples: FrameSamples, form: str, name: str, benchmark: str, options: ImportOptions, **attributes: str
 ) -> ForeignResults:
-    """Return the single run of a log of samples, with a note about what such a log lacks."""
+    """Return the single run of a log of samples, with a note about what these logs lack."""
     below_fps = None if options.below_fps is UNSET else options.below_fps
     version = {} if samples.version is None else {"tool_version": samples.version}
     rate = {} if below_fps is None else {"below_fps": f"{below_fps:g}"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs that sample the frame rate. Each gives one run with the mean, because such a log has no single frames."""
+"""Logs that sample the frame rate. Each gives one run with the mean, because these logs have no single frames."""
 
 from __future__ import annotations
 

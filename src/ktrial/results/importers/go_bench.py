@@ -149,7 +149,7 @@ def _directed(result: GoResult, better: Mapping[str, Direction]) -> GoResult:
 
 
 NAME = "go-bench"
-WHAT = "Text of Go benchmarks (go test -bench) and of what prints like them."
+WHAT = "Text of Go benchmarks (go test -bench), and of programs that print the same format."
 _LINE = re.compile(rb"^Benchmark(?:(?:[^a-z\s]\S*)?\s+\d+\s+\S+|\S+\s+\d+\s+\d[0-9.eE+-]*)\s+[^\s0-9]\S*", re.MULTILINE)
 
 

@@ -46,7 +46,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
     if all(one.get("error_occurred") for _, one in single) and len(single) < len(every):
         raise BadRun(
             f"{name}: no single runs, only means, medians and deviations",
-            hint="run it again without --benchmark_report_aggregates_only and with --benchmark_repetitions=10",
+            hint="repeat the run without --benchmark_report_aggregates_only and with --benchmark_repetitions=10",
         )
     group = group_of(options.label, name)
     runs = tuple(_run(one, at, group, number, machine, name) for number, (at, one) in enumerate(single, 1))

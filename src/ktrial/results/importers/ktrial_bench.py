@@ -10,6 +10,7 @@ import msgspec
 
 from ktrial.bench.record import RunRecord
 from ktrial.judge.model.query import ImportOptions
+from ktrial.kit.errors import in_lower_case
 from ktrial.kit.formats.tool_output import json_document, json_list, json_table, unreadable
 from ktrial.results.foreign import ForeignResults, ForeignRun
 from ktrial.results.importers._shared import has_schema
@@ -85,8 +86,9 @@ def _missing(document: Mapping[str, Any], runs: Sequence[_Record], source: str) 
     try:
         holes = msgspec.convert(document.get("holes", []), list[_Hole])
     except msgspec.ValidationError as error:
+        why = in_lower_case(str(error))
         raise unreadable(
-            source, None, "", f"valid: 'holes' is not a list of missing benchmarks and reasons: {error}"
+            source, None, "", f"valid: 'holes' is not a list of missing benchmarks and reasons ({why})"
         ) from None
     return {hole.benchmark: hole.why for hole in holes if hole.benchmark not in there}
 
@@ -95,7 +97,7 @@ def _record(value: object, at: str, source: str) -> _Record:
     try:
         record = msgspec.convert({**json_table(value, source, at), "whole": None}, _Record)
     except msgspec.ValidationError as error:
-        raise unreadable(source, None, at, f"a run's record: {error}") from None
+        raise unreadable(source, None, at, f"a run's record: {in_lower_case(str(error))}") from None
     if not record.measurements and record.failure is None:
         raise unreadable(source, None, at, "a run's record: it has neither measurements nor a failure")
     names = [one.outcome for one in record.measurements]
@@ -148,7 +150,7 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
         "artefacts, order and conditions of the runs are not imported: compare the file itself, or import a bundle"
     ]
     if old := sum(one.whole is None for one in file.runs):
-        notes.append(f"records of another version, of which only the numbers are read: {old}")
+        notes.append(f"records of another version; ktrial read only their numbers: {old}")
     if file.warm_ups:
         notes.append(f"warm-ups ignored: {file.warm_ups}")
     notes += [f"{benchmark} is missing: {why}" for benchmark, why in file.missing.items()]

@@ -14,7 +14,7 @@ from ktrial.results.foreign import ForeignResults, ForeignRun, slug, stem
 from ktrial.results.importers._shared import framed, group_of, sampled_run
 
 NAME = "mangohud"
-WHAT = "Frame logs of MangoHud (CSV, one row per frame; of sampled ones the mean only)."
+WHAT = "Frame logs of MangoHud (CSV, one row per frame); a sampled log gives only the mean."
 TAKES_FRAMES = True
 _STAMP = re.compile(r"_(\d{4}-\d\d-\d\d)_(\d\d)-(\d\d)-(\d\d)$")
 

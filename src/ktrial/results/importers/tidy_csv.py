@@ -123,7 +123,7 @@ def _rows_of_groups(table: TidyTable, options: ImportOptions, name: str) -> tupl
         raise BadInput(
             f"cannot combine --groups with {clash}: each column of --groups is a group",
             file=name,
-            hint="remove one of them",
+            hint="remove one of the two",
         )
     assert options.groups is not msgspec.UNSET
     groups = dict.fromkeys(column.strip() for column in options.groups.split(","))
@@ -132,11 +132,15 @@ def _rows_of_groups(table: TidyTable, options: ImportOptions, name: str) -> tupl
         place: max((row.line for row in table.rows if row.cells[place].strip()), default=0) for place in places.values()
     }
     if empty := [column for column, place in places.items() if not last[place]]:
-        raise BadInput(f"--groups {empty[0]!r}: every cell of this column is empty", file=name, hint="remove it")
+        raise BadInput(
+            f"--groups {empty[0]!r}: every cell of this column is empty",
+            file=name,
+            hint="remove this column from --groups",
+        )
     others = [place for place, column in enumerate(table.columns) if column not in places]
     value = options.values[0] if options.values else _VALUE
     if value in (names := [table.columns[place] for place in others]):
-        hint = "choose another name: with --groups it names the values"
+        hint = "choose another name: with --groups, --value names the values"
         raise BadInput(f"--value {value!r} is already the name of a column", file=name, hint=hint)
     rows = tuple(
         Row(row.line, (*(row.cells[other] for other in others), column, row.cells[place]))
@@ -285,7 +289,7 @@ def _check_unit(columns: Sequence[_Column], options: ImportOptions, name: str) -
         raise BadInput(
             f"--unit {options.unit}: the header of column {columns[0].header!r} says {columns[0].unit}",
             file=name,
-            hint="remove --unit, or rename the column if it is wrong",
+            hint="remove --unit, or rename the column if its name is wrong",
         )
 
 

@@ -205,7 +205,7 @@ class Store:
         if matches:
             names = ", ".join(one.session for one in matches[:_NAMED])
             raise BadInput(f"{len(matches)} sessions begin with {name!r}", hint=f"write more of the name: {names}")
-        raise UnknownName("session", name, [one.session for one in every], hint="run `ktrial runs` to list them")
+        raise UnknownName("session", name, [one.session for one in every], hint="run `ktrial runs` to list sessions")
 
     def runs(self, session: str) -> Iterator[StoredRun]:
         with self._database.reading() as connection:
@@ -278,7 +278,7 @@ class Store:
         taken = sa.select(sessions.c.key).where(sessions.c.session == session.session)
         if connection.execute(taken).scalar() is not None:
             name = session.session
-            raise KtrialError(f"cannot store session {name}: it exists", hint=f"run `ktrial show {name}` to see it")
+            raise KtrialError(f"cannot store session {name}: it exists already", hint=f"run `ktrial show {name}`")
         inserted = connection.execute(
             sa.insert(sessions).values(
                 session=session.session,
@@ -332,7 +332,7 @@ class Store:
         if session not in self._keys:
             key = connection.execute(sa.select(sessions.c.key).where(sessions.c.session == session)).scalar()
             if key is None:
-                raise UnknownName("session", session, (), hint="run `ktrial runs` to list them")
+                raise UnknownName("session", session, (), hint="run `ktrial runs` to list sessions")
             self._keys[session] = key
         return self._keys[session]
 

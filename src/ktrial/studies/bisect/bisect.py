@@ -130,8 +130,8 @@ class _Bisect:
 
     def run(self) -> BisectAnswer:
         self._say(
-            f"good, bad and about {self._search.steps_left} commits between them are tested, each with "
-            f"{_FIRST_RUNS} to {self._question.most_runs} boots; the first two tell how long that takes"
+            f"ktrial tests good, bad and about {self._search.steps_left} commits between them, with {_FIRST_RUNS} to "
+            f"{self._question.most_runs} boots of each; the first two show how long a test takes"
         )
         ends = self._ends()
         self._say(f"about {self._search.steps_left} commits to test, about {self._time_to_end()}")

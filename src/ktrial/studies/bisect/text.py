@@ -56,8 +56,8 @@ def _answer(found: BisectAnswer) -> str:
         share = found.effect.estimate / found.ends.estimate
         return (
             f"{first} is the first bad commit: {found.outcome} is {_change(found.effect)} with it than with its "
-            f"parent, {share:.0%} of the whole difference. The answer is wrong in at most {1 - found.confidence:.1%} "
-            "of such searches."
+            f"parent, {share:.0%} of the whole difference. At most {1 - found.confidence:.1%} of searches "
+            "name a wrong commit."
         )
     if found.why == "several steps":
         middle = found.steps[-1].commit.id[:_SHORT]
@@ -67,12 +67,12 @@ def _answer(found: BisectAnswer) -> str:
         )
     if found.why == "unconfirmed":
         return (
-            f"All measurements lead to {first}, but compared with its parent it shows no such difference, so no commit "
-            "is named. Perhaps something else changed with it, as in a merge."
+            f"All measurements lead to {first}, but it does not differ clearly from its parent, so ktrial names no "
+            "commit. Perhaps something else changed with it, as in a merge."
         )
     count = len(suspects)
     why = "ktrial could not test those between" if found.why == "untold" else "the error rate allows no more tests"
-    return f"It is one of these {count} commits; {why}:"
+    return f"The first bad commit is one of these {count}; {why}:"
 
 
 def _change(effect: Effect) -> str:

@@ -325,8 +325,8 @@ def _what_is_left(rest: OutcomeJudgement | None) -> str:
 
 def _nothing_shown(verdict: Verdict | None) -> str:
     if verdict == "equivalent":
-        return "all of them together are equivalent to the control: there is nothing to blame"
-    return "the effect of all of them together is undecided: use more blocks, a longer benchmark, or --known"
+        return "all settings together are equivalent to the control: no setting is to blame"
+    return "the effect of all settings together is undecided: use more blocks, a longer benchmark, or --known"
 
 
 def _of(part: BlamePart, arm: str, against: str) -> OutcomeJudgement:
@@ -341,7 +341,7 @@ def _of(part: BlamePart, arm: str, against: str) -> OutcomeJudgement:
 
 
 def _is_little(judged: OutcomeJudgement, effect: float) -> bool:
-    """Return whether the effect of an arm is clearly smaller, or seems clearly smaller, than that of the whole set."""
+    """Return whether an arm's effect is, or seems, clearly smaller than the effect of the whole set."""
     if judged.verdict == "equivalent":
         return True
     return judged.effect is not None and abs(judged.effect.estimate) < _NEGLIGIBLE * effect

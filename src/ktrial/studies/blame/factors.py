@@ -57,15 +57,15 @@ def factors_of(
         if not made:
             raise BadInput(
                 "nothing to blame: no setting changes anything here",
-                hint="`ktrial plan` shows why; settings that are in force already must be undone first",
+                hint="run `ktrial plan` to see why, and undo settings that are in force already",
             )
         raise BadInput(
             f"cannot blame a single setting: only {made[0].name} changes anything here",
-            hint="test it with `ktrial try`; settings that are in force already must be undone first",
+            hint=f"run `ktrial try` to test {made[0].name}, or undo settings that are in force already",
         )
     if len(made) > _MOST:
         raise BadInput(
-            f"{len(made)} settings are too many (maximum {_MOST})", hint="name fewer, or only a part of the profile"
+            f"{len(made)} settings are too many (maximum {_MOST})", hint="name fewer settings, or part of the profile"
         )
     return tuple(made)
 
@@ -141,7 +141,8 @@ def check_combinations(question: BlameQuestion, file: TrialFile, arms: Mapping[s
                 continue
             owner = next(one.name for one in question.factors if address in one.set)
             others = ", ".join(one.name for one in question.factors if not set(one.set) & set(arm.set))
-            why = arms[name].refused.get(address) or (f"it would be {found}" if found else "it would change nothing")
+            result = f"the value would be {found}" if found else "nothing would change"
+            why = arms[name].refused.get(address) or result
             raise Refused(
                 f"cannot switch {owner} separately: {address} = {wanted} without {others or 'the others'} fails,"
                 f" because {why}",

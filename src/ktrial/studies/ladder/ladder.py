@@ -24,7 +24,7 @@ from ktrial.tuning.knobs.profile import Tier
 from ktrial.tuning.plans.model import Plan, Refusal
 from ktrial.tuning.plans.resolve import make_plan
 
-_HINT = "`ktrial profiles` lists them; docs/ladder.md shows how to write one"
+_HINT = "run `ktrial profiles` to list ladders; docs/ladder.md shows how to write one"
 _SHOWN_REASONS = 3
 
 
@@ -65,21 +65,21 @@ def ladder_of(
     profile = catalog.profiles[name]
     if not profile.tier:
         named = ", ".join(one.name for one in catalog.profiles.values() if one.tier)
-        raise BadInput(f"{name} has no tiers", hint=f"`ktrial try {name}` tries it as a whole; ladders: {named}")
+        raise BadInput(f"{name} has no tiers", hint=f"run `ktrial try {name}`, or name a ladder: {named}")
     first = profile.tier[0]
     generated = catalog.profiles[first.profile].generated if first.profile is not None else None
     control = first.name if generated is not None else CONTROL
     known = [control, *(tier.name for tier in profile.tier if tier.name != control)]
     for given in (*(kernels or {}), *(built.patches if built is not None else ())):
         if given not in known:
-            raise UnknownName("tier", given, known, hint=f"`ktrial profiles {name}` shows its tiers")
+            raise UnknownName("tier", given, known, hint=f"run `ktrial profiles {name}` to see its tiers")
     tiers = profile.tier[1:] if generated is not None else profile.tier
     not_run = {tier.name: why for tier in tiers if (why := _why_not(tier, kernels, built)) is not None}
     run = [tier for tier in tiers if tier.name not in not_run]
     arms = {control: ArmFile()} | dict(_stacked(run, kernels or {}, built))
     if len(arms) == 1:
         reasons = "; ".join(f"{tier}: {why}" for tier, why in not_run.items())
-        hint = "add --boots for kernel arguments, --kernel TIER=KERNEL for a kernel, or --tree to build it for guests"
+        hint = "add --boots for kernel arguments, --kernel TIER=KERNEL for a kernel, or --tree to build one for guests"
         raise BadInput(f"no tier of {name} can run: {reasons}", hint=hint)
     return Ladder(name, tuple(tier.name for tier in profile.tier), control, generated or "found", arms, not_run)
 
@@ -99,7 +99,7 @@ def _why_not_built(tier: Tier, built: BuiltTiers) -> str | None:
     asked = [f"{what} {value}" for one in fragments for what, value in one.build.asked.items()]
     if built.exact and asked:
         listed = ", ".join(dict.fromkeys(asked))
-        return f"it asks for {listed}, on which an exact guest shows nothing; use --mode emulated or kvm"
+        return f"it asks for {listed}, and an exact guest cannot show the effect; use --mode emulated or kvm"
     patches = [f"{symbol} needs {patch}" for one in fragments for symbol, patch in one.patches.items()]
     if patches and tier.name not in built.patches:
         return f"{'; '.join(patches)}: add it with --patch {tier.name}=FILE"
@@ -176,7 +176,7 @@ def possible(ladder: Ladder, plans: Mapping[str, Plan]) -> Ladder:
         reasons = "; ".join(f"{name}: {why}" for name, why in not_run.items())
         raise BadInput(
             f"no tier of {ladder.name} changes anything on this machine: {reasons}",
-            hint=f"`ktrial profiles {ladder.name}` shows its tiers",
+            hint=f"run `ktrial profiles {ladder.name}` to see its tiers",
         )
     return ladder._replace(arms=arms, not_run={name: not_run[name] for name in ladder.tiers if name in not_run})
 

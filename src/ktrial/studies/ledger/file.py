@@ -30,7 +30,7 @@ class LedgerFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise KtrialError(f"cannot read {self._path}: {error.strerror}", hint="check who may read it") from None
+            raise KtrialError(f"cannot read {self._path}: {error.strerror}", hint="make the file readable") from None
 
     def write(self, data: bytes) -> None:
         part = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
@@ -43,5 +43,5 @@ class LedgerFile:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
             raise KtrialError(
-                f"cannot write {self._path}: {error.strerror}", hint="free some space there, or make it writable"
+                f"cannot write {self._path}: {error.strerror}", hint="free some space, or make the folder writable"
             ) from None

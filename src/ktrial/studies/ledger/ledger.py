@@ -81,8 +81,8 @@ def _deciding(
 ) -> tuple[OutcomeJudgement, tuple[str, ...]]:
     """Return the judgement that decides about an arm, and the other outcomes of a front in which it is worse.
 
-    It is that of the primary outcome; in a front that of the first outcome in which the arm is better, or of a guard
-    that it breaks.
+    The primary outcome decides. In a front, a guard that the arm breaks decides, or else the first outcome in which
+    the arm is better.
     """
     own = {one.outcome: one for one in judged if one.arm == arm and one.against == protocol.control}
     primary = own[protocol.primary]
@@ -145,7 +145,7 @@ def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> 
     if what is None:
         outdated = [one for one in entries if one.superseded_by is None and changed_since(one, now)]
         if not outdated:
-            hint = "`ktrial retest TRIAL` repeats any trial; `ktrial ledger` lists them"
+            hint = "name the trial to repeat: `ktrial retest TRIAL` (`ktrial ledger` lists all)"
             raise BadInput("nothing to retest: no trial is out of date", hint=hint)
         return outdated[0].trial
     about = [one for one in entries if one.is_about(what)]
@@ -163,12 +163,12 @@ def again(file: TrialFile) -> TrialFile:
     """
     if file.screen is not None:
         raise BadInput(
-            f"cannot repeat {file.name}: it is a part of a blame",
+            f"cannot repeat {file.name}: this trial is a part of a blame",
             hint="run the whole `ktrial blame …` again, with --fresh",
         )
     if file.race:
         raise BadInput(
-            f"cannot repeat {file.name}: it is a part of a search",
+            f"cannot repeat {file.name}: this trial is a part of a search",
             hint="run the whole `ktrial search …` again, with --fresh",
         )
     plain = {

@@ -21,9 +21,9 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     `changes` are its settings that differ from the control. `workload` identifies what was measured. `held` contains
     known values of knobs that interact with the changed ones. `verdict` is null while the trial runs. `superseded_by`
-    is a later trial of the same change; `refuted` is true if the later verdict differs. If a search for several
-    outcomes confirmed the arm, `outcome` is the first outcome in which the arm is better, and `worse` lists those in
-    which it is worse.
+    is a later trial of the same change; `refuted` is true if the later verdict differs. A search for several outcomes
+    may have confirmed the arm. In that case `outcome` is the first outcome in which the arm is better, and `worse`
+    lists the outcomes in which it is worse.
     """
 
     trial: str

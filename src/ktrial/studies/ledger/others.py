@@ -113,8 +113,8 @@ def _disk(names: Iterable[str]) -> str | None:
 def compare_hardware(theirs: Hardware, here: Hardware) -> Likeness:
     """Return how similar two machines are.
 
-    One point for each of: the same CPU vendor, the same CPU model, threads and memory within a factor of two, the same
-    kernel series (6.12), the same kind of disk, the same virtualisation.
+    Each of these gives one point: the same CPU vendor, CPU model, kernel series (6.12), kind of disk, virtualisation;
+    threads within a factor of two; memory within a factor of two.
     """
     points = 0
     same: list[str] = []
@@ -227,6 +227,6 @@ def without(ledger: OthersLedger, source: str) -> OthersLedger:
     gone = [one for one in ledger.trials if source in {one.signer, one.bundle, one.bundle_sha256}]
     if not gone:
         known = {name for one in ledger.trials for name in (one.signer, one.bundle) if name is not None}
-        hint = f"use one of: {', '.join(sorted(known))}" if known else "`ktrial ledger import BUNDLE` adds some"
+        hint = f"use one of: {', '.join(sorted(known))}" if known else "add verdicts: `ktrial ledger import BUNDLE`"
         raise UnknownName("signer or bundle", source, known, hint=hint)
     return OthersLedger(trials=tuple(one for one in ledger.trials if one not in gone))

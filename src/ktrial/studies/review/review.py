@@ -195,7 +195,7 @@ def _of_changes(knob: Knob, plan: Plan, place: _Ground) -> _Finding:
     value = written.pop() if len(written) == 1 else None
     if inert is not None:
         return _Finding("no effect", now, inert, value)
-    why = f"already so on {len(plan.same)} of {len(plan.same) + len(plan.changes)}" if plan.same else None
+    why = f"already set on {len(plan.same)} of {len(plan.same) + len(plan.changes)}" if plan.same else None
     return _Finding("would change", now, why, value)
 
 

@@ -25,7 +25,7 @@ from ktrial.tuning.boots.scene import Obstacle
 _LOADERS = {"grub": "GRUB", "systemd-boot": "systemd-boot", "kexec": "the running kernel (kexec)"}
 _MOST_LINES = 12
 _KEEP, _UNDO = "`ktrial boot keep` makes it the default", "`ktrial boot undo` removes it"
-_AGAIN = f"{_UNDO}; then `ktrial boot try … --yes` boots it"
+_AGAIN = "run `ktrial boot undo`, then `ktrial boot try … --yes` to boot it"
 _DEFAULT = "This is the default entry again."
 
 
@@ -89,14 +89,14 @@ def _words(plan: BootPlan, width: int) -> list[str]:
 
 def _ways_back(terms: TrialTerms) -> str:
     return (
-        "a panic, an oops or a CPU or task that hangs reboots the machine after 10 s; so does a boot that is not"
+        "the machine reboots 10 s after a panic, an oops or a hang of a CPU or task, and also if the boot is not"
         f" healthy within {show_seconds(terms.limit_s)}"
     )
 
 
 def _watchdog(terms: TrialTerms) -> str:
     if terms.watchdog is None or terms.watchdog_s is None:
-        return "none: if the kernel hangs so that it cannot even panic, a person has to reset the machine"
+        return "none: if the kernel hangs and cannot even panic, a person has to reset the machine"
     return f"{terms.watchdog} resets the machine if nothing answers it for {terms.watchdog_s} s"
 
 
@@ -215,7 +215,7 @@ def _sentence(status: BootStatus, state: BootState, trials: Mapping[int, str]) -
         else:
             step = f"the trial continues by itself, after a reboot at the latest; {stop} stops it"
     if number is None and status.running is not None:
-        step = "what was prepared is removed: reboot for the default entry"
+        step = "reboot into the default entry; ktrial has removed what it had prepared"
     return sentence.format(it=it, this=this, trial=trial), step
 
 

@@ -85,9 +85,9 @@ def parse_changes(arguments: Iterable[str]) -> tuple[WordChange, ...]:
         key = change.word.text if change.word.name in _ADD_UP | _PAGES else change.word.name.replace("-", "_")
         before = found.setdefault(key, change)
         if before != change:
-            raise Contradiction(f"{before.text} and {change.text} exclude each other", hint="name only one of them")
+            raise Contradiction(f"{before.text} and {change.text} exclude each other", hint="name only one of the two")
     if not found:
-        raise BadInput("no kernel argument given", hint="name one, such as nohz_full=2-9 or -quiet")
+        raise BadInput("no kernel argument given", hint="name a kernel argument, such as nohz_full=2-9 or -quiet")
     return tuple(found.values())
 
 
@@ -102,7 +102,7 @@ def _change(text: str) -> WordChange:
     name, equals, value = plain.partition("=")
     if any(same_name(name, net) for net in NETS) and not removes:
         why = f"cannot set {name}: every trial boot sets it, so that a failed boot leads back to the default entry"
-        raise BadInput(why, hint="leave it out")
+        raise BadInput(why, hint=f"leave out {text}")
     return WordChange(BootWord(name, value if equals else None), removes)
 
 
@@ -122,7 +122,7 @@ def base_words(command_line: str, loader: str) -> tuple[str, ...]:
     if mark is not None:
         raise Refused(
             f"cannot prepare a boot: this boot is a trial boot already ({mark})",
-            hint="end it with `ktrial boot keep` or `ktrial boot undo`, and boot the default entry",
+            hint="end this trial boot with `ktrial boot keep` or `ktrial boot undo`, and boot the default entry",
         )
     return words
 
@@ -150,7 +150,7 @@ def change_line(base: Sequence[str], changes: Iterable[WordChange]) -> ChangedLi
                 )
         else:
             if word.text in same and len(same) == 1:
-                raise BadInput(f"{word.text} is on the kernel command line already", hint="leave it out")
+                raise BadInput(f"{word.text} is on the kernel command line already", hint=f"leave out {word.text}")
             adds_up = word.name in _ADD_UP or (word.name in _PAGES and "hugepagesz" in names)
             gone = [] if adds_up else same
             words.append(word)
@@ -167,7 +167,7 @@ def _require_safe(words: Iterable[str]) -> None:
     if strange is not None:
         raise Refused(
             f"cannot copy {strange} from the kernel command line: a boot loader would interpret some of its characters",
-            hint=f"if the machine boots without it, remove it for this attempt: '-{strange.partition('=')[0]}'",
+            hint=f"if the machine boots without this argument, add '-{strange.partition('=')[0]}'",
         )
 
 
@@ -175,7 +175,7 @@ def _require_room(line: ChangedLine) -> None:
     needed = sum(len(word) + 1 for word in (*line.base, *(word.text for word in line.words))) + _NETS_BYTES
     if needed > MOST_BYTES:
         raise Refused(
-            f"cannot prepare a boot: its command line would need {needed} bytes, but the kernel accepts at most"
+            f"cannot prepare a boot: the command line would need {needed} bytes, but the kernel accepts at most"
             f" {MOST_BYTES}",
             hint="try fewer kernel arguments at once, or remove some with -NAME",
         )

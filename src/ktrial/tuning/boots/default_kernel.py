@@ -77,6 +77,6 @@ def _find(file: str, menu: str, command_line: str) -> MenuEntry:
     if not own:
         raise Refused(
             f"cannot make {file} the default: GRUB's menu has no separate entry for this kernel",
-            hint="run `update-grub` and try again, or choose it with `grub-set-default`, then run `ktrial boot undo`",
+            hint="run `update-grub`, then try again; or run `grub-set-default ENTRY`, then `ktrial boot undo`",
         )
     return min(own, key=lambda entry: len({word for word in entry.words if "$" not in word} - live))

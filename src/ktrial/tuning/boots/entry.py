@@ -27,7 +27,7 @@ _REACH = re.compile(
     r"part_[a-z0-9]+|(?:ext2|xfs|btrfs|fat|exfat|f2fs|jfs|reiserfs|zfs|ntfs|iso9660|lvm|diskfilter|raid[56]rec)"
     r"|mdraid[a-z0-9_]+|(?:gz|xz|lzop|zstd)io?"
 )
-_HOW_TO_ADD = "add an entry for it first: `kernel-install add` or `grub-mkconfig`"
+_HOW_TO_ADD = "add an entry for this kernel first: `kernel-install add` or `grub-mkconfig`"
 #: Characters that the agent does not accept in a title.
 _TITLE = re.compile(r"[^A-Za-z0-9 _.,:=+-]")
 _TITLE_CHARACTERS = 60
@@ -170,7 +170,7 @@ def find_kernel(argument: str, grounds: BootGrounds) -> str | None:
     if argument.startswith("/"):
         if argument in grounds.files:
             return argument
-        raise UnknownName("kernel", argument, kernels, hint="install it (`ktrial kernel package` makes a package)")
+        raise UnknownName("kernel", argument, kernels, hint="install this kernel (see `ktrial kernel package`)")
     found = [path for path in kernels if posixpath.basename(path) in {name.format(argument) for name in _KERNELS}]
     for path, entry in _read_entries(grounds, {}):
         if entry.version == argument and entry.kernel is not None:
@@ -345,9 +345,9 @@ def _running_entry(grounds: BootGrounds) -> _Loaded:
 
 def _loaded_by_entry(path: str, entry: LoaderEntry, grounds: BootGrounds) -> _Loaded:
     if entry.unfit is not None or entry.kernel is None:
-        unfit = entry.unfit or "names no kernel"
+        unfit = f"{entry.unfit}; ktrial's own entry cannot do that" if entry.unfit else "names no kernel"
         raise _cannot(
-            f"the entry {posixpath.basename(path)} {unfit}; ktrial's own entry cannot do that",
+            f"the entry {posixpath.basename(path)} {unfit}",
             hint="boot the kernel by hand from the boot loader's menu",
         )
     folder = posixpath.dirname(path)
@@ -371,13 +371,15 @@ def _on_machine(path: str, grounds: BootGrounds, folder: str) -> str:
 def _other(grounds: BootGrounds, config: GrubConfig | None, running: _Loaded, file: str) -> _Loaded:
     """Return how to load another kernel: like its own entry, or like the running kernel with other file names."""
     if file not in grounds.files:
-        raise UnknownName("kernel", file, grounds.files, hint="install it (`ktrial kernel package` makes a package)")
+        raise UnknownName("kernel", file, grounds.files, hint="install this kernel (see `ktrial kernel package`)")
     if grounds.loader == "kexec":
         return _loaded_by_kexec(file, grounds)
     if config is None:
         return _other_by_entry(grounds, running, file)
     if posixpath.dirname(file) != "/boot":
-        raise _cannot(f"GRUB's entries here load kernels from /boot, and {file} is elsewhere", "install it in /boot")
+        raise _cannot(
+            f"GRUB's entries here load kernels from /boot, and {file} is elsewhere", "install this kernel in /boot"
+        )
     kernel = posixpath.join(posixpath.dirname(running.kernel), posixpath.basename(file))
     found = _find_menu_entry(config.entries, kernel, grounds.command_line)
     if found is None and config.has_entry_files:

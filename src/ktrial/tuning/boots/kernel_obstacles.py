@@ -49,13 +49,13 @@ def _of_image(file: str, header: KernelHeader, kernel: KernelScene) -> Iterator[
         yield Obstacle(
             kind="unsigned",
             message=f"Secure Boot is on, and {file} is not signed: the boot loader would stop with an error",
-            hint="sign it with a key that the firmware or shim knows (sbsign), or turn Secure Boot off",
+            hint="sign the kernel with a key that the firmware or shim knows (sbsign), or turn Secure Boot off",
         )
     if not kernel.is_packaged:
         yield Obstacle(
             kind="not-packaged",
             message=f"no package owns {file}, and a kernel has full control of this machine",
-            hint=f"if you built it or trust who did, add {YES_KERNEL}",
+            hint=f"if you built this kernel or trust who did, add {YES_KERNEL}",
             needs=YES_KERNEL,
         )
 
@@ -66,9 +66,9 @@ def _of_release(plan: BootPlan, release: str | None, kernel: KernelScene, runnin
         yield Obstacle(
             kind="no-initramfs",
             message=f"{file} has no initramfs, but the running kernel uses one",
-            hint=f"create it with `update-initramfs -c -k {release}` or `dracut --kver {release}`"
+            hint=f"create one with `update-initramfs -c -k {release}` or `dracut --kver {release}`"
             if release
-            else "create it with `update-initramfs` or `dracut`",
+            else "create an initramfs with `update-initramfs` or `dracut`",
         )
     if release is None:
         yield Obstacle(
@@ -81,7 +81,7 @@ def _of_release(plan: BootPlan, release: str | None, kernel: KernelScene, runnin
         yield Obstacle(
             kind="no-modules",
             message=f"{file} has no modules: /lib/modules/{release}/modules.dep is missing",
-            hint="install its modules: `make modules_install`, or its package",
+            hint="install the modules of this kernel: `make modules_install`, or its package",
         )
         return
     if kernel.modules is not None:

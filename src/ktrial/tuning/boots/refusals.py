@@ -28,7 +28,7 @@ from ktrial.tuning.lasting.loaders import NoLoader
 
 #: The first line of every file that the agent writes for a trial boot.
 OWN_MARK = "# ktrial"
-_BY_HAND = "boot by hand; for a trial, describe each boot with `manual` in its file and run `ktrial trial next`"
+_BY_HAND = "boot by hand (in a trial: describe each boot with `manual` in its file, then run `ktrial trial next`)"
 _SUPPORTED = ("grub", "systemd-boot", "kexec")
 _BOOT_FOLDERS = ("/boot", "/boot/efi", "/efi", "/boot/grub", "/boot/grub2")
 #: File systems in which GRUB overwrites grubenv in place; others have checksums, snapshots or packed files.
@@ -198,7 +198,7 @@ def _of_grub(scene: BootScene, grub: GrubScene, config: GrubConfig) -> Iterator[
         yield Obstacle(
             kind="foreign-file",
             message=f"ktrial's entry would replace {grub.folder}/custom.cfg, a file that ktrial did not write",
-            hint=f"move its content to /etc/grub.d/40_custom and run `grub-mkconfig -o {path}`",
+            hint=f"move the content of that file to /etc/grub.d/40_custom and run `grub-mkconfig -o {path}`",
         )
 
 
@@ -219,7 +219,7 @@ def _of_environment(scene: BootScene, grub: GrubScene) -> Iterator[Obstacle]:
     text = grub.environment
     values = _environment(text or b"")
     if text is None:
-        yield _not_cleared(f"there is no {grub.folder}/grubenv", create)
+        yield _not_cleared(f"{grub.folder}/grubenv is missing", create)
     elif not text.startswith(_ENVIRONMENT_HEAD) or len(text) != _ENVIRONMENT_BYTES:
         yield _not_cleared(f"{grub.folder}/grubenv is damaged", create)
     elif values.get("env_block"):
@@ -240,7 +240,7 @@ def _of_environment(scene: BootScene, grub: GrubScene) -> Iterator[Obstacle]:
 def _not_cleared(why: str, hint: str | None = None) -> Obstacle:
     return Obstacle(
         kind="no-one-shot",
-        message=f"GRUB cannot be trusted to boot an entry only once: {why}",
+        message=f"GRUB cannot be trusted to boot an entry only once, because {why}",
         hint=hint or f"give /boot a partition of its own with ext4; or {_BY_HAND}",
     )
 
@@ -257,7 +257,7 @@ def _of_disk(found: Mapping[str, Any] | None, folder: str) -> Iterator[tuple[str
         yield f"{folder} is on {found.get('kind')}, which GRUB only reads", None
     elif "data=journal" in (found.get("options") or ()):
         why = f"{found.get('mount')} is mounted with data=journal, which may bring the old content back"
-        yield why, "mount it without data=journal"
+        yield why, f"mount {found.get('mount')} without data=journal"
 
 
 def _environment(text: bytes) -> dict[str, str]:
@@ -286,7 +286,7 @@ def _of_systemd_boot(scene: BootScene, found: SystemdBootScene, entries: Mapping
     if found.one_shot:
         yield Obstacle(
             kind="already-armed",
-            message=f"systemd-boot will boot {found.one_shot!r} next, because something else set it",
+            message=f"systemd-boot will boot {found.one_shot!r} next, because something else set the one-shot entry",
             hint="run `bootctl set-oneshot ''`, or reboot first",
         )
     own = next((path for path, text in entries.items() if _is_foreign(path, text)), None)
@@ -294,7 +294,7 @@ def _of_systemd_boot(scene: BootScene, found: SystemdBootScene, entries: Mapping
         yield Obstacle(
             kind="foreign-file",
             message=f"ktrial's entry would replace {own}, a file that ktrial did not write",
-            hint="give the file another name",
+            hint="rename this file",
         )
 
 
@@ -336,7 +336,7 @@ def _of_surroundings(scene: BootScene) -> Iterator[Obstacle]:
         yield Obstacle(
             kind="battery",
             message="this machine runs on its battery, which may be empty before the last boot",
-            hint=f"plug it in, or add {ANYWAY}",
+            hint=f"plug in the charger, or add {ANYWAY}",
             needs=ANYWAY,
         )
     if scene.remote_users:
@@ -350,9 +350,9 @@ def _of_surroundings(scene: BootScene) -> Iterator[Obstacle]:
     if scene.watchdog is None:
         yield Obstacle(
             kind="no-watchdog",
-            message="no hardware watchdog: if the trial boot hangs so that its kernel cannot even panic, a person has"
+            message="no hardware watchdog: if the trial boot hangs and its kernel cannot even panic, a person has"
             " to reset the machine",
-            hint="load the driver of its watchdog (`wdctl` shows it), or stay near the machine",
+            hint="load the driver of the watchdog (`wdctl` shows it), or stay near the machine",
             is_note=True,
         )
     words = set(scene.command_line.split())
@@ -362,7 +362,7 @@ def _of_surroundings(scene: BootScene) -> Iterator[Obstacle]:
             kind="no-lockup-detector",
             message=f"the kernel's lockup detector is off ({', '.join(off)}), so only a hardware watchdog can end a"
             " boot that hangs",
-            hint=f"remove it for the attempt: {' '.join(f'-{word}' for word in off)}",
+            hint=f"remove for the attempt: {' '.join(f'-{word}' for word in off)}",
             is_note=True,
         )
 

@@ -36,11 +36,11 @@ def name_guards(names: Iterable[str]) -> tuple[str, ...]:
     for unit in units:
         if unit.endswith(others):
             raise BadInput(
-                f"cannot guard a boot with {unit}: a unit of this kind cannot guard one",
+                f"cannot guard a boot with {unit}: ktrial does not support units of this kind",
                 hint=f"name a unit of these kinds: {', '.join(endings)}",
             )
         if not _UNIT.fullmatch(unit) or len(unit) >= UNIT_BYTES:
-            hint = f"name a unit of letters, digits and `:_.@-` below {UNIT_BYTES} characters"
+            hint = f"use a name of letters, digits and `:_.@-` with fewer than {UNIT_BYTES} characters"
             raise BadInput(f"cannot guard a boot with {unit!r}: ktrial does not support this name", hint=hint)
     if len(units) > MOST_GUARDS:
         raise BadInput(

@@ -91,7 +91,7 @@ def _check_references(knob: Knob, knobs: Mapping[str, Knob]) -> None:
         *(one for rule in knob.inert for one in rule.unless),
     ):
         if name not in knobs:
-            raise UnknownName("knob", name, knobs, hint="run `ktrial knobs` to list them")
+            raise UnknownName("knob", name, knobs, hint="run `ktrial knobs` to list all knobs")
     if knob.meaning is not None and knob.meaning not in MEANINGS:
         raise UnknownName("meaning", knob.meaning, MEANINGS, hint=f"use one of: {', '.join(MEANINGS)}")
     if isinstance(knob.default, Mapping):
@@ -109,7 +109,7 @@ def check_profile(profile: Profile, catalog: Catalog, file: Path | None = None) 
         flatten(profile.name, catalog.profiles)
         if profile.source not in {None, "own", *catalog.sources}:
             raise UnknownName(
-                "source", str(profile.source), ["own", *catalog.sources], hint="write `own` if it is your own"
+                "source", str(profile.source), ["own", *catalog.sources], hint="write `own` for your own settings"
             )
         for requirement in profile.require:
             check_condition(requirement.that, catalog.kinds)
@@ -140,7 +140,7 @@ def _read_knobs(
                 raise BadInput(f"knob {knob.id} already exists in {places[knob.id].file}", hint="choose another id")
             for evidence in knob.evidence:
                 if evidence.source not in sources and evidence.source != "own":
-                    raise UnknownName("source", evidence.source, sources, hint="write `own` if it is your own")
+                    raise UnknownName("source", evidence.source, sources, hint="write `own` if the claim is your own")
         except KtrialError as error:
             raise place.mended(error) from None
         knobs[knob.id] = knob

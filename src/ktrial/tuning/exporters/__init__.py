@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exporters of settings: each target is a module of this folder or a plug-in of another package.
 
-A module defines NAME, WHAT (one sentence), FORMS (the forms of settings that it can express), NEXT (what to do with the
-files), `refusal(setting)` (why it cannot express this one, or None) and `write(profile)` (files by relative path).
+A module defines NAME, WHAT (one sentence), FORMS (the forms of settings that it can express) and NEXT (what to do with
+the files). `refusal(setting)` returns why it cannot express this setting, or None. `write(profile)` returns the files
+by relative path.
 If it defines ON_PHONE = True, its files are one archive, which computes the values of devices on the phone.
 """
 

@@ -36,7 +36,7 @@ def refusal(setting: LastingSetting) -> str | None:
     objections = [one.refusal(setting) for one in fitting]
     if None in objections:
         return None
-    return next((text for text in objections if text is not None), "the role has no file for such settings")
+    return next((text for text in objections if text is not None), "the role has no file for this setting")
 
 
 def write(profile: LastingProfile) -> dict[str, str]:

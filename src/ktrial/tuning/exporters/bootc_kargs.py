@@ -9,7 +9,7 @@ from ktrial.tuning.exports.text import boot_words, comment, file_text, heading, 
 NAME = "bootc-kargs"
 WHAT = "A file for /usr/lib/bootc/kargs.d of a bootc image."
 FORMS: frozenset[Form] = frozenset({"boot", "module"})
-NEXT = "copy it into the image while it is built; `bootc upgrade` brings it to machines"
+NEXT = "copy the file into the image during its build; `bootc upgrade` brings it to machines"
 
 refusal = word_refusal
 

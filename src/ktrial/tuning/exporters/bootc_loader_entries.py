@@ -7,9 +7,9 @@ from ktrial.tuning.exports.model import Form, LastingProfile
 from ktrial.tuning.exports.text import boot_words, loader_script, shell_quoted, word_refusal
 
 NAME = "bootc-loader-entries"
-WHAT = "A script for bootc: kernel arguments of one machine, kept apart by their source."
+WHAT = "A script for bootc: kernel arguments of one machine, under a source of their own."
 FORMS: frozenset[Form] = frozenset({"boot", "module"})
-NEXT = "run it as root: `sh FILE add`, and `sh FILE remove` to undo; it counts from the next boot"
+NEXT = "run the script as root: `sh FILE add`, and `sh FILE remove` to undo; either takes effect at the next boot"
 
 refusal = word_refusal
 

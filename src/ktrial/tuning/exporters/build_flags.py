@@ -11,7 +11,7 @@ from ktrial.tuning.exports.text import comment, file_text, heading, shell_quoted
 NAME = "build-flags"
 WHAT = "Variables for a kernel build: KCFLAGS, KCPPFLAGS, LLVM, as a file for the shell."
 FORMS: frozenset[Form] = frozenset({"build"})
-NEXT = "read it before make: `. FILE && make`"
+NEXT = "read the file before make: `. FILE && make`"
 _COMPILER = {"march": "-march=", "mtune": "-mtune=", "mcpu": "-mcpu="}
 _VARIABLES = ("KCFLAGS", "KCPPFLAGS", "LLVM")
 

@@ -7,9 +7,9 @@ from ktrial.tuning.exports.model import Form, LastingProfile
 from ktrial.tuning.exports.text import boot_words, comment, file_text, heading, word_refusal
 
 NAME = "grub"
-WHAT = "A drop-in for /etc/default/grub.d: kernel arguments where grub-mkconfig reads it (Debian, Ubuntu)."
+WHAT = "A drop-in for /etc/default/grub.d: kernel arguments, if grub-mkconfig reads that folder (Debian, Ubuntu)."
 FORMS: frozenset[Form] = frozenset({"boot", "module"})
-NEXT = "copy it to /etc/default/grub.d and run `update-grub`"
+NEXT = "copy the file to /etc/default/grub.d and run `update-grub`"
 
 refusal = word_refusal
 

@@ -9,7 +9,7 @@ from ktrial.tuning.exports.text import boot_words, loader_script, shell_quoted, 
 NAME = "grubby"
 WHAT = "A script for grubby: kernel arguments in all BLS entries (Fedora, RHEL)."
 FORMS: frozenset[Form] = frozenset({"boot", "module"})
-NEXT = "run it as root: `sh FILE add`, and `sh FILE remove` to undo"
+NEXT = "run the script as root: `sh FILE add`, and `sh FILE remove` to undo"
 
 refusal = word_refusal
 

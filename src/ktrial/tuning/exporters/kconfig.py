@@ -9,7 +9,7 @@ from ktrial.tuning.exports.text import comment, file_text, heading, unwritable
 NAME = "kconfig"
 WHAT = "A fragment of a kernel's configuration, for merge_config.sh and ktrial kernel config."
 FORMS: frozenset[Form] = frozenset({"kconfig"})
-NEXT = "merge it: `scripts/kconfig/merge_config.sh .config FILE`"
+NEXT = "merge the file: `scripts/kconfig/merge_config.sh .config FILE`"
 
 
 def options_of(setting: LastingSetting) -> dict[str, str]:

@@ -7,9 +7,9 @@ from ktrial.tuning.exports.model import Form, LastingProfile
 from ktrial.tuning.exports.text import boot_words, loader_script, shell_quoted, word_refusal
 
 NAME = "kernel-install"
-WHAT = "A script for kernel-install: adds words to /etc/kernel/cmdline and makes all entries again."
+WHAT = "A script for kernel-install: adds arguments to /etc/kernel/cmdline and rebuilds all entries."
 FORMS: frozenset[Form] = frozenset({"boot", "module"})
-NEXT = "run it as root: `sh FILE add`, and `sh FILE remove` to undo"
+NEXT = "run the script as root: `sh FILE add`, and `sh FILE remove` to undo"
 
 refusal = word_refusal
 

@@ -9,7 +9,7 @@ from ktrial.tuning.exports.text import boot_words, comment, file_text, heading, 
 NAME = "limine"
 WHAT = "A drop-in for /etc/limine-entry-tool.d: kernel arguments (limine on Arch and CachyOS)."
 FORMS: frozenset[Form] = frozenset({"boot", "module"})
-NEXT = "copy it to /etc/limine-entry-tool.d and run `limine-mkinitcpio` or `limine-update`"
+NEXT = "copy the file to /etc/limine-entry-tool.d and run `limine-mkinitcpio` or `limine-update`"
 
 refusal = word_refusal
 

@@ -9,15 +9,15 @@ from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
 from ktrial.tuning.exports.text import comment, file_text, heading, unwritable
 
 NAME = "modprobe.d"
-WHAT = "A file for /etc/modprobe.d: parameters of modules, from when they are loaded."
+WHAT = "A file for /etc/modprobe.d: parameters that modules get when they are loaded."
 FORMS: frozenset[Form] = frozenset({"module"})
-NEXT = "copy it to /etc/modprobe.d, and make the initramfs again if it holds these modules"
+NEXT = "copy the file to /etc/modprobe.d, and rebuild the initramfs if it holds these modules"
 
 
 def refusal(setting: LastingSetting) -> str | None:
     module, parameter = setting.module
     if setting.is_part_of_the_kernel:
-        return f"{module} is a part of the kernel, and modprobe.d is for modules that are loaded"
+        return f"{module} is built into the kernel, and modprobe.d sets only modules that are loaded"
     if re.search(r'["\\\']', setting.text):
         return "the kernel cannot read quotes and backslashes in a parameter"
     if not re.fullmatch(r"[\w-]+", f"{module}{parameter}", re.ASCII):

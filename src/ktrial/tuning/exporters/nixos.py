@@ -26,7 +26,7 @@ WHAT = "A NixOS module: sysctls, kernel arguments, modules, udev rules, files of
 FORMS: frozenset[Form] = frozenset(
     {"sysctl", "sysfs", "device", "cgroup", "debugfs", "module", "zram", "boot", "kconfig"}
 )
-NEXT = "add it to the imports of your configuration and run `nixos-rebuild switch`"
+NEXT = "add the file to the imports of your configuration and run `nixos-rebuild switch`"
 #: Wins over plain definitions (100) and loses to mkForce (50). Two values of equal priority would fail the evaluation.
 _PRIORITY = 75
 

@@ -9,7 +9,7 @@ from ktrial.tuning.exports.text import boot_words, loader_script, shell_quoted, 
 NAME = "rpm-ostree"
 WHAT = "A script for rpm-ostree: kernel arguments in a new deployment (Fedora Atomic)."
 FORMS: frozenset[Form] = frozenset({"boot", "module"})
-NEXT = "run it as root: `sh FILE add`, and `sh FILE remove` to undo; it counts from the next boot"
+NEXT = "run the script as root: `sh FILE add`, and `sh FILE remove` to undo; either takes effect at the next boot"
 
 refusal = word_refusal
 

@@ -15,7 +15,7 @@ from ktrial.tuning.exports.text import (
 NAME = "shell"
 WHAT = "A POSIX shell script: `apply` saves the old values and sets the new ones, `revert` restores them."
 FORMS: frozenset[Form] = frozenset({"sysctl", "sysfs", "device", "cgroup", "debugfs", "module"})
-NEXT = "run it as root: `sh FILE apply`, and `sh FILE revert` to undo; run `apply` after each boot"
+NEXT = "run the script as root: `sh FILE apply`, and `sh FILE revert` to undo; run `apply` after each boot"
 
 refusal = file_refusal
 

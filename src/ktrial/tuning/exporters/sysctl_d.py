@@ -11,7 +11,7 @@ from ktrial.tuning.exports.text import comment, file_text, heading, path_refusal
 NAME = "sysctl.d"
 WHAT = "A file for /etc/sysctl.d, read by systemd-sysctl and sysctl --system."
 FORMS: frozenset[Form] = frozenset({"sysctl"})
-NEXT = "copy it to /etc/sysctl.d and run `sysctl --system`"
+NEXT = "copy the file to /etc/sysctl.d and run `sysctl --system`"
 
 
 def refusal(setting: LastingSetting) -> str | None:

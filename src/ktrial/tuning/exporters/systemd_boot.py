@@ -9,7 +9,7 @@ from ktrial.tuning.exports.text import boot_words, loader_script, shell_quoted, 
 NAME = "systemd-boot"
 WHAT = "A script for systemd-boot: kernel arguments in all entries of the EFI or boot partition."
 FORMS: frozenset[Form] = frozenset({"boot", "module"})
-NEXT = "run it as root: `sh FILE add`, and `sh FILE remove` to undo; with kernel-install use that target"
+NEXT = "run the script as root: `sh FILE add`, and `sh FILE remove` to undo; with kernel-install, choose that target"
 
 refusal = word_refusal
 

@@ -14,7 +14,7 @@ from ktrial.tuning.exports.text import (
 NAME = "systemd-unit"
 WHAT = "A oneshot unit for /etc/systemd/system: writes any file of the kernel once at boot."
 FORMS: frozenset[Form] = frozenset({"sysctl", "sysfs", "device", "cgroup", "debugfs", "module"})
-NEXT = "copy it to /etc/systemd/system, run `systemctl daemon-reload` and `systemctl enable --now` it"
+NEXT = "copy the file to /etc/systemd/system, then run `systemctl daemon-reload` and `systemctl enable --now UNIT`"
 #: Arguments are pairs of a pattern and a value. The program writes later pairs even if an earlier one failed.
 _PROGRAM = (
     'failed=0; while [ "$#" -gt 1 ]; do for file in $1; do'

@@ -16,7 +16,7 @@ from ktrial.tuning.exports.text import (
 NAME = "tmpfiles.d"
 WHAT = "A file for /etc/tmpfiles.d: writes files of sysfs once at boot."
 FORMS: frozenset[Form] = frozenset({"sysfs", "device", "module"})
-NEXT = "copy it to /etc/tmpfiles.d and run `systemd-tmpfiles --create --boot` on it"
+NEXT = "copy the file to /etc/tmpfiles.d and run `systemd-tmpfiles --create --boot FILE`"
 
 refusal = file_refusal
 

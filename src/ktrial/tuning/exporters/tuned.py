@@ -18,7 +18,7 @@ from ktrial.tuning.exports.text import (
 NAME = "tuned"
 WHAT = "A TuneD profile: sysctls, files of sysfs and kernel arguments."
 FORMS: frozenset[Form] = frozenset({"sysctl", "sysfs", "device", "cgroup", "debugfs", "module", "boot"})
-NEXT = "copy it to /etc/tuned/profiles (before TuneD 2.23: /etc/tuned) and run `tuned-adm profile ktrial-NAME`"
+NEXT = "copy the folder to /etc/tuned/profiles (before TuneD 2.23: /etc/tuned) and run `tuned-adm profile ktrial-NAME`"
 
 
 def refusal(setting: LastingSetting) -> str | None:

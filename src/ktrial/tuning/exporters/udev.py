@@ -9,9 +9,9 @@ from ktrial.tuning.exports.model import Form, LastingProfile, LastingSetting
 from ktrial.tuning.exports.text import comment, file_text, heading, path_refusal, unwritable
 
 NAME = "udev"
-WHAT = "Rules for /etc/udev/rules.d: set files of devices, also of those that appear later."
+WHAT = "Rules for /etc/udev/rules.d: set files of devices, also of devices that appear later."
 FORMS: frozenset[Form] = frozenset({"device"})
-NEXT = "copy it to /etc/udev/rules.d, run `udevadm control --reload` and `udevadm trigger`"
+NEXT = "copy the file to /etc/udev/rules.d, run `udevadm control --reload` and `udevadm trigger`"
 #: udev cuts off longer values.
 _LONGEST_BYTES = 500
 #: udev renames interfaces after they appear, which is a separate event.
@@ -20,7 +20,7 @@ _ACTIONS = {"net": "add|change|move"}
 
 def refusal(setting: LastingSetting) -> str | None:
     if "\\" in setting.text:
-        return "udev has no way to write a backslash in such a value"
+        return "udev has no way to write a backslash in this value"
     if len(setting.text.encode("utf-8", "replace")) > _LONGEST_BYTES:
         return f"udev cuts off values of more than {_LONGEST_BYTES} bytes"
     _, name, attribute = setting.device

@@ -11,7 +11,7 @@ from ktrial.tuning.exports.text import comment, file_text, heading, unwritable
 NAME = "zram-generator"
 WHAT = "A drop-in for systemd's zram-generator: a zram swap device at boot."
 FORMS: frozenset[Form] = frozenset({"zram"})
-NEXT = "copy it to /etc/systemd/zram-generator.conf.d; it counts from the next boot"
+NEXT = "copy the file to /etc/systemd/zram-generator.conf.d; the device appears at the next boot"
 _KEYS = {
     "zram:disksize": "zram-size",
     "zram:comp_algorithm": "compression-algorithm",

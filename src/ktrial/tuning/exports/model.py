@@ -44,7 +44,7 @@ _PARTS_OF_THE_KERNEL = frozenset({"zswap", "damon_reclaim", "damon_lru_sort", "w
 class PhoneValue(msgspec.Struct, frozen=True):
     """A value that a module computes on the phone: a recipe of its functions.sh, with its argument.
 
-    `beside` names the file that lists the offered words, or that must show a choice, if it is not the knob's own.
+    `beside` names the file that lists the offered words or must show a choice; empty for the knob's own file.
     """
 
     recipe: str

@@ -63,7 +63,7 @@ def lasting_settings(
             is_same = before is None or before.text == setting.text or origins[setting.address] == one.origin
             if before is not None and not is_same:
                 raise Contradiction(
-                    f"{setting.address} is set twice: {before.text} and {setting.text}", hint="remove one of them"
+                    f"{setting.address} is set twice: {before.text} and {setting.text}", hint="remove one of the two"
                 )
             danger = (f"dangerous: {setting.knob.price}",) if setting.knob.risk == "dangerous" else ()
             reasons = (*one.reasons, *(() if one.judged else more(setting)), *danger)
@@ -116,7 +116,7 @@ def _here(
     selector = parse_address(setting.knob).selector or "*"
     chosen = meant_instances(knob, selector, instances, context.facts) if instances else []
     if not chosen:
-        left.append(Omission(setting.knob, "it depends on the devices, and no device here fits"))
+        left.append(Omission(setting.knob, "the value depends on the devices, and no device here fits"))
     found = []
     for instance in chosen:
         outcome = _of_instance(knob, setting, instance, context)
@@ -150,7 +150,7 @@ def _device_facts(knob: Knob, instance: InstanceState, context: Context) -> Fact
 
 
 def _rotational(knob: Knob, setting: Setting, selector: str | None) -> bool | None:
-    """Return whether the setting is for rotating disks, if its conditions say nothing else."""
+    """Return whether the setting is for rotating disks; None unless that is its only condition."""
     if not knob.placeholders or knob.placeholders[0] != "block" or isinstance(setting.value, dict):
         return None
     if isinstance(setting.when, str) and (found := _ROTATIONAL.fullmatch(setting.when)):

@@ -103,7 +103,7 @@ def loader_script(
 ) -> dict[str, str]:
     """Return a file with a script that adds kernel arguments with a boot loader's own commands, or removes them.
 
-    `add` and `remove` are the lines of shell for either, `lines` those of the comment at the head.
+    `add` and `remove` are lines of shell, `lines` the lines of the comment at the head.
     """
     name = f"ktrial-{profile.name}-{target}.sh"
     reasons = [line for setting in profile.settings for line in comment(setting)]

@@ -29,7 +29,7 @@ def parse_address(text: str) -> Address:
     if not knob or any(character.isspace() for character in knob) or (at and not selector):
         raise BadInput(
             f"{text!r} is not a knob's name",
-            hint="use a name such as vm.swappiness or queue:scheduler@nvme0n1; `ktrial knobs` lists them",
+            hint="use a name such as vm.swappiness or queue:scheduler@nvme0n1; `ktrial knobs` lists all",
         )
     if selector.startswith("["):
         selector_conditions(selector)
@@ -49,7 +49,7 @@ def parse_assignment(text: str) -> tuple[Address, str]:
     if depth > 0:
         raise BadInput(
             f"{text!r}: the selector has no closing bracket",
-            hint="close it with ], for example queue:scheduler@[rotational=false]=none",
+            hint="close the selector with ], for example queue:scheduler@[rotational=false]=none",
         )
     raise BadInput(f"{text!r} is not a setting", hint="write KNOB=VALUE, for example vm.swappiness=10")
 
@@ -63,7 +63,7 @@ def selector_conditions(selector: str) -> dict[str, str]:
     if not selector.endswith("]"):
         raise BadInput(
             f"the selector {selector!r} has no closing bracket",
-            hint="close it with ], for example queue:scheduler@[rotational=false]",
+            hint="close the selector with ], for example queue:scheduler@[rotational=false]",
         )
     conditions: dict[str, str] = {}
     for part in selector[1:-1].split(","):

@@ -56,7 +56,8 @@ def check_recipe(recipe: Mapping[str, Any], kinds: Mapping[str, FactKind]) -> No
             )
     for key in _RECIPE_KEYS[name]:
         if key not in recipe and (name, key) != ("share", "of"):
-            raise BadInput(f"`{name}` needs {key!r}", hint=f"add it; the keys of `{name}` are {_offered_text(name)}")
+            hint = f"add this key; the keys of `{name}` are {_offered_text(name)}"
+            raise BadInput(f"`{name}` needs {key!r}", hint=hint)
     _check_recipe_values(name, recipe, kinds)
 
 
@@ -64,7 +65,7 @@ def _check_recipe_values(name: str, recipe: Mapping[str, Any], kinds: Mapping[st
     if "percent" in recipe and (isinstance(recipe["percent"], bool) or not isinstance(recipe["percent"], int | float)):
         raise BadInput(f"`percent`: expected a number, got {recipe['percent']!r}", hint="for example  percent = 1")
     if name == "share" and recipe.get("of", "memory") not in {"memory", *kinds}:
-        raise UnknownName("fact", str(recipe["of"]), kinds, hint="run `ktrial facts` to list them")
+        raise UnknownName("fact", str(recipe["of"]), kinds, hint="run `ktrial facts` to list all facts")
     if name == "closest":
         try:
             parse_quantity(str(recipe["to"]), "hertz")

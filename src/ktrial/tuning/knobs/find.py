@@ -15,7 +15,7 @@ from ktrial.tuning.knobs.knob import INSTANCE_FACTS, Knob
 
 #: An error proposes at most this many knobs for a name that people use.
 _MOST_MEANT = 3
-_OWN = "put your own into ~/.config/ktrial/knobs/"
+_OWN = "put a knob of your own into ~/.config/ktrial/knobs/"
 
 
 def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
@@ -25,7 +25,7 @@ def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
     if knob is None:
         is_whole = "." in name or ":" in name
         meant = [] if is_whole else [one.id for one in knobs_called(name, knobs)[:_MOST_MEANT]]
-        hint = f"did you mean {' or '.join(meant)}?" if meant else "`ktrial knobs` lists all; " + _OWN
+        hint = f"did you mean {' or '.join(meant)}?" if meant else "`ktrial knobs` lists all knobs; " + _OWN
         raise UnknownName("knob", name, () if meant else knobs, hint=hint)
     return knob
 
@@ -106,5 +106,5 @@ def _check_fields(knob: Knob, selector: str, records: Iterable[Mapping[str, Any]
     if not fields:
         raise BadInput(
             f"cannot select instances of {knob.id} by field: no facts describe them",
-            hint=f"name them: {knob.id}@NAME, or {knob.id}@'*'",
+            hint=f"name the instances: {knob.id}@NAME, or {knob.id}@'*'",
         )

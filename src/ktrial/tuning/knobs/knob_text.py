@@ -132,7 +132,7 @@ def _here(knob: Knob, state: KnobState, facts: FactBook, width: int) -> list[str
 
 def _evidence(knob: Knob, sources: Mapping[str, CatalogSource], width: int) -> list[str]:
     if not knob.evidence:
-        return [labelled("evidence", "none of the sources makes a claim about it", width=width)]
+        return [labelled("evidence", "no source makes a claim about this knob", width=width)]
     lines = ["", "evidence"]
     columns = max(len(item.status) for item in knob.evidence) + 3
     for item in knob.evidence:

@@ -117,7 +117,7 @@ def _blocked(knob: Knob, *, is_root: bool, mounted: bool) -> str | None:
     if not any(place.startswith(_DEBUGFS) for place in knob.files):
         return None
     if not is_root:
-        return "only root can see debugfs; `sudo ./ktrial …` shows whether it is there"
+        return "only root can see debugfs; `sudo ./ktrial …` shows whether the knob exists"
     if not mounted:
-        return "debugfs is not mounted; `mount -t debugfs none /sys/kernel/debug` shows whether it is there"
+        return "debugfs is not mounted; `mount -t debugfs none /sys/kernel/debug` shows whether the knob exists"
     return None

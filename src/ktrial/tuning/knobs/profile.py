@@ -95,7 +95,7 @@ def _walk(name: str, profiles: Mapping[str, Profile], path: tuple[str, ...]) -> 
         raise BadInput(f"profiles extend each other in a circle: {chain}", hint="remove one of these `extends`")
     profile = profiles.get(name)
     if profile is None:
-        raise UnknownName("profile", name, profiles, hint="run `ktrial profiles` to list them")
+        raise UnknownName("profile", name, profiles, hint="run `ktrial profiles` to list all profiles")
     settings: list[Setting] = []
     for parent in (*profile.extends, *(tier.profile for tier in profile.tier if tier.profile)):
         settings += _walk(parent, profiles, (*path, name))

@@ -21,7 +21,8 @@ def copy_profile(name: str, own: str, profiles: Mapping[str, Profile], version: 
     profile = profiles[name]
     if profile.generated is not None:
         raise BadInput(
-            f"cannot copy {name}: its settings are computed on each machine", hint=f"`ktrial plan {name}` shows them"
+            f"cannot copy {name}: its settings are computed on each machine",
+            hint=f"run `ktrial plan {name}` to see the settings here",
         )
     origin = ProfileOrigin(profile=name, version=version, sha256=digest(name, profiles))
     return replace(_whole(name, profiles), name=own, origin=origin)

@@ -88,7 +88,7 @@ def same_value(knob: Knob, left: str, right: str) -> bool:
 
 def _bad(knob: Knob, value: Any, why: str, hint: str | None = None) -> BadInput:
     return BadInput(
-        f"{knob.id}={show_value(value)}: {why}", hint=hint or f"`ktrial explain {knob.id}` lists the values it takes"
+        f"{knob.id}={show_value(value)}: {why}", hint=hint or f"run `ktrial explain {knob.id}` to see its values"
     )
 
 

@@ -51,7 +51,7 @@ def place_in_unit(change: Change) -> LastingEntry | Omission | None:
             return Omission(change.address, reason, change.new_text, hint)
         if group not in _EARLY_GROUPS:
             reason = f"systemd makes the control group {group} only when it is needed"
-            return Omission(change.address, reason, change.new_text, f"keep it for {_parent(group)} instead")
+            return Omission(change.address, reason, change.new_text, f"keep the setting for {_parent(group)} instead")
     elif not path.startswith(_DEBUGFS):
         return None
     holds = {"path": path, "value": change.new_text}
@@ -63,7 +63,7 @@ def _parent(group: str) -> str:
 
 
 def with_wants(changes: Sequence[FileChange], kept: Mapping[Form, KeptFile]) -> tuple[FileChange, ...]:
-    """Return the changes, and that of the drop-in that starts the unit, which exists only together with the unit."""
+    """Return the changes, with the change of the drop-in that starts the unit and exists only together with it."""
     unit = next((one for one in changes if one.form == "systemd-unit"), None)
     if unit is None or (unit.after is None) == ("systemd-wants" not in kept):
         return tuple(changes)

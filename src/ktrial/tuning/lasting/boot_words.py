@@ -139,7 +139,7 @@ def place_word(
     setting = LastingSetting(knob=knob, text=value)
     reason, word = word_refusal(setting), boot_word(setting)
     if word is None or reason is not None:
-        return Omission(address, reason or "no kernel argument expresses it", value)
+        return Omission(address, reason or "no kernel argument expresses this setting", value)
     if loader is not None:
         export = f"`ktrial export {address}={value} --to {loader.target}` writes them for it"
         own = loader.hint or f"add  {word}  to the kernel command line"
@@ -248,5 +248,5 @@ def place_removal(
         return entry
     raise Refused(
         f"cannot remove {word} from GRUB's configuration: no line of /etc/default/grub or its drop-ins adds it",
-        hint=f"find what adds it: grep -rn {name} /etc/default /etc/grub.d",
+        hint=f"find the file that adds this argument: grep -rn {name} /etc/default /etc/grub.d",
     )

@@ -98,7 +98,7 @@ def _of_change(
     if value is not None and same_value(knob, value, change.new_text):
         return state("live" if change.already else "differs")
     if kept is not None:
-        return state("differs", f"kept is {kept.value}")
+        return state("differs", f"the kept value is {kept.value}")
     return state("not-kept", "live, but neither kept nor applied" if change.already else None)
 
 

@@ -63,7 +63,7 @@ def plan_keep(
     for change in (*plan.changes, *plan.same, *at_load.values()):
         proof = proofs.get((change.address, change.new_text))
         if proof is not None and proof.verdict != "better" and change.origin not in named:
-            hint = f"to keep it anyway, name it: {change.address}={change.new_text}"
+            hint = f"to keep this setting anyway, add {change.address}={change.new_text}"
             left.append(Omission(change.address, f"it is {proof.text}", change.new_text, hint))
             continue
         if change.path == COMMAND_LINE:
@@ -168,8 +168,8 @@ def _knobs_of(entry: LastingEntry) -> list[str]:
 def _replaces(new: LastingEntry, old: LastingEntry, knobs: Mapping[str, Knob]) -> bool:
     """Return whether an entry replaces an old one.
 
-    An entry replaces an old one if it sets the same knob in another form, sets the partner that the kernel clears, or
-    undoes the argument that the old entry adds or removes.
+    It does if it sets the same knob in another form or undoes the argument that the old entry adds or removes. It also
+    does if it sets a knob whose partner, the old entry's knob, the kernel then clears.
     """
     if takes(new, old) or takes(old, new):
         return True

@@ -41,7 +41,7 @@ def keep_text(keep: KeepPlan, *, next_boot: bool, width: int) -> str:
         parts.append("also now:\n" + "\n".join(values))
     parts += [_rivals(keep.rivals, width), _left_out(keep.left_out, width)]
     if keep.is_empty:
-        parts.append("Nothing to write: all of this is kept already." if keep.entries else "Nothing to keep.")
+        parts.append("Nothing to write: all these settings are kept already." if keep.entries else "Nothing to keep.")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

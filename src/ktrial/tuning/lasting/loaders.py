@@ -133,5 +133,5 @@ def _doubt(found: Mapping[str, str]) -> NoLoader:
     names = " and ".join(f"{name} ({mark})" for name, mark in found.items())
     return NoLoader(
         f"this system has {names}, and the firmware does not say which one boots",
-        hint="name it: " + " or ".join(f"--loader {name}" for name in found),
+        hint="name the one that boots: " + " or ".join(f"--loader {name}" for name in found),
     )

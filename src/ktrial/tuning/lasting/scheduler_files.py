@@ -76,7 +76,7 @@ def look_for_starters(machine: Machine) -> BootSchedulers:
     readings = machine.read([*(PLACES[form] for form in SHARED_FORMS), *_VENDOR])
     for path, one in readings.items():
         if one is not None and one.data is None:
-            raise Refused(f"cannot read {path}: {one.unreadable}", hint="keep other settings, or make it readable")
+            raise Refused(f"cannot read {path}: {one.unreadable}", hint=f"make {path} readable, or skip the scheduler")
     return BootSchedulers(
         units=[name for name in names if any(found[path] for path in units[name])],
         enabled=[name for name in names if any(found[path] for path in wants[name])],
@@ -108,7 +108,7 @@ def _why_unfit(name: str, measured: MeasuredScheduler) -> tuple[str, str | None]
     if measured.ops is not None and not measured.ops.startswith(name.removeprefix("scx_")):
         return f"sched_ext shows it as {measured.ops}, so `ktrial drift` could not recognise it", None
     if odd := next((word for word in measured.run[1:] if not _FLAG.fullmatch(word)), None):
-        return f"ktrial cannot write the option {odd!r} into {PLACES['scx-service']}", "write it yourself"
+        return f"ktrial cannot write the option {odd!r} into {PLACES['scx-service']}", "add this option yourself"
     return None
 
 
@@ -124,7 +124,7 @@ def _why_not_here(measured: MeasuredScheduler, form: Form, here: BootSchedulers)
         )
     folder = measured.run[0].rpartition("/")[0]
     if form == "scx-service" and folder and folder not in _PROGRAM_FOLDERS:
-        return f"{unit} finds no programs in {folder}", f"install it in {_PROGRAM_FOLDERS[1]}"
+        return f"{unit} finds no programs in {folder}", f"install the scheduler in {_PROGRAM_FOLDERS[1]}"
     return None
 
 
@@ -137,7 +137,7 @@ def _why_not_in_file(form: Form, here: BootSchedulers) -> tuple[str, str] | None
         value = line.partition("=")[2].strip()
         is_odd = any(value.count(quote) % 2 == 1 for quote in "\"'") and "#" not in value
         if _has_our_key(line, form) and (value.endswith("\\") or is_odd or '"""' in value):
-            return f"ktrial cannot edit a value of several lines in {place}: {line!r}", "join its lines"
+            return f"ktrial cannot edit a value of several lines in {place}: {line!r}", "write this value on one line"
     vendor = next((path for path in _VENDOR if path in here.texts), None)
     if form == "scx-service" or place in here.texts or vendor is None:
         return None
@@ -158,7 +158,7 @@ def _entry(form: Form, holds: Mapping[str, Any], reason: str = "") -> LastingEnt
 def scheduler_changes(
     entry: LastingEntry, notes: Sequence[str], here: BootSchedulers, kept: Mapping[Form, KeptFile]
 ) -> Iterator[FileChange]:
-    """Yield the files that change if this scheduler is kept: also that of another service that ktrial kept before."""
+    """Yield the files that change if this scheduler is kept, also the file of a service that ktrial kept before."""
     before = here.texts.get(PLACES[entry.form])
     after = edited(before or "", entry.form, lines_of(entry), notes)
     if after != before:

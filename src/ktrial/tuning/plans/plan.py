@@ -96,7 +96,7 @@ def _check_agreement(before: Change, after: Change) -> None:
     if before.origin != after.origin and before.new_text != after.new_text:
         raise Contradiction(
             f"{after.address} is set twice: {before.new_text} by {before.origin}, {after.new_text} by {after.origin}",
-            hint="remove one of them, or put both into a profile of your own, where the later one wins",
+            hint="remove one of the two, or put both into a profile of your own, where the later one wins",
         )
 
 
@@ -326,7 +326,7 @@ def _add_zram(zram: dict[str, tuple[Setting, str]], knob: Knob, setting: Setting
             raise Contradiction(
                 f"{setting.knob}={show_value(setting.value)} and {other.knob}={show_value(other.value)}: a plan can set"
                 " up only one zram device, in one way",
-                hint="name the same device in both, or apply them one after the other",
+                hint="name the same device in both, or apply one after the other",
             )
     zram[knob.id] = (setting, origin)
 

@@ -31,8 +31,8 @@ def uninstall(root: Machine, *, force: bool) -> Uninstalled:
     gone = Uninstalled((*recovered, *reverted), tuple(root.request("recovery", install=False)["files"]))
     if gone.failed:
         raise KtrialError(
-            "cannot restore all values, so the journal with the old values was kept",
-            hint="`ktrial status` shows what remains and how to finish it",
+            "cannot restore all values, so ktrial keeps the journal with the old values",
+            hint="run `ktrial status` to see the remaining transactions and how to end them",
         )
     forgotten = root.request("forget")["files"]
     return msgspec.structs.replace(gone, files=(*gone.files, *forgotten))

@@ -53,12 +53,12 @@ class MachineLock:
                 raise Busy(
                     "busy",
                     f"a command of `ktrial with` runs on this machine: {told_process(look(sharing[0]))}",
-                    hint="wait for it: the settings that it needs would be part of what the trial measures",
+                    hint="wait until that command ends: a trial would also measure its settings",
                 ) from None
             raise Busy(
                 "busy",
                 f"another trial runs on this machine: {_holder(file)}",
-                hint="wait for it, or end it with Ctrl-C: two trials disturb each other even with separate stores",
+                hint="end that trial with Ctrl-C, or wait: two trials disturb each other even with separate stores",
             ) from None
         self._descriptor = descriptor
         return True
@@ -71,7 +71,7 @@ class MachineLock:
         except BlockingIOError:
             raise Refused(
                 f"a trial runs on this machine: {_holder(_closed(descriptor))}",
-                hint="wait for it: other settings would change what it measures",
+                hint="wait until the trial ends: other settings would change what it measures",
             ) from None
         self._descriptor = descriptor
 

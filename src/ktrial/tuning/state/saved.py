@@ -41,7 +41,7 @@ class SavedStates:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise KtrialError(
-                f"cannot create {self._folder}: {error.strerror}", hint="free some space there, or make it writable"
+                f"cannot create {self._folder}: {error.strerror}", hint="free some space, or use -o FILE"
             ) from None
         write_whole(path, data)
         return path
@@ -56,7 +56,7 @@ def read_limited(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(_LIMIT_BYTES + 1)
     except OSError as error:
-        hint = "check the path" if isinstance(error, FileNotFoundError) else "check who may read it"
+        hint = "check the path" if isinstance(error, FileNotFoundError) else "check the permissions of the file"
         raise BadInput(why_unread(error), file=str(path), hint=hint) from None
     if len(data) > _LIMIT_BYTES:
         raise BadInput(
@@ -79,5 +79,5 @@ def write_whole(path: Path, data: bytes) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         raise KtrialError(
-            f"cannot write {path}: {error.strerror}", hint="free some space there, or make it writable"
+            f"cannot write {path}: {error.strerror}", hint="free some space, or make the folder writable"
         ) from None

@@ -23,7 +23,7 @@ def load_symptoms(catalog: Catalog, path: Path = BUILT_IN / "symptoms.toml") -> 
     found: dict[str, Symptom] = {}
     for symptom in read_toml(path, SymptomFile).symptom:
         if symptom.id in found:
-            raise BadInput(f"duplicate symptom {symptom.id}", file=str(path), hint="rename one of them")
+            raise BadInput(f"duplicate symptom {symptom.id}", file=str(path), hint="rename one of the two")
         try:
             for remedy in symptom.remedy:
                 knob = find_knob(remedy.knob, catalog.knobs)
@@ -91,7 +91,7 @@ class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def __post_init__(self) -> None:
         if (self.value is None) == (self.compute is None):
-            raise ValueError(f"{self.knob}: either value or compute")
+            raise ValueError(f"{self.knob} needs either value or compute")
 
 
 class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -117,9 +117,9 @@ class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     def __post_init__(self) -> None:
         if not self.sign and not self.happening:
-            raise ValueError(f"{self.id}: needs a sign or a happening")
+            raise ValueError(f"{self.id} needs a sign or a happening")
         if bool(self.remedy) == (self.no_remedy is not None):
-            raise ValueError(f"{self.id}: needs either a remedy or no_remedy")
+            raise ValueError(f"{self.id} needs either a remedy or no_remedy")
 
 
 class SymptomFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -51,7 +51,7 @@ def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed
     page_bytes = page if isinstance(page, int) else 4096
     now = _in_force(knob, group, machine)
     if not now.isdigit():
-        raise BadInput(f"{group.path} is no longer limited (the value is {now}): there is no limit to raise")
+        raise BadInput(f"{group.path} is no longer limited (the value is {now}): no limit is left to raise")
     value = int(min(max(held, int(now)) * _ROOM, total)) // page_bytes * page_bytes
     if value <= int(now):
         raise BadInput(f"{group.path} may already use {now}, all of this machine's memory")
@@ -73,9 +73,7 @@ def group_cpu(knob: Knob, recording: Recording, machine: Machine) -> Computed:
     used_s, held_s = (_grown(series, at) for series in (usage, held))
     words = _in_force(knob, group, machine).split()
     if len(words) != 2 or not all(word.isdigit() for word in words) or used_s <= 0:
-        raise BadInput(
-            f"{group.path} is no longer limited (the value is {' '.join(words)}): there is no quota to raise"
-        )
+        raise BadInput(f"{group.path} is no longer limited (the value is {' '.join(words)}): no quota is left to raise")
     quota_us, period_us = map(int, words)
     wanted_us = ceil(quota_us * (1 + held_s / used_s) / _STEP_US) * _STEP_US
     cpus = machine.facts(("cpu.threads",)).value("cpu.threads")
@@ -253,7 +251,7 @@ def zram_half(knob: Knob, machine: Machine) -> Computed:
     facts = machine.facts(("memory.total", "zram.devices"))
     total = facts.value("memory.total")
     if facts.records("zram.devices"):
-        raise BadInput("there already is a zram device")
+        raise BadInput("this machine already has a zram device")
     if not isinstance(total, int):
         raise BadInput("cannot compute a value: total memory is unknown")
     return Computed(knob.id, str(total // 2 >> 20 << 20), "half of this machine's memory")

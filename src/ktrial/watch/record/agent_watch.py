@@ -18,7 +18,7 @@ import msgspec
 
 from ktrial.agent.interrupts import Interrupts
 from ktrial.agent.session import AgentSession, Progress
-from ktrial.kit.errors import AgentError, BadInput
+from ktrial.kit.errors import AgentError, BadInput, in_lower_case
 from ktrial.kit.json_bytes import read_bytes
 from ktrial.machine.nvidia import LIBRARY, Nvml, NvmlAbsent, NvmlFailed
 from ktrial.recordings.blocks import FIRST_OWN_GROUP, OwnSource, layout_block, rows_block, source_block
@@ -198,7 +198,7 @@ def _new_file(file: Path) -> Iterator[int]:
         raise BadInput(f"cannot create {file}: it exists already", hint="give another folder with -o") from None
     except OSError as error:
         raise BadInput(
-            f"cannot write {file}: {error.strerror}", hint="free some space there, or make it writable"
+            f"cannot write {file}: {error.strerror}", hint="free some space, or make the folder writable"
         ) from None
     try:
         yield descriptor
@@ -228,4 +228,5 @@ def _decode_as(found: dict[str, Any], shape: type[Any]) -> Any:
     try:
         return msgspec.convert(found, shape)
     except msgspec.ValidationError as error:
-        raise AgentError("lost", f"cannot parse the agent's report: {error}", hint="run the watch again") from None
+        why = in_lower_case(str(error))
+        raise AgentError("lost", f"cannot parse the agent's report: {why}", hint="run the watch again") from None

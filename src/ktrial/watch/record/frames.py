@@ -21,7 +21,7 @@ FRAMES = "frames.csv"
 
 
 class Looks(Protocol):
-    """A display of a running watch that is told when the watch ends."""
+    """A display of a running watch."""
 
     def seen(self, seen: MachineView) -> None: ...
 
@@ -102,5 +102,5 @@ class KeptFrames:
                 file.write(text if file.tell() else f"{HEADER}\n{text}")
         except OSError as error:
             raise BadInput(
-                f"cannot write {self._file}: {error.strerror}", hint="free some space there, or make it writable"
+                f"cannot write {self._file}: {error.strerror}", hint="free some space, or make the folder writable"
             ) from None

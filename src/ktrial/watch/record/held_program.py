@@ -33,7 +33,7 @@ class HeldProgram:
         """Create the process; its output goes to `stdout` if given. Raise BadInput if there is no such program."""
         program = shutil.which(argv[0])
         if program is None:
-            raise BadInput(f"{argv[0]}: no such program", hint="give its path, or check PATH")
+            raise BadInput(f"{argv[0]}: no such program", hint="give the path of an executable file, or check PATH")
         #: The command line with the program's absolute path.
         self.command = (str(Path(program).absolute()), *argv[1:])
         held, self._go = os.pipe()

@@ -128,7 +128,7 @@ def crowded_disk(recording: Recording, disk: str | None, own_bytes: int) -> tupl
             kind="crowded-disk",
             level="note",
             sentence=f"the recording is on {disk}, which ktrial watches, and makes up {show_bytes(own_bytes)} of the "
-            f"{show_bytes(round(grown))} written there; use -o with a folder on another disk",
+            f"{show_bytes(round(grown))} written to that disk; use -o with a folder on another disk",
         ),
     )
 

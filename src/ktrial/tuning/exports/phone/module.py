@@ -88,7 +88,7 @@ def _calls(settings: Iterable[LastingSetting]) -> Iterator[str]:
 
 
 def _shared_pattern(setting: LastingSetting, couple: Knob) -> str | None:
-    """Return the pattern for a coupled knob: that of the setting if both knobs have the same kind of devices."""
+    """Return the setting's pattern for a coupled knob; None unless both knobs have the same kind of devices."""
     return setting.pattern if couple.placeholders == setting.knob.placeholders else None
 
 

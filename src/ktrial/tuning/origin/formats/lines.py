@@ -154,7 +154,7 @@ def require_something(file: str, recognised: int, unread: list[Unread], wanted: 
         file,
         f"cannot read this as {wanted}; first unclear line: {first.text!r}: {first.reason}",
         line_number=first.line_number,
-        hint="if it has another format, name it: `ktrial profile import --format FORMAT`",
+        hint="if the text has another format, name that format: `ktrial profile import --format FORMAT`",
     )
 
 

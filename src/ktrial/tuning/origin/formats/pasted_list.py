@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pasted list of settings with free text: bullets, headings, tables, commands, udev rules, `name: 60 --> 10`.
 
-A saved web page is read as such a list. Lines of other formats in the list (kernel command lines, module options, lines
+A saved web page is read as a list too. Lines of other formats in the list (kernel command lines, module options, lines
 of tmpfiles.d) are read by their own readers. Prose without the name of a setting is ignored and counted. A line is
-reported as unread if it names a setting without a clear value (several candidates, a unit that the kernel does not
-take), a scheduler or a kernel. A wrong guess would be worse.
+reported as unread if it names a scheduler, a kernel, or a setting without a clear value. A value is unclear if there
+are several candidates, or if it has a unit that the kernel does not take. A wrong guess would be worse.
 """
 
 from __future__ import annotations
