@@ -19,6 +19,7 @@ from ktrial.judge.model.words import (
     percent_text,
     range_text,
     range_words,
+    size_text,
     times_words,
     value_log_ratio,
 )
@@ -154,3 +155,12 @@ def test_an_interval_names_both_its_ends(one: float, other: float) -> None:
     text = range_words(one, other)
     assert text == range_words(other, one)
     assert text.count("%") == (0 if max(one, other) > math.log(11) else 2)
+
+
+@pytest.mark.parametrize(
+    "size, text",
+    [(0.0, "0 %"), (0.004, "0.4 %"), (0.33, "39 %"), (0.83, "130 %"), (2.5, "12 times"), (9.68, "16000 times")],
+)
+def test_sizes_have_two_digits_and_no_exponent(size: float, text: str) -> None:
+    assert size_text(size) == text
+    assert "e+" not in size_text(1e4)

@@ -54,6 +54,13 @@ def percent_text(log_ratio: float, *, fine: bool = False) -> str:
     return f"{'-' if log_ratio < 0 else '+'}{size} %"
 
 
+def size_text(log_size: float) -> str:
+    """Return the size of an increase with two digits: `39 %`, `130 %`; as a factor if it is large: `160 times`."""
+    is_large = log_size > math.log(_LARGE)
+    size = float(f"{math.exp(min(log_size, _LARGEST)) if is_large else 100 * math.expm1(log_size):.2g}")
+    return f"{size:.0f} times" if is_large else f"{size:g} %"
+
+
 def figure_text(log_ratio: float) -> str:
     """Return a change of unknown unit with three digits: `-98.9 % (0.0108 times as much)`."""
     percent = percent_change(log_ratio)

@@ -9,7 +9,7 @@ from functools import partial
 
 from ktrial.bench.text import duration
 from ktrial.judge.model.comparison import Comparison
-from ktrial.judge.model.words import percent_text, range_text
+from ktrial.judge.model.words import percent_text, range_text, size_text
 from ktrial.kit.tables import clean
 from ktrial.reports.blocks import Block, Grid, Items, OwnChart, ReportSection, Supplement, Text
 from ktrial.reports.charts.drawing import Chart, Spec, Style, Table, frame, label, linear
@@ -75,7 +75,11 @@ def _about(found: SearchAnswer) -> str:
         return (
             f"{text}A fresh trial confirms the best settings. The search itself had estimated {estimate} of the score."
         )
-    limit = "" if found.detectable is None else f" An effect of {100 * found.detectable:.2g} % is found in 9 of 10."
+    limit = (
+        ""
+        if found.detectable is None
+        else f" An effect of {size_text(math.log1p(found.detectable))} is found in 9 of 10."
+    )
     return f"{text}{found.ending[:1].upper()}{found.ending[1:]}: {found.reason}.{limit}"
 
 
@@ -251,7 +255,9 @@ def importance_chart(every: Sequence[Importance], style: Style) -> Chart:
         spec=frame(style, "What moves the outcome", body),
         table=Table(
             headers=("dimension", "moves it by", "90 % interval"),
-            rows=tuple((one.dimension, percent_text(one.range), range_text(one.low, one.high)) for one in every),
+            rows=tuple(
+                (one.dimension, size_text(one.range), f"{size_text(one.low)} to {size_text(one.high)}") for one in every
+            ),
             numeric=(1, 2),
         ),
     )

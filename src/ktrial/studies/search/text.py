@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from ktrial.bench.text import duration
-from ktrial.judge.model.words import effect_text, percent_text, range_text, value_log_ratio
+from ktrial.judge.model.words import effect_text, percent_text, range_text, size_text, value_log_ratio
 from ktrial.kit.tables import paragraph, table
 from ktrial.studies.search.course import fewest_visits
 from ktrial.studies.search.model import FrontPoint, SearchAnswer, SearchProgress, SearchQuestion
@@ -173,12 +173,12 @@ def _candidate_lines(found: SearchAnswer, width: int) -> list[str]:
 def _detail_lines(found: SearchAnswer, width: int) -> list[str]:
     lines = []
     if found.detectable is not None and found.ending != "confirmed":
-        share = 100 * found.detectable
-        text = f"This budget finds an effect of {share:.2g} % in 9 of 10 searches; smaller effects may exist."
+        size = size_text(math.log1p(found.detectable))
+        text = f"This budget finds an effect of {size} in 9 of 10 searches; smaller effects may exist."
         lines.append(paragraph(text, width=width))
     if found.importance:
         rows = [
-            (one.dimension, f"{100 * math.expm1(one.range):.2g} %", f"{_percent(one.low)} to {_percent(one.high)}")
+            (one.dimension, size_text(one.range), f"{size_text(one.low)} to {size_text(one.high)}")
             for one in found.importance
         ]
         what = f"moves {found.outcome} by" if found.front else "moves it by"
@@ -212,10 +212,6 @@ def _range(found: SearchAnswer, ends: Sequence[float | None]) -> str:
     if low is None or high is None:
         return "-"
     return range_text(value_log_ratio(low, found.direction), value_log_ratio(high, found.direction))
-
-
-def _percent(value: float) -> str:
-    return f"{100 * math.expm1(value):.2g}"
 
 
 def _minutes(seconds: float) -> str:
