@@ -152,7 +152,7 @@ class App:
         self._oom_before = None
 
     def _exposed_as_before(self) -> list[str]:
-        """Return the agent argument that restores the OOM score which this process had before protect() changed it."""
+        """Return the agent's arguments that restore the OOM score from before protect(); none if it changed nothing."""
         return [] if self._oom_before is None else ["--oom-score-adj", str(self._oom_before)]
 
     def _exposed(self) -> list[str]:

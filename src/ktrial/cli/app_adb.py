@@ -89,7 +89,7 @@ class AdbHost(RemoteHost):
         }
 
     def program_of(self, word: str) -> Path:
-        """Return the path of a program on the phone. A file of this machine is copied there for this command."""
+        """Return the path of a program on the phone. Copy a file of this machine there, for this command only."""
         from pathlib import Path
 
         try:
@@ -180,6 +180,5 @@ class AdbHost(RemoteHost):
                     return (program, *form), None
         raise PrivilegeMissing(
             f"{purpose} needs root on {self.name}, whose su refused it",
-            hint="allow root for `shell` (com.android.shell) in the app of Magisk, KernelSU or APatch, "
-            "then run the command again",
+            hint="allow root for `shell` (com.android.shell) in the app of Magisk, KernelSU or APatch",
         )

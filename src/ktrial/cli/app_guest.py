@@ -83,7 +83,7 @@ def tools_of(lab: Lab, kernel: str, tools: tuple[str, ...], *, runs_programs: bo
 
 @contextmanager
 def keeper(name: str) -> Iterator[Keeper]:
-    """Yield the keeper of a guest, through which other commands open sessions with it."""
+    """Yield the keeper of a guest, through which other commands open sessions with the guest."""
     from ktrial.guests.kept_guest import Keeper
 
     guest_keeper = Keeper(name)
@@ -183,7 +183,7 @@ class GuestHost(Host):
 
     @contextmanager
     def _explain_unknown_word(self) -> Iterator[None]:
-        """Add to the error for an unknown kernel that no kept guest has this name either."""
+        """Extend the error for an unknown kernel: no kept guest has this name either."""
         from ktrial.guests.kept_guest import kept_names
 
         try:

@@ -58,7 +58,7 @@ def refuse_command(app: App) -> None:
     """Raise BadInput for a command of the user with --load-from."""
     if app.generator is not None:
         raise BadInput(
-            "cannot combine --load-from with a command after --: it has no server that another machine could load",
+            "cannot combine --load-from with a command after --, which has no server for another machine to load",
             hint="leave out --load-from, or name a benchmark such as redis-benchmark-get",
         )
 

@@ -126,7 +126,7 @@ class RemoteHost(Host, ABC):
 
     @abstractmethod
     def find_asker(self, purpose: str) -> tuple[tuple[str, ...], str | None]:
-        """Return the words that start a program as root there, and the password for them.
+        """Return the words that start a program as root there, and the password that they need, if any.
 
         Raise PrivilegeMissing if the user cannot become root there.
         """
@@ -306,7 +306,7 @@ class RemoteHost(Host, ABC):
         return AgentSession(self.connect("user"))
 
     def _root_asker(self, purpose: str) -> tuple[tuple[str, ...], str | None]:
-        """Return the words that start a program as root there, and the password for them. Asks the user once."""
+        """Return the words that start a program as root there, and the password, if needed. Ask only once."""
         if self.machine.machine.uid == 0:
             return (), None
         if self._asker is None:

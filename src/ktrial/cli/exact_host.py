@@ -168,8 +168,8 @@ def host_of(
             return kind(word, kernels, say)
     raise BadInput(
         f"--host {word}: not supported",
-        hint="use ssh:NAME for another machine, adb for a phone, guest:KERNEL for a guest, exact:KERNEL for a "
-        "deterministic one, or guest:NAME for one that `ktrial kernel boot --keep` started",
+        hint="use ssh:NAME for another machine, adb or adb:SERIAL for a phone, guest:KERNEL for a guest, exact:KERNEL "
+        "for a deterministic one, or guest:NAME for one that `ktrial kernel boot --keep` started",
     )
 
 
@@ -186,7 +186,7 @@ def place_of(
 
 
 def boot_with(lab: Lab, place: GuestPlace, script: bytes, say: Callable[[str], None]) -> GuestRun:
-    """Boot the guest twice at once with the whole conversation; if the boots differ, a third one decides.
+    """Boot the guest twice at once with the conversation `script`; if the boots differ, a third boot decides.
 
     Raise GuestDiffers if no two boots agree.
     """

@@ -78,7 +78,7 @@ class Verbs(FolderGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb. Unless only its help is shown, first set up lazy imports, so that it starts faster."""
+        """Find the verb. Unless only its help is shown, first set up lazy imports, so that the verb starts faster."""
         if not set(ctx.help_option_names) & set(args):
             load_msgspec()
             defer_modules()
@@ -110,7 +110,7 @@ class Verbs(FolderGroup):
 @click.option(
     "--host",
     metavar="ssh:NAME|adb[:SERIAL]|guest:KERNEL|exact:KERNEL",
-    help="Work on another machine, on a phone, or in a VM with this kernel; exact:KERNEL makes its time deterministic.",
+    help="Work on another machine, on a phone, or in a VM with this kernel; with exact:KERNEL, time is deterministic.",
 )
 @click.option("--host-keep-agent", "keeps_agent", is_flag=True, help="Leave the agent's copy on the other machine.")
 @click.option("--machine-root", hidden=True, type=click.Path(file_okay=False, path_type=Path))
@@ -186,7 +186,7 @@ def _host_of(argv: Sequence[str]) -> str | None:
 
 
 def _speller(called: str | None, host: str | None, stream: TextIO) -> Callable[[str], str] | None:
-    """Return a function that spells commands as ktrial was called, with its host.
+    """Return a function that spells commands as ktrial was called, with `host`; None if no command changes.
 
     Output to pipes and files gets no path of this machine.
     """

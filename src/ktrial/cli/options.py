@@ -126,7 +126,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.
 
 
 def spelled_words(ctx: click.Context, _: click.Parameter | None, given: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words of a command line, with the names of knobs for files of /proc and /sys."""
+    """Return the words of a command line; replace each file of /proc or /sys by the name of its knob."""
     if not isinstance(ctx.obj, App) or not any(word.startswith(("/proc/", "/sys/")) for word in given):
         return given
     from ktrial.tuning.origin.import_profile import spelled_setting
@@ -142,7 +142,7 @@ _SETTINGS = "ktrial.settings"
 
 
 def words_argument(metavar: str, complete: Callable[..., Any] = setting_words) -> Callable[[F], F]:
-    """Return a decorator that adds the argument of verbs that take settings as well as other names."""
+    """Return a decorator that adds the argument `words` of a verb that accepts other names besides settings."""
     return click.argument("words", shell_complete=complete, nargs=-1, metavar=metavar, callback=spelled_words)
 
 
@@ -230,9 +230,9 @@ boot_security_option = click.option(
 )
 #: Options of trials that boot this machine.
 boots_options = with_options(
-    yes_to("Do not ask before a long trial; let this machine reboot if the trial needs it."),
+    yes_to("Do not ask before a long trial; let a trial that needs reboots reboot this machine."),
     boot_security_option,
-    click.option("--yes-kernel", is_flag=True, help="Also boot a kernel that no package owns."),
+    click.option("--yes-kernel", is_flag=True, help="Boot a kernel even if no package owns it."),
 )
 _EVEN = "on battery, while others are logged in, or if a boot needs someone at the machine (a passphrase, a menu)"
 boot_anyway_option = click.option("--anyway", is_flag=True, help=f"Reboot even {_EVEN}.")
@@ -287,7 +287,7 @@ def is_long(text: str) -> bool:
 
 
 def seconds(text: str, option: str) -> float:
-    """Return a duration such as `30s`, `10m` or `1h` in seconds."""
+    """Return a duration such as `30s`, `10m` or `1h` in seconds. Raise BadInput unless it is above 0, up to 30 days."""
     match = re.fullmatch(_DURATION, text.strip())
     value_s = float(match[1]) * _SECONDS[match[2]] if match is not None else 0.0
     if value_s == 0:

@@ -208,7 +208,7 @@ def test_what_was_prepared_is_undone_byte_for_byte(machine: FakeRoot) -> None:
     assert [one["event"] for one in shown["events"]] == ["armed"]
     assert "The next boot is the rehearsal" in machine.run("boot", "status").out
     again = machine.run("boot", "try", "skew_tick=1", "--yes")
-    assert (again.status, "another one is prepared (transaction 1)" in again.err) == (4, True)
+    assert (again.status, "another boot is prepared already (transaction 1)" in again.err) == (4, True)
     kept = machine.run("boot", "keep", "--yes")
     assert (kept.status, "it has not been healthy" in kept.err) == (4, True)
     undone = machine.run("boot", "undo", "--json")
@@ -328,7 +328,7 @@ def test_without_a_trial_over_boots_there_is_nothing_to_stop(machine: FakeRoot) 
     done = machine.run("trial", "stop")
     assert done.status == 4
     assert "cannot stop a trial: none boots this machine\n" in done.err
-    assert "next: `ktrial boot status` shows what is prepared" in done.err
+    assert "next: run `ktrial boot status` to see what is prepared" in done.err
 
 
 def test_yes_alone_does_not_weaken_the_machine_in_a_trial(machine: FakeRoot) -> None:

@@ -112,7 +112,7 @@ def test_a_question_that_was_stopped_goes_on_with_the_same_command(machine: Boot
     assert machine.go_on(3) == 3
     (question,) = questions()
     other = machine.run(*blame("--yes"))
-    assert (other.status, "another one is prepared" in other.err) == (4, True), other.err
+    assert (other.status, "another boot is prepared" in other.err) == (4, True), other.err
     stopped = machine.run("trial", "stop", question.stem)
     assert (stopped.status, f"stopped {question.stem} in its trial" in stopped.err) == (0, True), stopped.err
     assert "run the same command again to continue" in stopped.err
@@ -222,7 +222,7 @@ def test_a_power_cut_between_two_trials_costs_nothing(machine: BootedMachine, mo
 @pytest.mark.parametrize(
     "damage, told",
     [
-        ({"security": []}, "nokaslr weakens this machine, and you have not confirmed it"),
+        ({"security": []}, "you have not confirmed nokaslr, which weakens this machine"),
         ({"schema": "ktrial.boot-question/9"}, "this version of ktrial cannot read the file"),
     ],
 )

@@ -131,7 +131,7 @@ def test_it_gives_up_on_a_machine_that_stays_silent(
     assert watch(TimedMachine({}), watched, as_json=False) == 1
     said = capsys.readouterr().out
     assert said.count("ran sh -c 'echo no such outlet >&2; exit 4' (status 4): no such outlet") == 2
-    assert "server has not answered for 180 s, and switching its power did not help" in said
+    assert "server has not answered for 180 s, and power-cycling it did not help" in said
     assert len(state.read_text().splitlines()) == 3
 
 

@@ -31,7 +31,11 @@ from ktrial.cli.options import json_option, write_answer
     help="Set a parameter of the built-in load. Repeatable.",
 )
 @click.option(
-    "--tree", type=click.Path(path_type=Path), default=Path(), metavar="TREE", help="Git tree.  [current folder]"
+    "--tree",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    metavar="TREE",
+    help="Git tree that contains GOOD and BAD.  [current folder]",
 )
 @click.option(
     "--config",

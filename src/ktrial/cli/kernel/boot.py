@@ -28,7 +28,7 @@ _LIMIT = "60s"
 )
 @click.option("--module", "modules", multiple=True, metavar="NAME", help="Kernel module to load first. Repeatable.")
 @click.option("--memory", default="1GiB", show_default=True, metavar="SIZE", help="Memory of the guest.")
-@click.option("--cpus", type=click.IntRange(1, _MOST_CPUS), help="CPUs of the guest.  [2; 1 if exact]")
+@click.option("--cpus", type=click.IntRange(1, _MOST_CPUS), help="Number of CPUs of the guest.  [2; 1 if exact]")
 @click.option("--append", multiple=True, metavar="ARGUMENTS", help="Kernel arguments to add. Repeatable.")
 @click.option("--mode", type=click.Choice(_MODES), help="How to run the guest.  [kvm if it works, otherwise emulated]")
 @click.option(

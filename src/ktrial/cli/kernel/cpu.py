@@ -21,12 +21,12 @@ from ktrial.cli.options import arch_option, json_option, write_answer
 @json_option
 @click.pass_obj
 def command(app: App, names: tuple[str, ...], arch: str, as_json: bool) -> None:
-    """Show the x86-64 level of this CPU, its name in gcc, clang and rustc, and the targets that they accept.
+    """Show the x86-64 level of this CPU, its name in gcc, clang and rustc, and the targets that these compilers accept.
 
     ktrial tests each target once per compiler by compiling an empty file. Kernel code may not use vector registers.
     ktrial therefore also shows, from the compiler's macros, which features of a target kernel code can use.
 
-    With --arch arm64, it shows the compilers that build for arm64, and the -mcpu values that they accept.
+    With --arch arm64, ktrial shows the compilers that build for arm64, and the -mcpu values that they accept.
     """
     toolbox = app.kernels.compilers_for(arch)
     compilers, rustc = toolbox.find(names), toolbox.rustc()

@@ -14,15 +14,17 @@ _MEMORY_BYTES = 1 << 30
 @click.command(short_help="Show how two built kernels differ.")
 @click.argument("before")
 @click.argument("after")
-@click.option("--boot", "boots", is_flag=True, help="Also boot both in guests and compare their default sysctls.")
+@click.option(
+    "--boot", "boots", is_flag=True, help="Also boot both kernels in guests and compare their default sysctls."
+)
 @click.option("--limit", default="120s", show_default=True, metavar="TIME", help="Time limit of each guest.")
 @json_option
 @click.pass_obj
 def command(app: App, before: str, after: str, boots: bool, limit: str, as_json: bool) -> None:
     """Show how two kernels differ: version, compiler and other properties, and every symbol of their configurations.
 
-    Name kernels as for `ktrial kernel inspect`. A symbol that a configuration lacks is shown as -, and a symbol
-    that is off as n.
+    Name kernels as for `ktrial kernel inspect`. ktrial shows a symbol that a configuration lacks as -, and a
+    symbol that is off as n.
     """
     from ktrial.kernels.images.images import read_kernel
     from ktrial.kernels.images.text import diff_json, diff_text

@@ -19,8 +19,8 @@ from ktrial.cli.options import json_option, write_json
 def command(app: App, kernel: str, with_config: bool, as_json: bool) -> None:
     """Show KERNEL's version, compiler, LTO, BTF, HZ, preemption, scheduler and build id.
 
-    KERNEL is `running`, an installed version, an image, a package, or a folder with one kernel. ktrial finds its
-    configuration inside the kernel, beside it, in its package or tree, or in /proc. It takes -march and -O from a
+    KERNEL is `running`, an installed version, an image, a package, or a folder with one kernel. ktrial finds the
+    configuration inside the kernel, beside it, in its package or tree, or in /proc. ktrial takes -march and -O from a
     compile command in the build folder.
     """
     from ktrial.kernels.build.run_build import flags_of_image

@@ -109,9 +109,9 @@ def command(
     The last example compares a kernel for this CPU with the same kernel for any CPU, and with the distribution's.
 
     The first KERNEL is the baseline, unless there is a --tree. KERNEL is a release that is installed here, and this
-    machine reboots for each measurement, which --yes allows. With --guest (or --tree, --mode or another option for
-    guests) ktrial boots guests instead: KERNEL may be an image (see `ktrial kernel boot`), and only suites can be
-    measured. To measure CMD with an image, install its kernel first.
+    machine reboots for each measurement, which --yes allows. With --guest, or an option that implies it (--tree,
+    --mode, …), ktrial boots guests instead. KERNEL may then be an image (see `ktrial kernel boot`). In guests, ktrial
+    measures only suites; to measure CMD with the kernel of an image, install that kernel first.
 
     With --tree, ktrial builds the baseline, and one more kernel for each --fragment, --set, --patch and --target. It
     keeps these kernels for later trials. Each KERNEL is then compared with the baseline. FILE.toml, a protocol with a

@@ -64,7 +64,7 @@ class Parameter(NamedTuple):
         return {**word, **about}
 
     def check(self, value: Any) -> Any:
-        """Return the value, and a list as a tuple without duplicates. Raise BadInput if the value is not allowed."""
+        """Return the value; turn a list into a tuple without duplicates. Raise BadInput if the value is not allowed."""
         if self.numbers is not None:
             least, most = self.numbers
             if type(value) is not int or not least <= value <= most:

@@ -95,7 +95,7 @@ class ToolCalls:
         return answer if untold is None else untold
 
     def _end(self, number: str, tool: str, outcome: str, message: str | None) -> ToolAnswer | None:
-        """Record how a call ended; return an error if that fails."""
+        """Record how a call ended. If that fails, return an error as the answer; otherwise None."""
         try:
             self._audit.outcome(number, tool, outcome, message=message)
         except KtrialError as error:
@@ -336,7 +336,7 @@ def _bounded(answer: CommandAnswer) -> ToolAnswer:
 
 
 def _bounded_document(document: dict[str, Any]) -> ToolAnswer:
-    """Return a document as an answer; shorten the longest lists of one that is too long, and note that."""
+    """Return a document as an answer. If it is too long, shorten its longest lists, and count what is left out."""
     left_out: dict[str, int] = {}
     while _is_too_long(text := plain_json.document(document).decode()):
         lists = {name: one for name, one in document.items() if isinstance(one, list) and len(one) > 1}
@@ -358,6 +358,6 @@ def _bounded_text(text: str) -> ToolAnswer:
 
 
 def _shorten(text: str) -> str:
-    """Return a text, shortened if it is too long, with a note."""
+    """Return the text; if it is too long, return its beginning with a note."""
     left = len(text) - _MOST_TEXT
     return text if left <= 0 else f"{text[:_MOST_TEXT]}\n… {left} more characters are left out"

@@ -107,7 +107,7 @@ def _campaign(name: str | None, of: int | None) -> CampaignFile | None:
 
 
 def exporter(app: App, path: Path | None, arms: Mapping[str, ComparedCommand]) -> Callable[[StoredTrial], None] | None:
-    """Return a function that writes the result to `path` as hyperfine's JSON.
+    """Return a function that writes the result to `path` as hyperfine's JSON; None without `path`.
 
     Raise BadInput, before any run, if `path` cannot be written.
     """

@@ -123,7 +123,7 @@ class KernelWorkshop:
         return made.image
 
     def _drop_unused(self, used: Path) -> None:
-        """Remove builds that were not used for long, except builds in progress."""
+        """Remove builds last used long before the build `used`, except builds in progress."""
         for folder in self._app.kernels.built.unused(used):
             with contextlib.suppress(Refused), _locked(folder):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -172,7 +172,5 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Refused(
-                f"another ktrial is building in {folder}", hint="wait until it ends, then try again"
-            ) from None
+            raise Refused(f"another ktrial is building in {folder}", hint="wait until that build ends") from None
         yield

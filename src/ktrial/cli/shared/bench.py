@@ -61,7 +61,7 @@ class TakesSettle(TakesCommand):
     """A `TakesCommand` whose option --settle may have no value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Add the default value of --settle, except after `--`."""
+        """Add the default value to a bare `--settle`, except after `--`."""
         end = args.index("--") if "--" in args else len(args)
         own = [f"--settle={SETTLE_LIMIT}" if word == "--settle" else word for word in args[:end]]
         return super().parse_args(ctx, [*own, *args[end:]])
@@ -139,7 +139,7 @@ def choose(
     if (suite is None) == (words is None):
         raise BadInput(
             "nothing to measure" if suite is None else "cannot combine a suite with a command after --",
-            hint="name a suite from `ktrial bench --list`, or write a command after --",
+            hint="name either a suite from `ktrial bench --list`, or a command after --",
         )
     if words is not None:
         refuse_command(app)
@@ -280,7 +280,7 @@ def order_of(
 
 
 def cpus_here(app: App, facts: FactBook, cpus: str | None) -> str | None:
-    """Return the named CPUs, or else the CPUs that this process is confined to; None if it may use all."""
+    """Return `cpus`; without it, the CPUs that this process is confined to, or None (also on another host)."""
     if cpus is None and app.host is None and (cpus := cpus_left(facts)) is not None:
         app.say(f"ktrial is confined to CPUs {cpus} (taskset or cpuset): all runs use them, as with --cpus {cpus}")
     return cpus
@@ -408,7 +408,7 @@ def around_runs(app: App, suite: Suite, order: Order, settle_s: float | None) ->
 
 
 def refuse_around(suite: Suite, given: Mapping[str, bool]) -> None:
-    """Raise BadInput for a wait or a cleanup around runs, because an exact guest can do neither."""
+    """Raise BadInput for a set option of `given`, or for a suite that waits or restores something between runs."""
     from ktrial.bench.suite import Between
 
     culprit = next((option for option, is_given in given.items() if is_given), None)

@@ -39,7 +39,7 @@ NextStep = StoredTrial | TrialFile | Blame
 
 
 def answer_in_boots(app: App, question: BlameQuestion) -> Blame | None:
-    """Return the answer if the same question was asked before and its trials are over."""
+    """Return the answer if the same question was asked before and its trials are over; otherwise None."""
     asked = _find_same(app, question)
     step = None if asked is None else _next_step(app, asked)
     return step if isinstance(step, Blame) else None
@@ -105,19 +105,19 @@ def go_on(app: App, session: AgentSession, trial: StoredTrial) -> bool:
     new = next((one for one in boots.guarded if one.word not in asked.security), None)
     if new is not None:
         raise Refused(
-            f"cannot continue {asked.question.name}: {new.word} weakens this machine, and you have not confirmed it",
+            f"cannot continue {asked.question.name}: you have not confirmed {new.word}, which weakens this machine",
             hint=f"run the same command again with --yes-security {new.name}",
         )
     if boots.start(following, due, as_json=False) != 0:
         raise KtrialError(
             f"cannot continue {asked.question.name}: ktrial could not write its boot entries",
-            hint="correct the step that failed in the lines above, then run the same command again",
+            hint="correct the step that failed in the lines above",
         )
     return True
 
 
 def question_of(app: App, trial: StoredTrial) -> BootQuestion | None:
-    """Return the question that a trial over boots belongs to."""
+    """Return the question that a trial over boots belongs to, if any."""
     name = trial.file.part
     return _read(app, name) if name is not None and app.boot_questions.has(name) else None
 
@@ -167,7 +167,7 @@ def _next_step(app: App, asked: BootQuestion) -> NextStep:
 
 
 def _find_same(app: App, question: BlameQuestion) -> BootQuestion | None:
-    """Return the newest stored question that equals this one."""
+    """Return the newest stored question that equals `question`, if any."""
     stored = (_read(app, name) for name in app.boot_questions.names())
     return max((one for one in stored if one.is_same(question)), key=lambda one: one.asked_unix_ms, default=None)
 
@@ -180,7 +180,7 @@ def _read(app: App, name: str) -> BootQuestion:
         raise BadInput(
             f"this version of ktrial cannot read the file ({str(error).lower()})",
             file=place,
-            hint="remove the file, then run the same command again to start over",
+            hint="remove the file to start over",
         ) from None
 
 

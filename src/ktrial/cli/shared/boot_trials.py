@@ -63,7 +63,7 @@ _LIMIT_S = 300
 
 
 def refuse_own_store(path: str | None, state_home: str | None) -> None:
-    """Raise Refused for a store that the service which continues the trial after each boot cannot find."""
+    """Raise Refused if the user chose the place of the store, because ktrial would not look there after a boot."""
     place = path or state_home
     hint = "leave out --store, and unset KTRIAL_STORE" if path else "run the command without XDG_STATE_HOME"
     if place:
@@ -162,8 +162,8 @@ def _plan(maker: BootMaker, file: TrialFile, name: str) -> BootPlan:
     kernel = None if one.kernel is None else find_kernel(one.kernel, maker.grounds)
     if one.kernel is not None and kernel is None:
         hint = (
-            "install it first (`ktrial kernel package` makes a package), or use `ktrial kernel trial --guest`, which "
-            "needs no installed kernel"
+            "install this kernel (`ktrial kernel package` makes a package), or use `ktrial kernel trial --guest`, "
+            "which needs no installed kernel"
         )
         raise UnknownName("kernel", one.kernel, maker.grounds.files, hint=hint)
     changes = parse_changes(one.boot) if one.boot else ()
@@ -216,7 +216,7 @@ def continue_in_boots(app: App, name: str, then: Callable[[App, AgentSession, St
     session = app.root_session("continuing a trial over boots")
     now = read_status(session)
     if now.transaction is None or trial_of(session, now) != stored.trial:
-        raise Refused(f"{stored.trial} was stopped", hint=f"`ktrial trial show {stored.trial}` shows what it found")
+        raise Refused(f"{stored.trial} was stopped", hint=f"run `ktrial trial show {stored.trial}` to see its results")
     if state_of(now)[0] == "rehearsal-failed":
         app.say(f"{stored.trial} ends: its rehearsal failed; `ktrial boot status` says why")
         return _end(app, session, now)
@@ -321,7 +321,7 @@ def stop_in_boots(app: App, name: str | None) -> int:
     asked = running if name is None or name == part else app.trials.find(name).trial
     if running is None or asked != running:
         why = "a trial: none boots" if asked is None else f"{asked}: it does not boot"
-        raise Refused(f"cannot stop {why} this machine", hint="`ktrial boot status` shows what is prepared")
+        raise Refused(f"cannot stop {why} this machine", hint="run `ktrial boot status` to see what is prepared")
     now = wait_until_judged(app, session)
     if now.transaction is None:
         return 0  # the boot was not healthy, or the trial has ended meanwhile

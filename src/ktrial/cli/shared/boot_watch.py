@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches another machine while it tries boots, and runs a command that switches its power if it hangs."""
+"""Watches another machine while it tries boots, and power-cycles it if it hangs."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _EACH_S = _ANSWER_S = 5.0
 _LEAST_S, _MOST_S = 30.0, 86400.0
 #: Time limit of the user's command, in seconds.
 _COMMAND_S = 300.0
-#: Lines of the serial console that are recorded when the power is switched.
+#: Lines of the serial console that ktrial records at each power cycle.
 _LINES = 40
 #: Bytes at the end of a console's file that hold these lines.
 _TAIL_BYTES = 64 << 10
 
 
 class WatchedMachine(NamedTuple):
-    """The machine to watch: how to check that it is up, and the command that switches its power."""
+    """The machine to watch: how to check that it is up, and the command that power-cycles it."""
 
     host: str
     port: int
@@ -89,9 +89,9 @@ def read_after(text: str) -> float:
 
 
 def watch_machine(app: App, watched: WatchedMachine, terms: PowerTerms, *, as_json: bool) -> int:
-    """Watch until Ctrl-C; return 1 if switching the power does not bring the machine back.
+    """Watch until Ctrl-C; return 1 if no power cycle brings the machine back.
 
-    Raise KtrialError, without switching the power, if the machine does not answer at the start.
+    Raise KtrialError, without a power cycle, if the machine does not answer at the start.
     """
     watch = PowerWatch(terms)
     with app.interrupts:
@@ -129,7 +129,7 @@ def _find_host(watched: WatchedMachine) -> None:
 
 def _way_to_answer(watched: WatchedMachine) -> str:
     if watched.alive:
-        return f"wait until `{shlex.join(watched.alive)}` succeeds, then run the same command again"
+        return f"wait until `{shlex.join(watched.alive)}` succeeds"
     return f"wait until port {watched.port} of {watched.host} answers, or name another check with --alive"
 
 
@@ -207,7 +207,7 @@ def _sentence(event: dict[str, Any]) -> str:
     if event["event"] == "back":
         return f"{host} answers again after {silent}"
     if event["event"] == "lost":
-        return f"{host} has not answered for {silent}, and switching its power did not help: check it yourself"
+        return f"{host} has not answered for {silent}, and power-cycling it did not help: check it yourself"
     ended = f"status {event['status']}" if event["status"] is not None else "failed"
     said = f": {event['said']}" if event["said"] else ""
     return f"{host} has not answered for {silent}; ran {event['command']} ({ended}){said}"

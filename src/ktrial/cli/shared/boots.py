@@ -228,7 +228,7 @@ def refuse_forbidden(session: AgentSession, plan: Mapping[str, Any]) -> None:
     """Raise Refused, before anything is written, if the agent would refuse the plan."""
     for step in checked(session, plan):
         if step.outcome not in {"ready", "same"}:
-            hint = "remove this obstacle on the machine, then run the same command again"
+            hint = "remove this obstacle on the machine"
             if step.outcome == "forbidden":
                 hint = "change the argument or kernel that ktrial refuses, or boot it by hand from the loader's menu"
             raise Refused(f"cannot prepare a boot: {step.message}", hint=hint)
@@ -258,7 +258,7 @@ def start_boot(app: App, session: AgentSession, entry: str, then: str | None, *,
 def refuse_second(now: BootStatus) -> None:
     if now.transaction is not None:
         raise Refused(
-            f"cannot prepare a boot: another one is prepared (transaction {now.transaction})",
+            f"cannot prepare a boot: another boot is prepared already (transaction {now.transaction})",
             hint="look at the prepared boot with `ktrial boot status`, or remove it with `ktrial boot undo`",
         )
 
@@ -377,10 +377,10 @@ def words_to_keep(session: AgentSession, now: BootStatus) -> tuple[tuple[str, ..
     """Return the words for `ktrial keep`, and the kernel. Raise Refused unless the boot was healthy."""
     entry = now.entry(TRIAL)
     if entry is None:
-        raise Refused("nothing to keep: no boot is prepared", hint="`ktrial boot try ARGUMENT` tries one")
+        raise Refused("nothing to keep: no boot is prepared", hint="run `ktrial boot try ARGUMENT` to try an argument")
     ended = [one.event for one in now.of_attempt() if one.entry == TRIAL and one.event not in {"armed", "started"}]
     if not ended or ended[-1] not in {"healthy", "left"}:
-        raise Refused("cannot keep this boot: it has not been healthy", hint="`ktrial boot status` shows what happened")
+        raise Refused("cannot keep this boot: it has not been healthy", hint="run `ktrial boot status` to see why")
     found = next(one for one in status(session).transactions if one.transaction == now.transaction)
     tried = (found.sources or {}).get(_TRIED, {})
     removed = tuple(f"{REMOVAL}{word}" for word in tried.get("removed", ()))

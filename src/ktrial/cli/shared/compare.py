@@ -73,7 +73,7 @@ table_options = with_options(
     single(
         "--block",
         metavar="NAME",
-        help="Column or attribute, such as host, whose equal values pair runs across groups.",
+        help="Column or attribute, such as host; ktrial pairs runs of different groups that have the same value.",
     ),
     single("--benchmark", metavar="COLUMN", help="CSV: column with the name of the benchmark."),
     single("--unit", metavar="UNIT", help="CSV: unit of the values, if no header names it."),
@@ -107,7 +107,10 @@ def gathered(app: App, words: Sequence[str], options: dict[str, Any], *, trials:
 
 
 def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
-    """Return the trial that the only word names, unless a label or session has the same name."""
+    """Return the trial that the only word names; None for a trial that screens settings.
+
+    A label or session with the same name takes precedence.
+    """
     if len(words) != 1 or words[0] in _Labels(app):
         return None
     kept = app.trials.named(words[0])
@@ -115,7 +118,7 @@ def trial_of(app: App, words: Sequence[str]) -> StoredTrial | None:
 
 
 def judge_trial(app: App, trial: StoredTrial, options: Mapping[str, object]) -> Comparison:
-    """Judge a trial by its own protocol. Raise BadInput if one of the `options` is set, because none can change it."""
+    """Judge a trial by its own protocol. Raise BadInput if an option is set, because none changes the protocol."""
     from ktrial.cli.shared.trial_outcome import load_comparison
 
     if given := [name for name, value in options.items() if value]:
@@ -183,7 +186,7 @@ def _files(target: str) -> tuple[str, ...]:
 
 
 def share(text: str | None, option: str) -> float | None:
-    """Return `2%` as 0.02. Raise BadInput, naming the option, unless it is above 0 and at most 1000 %."""
+    """Return `2%` as 0.02. Raise BadInput, naming the option, unless the share is above 0 and at most 1000 %."""
     if text is None:
         return None
     found = _PERCENT.fullmatch(text.strip().removesuffix("%").rstrip())

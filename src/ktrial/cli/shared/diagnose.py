@@ -93,7 +93,10 @@ def _part(file: Path, as_format: str | None, interval_s: float | None) -> Record
 
 
 def _parts_of(folder: Path, as_format: str | None, interval_s: float | None) -> tuple[list[Recording], list[str]]:
-    """Return the readable files of a folder, and one sentence for each other file."""
+    """Return the recordings in a folder, and one sentence for each skipped file.
+
+    Raise BadInput if ktrial can read no file.
+    """
     parts: list[Recording] = []
     left_out: list[str] = []
     for file in sorted(folder.iterdir()):

@@ -119,7 +119,7 @@ def _claim_line(evidence: Evidence) -> str:
 
 
 def _slug(names: Sequence[str]) -> str:
-    """Return a file name derived from the words."""
+    """Return a file name derived from `names`."""
     first = names[0].partition("=")[0] if len(names) == 1 else "-".join(word.partition("=")[0] for word in names[:3])
     return re.sub(r"[^a-z0-9]+", "-", first.lower()).strip("-")[:60].rstrip("-") or "settings"
 

@@ -153,7 +153,7 @@ class ProvenContrast(NamedTuple):
 def _counted_in(
     pair: JudgedPair, limit: float, pairs: Sequence[JudgedPair], stricter: Stricter | None
 ) -> ProvenContrast | None:
-    """Return the contrast if its interval, corrected for all contrasts of its role, is still beyond the limit."""
+    """Return the contrast if its interval, corrected for all contrasts of its role, is beyond `limit`; or else None."""
     outcome, contrast = pair
     family = _family_size(pair, pairs)
     if stricter is None or family == 1:

@@ -131,7 +131,7 @@ def _timed(app: App, began: FleetBegan) -> FleetBegan:
 
 
 def _unfinished(fleets: StoredFleets, trial: FleetTrial, file: Path) -> FleetStanding | None:
-    """Return the newest unfinished trial of this file. Raise Refused if the file was edited since the trial began."""
+    """Return the newest unfinished trial of `file`, if any. Raise Refused if the file was edited since it began."""
     for name in fleets.names():
         standing = fleets.standing(name)
         if standing.began.trial.name != trial.name or standing.end is not None:
@@ -237,7 +237,7 @@ def _coordinator(
 def _listener(
     app: App, standing: FleetStanding, *, as_json: bool
 ) -> tuple[Callable[[FleetEvent], None], Callable[[], None]]:
-    """Return a function that shows an event, and one that shows the remaining time between two events."""
+    """Return a function that shows an event, and a function that shows the remaining time between two events."""
     live = LiveLines(lambda text: draw_on(sys.stderr, text), lambda: os.get_terminal_size(sys.stderr.fileno()))
     is_drawn = is_live(sys.stderr, os.environ) and not (as_json and sys.stdout.isatty())
 
@@ -267,7 +267,7 @@ def _listener(
 
 
 def stop_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json: bool) -> int:
-    """Stop a fleet's trial: each machine that is measuring restores everything at once."""
+    """Stop a fleet's trial; each machine that is measuring and can be reached restores everything at once."""
     fleets = stored_fleets(app)
     fleet = fleets.find(name)
     standing = fleets.standing(fleet)
@@ -294,8 +294,8 @@ def collect_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json:
     standing = fleets.standing(fleet)
     if standing.began.trial.live:
         raise BadInput(
-            "a live trial has no results to fetch: they are in the store already",
-            hint=f"`ktrial fleet report {fleet}` shows them",
+            "a live trial has no results to fetch: the store has all of them already",
+            hint=f"run `ktrial fleet report {fleet}` to see the results",
         )
     late = [
         MachineLook(place, standing.machine(place), step.trial)
@@ -433,7 +433,7 @@ def roll_out_fleet(
             back = "" if undo else f"; `ktrial fleet rollout {standing.began.fleet} --undo -i …` undoes that"
             app.say(f"all machines keep {kept}{back}" if not undo else f"no machine keeps {kept} any more")
             return 0
-    raise KtrialError("the roll-out has stopped", hint="repair the machines above, then run the same command again")
+    raise KtrialError("the roll-out has stopped", hint="repair the machines that failed")
 
 
 def stored_fleets(app: App) -> StoredFleets:
@@ -441,7 +441,7 @@ def stored_fleets(app: App) -> StoredFleets:
 
 
 def _trial_named(app: App, name: str) -> str | None:
-    """Return the newest trial in the store whose protocol has this name."""
+    """Return the newest trial in the store whose protocol has this name; None without one."""
     return next((one.trial for one in app.trials.all(name)), None)
 
 

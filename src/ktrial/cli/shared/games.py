@@ -132,7 +132,7 @@ def _wait_for_start(app: App) -> None:
 
 
 def _length_of(app: App, game: Game) -> str:
-    """Return how long to log frames: as requested, or as long as in the newest run of the same command."""
+    """Return a phrase that says how long ktrial logs frames; the newest run of the command shows what to expect."""
     from ktrial.bench.text import duration
 
     if game.duration_s is not None:

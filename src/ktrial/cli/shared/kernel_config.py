@@ -30,7 +30,12 @@ wish_options = with_options(
         metavar="FOLDER",
         help="Folder to configure and build in.",
     ),
-    click.option("--config", "base", metavar="BASE", help="Base configuration.  [the .config in FOLDER]"),
+    click.option(
+        "--config",
+        "base",
+        metavar="BASE",
+        help="Configuration to start from, such as running, tinyconfig or a file.  [the .config in FOLDER]",
+    ),
     click.option(
         "--fragment",
         "fragments",

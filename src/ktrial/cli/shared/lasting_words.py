@@ -83,7 +83,7 @@ class WordReader(NamedTuple):
         return NamedSettings(Request(f"transaction {number}", tuple(settings)), tuple(left))
 
     def _of_step(self, step: JournaledStep) -> Setting | None:
-        """Return the setting that a step of a transaction wrote."""
+        """Return the setting that a step of a transaction wrote; None if it wrote no value of a knob."""
         if not isinstance(step.new, str) or not step.new.strip():
             return None
         address = step.knob
@@ -130,7 +130,7 @@ class WordReader(NamedTuple):
 
 
 def _meant_arm(stored: StoredTrial, entries: Mapping[str, LedgerEntry]) -> str:
-    """Return the trial's only arm, or the only arm that was better. Raise BadInput if there are several."""
+    """Return the trial's only arm, or the only arm that was better. Raise BadInput unless there is one."""
     arms = [name for name, arm in stored.file.arms.items() if name != stored.file.control and not arm.placebo]
     better = [name for name in arms if name in entries and entries[name].verdict == "better"]
     meant = arms if len(arms) == 1 else better

@@ -184,7 +184,7 @@ class OnLiveWork:
         """
         host = self._app.host
         if host is not None and (gone := host.why_gone()) is not None:
-            raise AgentError("lost", gone, hint="`ktrial trial resume` continues the trial")
+            raise AgentError("lost", gone, hint="run `ktrial trial resume` to continue the trial")
         wanted = desk.request()
         if wanted == "stop":
             self._app.interrupts.number = signal.SIGTERM

@@ -208,7 +208,7 @@ def longest_seconds(file: TrialFile, blocks: int) -> float:
 
 
 def _awake_share(live: LiveFile, time_s: float) -> float:
-    """Return the share of a time that lies outside the quiet hours; up to an hour counts as outside."""
+    """Return the share of `time_s` outside the quiet hours; a time of up to one hour counts as outside."""
     if live.quiet_hours is None or time_s <= DAY_S / 24:
         return 1.0
     return 1 - live.quiet_hours.length_s / DAY_S
@@ -221,7 +221,7 @@ def _with_periods(file: TrialFile, period: str | None, washout: str, cap: int | 
 
 
 def _within_time(file: TrialFile) -> TrialFile:
-    """Return the trial with as many blocks as its time holds; a trial of days makes all of them.
+    """Return the trial with at most as many blocks as its time holds; a trial of a day or more makes all blocks.
 
     Raise BadInput if a block, or the fewest blocks, do not fit.
     """

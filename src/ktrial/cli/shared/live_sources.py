@@ -120,7 +120,7 @@ def live_suite(app: App, file: TrialFile) -> tuple[Suite, dict[str, Benchmark]]:
 
 
 def with_roles(app: App, file: TrialFile) -> TrialFile:
-    """Return the trial with a role for each metric. If none is named as primary, the first is.
+    """Return the trial with a role for each metric. Unless one is named as primary, the first metric is primary.
 
     Metrics without another role are secondary.
     """

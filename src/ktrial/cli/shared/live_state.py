@@ -108,13 +108,13 @@ def interrupt(process: Process) -> None:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
         raise KtrialError(
-            f"cannot stop process {process.pid}: it has ended", hint="`ktrial status` shows what is running"
+            f"cannot stop process {process.pid}: it has ended", hint="run `ktrial status` to see what is running"
         ) from None
     try:
         # Another process may have this process id now.
         if look(process.pid).started != process.started:
             raise KtrialError(
-                f"cannot stop process {process.pid}: it has ended", hint="`ktrial status` shows what is running"
+                f"cannot stop process {process.pid}: it has ended", hint="run `ktrial status` to see what is running"
             )
         signal.pidfd_send_signal(descriptor, signal.SIGINT)
     except PermissionError:

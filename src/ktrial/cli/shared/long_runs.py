@@ -107,7 +107,7 @@ class TimedTrial:
 
 
 def run_seconds(app: App, ready: Prepared) -> float | None:
-    """Return how long a run of this trial takes: as in the newest run like it, or else as its benchmarks declare."""
+    """Return how long a run of this trial takes, from the newest run like it or its benchmarks; None if unknown."""
     tasks = control_tasks(ready)
     earlier = newest_runs(app, {task.label for task in tasks})
     return expected_run_seconds(earlier, tasks, ready.file.command, ready.facts)

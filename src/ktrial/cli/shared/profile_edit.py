@@ -105,7 +105,7 @@ def open_editor(edit: ProfileEdit) -> bool:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error).lower()
         raise KtrialError(
-            f"cannot start the editor {command!r}: {why}", hint=f"set VISUAL or EDITOR, then {hint}"
+            f"cannot start the editor {command!r}: {why}", hint=f"set VISUAL or EDITOR; your text is in {edit.draft}"
         ) from None
     if ended.returncode:
         why = f"status {ended.returncode}" if ended.returncode > 0 else f"signal {-ended.returncode}"
@@ -124,7 +124,7 @@ def finish_edit(edit: ProfileEdit) -> None:
                 hint=f'write  name = "{edit.name}"',
             )
     except BadInput as error:
-        again = "correct the draft, then run the same command again"
+        again = "correct the draft with the same command"
         raise BadInput(error.message, hint=f"{error.hint}; {again}" if error.hint else again) from None
     try:
         edit.file.parent.mkdir(parents=True, exist_ok=True)

@@ -247,7 +247,7 @@ def part_of_question(
     allow_dangerous: bool,
     profile: bool = False,
 ) -> tuple[StoredTrial, CarriedOut]:
-    """Start or continue one of several trials that answer a question together; `check` may refuse it."""
+    """Start or continue one of several trials that answer a question together; `check` may refuse the trial."""
     refuse_idle(app, file)
     venue = venue_of(app, file if stored is None else stored.file, allow_dangerous=allow_dangerous)
     check(venue.ready)

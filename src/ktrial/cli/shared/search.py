@@ -159,7 +159,7 @@ def _space_file(
 
 
 def _of_goal(app: App, name: str, suite: str | None) -> tuple[SpaceFile, tuple[str | None, str | None]]:
-    """Return the space of a goal's candidates that one benchmark can measure, and how it measures them."""
+    """Return the space of a goal's candidates that one benchmark can measure, and its suite and outcome."""
     session = app.best_session("reading all values")
     found = candidates_of([app.goals[name]], session, app.catalog).candidates
     groups: dict[tuple[str, str], list[Candidate]] = {}
@@ -250,7 +250,7 @@ def _is_refused(plan: Plan) -> bool:
 
 
 def _default(one: DimensionFile, knob: Knob, change: Change) -> Scalar:
-    """Return the machine's value as the dimension writes it: a switch may read Y."""
+    """Return the machine's value; if the dimension lists an equal value, such as 1 for Y, return the listed one."""
     text = change.old_text or ""
     if one.values:
         return next((value for value in one.values if same_value(knob, value_text(knob, value), text)), text)
@@ -263,7 +263,7 @@ def _default(one: DimensionFile, knob: Knob, change: Change) -> Scalar:
 
 
 def _visit_seconds(app: App, question: SearchQuestion) -> float | None:
-    """Return how long a visit takes, as earlier runs show. Raise an error for what would prevent the trials."""
+    """Return how long a visit takes, from earlier runs; None if unknown. Raise an error if no trial can run."""
     if not app.may_run_trials:
         return None
     control = question.arm(question.space.control)
@@ -313,7 +313,7 @@ class SearchRun:
         self.question = self._state.question
 
     def _unfinished(self, asked: str, question: SearchQuestion) -> SearchState | None:
-        """Return the stored search of the same command. Raise Refused if kernel or values have changed since."""
+        """Return the unfinished search of the same command, if any. Raise Refused if the kernel or values changed."""
         states = [_state_of(*self._saved.read(name)) for name in self._saved.names()]
         same = [one for one in states if one.asked == asked and not one.over]
         if not same:
@@ -431,7 +431,7 @@ class SearchRun:
         return found
 
     def _probe(self, root: AgentSession | None, point: Point) -> tuple[str | None, dict[str, Scalar]]:
-        """Set a point once in this root session, or on this machine."""
+        """Set a point once in this root session, or on this machine; return why that fails, and clamped values."""
         arm = self.question.arm(point)
         if not arm.set:
             return None, {}

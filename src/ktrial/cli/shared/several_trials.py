@@ -34,7 +34,10 @@ Follow = Callable[[Sequence[BlamePart]], TrialFile | Answer]
 def find_unfinished(
     app: App, question: Question, title: str, follow: Callable[[Question, Sequence[BlamePart]], TrialFile | Answer]
 ) -> tuple[Question, list[BlamePart]]:
-    """Return the newest stored question that equals this one and has no answer, with its trials; otherwise this one."""
+    """Return the newest stored question that equals `question` and has no answer, with its trials.
+
+    Without one, return `question` and no trials.
+    """
     for name, seed, parts in iter_started(app, title):
         same = msgspec.structs.replace(question, name=name, seed=seed)
         course = partial(follow, same)

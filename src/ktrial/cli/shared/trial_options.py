@@ -74,7 +74,7 @@ turn_options = with_options(
         is_flag=True,
         expose_value=False,
         callback=_one_turn,
-        help="With --unattended: fetch finished blocks, send the machine its next ones, and end.",
+        help="With --unattended: fetch finished blocks, send the next blocks to the machine, and end.",
     ),
     click.option(
         "--fence", type=click.IntRange(1, 1 << 36), hidden=True, expose_value=False, is_eager=True, callback=_fence
@@ -121,7 +121,7 @@ watched_options = with_options(
         "for_",
         metavar="TIME",
         help="Time for the whole trial, such as 2h or 2d, over which ktrial spreads the blocks (rounds). Without"
-        " --budget and --period, ktrial plans as many blocks as it needs.",
+        " --budget and --period, ktrial plans as many blocks as --detect needs and TIME allows.",
     ),
     click.option(
         "--period",
@@ -149,7 +149,7 @@ guest_options = with_options(
         help="How to run guests; exact makes time deterministic.  [exact]",
     ),
     click.option("--memory", metavar="SIZE", help="Memory of each guest.  [512MiB]"),
-    click.option("--cpus", type=click.IntRange(1, 64), help="CPUs of each guest.  [2; 1 if exact]"),
+    click.option("--cpus", type=click.IntRange(1, 64), help="Number of CPUs of each guest.  [2; 1 if exact]"),
     click.option(
         "--workloads",
         type=click.IntRange(1, 100),

@@ -45,8 +45,7 @@ _around_options = with_options(
         "--setup",
         multiple=True,
         metavar="COMMAND",
-        help="Command to run once at the start. If --setup differs between commands, it runs at each change of"
-        " command.",
+        help="Command to run once at the start; with a different --setup for each command, at each change of command.",
     ),
     click.option(
         "-c",
@@ -107,7 +106,7 @@ _design_options = with_options(
         "--of",
         type=int,
         metavar="N",
-        help="Planned number of decisions in the campaign, at most 64; cannot change later.",
+        help="Planned number of decisions in the campaign, at most 64; the number cannot change later.",
     ),
     click.option(
         "--export-json",
@@ -142,8 +141,8 @@ def command(app: App, /, commands: tuple[str, ...], export_json: Path | None, **
     ktrial ab --campaign tune --of 32 ./old ./new && mv new old
 
     A block (round) runs each command once. ktrial compares each command with the first, and decides after seven blocks
-    at the earliest, later with more commands or in a campaign. In a campaign it prints one line. The exit status is
-    then 0 to keep the second command, 3 to revert to the first, 4 if no decision is left.
+    at the earliest, later with more commands or in a campaign. In a campaign ktrial prints one line; the exit
+    status is then 0 to keep the second command, 3 to revert to the first, 4 if no decision is left.
     """
     from ktrial.cli.shared.ab import arms_of_line, exporter, protocol_of_commands
     from ktrial.cli.shared.run_trial import run_file, show_protocol

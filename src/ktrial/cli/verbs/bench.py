@@ -52,7 +52,7 @@ from ktrial.kit.errors import BadInput, Refused
 )
 @click.option("--label", metavar="NAME", help="Name of the configuration, stored with each run.")
 @output_option("Write all runs as JSON to FILE.")
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @click.option("--cpus", metavar="LIST", help="Pin runs to these CPUs: 0,2-3, little or big.")
 @click.option(
     "-p",
@@ -74,9 +74,7 @@ from ktrial.kit.errors import BadInput, Refused
     metavar="N",
     help="Seed of an earlier measurement, to reproduce its run order.",
 )
-@click.option(
-    "--fresh", is_flag=True, help="Start over; without it, the same command resumes an interrupted measurement."
-)
+@click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted measurement.")
 @when_idle_option
 @long_option
 @click.option(

@@ -40,14 +40,14 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
 @click.option(
     "--known",
     type=click.Choice(["better", "worse", "either"]),
-    help="Known effect of all settings together; with either, ktrial looks for both.  [a trial measures it first]",
+    help="Known effect of all settings together; `either` looks for better and worse.  [measured first, by a trial]",
 )
 @click.option(
     "--detect",
     default="5%",
     show_default=True,
     metavar="SHARE",
-    help="Effect for which `ktrial trial show` says how many blocks an undecided trial needs.",
+    help="Effect to find. If a trial stays undecided, `ktrial trial show` says how many blocks would find it.",
 )
 @margin_option
 @click.option(
@@ -86,7 +86,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     "settings",
     multiple=True,
     metavar="SYMBOL=VALUE…",
-    help="With --tree: Kconfig symbols to add to the suspects, at most 4 times. Repeatable.",
+    help="With --tree: Kconfig symbols to add as one suspect, at most four suspects. Repeatable.",
 )
 @guest_options
 @seed_option(2**62)
@@ -95,7 +95,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
 @when_idle_option
 @boot_anyway_option
 @output_option("Draw a chart to FILE: .svg or .png.")
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @click.option(
     "--dry-run", is_flag=True, help="Show the suspects, and how many runs and how much time they need; measure nothing."
 )
@@ -116,9 +116,9 @@ def command(ctx: click.Context, /, words: tuple[str, ...], profiles: tuple[str, 
     ktrial blame --tree linux.tar.xz --set HZ_100=y --set PREEMPT=y vm.swappiness=10 --suite wakeups-busy
 
     Each block (round) measures a random half of the settings, then the other half. Then a trial confirms each suspect.
-    ktrial leaves out settings that are in force already; undo them first. Run the same command again to resume. With
-    --boot and without guests, this machine reboots for each measurement, until the answer is known; --yes allows the
-    reboots.
+    ktrial leaves out settings that are in force already; to include them, undo them first. Run the same command again
+    to resume. With --boot and without guests, this machine reboots for each measurement, until the answer is known;
+    --yes allows the reboots.
     """
     from ktrial.cli.shared.blame import Budgets, blame_question, find_answer, picture, question_of, show, show_cost
     from ktrial.compare.files import write_file

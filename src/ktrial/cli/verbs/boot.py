@@ -25,7 +25,7 @@ from ktrial.cli.options import (
 def command() -> None:
     """Boot once with other kernel arguments or another kernel.
 
-    Every later boot uses the default entry, even if this one fails.
+    Every later boot uses the default entry, even if the boot with the changes fails.
     """
 
 
@@ -142,10 +142,10 @@ def undo(app: App, as_json: bool) -> int:
 
 @command.command(short_help="Watch another machine during its trial boots; power-cycle it if it hangs.")
 @click.argument("host", metavar="HOST[:PORT]")
-@click.option("--power", required=True, metavar="CMD", help="Command that switches the power off and on (no shell).")
+@click.option("--power", required=True, metavar="CMD", help="Command that power-cycles the machine (no shell).")
 @click.option("--alive", metavar="CMD", help="Command that succeeds if the machine is up.  [connect to PORT, or to 22]")
-@click.option("--after", default="15min", metavar="TIME", help="Switch after TIME without an answer.  [15min]")
-@click.option("--times", type=click.IntRange(1, 100), default=3, metavar="N", help="Give up after N switches.  [3]")
+@click.option("--after", default="15min", metavar="TIME", help="Power-cycle after TIME without an answer.  [15min]")
+@click.option("--times", type=click.IntRange(1, 100), default=3, metavar="N", help="Give up after N power cycles.  [3]")
 @click.option("--console", type=click.Path(path_type=Path), metavar="FILE", help="Log of HOST's serial console.")
 @json_option
 @click.pass_obj
@@ -154,9 +154,9 @@ def watch(
 ) -> int:
     """Watch another machine during its trial boots, and power-cycle it if it does not answer for TIME.
 
-    CMD of --power is your own, for IPMI, a PDU or a smart plug; run `ktrial boot watch` on a machine where CMD works.
-    ktrial records each use and, with --console, the last lines of the serial console. TIME must be longer than a boot
-    and its health check. If N switches in a row do not help, the exit status is 1.
+    With --power, give your own command, for IPMI, a PDU or a smart plug. Run `ktrial boot watch` on a machine where
+    this command works. ktrial records each power cycle and, with --console, the last lines of the serial console. TIME
+    must be longer than a boot and its health check. If N power cycles in a row do not help, the exit status is 1.
 
     \b
     ./ktrial boot watch server --power 'ipmitool -H server-bmc chassis power cycle'

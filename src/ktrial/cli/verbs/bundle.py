@@ -41,7 +41,7 @@ _VERIFY_HINT = "ktrial bundle --verify BUNDLE --signers FILE"
     metavar="FILE",
     help="Names and keys that --verify accepts, one `NAME KEY` a line (allowed_signers of OpenSSH).",
 )
-@click.option("--force", is_flag=True, help="Overwrite the file.")
+@click.option("--force", is_flag=True, help="Overwrite OUT.tar.zst if it exists.")
 @json_option
 @click.pass_obj
 def command(
@@ -115,7 +115,7 @@ def _check_files(bundle: Path, key: Path | None, *, force: bool) -> None:
 
 
 def _sign(app: App, bundle: Path, key: Path | None) -> str | None:
-    """Sign a bundle if there is a key, and return the signature's file."""
+    """Sign a bundle and return the signature's file; without a key, warn of an old signature and return None."""
     from ktrial.evidence.signature import sign, signature_of
 
     if key is None:

@@ -35,7 +35,7 @@ _LIMIT_BYTES = 1 << 20
 @click.option(
     "--accept", "accepted", metavar="REASON", help="Compare even if conditions differ; the report prints REASON."
 )
-@click.option("--fail-on", type=click.Choice(["refuted"]), help="Exit with 3 if a claim is refuted.")
+@click.option("--fail-on", type=click.Choice(["refuted"]), help="Exit with status 3 if a claim is refuted.")
 @table_options
 @json_option
 @click.pass_obj
@@ -60,8 +60,9 @@ def command(
     ktrial claim claims.toml stock bore
 
     Each claim gets one status: supported, refuted, not supported, at odds with the data, or cannot be decided here.
-    "Not supported" means that the data allow the claim but do not show it; "at odds", that they speak against it but
-    prove nothing. A claim file may also contain published figures, which ktrial checks without data (docs/formats.md).
+    "Not supported" means that the data allow the claim without showing it. "At odds with the data" means that the data
+    speak against the claim without refuting it. A claim file may also contain published figures, which ktrial checks
+    without data (docs/formats.md).
     """
     from ktrial.compare.claims.text import claims_text
     from ktrial.compare.compare import CompareQuery

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     help="Warn if (max - min) / median of a configuration exceeds this.",
 )
 @table_options
-@output_option("Also write JSON to FILE, for report and publish.")
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@output_option("Also write JSON to FILE, for `ktrial report` and `ktrial publish`.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @json_option
 @click.pass_obj
 def command(

@@ -35,7 +35,7 @@ from ktrial.cli.options import below_fps_option, json_option, output_option, sec
 @below_fps_option("With --runs: count the frames slower than N per second.  [25]")
 @click.option("--all", "everything", is_flag=True, help="Show everything, not only one screen.")
 @click.option("--label", metavar="NAME", help="Label for --runs.  [name of CSV]")
-@click.option("--force", is_flag=True, help="Overwrite FILE and CSV.")
+@click.option("--force", is_flag=True, help="Overwrite FILE and CSV if they exist.")
 @json_option
 @click.pass_obj
 def command(

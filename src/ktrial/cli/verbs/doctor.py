@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write what a bug report needs to FILE, a .tar.gz archive, without names of hosts and users.",
 )
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @json_option
 @click.pass_obj
 def command(app: App, bundle: Path | None, force: bool, as_json: bool) -> None:
     """Show which settings were changed and by whom, and what would disturb or prevent a measurement.
 
-    ktrial compares every setting whose default it knows with that default. It needs no root; as root, it also reads
-    debugfs and its journal of changes.
+    ktrial compares every setting whose default it knows with that default. ktrial needs no root for
+    this; as root, ktrial also reads debugfs and its own journal of changes.
 
     \b
     ktrial doctor

@@ -22,10 +22,10 @@ def command(app: App, as_json: bool) -> int:
     """Compare kept settings (`ktrial keep`) with the live values and their files.
 
     The exit status is 3 if a value has changed or is missing or unreadable, or if somebody edited a file. ktrial names
-    the program that changed a value, if it knows it.
+    the program that changed a value, if known.
 
-    ktrial also lists verdicts from another kernel, and what an update of ktrial changed in kept profiles. `ktrial keep
-    --accept` writes the changes of an update.
+    ktrial also lists verdicts that were reached on another kernel, and what an update of ktrial changed in kept
+    profiles. `ktrial keep --accept` writes the changes of an update.
     """
     from msgspec import to_builtins
 

@@ -34,8 +34,8 @@ def _targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     multiple=True,
     shell_complete=_targets,
     metavar="TARGET",
-    help="Format to write, required without --list. With several, each setting goes to the first one that can"
-    " express it. Repeatable.",
+    help="Target to write for (see --list). With several targets, each setting goes to the first target that can"
+    " express it. Required without --list. Repeatable.",
 )
 @click.option(
     "-o",

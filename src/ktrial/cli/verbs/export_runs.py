@@ -29,10 +29,10 @@ def _formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     metavar="|".join(run_formats()),
     required=True,
     shell_complete=_formats,
-    help="Output format.",
+    help="Format in which to write the runs.",
 )
 @output_option("Write to FILE instead of stdout.")
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @click.pass_obj
 def command(app: App, sessions: tuple[str, ...], format_: str, output: Path | None, force: bool) -> int:
     """Export sessions as hyperfine JSON, Go benchmark text, margine-bench-kernel/1 JSON, or tidy CSV.

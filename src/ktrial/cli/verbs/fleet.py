@@ -18,7 +18,11 @@ _machines_options = with_options(
     ),
     click.option("--limit", metavar="PATTERN", help="Use only these hosts or groups of the inventory."),
     click.option(
-        "--forks", type=click.IntRange(1, 500), default=8, show_default=True, help="Machines to reach at the same time."
+        "--forks",
+        type=click.IntRange(1, 500),
+        default=8,
+        show_default=True,
+        help="Number of machines to reach at once.",
     ),
 )
 
@@ -40,7 +44,9 @@ def command() -> None:
 @_machines_options
 @idle_option("Measure a machine only while nobody and nothing else uses it; repeat disturbed blocks.")
 @click.option(
-    "--dry-run", is_flag=True, help="Read facts of the machines and show the waves and their time; measure nothing."
+    "--dry-run",
+    is_flag=True,
+    help="Read facts of the machines; show the waves and how long they take; measure nothing.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before measuring.")
 @json_option
@@ -77,7 +83,9 @@ def status(app: App, name: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def stop(app: App, name: str | None, inventory: tuple[str, ...], limit: str | None, forks: int, as_json: bool) -> int:
-    """Stop a fleet's trial. Each machine restores its settings at once; the results stay.
+    """Stop a fleet's trial. Each machine that ktrial reaches restores its settings at once; the results stay.
+
+    A machine that is away restores its settings later, by itself.
 
     FLEET is the name that `ktrial fleet run` printed, or the first letters of it; by default the newest trial.
     """
@@ -135,7 +143,7 @@ def rollout(app: App, /, name: str | None, **options: Any) -> int:
     help="Page to write: .html (one file that works offline) or .md.",
 )
 @click.option("--markdown", is_flag=True, help="Write Markdown to stdout.")
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @json_option
 @click.pass_obj
 def report(app: App, name: str | None, output: Path | None, markdown: bool, force: bool, as_json: bool) -> int:

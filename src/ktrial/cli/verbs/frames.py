@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE…|-- CMD…]")
 @click.option("--label", metavar="NAME", help="Name of the configuration, stored with the run.")
 @output_option("Also write the run as JSON to FILE.")
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
-@click.option("--duration", metavar="TIME", help="Stop logging after TIME; needed before MangoHud 0.7.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
+@click.option("--duration", metavar="TIME", help="Stop logging after TIME; MangoHud before 0.7 needs this option.")
 @click.option("--program", metavar="NAME", help="Name of the process whose log to use, if there are several logs.")
 @click.option(
     "--captures",
@@ -62,8 +62,8 @@ def command(
     ktrial frames -- ./X-Plane-x86_64 --fps_test=3
 
     With a command, ktrial runs the game under MangoHud, logs every frame, stores the run, and ends with the game's exit
-    status. Use it as a launch option of Steam, Lutris or Flatpak. For a command with --fps_test=N (X-Plane's own test)
-    ktrial reads Log.txt instead.
+    status. Put `ktrial frames --` before the game in the launch options of Steam, Lutris or Flatpak. For a command
+    with --fps_test=N (X-Plane's own test) ktrial reads Log.txt instead.
 
     If a log only samples the frame rate (MangoHud, MSI Afterburner, X-Plane telemetry), ktrial shows the mean, but no
     quantiles, lows or stutters.
@@ -73,7 +73,7 @@ def command(
     if bool(files) == (words is not None):
         raise BadInput(
             "no log file and no command given" if not files else "cannot combine files with a command after --",
-            hint="ktrial frames capture.csv, or: ktrial frames -- GAME",
+            hint="name either log files, or a command after --",
         )
     if words is None:
         others = {"label": label, "output": output, "duration": duration, "program": program, "captures": captures}

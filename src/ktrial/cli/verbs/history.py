@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     help="Show one value per session or per kernel.",
 )
 @output_option("Also draw the history to FILE: .svg or .png.")
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @json_option
 @click.pass_obj
 def command(app: App, outcome: str, label: str | None, by: Any, output: Path | None, force: bool, as_json: bool) -> int:

@@ -69,7 +69,7 @@ def command(ctx: click.Context, /, name: str, **options: Any) -> int:
     LADDER is a profile with tiers (docs/ladder.md). Each block (round) runs all tiers in random order. On this machine
     ktrial skips tiers that need a boot or a build. To run them, add --boots for kernel arguments or --kernel for an
     installed kernel; ktrial then reboots for each measurement. In guests, tiers run on the kernels that you name or
-    that ktrial builds (--tree). Exact guests skip tiers that change the compiler; use --mode emulated or kvm.
+    that ktrial builds (--tree). Tiers that change the compiler need --mode emulated or kvm.
     """
     from ktrial.cli.shared import ladder as command_line
     from ktrial.cli.shared.run_trial import run_file, show_protocol

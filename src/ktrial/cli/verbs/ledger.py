@@ -83,7 +83,7 @@ def import_bundle(app: App, bundle: Path, signers: Path | None, as_json: bool) -
 
     `ktrial ledger` lists them after your own, those of similar machines first. They never count as evidence
     about this machine: `keep` and `retest` ignore them, `explain` and `suggest` only show them. ktrial refuses a bundle
-    whose verdicts do not follow from its runs, and a bundle of this machine (for `ktrial import`).
+    whose verdicts do not follow from its runs. It also refuses a bundle of this machine, which `ktrial import` accepts.
     """
     from ktrial.cli.shared.others import import_others
 

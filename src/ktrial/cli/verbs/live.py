@@ -30,7 +30,8 @@ from ktrial.cli.shared.trial_options import watched_options
     multiple=True,
     metavar="SPEC",
     help="Number that describes the live work: NAME:lower=KIND:REST, where KIND is log, prometheus, command or another"
-    " source (docs/live-sources.md). The first metric decides, the others are judged too. Repeatable.",
+    " source (docs/live-sources.md). Without --primary, the first metric decides; ktrial also judges the others."
+    " Repeatable.",
 )
 @click.option("--secondary", multiple=True, hidden=True)  # has no effect: every metric has a role
 @click.option("--primary", metavar="OUTCOME", help="Metric that decides the trial.  [the first one]")

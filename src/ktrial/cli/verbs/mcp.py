@@ -37,7 +37,7 @@ _LONGEST_LIFE_S = 24 * 3600.0
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Protocol file whose trial agents may run; they name it without .toml. Needs --allow-writes. Repeatable.",
+    help="Protocol file whose trial agents may run; agents leave out .toml. Needs --allow-writes. Repeatable.",
 )
 @click.option(
     "--live",
@@ -68,7 +68,7 @@ def command(
     Without --allow-writes agents can only read. With --allow-writes, each write needs a token from the tool `plan`,
     which allows exactly the planned write, once. ktrial records every call in ~/.local/state/ktrial/mcp/audit.jsonl.
 
-    Run it as an ordinary user, not as root. It needs the extra `mcp`: pip install 'ktrial[mcp]'.
+    Run `ktrial mcp` as an ordinary user, not as root. It needs the extra `mcp`: pip install 'ktrial[mcp]'.
 
     \b
     ktrial mcp

@@ -61,7 +61,7 @@ def command(
     if bool(words) == (spread is not None):
         raise BadInput(
             "cannot combine results with --sd" if words else "cannot plan a trial: the noise of its runs is unknown",
-            hint="name a label, session or file of runs, or use --sd 3%",
+            hint="leave out --sd" if words else "name a label, session or file of runs, or add --sd 3%",
         )
     found = power_of(gathered(app, words, options).arms, query) if spread is None else (power_of_spread(spread, query),)
     write_answer(

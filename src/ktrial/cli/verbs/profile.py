@@ -70,9 +70,9 @@ def edit(app: App, name: str, own: str | None, as_json: bool) -> None:
     "as_format",
     type=click.Choice(FORMATS),
     metavar="FORMAT",
-    help=f"Input format; detected if omitted: {', '.join(FORMATS)}.",
+    help=f"Input format: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.  [detected]",
 )
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @json_option
 @click.pass_obj
 def import_file(

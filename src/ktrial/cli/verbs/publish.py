@@ -20,17 +20,16 @@ from ktrial.kit.errors import BadInput
 )
 @click.option("--data", is_flag=True, help="Also write the raw data, for `ktrial recheck`.")
 @click.option("--keep-identity", is_flag=True, help="With --data: keep names of hosts and users.")
-@click.option("--force", is_flag=True, help="Write into a folder that is not empty.")
+@click.option("--force", is_flag=True, help="Write into FOLDER even if it is not empty.")
 @click.pass_obj
 def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, force: bool) -> int:
     """Write a comparison or trial as a folder for a git repository: README.md, charts, runs as JSON, reproduce.sh.
 
     --data adds the sessions with their raw output, without names of hosts and users. ktrial then computes the published
-    comparison from them.
+    comparison from these sessions.
 
     The same comparison always gives the same files. --force overwrites files of the same names, such as README.md. It
-    removes files of an earlier publication that are not in this one, unless somebody changed them, and leaves all other
-    files alone.
+    removes other files of an earlier publication, unless somebody changed them. All other files stay.
 
     \b
     ktrial compare stock tuned -o found.json

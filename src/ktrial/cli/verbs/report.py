@@ -44,7 +44,7 @@ _WIDE, _NARROW = 900, 400
     help="For .svg and .png: outcome to draw, in charts of one outcome.  [the primary one]",
 )
 @click.option("--summary", is_flag=True, help="Write a few lines of Markdown, for the summary of a CI step.")
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @click.pass_obj
 def command(
     app: App, what: str, output: Path, name: str | None, outcome: str | None, summary: bool, force: bool

@@ -25,8 +25,8 @@ def command(app: App, what: str | None, no_profile: bool, yes_dangerous: bool, a
     """Repeat TRIAL, or the newest trial of KNOB, in a new random order.
 
     Without an argument, ktrial repeats the newest outdated trial. A trial is outdated if the kernel, the machine or an
-    interacting setting has changed since. The earlier trial stays; `ktrial ledger` shows whether the new one supersedes
-    or refutes it.
+    interacting setting has changed since. The earlier trial stays; `ktrial ledger` shows whether the new trial
+    supersedes or refutes the earlier one.
     """
     from ktrial.cli.shared.ledger import ledger_of
     from ktrial.cli.shared.run_trial import run_file

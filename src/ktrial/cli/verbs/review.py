@@ -15,7 +15,7 @@ from ktrial.cli.shared.foreign_settings import check_free, read_content, write_p
 @click.command(short_help="Review a list of tweaks from the web, line by line.")
 @click.argument("file", metavar="FILE|-")
 @output_option("Write the settings that would change something, without dangerous ones, as a profile to FILE.")
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @json_option
 @click.pass_obj
 def command(app: App, file: str, output: Path | None, force: bool, as_json: bool) -> None:

@@ -49,7 +49,7 @@ def command(ctx: click.Context, /, **options: Any) -> int:
     failed. Afterwards the kernel's own scheduler is in force again.
 
     Without --suite, --live or CMD, ktrial measures the suite `schedulers`. The options from --covariate to --disturbing
-    need --live, and --metric is then written as for `ktrial live`.
+    need --live. With --live, write --metric as for `ktrial live`.
     """
     from ktrial.cli.shared.run_trial import run_file, show_protocol
     from ktrial.cli.shared.schedulers import schedulers_file, startable

@@ -31,7 +31,7 @@ def command() -> None:
 @command.command(short_help="Save the present state.")
 @click.argument("name", required=False)
 @output_option("Write to FILE, not under a NAME.")
-@click.option("--force", is_flag=True, help="Overwrite NAME or FILE.")
+@click.option("--force", is_flag=True, help="Overwrite NAME or FILE if it exists.")
 @click.pass_obj
 def save(app: App, name: str | None, output: Path | None, force: bool) -> None:
     """Save the present state under NAME or in FILE. As root, ktrial also saves debugfs and other root-only files."""
@@ -147,7 +147,7 @@ def _now(app: App) -> MachineState:
 
 
 def _state(app: App, which: str) -> tuple[MachineState, str | None]:
-    """Return the state that a word names, and its place in the store if it is stored there."""
+    """Return the state that a word names, and its place in the store; None for a place elsewhere."""
     from ktrial.tuning.state.saved import read_limited
     from ktrial.tuning.state.state import parse_state
 

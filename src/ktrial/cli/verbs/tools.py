@@ -85,7 +85,11 @@ def get(app: App, name: str, place: str | None, accept_sha256: str | None) -> in
 
 @command.command(short_help="Make the image for `ktrial bench --tools container`.")
 @click.option("--base", metavar="IMAGE", help="Debian or Ubuntu image to start from.  [Debian stable]")
-@click.option("--runtime", type=click.Choice(["podman", "docker"]), help="Container runtime.  [the first one found]")
+@click.option(
+    "--runtime",
+    type=click.Choice(["podman", "docker"]),
+    help="Container runtime that makes the image.  [the first one found]",
+)
 @click.pass_obj
 def container(app: App, base: str | None, runtime: Any) -> int:
     """Make the default image of `ktrial bench --tools container`: Debian with the packaged benchmark tools.

@@ -33,7 +33,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
     "--suite",
     shell_complete=measurable_names,
     metavar="SUITE|BENCHMARK",
-    help="Suite or benchmark to measure instead of the goal's. A profile needs one, or CMD.",
+    help="Suite or benchmark to measure instead of the goal's; required for a profile without CMD.",
 )
 @metric_option
 @prepare_option

@@ -49,8 +49,8 @@ from ktrial.recordings.frame_loop import KINDS
 @click.option(
     "--pattern",
     metavar="REGEX",
-    help="Regular expression for a frame's line. A group s, ms, us or ns holds the frame time, fps the frame rate; "
-    "`at` holds the time of the frame's end.",
+    help="Regular expression for a frame's line. Group s, ms, us or ns holds the frame time, group fps the frame rate, "
+    "and group `at` the time at which the frame ended.",
 )
 @click.option(
     "--frame-loop",

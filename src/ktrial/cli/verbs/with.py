@@ -37,8 +37,8 @@ _ATTEMPTS = 3
 def command(ctx: click.Context, /, words: tuple[str, ...], anyway: bool, quiet: bool, yes_dangerous: bool) -> int:
     """Apply settings, run CMD on this terminal, and restore the old values when CMD ends.
 
-    ktrial restores the values however CMD or ktrial ends. Several of these commands may run at once and end in any
-    order. The exit status is that of CMD, or 128+N if signal N ended it.
+    ktrial restores the values however CMD or ktrial ends. Several `ktrial with` commands may run at once and end in any
+    order. The exit status is CMD's own, or 128+N if signal N ended CMD.
 
     \b
     ktrial with vm.swappiness=10 -- make -j8
@@ -85,7 +85,7 @@ def _root(app: App, words: Sequence[str]) -> Machine:
 
 
 def _plan(root: Machine, catalog: Catalog, names: Sequence[str], *, dangerous: bool) -> Plan:
-    """Return the plan including values that are already set: they must stay when the command that set them ends."""
+    """Return the plan, with the values already in force: the end of another `ktrial with` must not undo these."""
     from ktrial.tuning.plans.plan import with_same
     from ktrial.tuning.plans.resolve import make_plan, refuse_dangerous
 

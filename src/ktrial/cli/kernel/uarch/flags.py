@@ -34,7 +34,7 @@ def command(app: App, target: str, tune: str | None, cc: str | None, arch: str, 
 
     ktrial replaces `native` with the compiler's name for this CPU.
 
-    The kernel's build appends these flags to its own; the later ones take precedence. The .config does not show them.
+    The kernel's build appends these flags to its own, and later flags take precedence. The .config does not show them.
     """
     fields, flags = _of_cpu(app, target, tune, cc) if arch == "arm64" else _of_march(app, target, tune, cc)
     if as_json:

@@ -23,7 +23,7 @@ from ktrial.cli.options import arch_option, json_option, write_answer
 def command(app: App, names: tuple[str, ...], arch: str, as_json: bool) -> None:
     """List the targets: -march, Kconfig symbol, oldest compilers, and the compilers here that accept each target.
 
-    With --arch arm64 it lists the -mcpu values, and which compilers here accept them.
+    With --arch arm64 ktrial lists the -mcpu values, and which compilers here accept them.
     """
     toolbox = app.kernels.compilers_for(arch)
     compilers, rustc = toolbox.find(names), toolbox.rustc()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Make a patch that adds all targets to a kernel tree.")
 @click.argument("folder", metavar="TREE", type=click.Path(path_type=Path))
 @output_option("Write to FILE instead of stdout.")
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @click.option("--apply", "mode", flag_value="apply", help="Apply the patch to the tree.")
 @click.option("--reverse", "mode", flag_value="reverse", help="Remove the patch from the tree.")
 @click.option("--check", "mode", flag_value="check", help="Show the tree's version and whether ktrial can patch it.")

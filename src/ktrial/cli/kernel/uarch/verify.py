@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 @click.argument("folder", metavar="TREE", type=click.Path(path_type=Path))
 @click.argument("target", metavar="TARGET")
 @click.option("--cc", metavar="PROGRAM", default="gcc", show_default=True, help="Compiler to use.")
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Base configuration.  [a minimal one]")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Configuration file to start from.  [a minimal configuration]",
+)
 @click.option("--rust", is_flag=True, help="Enable Rust, and also check one Rust object.")
 @json_option
 @click.pass_obj
@@ -31,8 +36,8 @@ def command(app: App, folder: Path, target: str, cc: str, config: Path | None, r
     ktrial kernel uarch verify linux-6.12 x86-64-v3 --cc clang
     ktrial kernel uarch verify linux-6.12 native
 
-    The compile command must contain the right -march once and no other. With Rust, the command of a Rust object must
-    contain the right -Ctarget-cpu. ktrial refuses a target that the compiler or the tree does not support.
+    The compile command must contain the right -march once, and no other -march. With Rust, the command of a Rust object
+    must contain the right -Ctarget-cpu. ktrial refuses a target that the compiler or the tree does not support.
     """
     return verify_target(app, app.kernels.tree(folder), target, cc, config=config, rust=rust, as_json=as_json)
 
