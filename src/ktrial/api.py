@@ -67,7 +67,7 @@ def write_log(log: TrialLog) -> bytes:
 
 
 def judge(log: TrialLog) -> Judgement:
-    """Judge the runs of a trial by its own protocol: verdicts, open questions, and the next step."""
+    """Judge the runs of a trial by its own protocol. Return verdicts, open questions and the next step."""
     from ktrial.judge.judge import judge as by_protocol
 
     return by_protocol(log)
@@ -123,7 +123,7 @@ def compare(
 
 
 def _places(arms: Mapping[str, Sequence[float]], order: Sequence[str] | None) -> dict[str, list[int | None]]:
-    """Return the position in `order` of each value, by arm."""
+    """Return the position in `order` of each value, by arm; without `order`, None for each value."""
     if order is None:
         return {arm: [None] * len(values) for arm, values in arms.items()}
     places: dict[str, list[int | None]] = {arm: [] for arm in arms}

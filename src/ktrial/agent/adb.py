@@ -29,7 +29,7 @@ _STATES = {
     "connecting": ("the phone has not answered yet", "run the command again"),
     "offline": (
         "the phone does not answer (offline)",
-        "unlock the phone and plug the cable in again, or run `adb reconnect offline`",
+        "plug the cable in again, or run `adb reconnect offline`",
     ),
     "no permissions": (
         "this user may not open the phone's USB device",
@@ -38,9 +38,9 @@ _STATES = {
             "then plug the cable in again"
         ),
     ),
-    "recovery": ("the phone is in recovery mode", "start Android, then run the command again"),
-    "sideload": ("the phone waits for a sideload", "start Android, then run the command again"),
-    "bootloader": ("the phone is in its boot loader", "start Android, then run the command again"),
+    "recovery": ("the phone is in recovery mode", "start Android on the phone"),
+    "sideload": ("the phone waits for a sideload", "start Android on the phone"),
+    "bootloader": ("the phone is in its boot loader", "start Android on the phone"),
 }
 
 
@@ -66,7 +66,7 @@ class AdbWay:
 
     program = "adb"
     bases = f"{TEMPORARY}/ktrial /data/adb/ktrial-agents"
-    place_hint = f"make {TEMPORARY} writable for the shell, with 10 MB free and without noexec"
+    place_hint = f"make {TEMPORARY} a folder that the shell may write to, with 10 MB free and without noexec"
     login_hint = "check that `adb shell` opens a shell on the phone"
     answer_limit_s: float | None = 30.0
 
@@ -144,7 +144,7 @@ def find_serial() -> str:
     if not found:
         raise KtrialError(
             "cannot find a phone: adb lists no device",
-            hint="enable USB debugging on the phone, plug in the cable, and accept the question on its screen",
+            hint="plug in a phone with USB debugging enabled, and accept the question on the phone's screen",
         )
     found = [one for one in found if one.state not in _STATES] or found
     if len(found) > 1:
@@ -156,7 +156,7 @@ def find_serial() -> str:
 
 
 def check_is_there(serial: str) -> None:
-    """Raise KtrialError if adb cannot reach this phone. Connect to a phone on the network (HOST:PORT) first."""
+    """Connect to a phone on the network (HOST:PORT), and raise KtrialError if adb cannot reach the phone."""
     said = ""
     if re.fullmatch(r"\S+:\d+", serial) and all(one.serial != serial for one in devices_in(_ask("devices"))):
         said = _ask("connect", serial).strip()
@@ -164,7 +164,7 @@ def check_is_there(serial: str) -> None:
     if found is None:
         raise KtrialError(
             f"cannot find {serial}: {said or 'adb does not list it'}",
-            hint="check the cable and USB debugging; `adb devices` must list the phone",
+            hint=f"first make `adb connect {serial}` work" if said else "check the cable and USB debugging",
         )
     if found.state in _STATES:
         why, hint = _STATES[found.state]

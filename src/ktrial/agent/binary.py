@@ -17,7 +17,11 @@ class AgentNotFound(KtrialError):
     def __init__(self, places: tuple[Path, ...]) -> None:
         listed = "".join(f"\n  {place}" for place in places)
         checkout = places[0].parents[2] if len(places) > 1 else None
-        hint = "reinstall ktrial" if checkout is None else f"build it: sh {checkout}/setup/prepare.sh {checkout} agent"
+        hint = (
+            "reinstall ktrial"
+            if checkout is None
+            else f"build the agent: sh {checkout}/setup/prepare.sh {checkout} agent"
+        )
         super().__init__(f"cannot find an executable {AGENT_NAME}; looked in:{listed}", hint=hint)
         self.places = places
 

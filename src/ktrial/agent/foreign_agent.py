@@ -32,7 +32,7 @@ def agent_for(architecture: str, package: Path | None = None, build: Build | Non
     name = f"{AGENT_NAME}-{architecture}"
     installed = folder / "_bin" / name
     if folder.parent.name != "src":
-        return _there(installed, architecture, f"copy the agent to that path from a checkout's .setup/bin/{name}")
+        return _there(installed, architecture, f"copy .setup/bin/{name} from a checkout to {installed}")
     checkout = folder.parent.parent
     own = checkout / ".setup" / "bin" / name
     if not _is_current(own, checkout) and not (build or _build)(checkout, architecture):

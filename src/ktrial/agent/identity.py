@@ -80,7 +80,7 @@ def salt(path: Path) -> bytes:
                     part.unlink()
         return path.read_bytes()
     except OSError as error:
-        hint = "free some disk space, make that file readable, or set XDG_STATE_HOME to a writable folder"
+        hint = f"free some disk space, make {path} readable, or set XDG_STATE_HOME to a writable folder"
         raise KtrialError(f"cannot create or read {path}: {error.strerror}", hint=hint) from None
 
 

@@ -34,7 +34,7 @@ def launch_anew() -> None:
         check_trusted(agent, 0)
     except Refused as refused:
         raise PrivilegeMissing(
-            refused.message, hint="start ktrial without sudo: it asks for root when a step needs it"
+            refused.message, hint="start ktrial without sudo; ktrial asks for root when a step needs root"
         ) from None
     os.execv(agent, launch_command(agent, user, sys.orig_argv[1:]))
 

@@ -40,7 +40,7 @@ class LentRoot:
         except OSError as error:
             os.close(to_agent)
             os.close(from_agent)
-            why = f"cannot start a root session: the helper that lends root has ended: {error.strerror}"
+            why = f"cannot start a root session: the helper that lends root has ended ({error.strerror})"
             raise AgentError("lost", why, hint="start ktrial again") from None
         finally:
             os.close(theirs_in)

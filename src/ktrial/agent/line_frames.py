@@ -53,7 +53,7 @@ def number_of(content: bytes) -> tuple[int, bytes]:
 
 
 class LineFrames:
-    """Assembles frames from pieces of the line; `hint` says what to do if something else writes to it."""
+    """Assembles frames from pieces of the line; `hint` says what to do if something else writes to the line."""
 
     def __init__(
         self, hint: str = "check that no program in the guest writes to /dev/ttyS1, which belongs to ktrial"

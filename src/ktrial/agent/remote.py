@@ -2,7 +2,7 @@
 """Agents on another machine, reached through the user's own `ssh` program, or `adb` for a phone.
 
 One connection carries all sessions. The agent is copied to a private folder there, named by its digest. It starts as a
-relay, and removes itself at the end. Between runs the head sends a sign of life. Before a run the head
+relay and, without `keeps`, removes itself at the end. Between runs the head sends signs of life. Before a run the head
 says how long the silence may last, and then neither side sends anything. After a longer silence the connection counts
 as broken: the relay ends all sessions, and the agents restore their changes.
 """
@@ -194,7 +194,10 @@ class OtherMachine:
             self._line.bear_silence(SILENCE_S, _SIGN_EACH_S)
 
     def close(self) -> None:
-        """End the sessions and the connection; the agent restores what it changed and removes its copy."""
+        """End the sessions and the connection.
+
+        The agent restores what it changed and, without `keeps`, removes its copy.
+        """
         self._ended.set()
         self._line.end()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -387,7 +390,7 @@ class _ScriptLines:
         self.rest, self.noise = b"", b""
 
     def after(self, marker: bytes) -> str | None:
-        """Return the words after the marker; None if the connection ends before it. Whatever comes first is skipped."""
+        """Return the words after the marker; None if the connection ends or prints too much before the marker."""
         while marker not in self.rest or b"\n" not in self.rest.partition(marker)[2]:
             if not self._more() or len(self.rest) > _MOST_NOISE_BYTES:
                 self.noise = self.rest

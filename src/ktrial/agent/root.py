@@ -27,7 +27,7 @@ def can_ask() -> bool:
 
 
 def invoking_user() -> int | None:
-    """Return the user who ran sudo, pkexec or doas, if this process is root on behalf of another user.
+    """Return the user who ran sudo, pkexec or doas; None unless this process is root on behalf of another user.
 
     Raise PrivilegeMissing if that user is unknown or ambiguous, instead of assuming root.
     """
@@ -48,7 +48,8 @@ def invoking_user() -> int | None:
     if len(found) > 1:
         listed = ", ".join(f"{name}={value}" for name, value in told.items())
         raise PrivilegeMissing(
-            f"cannot run as root: two invoking users ({listed})", hint="unset the variable that is wrong"
+            f"cannot run as root: the environment names several invoking users ({listed})",
+            hint="unset the variable that is wrong",
         )
     return found.pop() if found else None
 
@@ -73,7 +74,7 @@ def root_transport(
     if not may_ask:
         raise PrivilegeMissing(
             f"{purpose} needs root, and --no-sudo forbids asking for it",
-            hint="omit --no-sudo, or run  sudo ./ktrial …; plan, explain, why and doctor work without root",
+            hint="leave out --no-sudo, or run ktrial as root; plan, explain, why and doctor work without root",
         )
     check_trusted(agent, os.getuid())
     given = password()
@@ -86,7 +87,7 @@ def root_transport(
             return ProcessTransport([program, *options, *argv], asker=name)
     raise PrivilegeMissing(
         f"{purpose} needs root, and neither sudo, doas nor pkexec is installed",
-        hint="run ktrial as root; plan, explain, why and doctor work without it",
+        hint="run ktrial as root; plan, explain, why and doctor work without root",
     )
 
 
@@ -142,7 +143,7 @@ def check_trusted(agent: Path, uid: int) -> None:
         if status.st_uid not in {0, uid} or others or group:
             raise Refused(
                 f"cannot run the agent as root: {path} can be changed by somebody else",
-                hint=f"make {name} its only writer (chown, chmod go-w), or use a checkout of your own",
+                hint=f"make {name} the only writer of {path} (chown, chmod go-w), or use a checkout of your own",
             )
 
 

@@ -24,7 +24,10 @@ _OF_USERS = Path("/run/user")
 
 
 def own_tmpfs() -> Path:
-    """Return the folder for runs on this user's private tmpfs: in XDG_RUNTIME_DIR, /run/user or, for root, /run."""
+    """Return the folder for runs on this user's private tmpfs: in XDG_RUNTIME_DIR, /run/user or, for root, /run.
+
+    Raise KtrialError if this user has no private tmpfs.
+    """
     mounts = Path(MOUNTS).read_text(encoding="utf-8", errors="surrogateescape")
     for place in _places():
         if (
@@ -35,7 +38,7 @@ def own_tmpfs() -> Path:
             return place / _NAME
     raise KtrialError(
         "cannot run this benchmark: it needs a private tmpfs, and this user has none",
-        hint="set XDG_RUNTIME_DIR to a folder of yours on a tmpfs: mkdir -m 700 /dev/shm/NAME",
+        hint="mkdir -m 700 /dev/shm/NAME && export XDG_RUNTIME_DIR=/dev/shm/NAME",
     )
 
 
@@ -46,7 +49,7 @@ def private_place(name: str) -> Path:
 
 
 def _places() -> tuple[Path, ...]:
-    """Return the candidates; systemd's default is one of them, because sudo drops XDG_RUNTIME_DIR."""
+    """Return the candidates, including systemd's default, because sudo drops XDG_RUNTIME_DIR."""
     stated, user = os.environ.get("XDG_RUNTIME_DIR"), os.geteuid()
     return (*([Path(stated)] if stated else []), *([ROOTS_OWN] if user == 0 else []), _OF_USERS / str(user))
 

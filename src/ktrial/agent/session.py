@@ -45,7 +45,7 @@ class AgentSession:
             self.close()
             raise AgentError(
                 "version",
-                f"cannot use the agent: it has version {self.hello.get('agent')}, this is ktrial {__version__}",
+                f"cannot use the agent: it has version {self.hello.get('agent')}, but this is ktrial {__version__}",
                 hint=BUILD_ANEW,
             )
 

@@ -26,7 +26,7 @@ class SshWay:
         '"${XDG_CACHE_HOME:-$HOME/.cache}/ktrial" "${XDG_STATE_HOME:-$HOME/.local/state}/ktrial" '
         '"${XDG_RUNTIME_DIR:-/run/user/$(id -u)}/ktrial"'
     )
-    place_hint = "give one of these folders 10 MB of free space and no noexec, or set XDG_CACHE_HOME on that machine"
+    place_hint = "on that machine, set XDG_CACHE_HOME to a folder with 10 MB free and without noexec"
     login_hint = "check that the machine has /bin/sh, and that the user's login shell runs commands sent by ssh"
     #: ssh has a limit of its own, and may wait for a person who types a password.
     answer_limit_s: float | None = None
@@ -55,13 +55,15 @@ def ssh_words() -> list[str]:
     try:
         words = ["ssh"] if given is None else shlex.split(given)
     except ValueError as error:
-        raise BadInput(f"{SSH_VARIABLE}: {str(error).lower()}", hint="quote its words as in a shell") from None
+        raise BadInput(
+            f"{SSH_VARIABLE}: {str(error).lower()}", hint=f"quote the words of {SSH_VARIABLE} as in a shell"
+        ) from None
     found = shutil.which(words[0]) if words else None
     if found is not None:
         return [found, *words[1:]]
     if given is None:
         raise KtrialError("cannot find ssh", hint="install OpenSSH's client; Debian: sudo apt install openssh-client")
-    why = f"{words[0]}: no such program" if words else "it names no program"
+    why = f"{words[0]}: no such program" if words else "the value names no program"
     raise BadInput(f"{SSH_VARIABLE}: {why}", hint=f"unset the variable, or use {SSH_VARIABLE}='ssh -F FILE'")
 
 
@@ -70,7 +72,7 @@ def configured_host(name: str) -> str:
     done = subprocess.run([*ssh_words(), "-G", "--", name], capture_output=True, text=True, check=False)
     found = next((line.split()[1] for line in done.stdout.splitlines() if line.startswith("hostname ")), None)
     if done.returncode != 0 or found is None:
-        said = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
+        said = (done.stderr.strip().splitlines() or [f"`ssh -G` ended with status {done.returncode}"])[-1]
         raise KtrialError(f"cannot read ssh's configuration of {name}: {said}", hint=f"first make `ssh -G {name}` work")
     return found
 

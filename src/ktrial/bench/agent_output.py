@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert the agent's replies to `exec` and `load` to `RawOutput`."""
+"""Convert the agent's replies to `exec` and `load` into `RawOutput`."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _TOOLS: dict[PackageTool, tuple[str, str]] = {
     "zypper": ("zypper", "sudo zypper install"),
 }
 #: The next step if a program is missing from the container's image.
-IN_CONTAINER = "add it to the image, or build one with `ktrial tools container`"
+IN_CONTAINER = "add the program to the image, or build an image with `ktrial tools container`"
 #: Programs whose presence reveals the package manager.
 PACKAGE_PROGRAMS = tuple(program for program, _ in _TOOLS.values())
 #: Beginning of `needs` entries that are kernel files, not programs.
@@ -134,7 +134,7 @@ def _lacking(benchmark: Benchmark, guest: GuestTools, programs: Mapping[str, str
 
 
 def _elsewhere(absent: Sequence[str]) -> tuple[str, str] | None:
-    """Return why only other machines can have something that is absent here, and the next step."""
+    """Return why this machine cannot have what is `absent`, and the next step; None if only programs are absent."""
     if any(name.startswith(_ANDROID) for name in absent):
         return "only Android has its programs", "measure a phone: `ktrial --host adb bench …`"
     unseen = [name for name in absent if name.startswith(KERNEL_FILES)]

@@ -138,7 +138,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 class GeneratorPart(msgspec.Struct, frozen=True, kw_only=True):
     """What a load generator, another machine, does in a run: first its `steps`, then the invocation's argv.
 
-    `reach` is a command that succeeds there once it reaches the server. `threads` is the number of threads that send.
+    `reach` is a command that exits with status 0 there if it reaches the server. `threads` is the number of threads
+    that send.
     """
 
     reach: tuple[str, ...]
@@ -148,7 +149,7 @@ class GeneratorPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
-    """How to run something once in a fresh private directory, and in `directory` if that is set.
+    """How to run something once. A run gets a fresh private directory, and begins there or in `directory` if set.
 
     The first word of `argv` is an absolute path, or a name to look up in VERSIONED_FOLDERS and PROGRAM_FOLDERS. The run
     gets `environment` besides the pinned variables; the record has the text in `told` in place of a variable's value.
@@ -188,13 +189,13 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_environment(invocation: Invocation, more: Mapping[str, str]) -> Invocation:
-    """Return the invocation with `more` variables, whose values its record shows."""
+    """Return the invocation with the variables in `more` added. The run's record shows their values."""
     told = {name: text for name, text in invocation.told.items() if name not in more}
     return msgspec.structs.replace(invocation, environment={**invocation.environment, **more}, told=told)
 
 
 def pinned(invocation: Invocation, cpus: tuple[int, ...] | None) -> Invocation:
-    """Return the invocation pinned to these CPUs, with its servers, unless it already chooses some of them itself."""
+    """Return the invocation with its servers pinned to `cpus`; unchanged if its own `cpus` are among these CPUs."""
     if cpus is None or (invocation.cpus is not None and set(invocation.cpus) <= set(cpus)):
         return invocation
     steps = tuple(msgspec.structs.replace(step, cpus=cpus) for step in invocation.steps)
@@ -322,7 +323,10 @@ def check_measurements(outcomes: tuple[Outcome, ...], parsed: ParsedRun) -> None
                 hint=f"add {measurement.outcome} to the outcomes of the benchmark",
             )
         if measurement.outcome in seen:
-            raise BadRun(f"{measurement.outcome} was measured twice in one run", hint="let `parse` return it once")
+            raise BadRun(
+                f"{measurement.outcome} was measured twice in one run",
+                hint=f"let `parse` return {measurement.outcome} once",
+            )
         seen.add(measurement.outcome)
         _check_value(outcome, measurement)
 

@@ -20,7 +20,7 @@ class ToolBuilder(Protocol):
         """The environment of a build, without variables whose values name the private folder."""
 
     def programs(self, names: Iterable[str]) -> Mapping[str, str | None]:
-        """Return the path of each program; None for a missing one."""
+        """Return the path of each program; None for a missing program."""
 
     def fetch(self, recipe: Recipe, place: str | None, accepted_sha256: str | None) -> ToolSource: ...
 

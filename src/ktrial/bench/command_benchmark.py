@@ -278,7 +278,7 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 def check_run(benchmark: Benchmark, raw: RawOutput) -> None:
-    """Raise BadRun if a run failed, or if its output is incomplete and has to be parsed."""
+    """Raise BadRun if a run failed, or if output that the benchmark parses is incomplete."""
     unread = isinstance(benchmark, OwnBenchmark) and not benchmark.metric
     raw = msgspec.structs.replace(raw, cut=False) if unread else raw
     if isinstance(benchmark, OwnBenchmark) and benchmark.any_status and raw.exit_status is not None:
@@ -307,7 +307,7 @@ def parse_metric(text: str) -> Metric:
 
 
 class ShellCommand(OwnBenchmark, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A command from the command line with the shell's variables; records have `told` in place of their values."""
+    """A command from the command line with the shell's variables; records show `told` in place of the values."""
 
     told: dict[str, str] = {}
 

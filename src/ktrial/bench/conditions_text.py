@@ -47,7 +47,7 @@ _READINGS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
 
 
 def told_conditions(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield label and text of each line about conditions; skip unreadable ones."""
+    """Yield label and text of each line about conditions; skip unreadable conditions."""
     found = _convert(document.get("conditions"), Conditions)
     if found is not None:
         for name, readings in (

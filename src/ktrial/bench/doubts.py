@@ -17,7 +17,7 @@ _AGAINST_FIRST = frozenset(("distance", "ratio"))
 
 
 def void_finding(group: str, void: int, runs: int, last: str | None = None) -> Finding | None:
-    """Return a finding about the void runs of a group, with the `last` one's reason; None if no run is void."""
+    """Return a finding about the void runs of a group; None if `void` is 0. `last` says why the last one is void."""
     if not void:
         return None
     level: FindingLevel = "suspect" if void > MOST_VOID * runs else "note"
@@ -28,7 +28,7 @@ def void_finding(group: str, void: int, runs: int, last: str | None = None) -> F
 
 
 def readings_of(record: RunRecord) -> Readings:
-    """Return the readings of a run that gates judge."""
+    """Return those readings of a run that the gates judge."""
     found = record.conditions
     return {} if found is None else {**found.readings_before, **found.readings_during}
 
@@ -49,7 +49,7 @@ def session_findings(records: Iterable[RunRecord], limits: Mapping[str, GateLimi
 
 
 def _against_first(good: Sequence[RunRecord], group: str) -> Iterator[Finding]:
-    """Yield a finding for each gate: how many runs began in another state than the first, and the last such state."""
+    """Yield a finding for each gate that saw runs begin in another state than the first run."""
     for gate in GATES.values():
         touched = [
             one
@@ -80,7 +80,7 @@ _SENSOR_FAULTS: Mapping[str, tuple[str, Callable[[Telemetry], Iterable[str]]]] =
 
 
 def _sensors(good: Sequence[RunRecord], group: str) -> Iterator[Finding]:
-    """Yield findings about failed or changing sensors, which have no values for these runs."""
+    """Yield findings about sensors that showed impossible values, vanished or appeared, and about lost samples."""
     for kind, (what, names_in) in _SENSOR_FAULTS.items():
         names = [
             set(names_in(one.conditions.telemetry)) if one.conditions and one.conditions.telemetry else set[str]()

@@ -139,7 +139,7 @@ def _discharged(counter: EnergyCounter, first: int, last: int, before: Look, aft
 
 
 def _rapl(files: Look) -> list[EnergyCounter]:
-    """Return RAPL counters, memory-mapped zones last: they repeat the counters of other zones."""
+    """Return RAPL counters; memory-mapped zones come last, because they repeat the counters of other zones."""
     zones = [path for path in files if path.startswith("/sys/class/powercap/") and path.endswith("/energy_uj")]
     found = []
     for path in sorted(zones, key=lambda path: "mmio" in path):
@@ -155,7 +155,7 @@ def _rapl(files: Look) -> list[EnergyCounter]:
 
 
 def _hwmon(files: Look) -> list[EnergyCounter]:
-    """Return the energy counters of hwmon chips, except those of single cores."""
+    """Return the energy counters of hwmon chips, without the counters of single cores."""
     found = []
     for path in files:
         match = re.fullmatch(r"(/sys/class/hwmon/[^/]+)/energy(\d+)_input", path)
@@ -170,7 +170,7 @@ def _hwmon(files: Look) -> list[EnergyCounter]:
 
 
 def _batteries(files: Look) -> list[EnergyCounter]:
-    """Return the machine's own batteries, but not those of mice and headsets."""
+    """Return the machine's own batteries, without batteries of mice and headsets."""
     found = []
     for path in files:
         folder, _, name = path.rpartition("/")

@@ -47,7 +47,7 @@ _SALTED = re.compile(r"=salted:([0-9a-f]+):")
 
 
 class PassedEnvironment(NamedTuple):
-    """The variables that a command gets from the shell, without `unreadable` ones.
+    """The variables that a command gets from the shell, without the `unreadable` variables.
 
     Records show the texts in `told` in place of values.
     """
@@ -77,7 +77,7 @@ def as_recorded(environment: Mapping[str, str], told: Mapping[str, str]) -> dict
 
 
 def that_counts(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables to compare between runs, without those that differ from terminal to terminal."""
+    """Return the variables to compare between runs, without variables that differ from terminal to terminal."""
     return {name: value for name, value in environment.items() if not _OF_THE_SHELL.fullmatch(name)}
 
 

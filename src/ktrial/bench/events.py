@@ -14,7 +14,7 @@ from ktrial.kit.finding import Finding
 class Began(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="began"):
     """The measurement begins, without the `missing` benchmarks.
 
-    If it continues an interrupted one, `done` runs exist already. `expected_s` is null if unknown.
+    If it continues an interrupted measurement, `done` runs exist already. `expected_s` is null if unknown.
     """
 
     session: Session

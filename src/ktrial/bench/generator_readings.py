@@ -89,7 +89,7 @@ def _grown(before: Number | None, after: Number | None) -> Number | None:
 
 
 def _busy(before: str | None, after: str | None) -> float | None:
-    """Return the share of time in which the CPUs were not idle; time that a hypervisor took counts as busy."""
+    """Return the share of time in which the CPUs were not idle; None if unknown. Stolen time counts as busy."""
     first, last = _cpu_times(before), _cpu_times(after)
     if first is None or last is None:
         return None
@@ -104,7 +104,7 @@ def _cpu_times(text: str | None) -> list[int] | None:
 
 
 def _throttled_s(before: Texts, after: Texts) -> float | None:
-    """Return how long a CPU limit throttled the control groups; the strictest limit counts."""
+    """Return how long the strictest CPU limit throttled the control groups; None if unknown."""
     grown = (
         _grown(_held_s(before.get(path)), _held_s(text)) for path, text in after.items() if path.endswith(_LIMITED)
     )

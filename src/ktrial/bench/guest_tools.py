@@ -199,8 +199,8 @@ def status_of(ended: ProgramEnded) -> int:
     return STATUS_FAILED
 
 
-_SEE = "to see why, run `ktrial kernel boot KERNEL --append loglevel=7"
-_MORE, _LONGER = f"{_SEE} --memory 2GiB`", f"{_SEE} --limit 5m`"
+_SEE = "run `ktrial kernel boot KERNEL --append loglevel=7 {}` to see why"
+_MORE, _LONGER = _SEE.format("--memory 2GiB"), _SEE.format("--limit 5m")
 
 
 class GuestFailed(KtrialError):
@@ -212,7 +212,7 @@ class GuestFailed(KtrialError):
 
 
 class GuestDiffers(KtrialError):
-    """An exact guest behaved differently in every run."""
+    """An exact guest gave other results when ktrial repeated a run."""
 
     exit_status = STATUS_FAILED
 
@@ -227,8 +227,8 @@ class InitCall(msgspec.Struct, frozen=True, kw_only=True):
 class GuestBootTime(msgspec.Struct, frozen=True, kw_only=True):
     """How long a kernel takes to reach its first process, in guest time; `wall_s` is the time of a whole boot here.
 
-    `told_…` and `calls` (slowest first) come from one more boot in which the kernel logged its steps, which slows it
-    down. `cut` means that the newest lines of that log are missing.
+    `told_…` and `calls` (slowest first) come from one more boot in which the kernel logged its steps, which slows
+    the boot down. `cut` means that the newest lines of that log are missing.
     """
 
     schema: str = "ktrial.guest-boot-time/1"

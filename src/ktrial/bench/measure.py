@@ -111,7 +111,7 @@ class _Rounds:
         self._session = session_of(order, facts, executor.agent_version, store.new_name())
 
     def _take_up(self) -> bool:
-        """Continue an earlier measurement of the same plan if its tools are the same. Return whether there is one."""
+        """Continue an unfinished measurement of the same plan and tools; return whether there is one."""
         programs = self._executor.programs([name for task in self._tasks.values() for name in task.benchmark.needs])
         container = self._executor.container
         tools = {"programs": programs, "versions": self._versions, "container": container and container.image_id}
@@ -246,7 +246,7 @@ class _Rounds:
             raise KeyboardInterrupt
 
     def _disturbed(self, began_ns: int, record: RunRecord) -> tuple[str | None, bool]:
-        """Return what was used during the run, and whether the user pressed Ctrl-C meanwhile."""
+        """Return which session or terminal was used during the run, if any, and whether the user pressed Ctrl-C."""
         if self._around is None or record.exit.interrupted:
             return None, record.exit.interrupted
         try:

@@ -27,7 +27,7 @@ class NumberColumn(msgspec.Struct, frozen=True):
 
 
 def column(values: Iterable[float], unit: Unit) -> NumberColumn:
-    """Return the unit and decimals that show a typical value with four digits."""
+    """Return the unit and decimals that show a typical value with four digits; no decimals for whole values."""
     sizes = sorted(abs(value) for value in values)
     typical = sizes[len(sizes) // 2] or sizes[-1] if sizes else 0.0
     factor, name = scale_for(typical, unit)

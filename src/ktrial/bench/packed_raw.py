@@ -14,7 +14,7 @@ _MOST_LAYERS = 3
 
 
 def layers(data: bytes) -> Iterator[bytes]:
-    """Yield the bytes, then the content of each compressed layer. Raise BadInput for an invalid layer."""
+    """Yield the bytes, then the content of each compressed layer. Raise BadInput for an invalid layer or too many."""
     yield data
     for _ in range(_MOST_LAYERS):
         found = opened(data)
@@ -23,7 +23,7 @@ def layers(data: bytes) -> Iterator[bytes]:
         data = found.inner
         yield data
     if opened(data) is not None:
-        raise BadInput(f"it is compressed more than {_MOST_LAYERS} times", hint="unpack it first")
+        raise BadInput(f"the data are compressed more than {_MOST_LAYERS} times", hint="unpack the file first")
 
 
 def scrubbed(data: bytes, scrubber: Scrubber, *, places_only: bool = False) -> bytes:

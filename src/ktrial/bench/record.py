@@ -91,8 +91,8 @@ class GeneratorRun(msgspec.Struct, frozen=True, kw_only=True):
 class Execution(msgspec.Struct, frozen=True, kw_only=True):
     """A command as executed, with its output; `argv` has the program's resolved path.
 
-    `steps` are the command lines that ran before it, up to a failure; `step_raw` is their output. `built` says from
-    what ktrial built the program, if it did; `container` is the container in which it ran.
+    `steps` are the command lines that ran before it, up to a failure; `step_raw` is the output of `steps`. `built` says
+    from what ktrial built the program, if it did; `container` is the container in which the command ran.
     """
 
     argv: tuple[str, ...]
@@ -169,7 +169,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptMeasurement(msgspec.Struct, frozen=True, kw_only=True):
-    """A measurement with the unit and direction of its outcome, so that a record is complete in itself."""
+    """A measurement with the unit and direction of its outcome, so that a record can be read on its own."""
 
     outcome: str
     value: float
@@ -206,7 +206,7 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """The data that all runs of a command share; `machine` holds facts: value, absent or unknown.
+    """The data that all runs of a command share; `machine` holds facts, each known, absent or unknown.
 
     `notes` say what ktrial does not measure or know here, and why. `held_off` is what ktrial inhibits (`sleep`, and
     `idle`, which includes the screen lock); `disturbances` are timers that are due within the expected time. `gates`
@@ -247,9 +247,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One execution of one benchmark, `ktrial.run/1`; `failure` says why it has no measurements, if it failed.
 
     A run of round 0 is a warm-up: stored, but not in summaries. `conditions` are null if not observed. `findings`
-    compare its start with that of the first run; `settled` says how long ktrial waited before it. `void` lists why the
-    run is void; such a run also has a `failure`. A `repeated` run was void or disturbed by input, and another run
-    replaces it.
+    compare the starts of this run and of the first run; `settled` says how long ktrial waited before the run. `void`
+    lists why the run is void; such a run also has a `failure`. A `repeated` run was void or disturbed by input, and
+    another run replaces it.
     """
 
     schema: Literal["ktrial.run/1"] = "ktrial.run/1"
@@ -322,7 +322,10 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarise(records: Iterable[RunRecord], headlines: Mapping[str, Sequence[str]]) -> tuple[SessionSummary, ...]:
-    """Summarise each outcome of each benchmark in the order of `headlines`, the headline outcomes by benchmark."""
+    """Summarise each outcome of each benchmark, without warm-ups.
+
+    `headlines` maps each benchmark to its headline outcomes, and gives the order of the benchmarks.
+    """
     values: dict[tuple[str, str], list[KeptMeasurement]] = {}
     for record in records:
         for kept in () if record.is_warm_up else record.measurements:

@@ -44,7 +44,7 @@ class ServerAddress(NamedTuple):
 
 
 class LoadedBenchmark:
-    """A benchmark whose server runs on the measured machine and whose load comes from another; a `Benchmark`.
+    """A benchmark whose server runs on the measured machine and whose load comes from another; implements `Benchmark`.
 
     `identify` returns what identifies the generator and a program on it. That text is a parameter of the benchmark,
     because ktrial does not compare runs with different parameters.
@@ -95,7 +95,7 @@ class LoadedBenchmark:
 
 
 def with_remote_load(benchmarks: Mapping[str, Benchmark], identify: Callable[[Program], str]) -> dict[str, Benchmark]:
-    """Return the benchmarks, with the load from another machine for each one that supports that."""
+    """Return all benchmarks; if a benchmark supports a remote load, that load replaces its own."""
     return {
         name: LoadedBenchmark(one, one.remote, identify)
         if isinstance(one, ToolBenchmark) and one.remote is not None

@@ -90,7 +90,7 @@ def places(invocations: Mapping[str, Invocation], rounds: int, seed: int) -> tup
 
 
 def places_done(records: Iterable[RunRecord]) -> frozenset[RunPlace]:
-    """Return the places of completed runs; interrupted runs and those to repeat do not count."""
+    """Return the places of completed runs; interrupted runs and runs to repeat do not count."""
     return frozenset(
         RunPlace(record.benchmark, record.round, record.position)
         for record in records

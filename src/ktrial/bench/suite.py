@@ -108,7 +108,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_sample_period(text: str) -> float | None:
-    """Parse `1s`, `500ms` or `off`. Raise BadInput for other texts."""
+    """Parse `1s` or `500ms` to seconds, and `off` to None. Raise BadInput for other texts."""
     if text == OFF:
         return None
     try:

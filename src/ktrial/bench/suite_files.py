@@ -48,7 +48,7 @@ def load_benchmarks(
 def load_suites(
     folders: Iterable[Path], benchmarks: Mapping[str, Benchmark], faults: list[Faulty] | None = None
 ) -> dict[str, Suite]:
-    """Return the built-in suites and those of `suites/*.toml` in each folder.
+    """Return the built-in suites, and the suites from `suites/*.toml` in each folder.
 
     Unusable files go to `faults`, as in `load_benchmarks`.
     """
@@ -59,7 +59,7 @@ def load_suites(
             suite = read_listed(path, Suite)
             _check(suite, path, benchmarks, unusable)
             if suite.name in suites:
-                raise _located(path, "$.name", BadInput(f"suite {suite.name} already exists", hint="rename it"))
+                raise _located(path, "$.name", BadInput(f"suite {suite.name} already exists", hint="rename this suite"))
         except BadInput as error:
             _note(path, error, faults)
         else:
@@ -76,12 +76,12 @@ def _own_benchmark(path: Path, found: Mapping[str, Benchmark]) -> OwnBenchmark:
     for where, error in own.faults():
         raise _located(path, where, error)
     if own.name in found:
-        raise _located(path, "$.name", BadInput(f"benchmark {own.name} already exists", hint="rename it"))
+        raise _located(path, "$.name", BadInput(f"benchmark {own.name} already exists", hint="rename this benchmark"))
     return own
 
 
 def _located(path: Path, where: str, error: KtrialError) -> BadInput:
-    """Return the error with line and column of a key such as `$.name`."""
+    """Return the error with the line and column of `where`, a key such as `$.name`."""
     line, column = locate(path.read_text(encoding="utf-8"), where, "")
     return BadInput(error.message, file=str(path), line=line, column=column, hint=error.hint)
 
@@ -118,7 +118,9 @@ def _check(suite: Suite, path: Path, benchmarks: Mapping[str, Benchmark], unusab
                 fault = unusable[entry.use]
                 raise BadInput(f"cannot use benchmark {entry.use}: {fault.message}", hint=fault.hint)
             if entry.use not in benchmarks:
-                raise UnknownName("benchmark", entry.use, benchmarks, hint="run `ktrial bench --list` to list them")
+                raise UnknownName(
+                    "benchmark", entry.use, benchmarks, hint="run `ktrial bench --list` to list benchmarks"
+                )
             key = "parameters"
             check_entry(entry, benchmarks[entry.use])
             key = "cpus"
@@ -126,7 +128,7 @@ def _check(suite: Suite, path: Path, benchmarks: Mapping[str, Benchmark], unusab
                 parse_cpus(entry.cpus)
             key = "name"
             if entry.label in labels:
-                raise BadInput(f"{entry.label} appears twice in {suite.name}", hint='give one of them a  name = "…"')
+                raise BadInput(f"{entry.label} appears twice in {suite.name}", hint='give one of the two a  name = "…"')
         except KtrialError as error:
             raise _located(path, f"$.benchmark[{number}].{key}", error) from None
         labels.add(entry.label)

@@ -29,11 +29,14 @@ def find_suite(name: str, suites: Mapping[str, Suite], benchmarks: Mapping[str, 
         return suites[name]
     if name in benchmarks:
         return Suite(name=name, summary=benchmarks[name].what, benchmark=(SuiteEntry(name),))
-    raise UnknownName("suite or benchmark", name, [*suites, *benchmarks], hint="run `ktrial bench --list` to list them")
+    raise UnknownName("suite or benchmark", name, [*suites, *benchmarks], hint="run `ktrial bench --list` to list both")
 
 
 def with_parameters(suite: Suite, benchmarks: Mapping[str, Benchmark], given: Sequence[str]) -> Suite:
-    """Return the suite with these parameters: `NAME=VALUE`, or `BENCHMARK:NAME=VALUE` if it has several benchmarks."""
+    """Return the suite with the parameters in `given`, written as NAME=VALUE or BENCHMARK:NAME=VALUE.
+
+    If the suite has several benchmarks, each text must name its BENCHMARK.
+    """
     entries = {entry.label: entry for entry in suite.benchmark}
     for text in given:
         left, equals, value = text.partition("=")
@@ -103,7 +106,7 @@ def check_entry(entry: SuiteEntry, benchmark: Benchmark) -> None:
 
 
 def sized(parameters: Mapping[str, Any], defaults: Mapping[str, Any], cpus: int | None) -> dict[str, Any]:
-    """Return the parameters with numbers for values such as `cpus/2`; for these, raise BadInput if `cpus` is None."""
+    """Return the parameters with numbers for values such as `cpus/2`. Raise BadInput for such values without `cpus`."""
     return {
         name: _on(value, cpus) if _grows(value, defaults.get(name)) else value for name, value in parameters.items()
     }
@@ -170,7 +173,7 @@ def tasks_of(
 def _with_chosen_cpus(
     entry: SuiteEntry, benchmark: Benchmark, chosen: Sequence[int] | None, said: str | None
 ) -> dict[str, Any]:
-    """Return all parameters; assign the first chosen CPUs to those that place tasks on CPUs."""
+    """Return all parameters; parameters that place tasks on CPUs get the first `chosen` CPUs."""
     parameters = {**benchmark.parameters, **entry.parameters}
     places = [name for name in CPU_PARAMETERS if name in parameters]
     if chosen is None:
@@ -199,8 +202,9 @@ def _check_number(
     if chosen is not None and len(chosen) < benchmark.least_cpus:
         raise _too_few(benchmark.least_cpus, chosen, said)
     if online is not None and len(online) < benchmark.least_cpus:
+        verb = "is" if len(online) == 1 else "are"
         raise BadInput(
-            f"it needs {benchmark.least_cpus} CPUs, but only {len(online)} are online",
+            f"it needs {benchmark.least_cpus} CPUs, but only {len(online)} {verb} online",
             hint="use another benchmark (`ktrial bench --list`)",
         )
 

@@ -53,7 +53,7 @@ def runs(count: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as text: `75` -> `1 min 15 s`."""
+    """Return seconds as text, at least 1 s: `75` -> `1 min 15 s`."""
     whole = max(1, round(seconds))
     if whole < 60:
         return f"{whole} s"

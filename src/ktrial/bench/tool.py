@@ -27,8 +27,8 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     `tree_sha256` is the digest of that commit's files, if recorded. The build runs the argv lists in `steps` in the
     source's folder without a shell. `programs` are the paths where the build leaves each program. The build uses the
-    programs in `needs`; the versions of `compilers` are part of the result. `packages` contain these programs, by
-    package manager.
+    programs in `needs`; the versions of `compilers` are part of the result. `packages` contain the programs in
+    `needs`, by package manager.
     """
 
     name: str
@@ -45,7 +45,10 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def check(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise BadInput(f"invalid tool name {self.name!r}", hint="use lower-case letters, digits and hyphens")
+            raise BadInput(
+                f"invalid tool name {self.name!r}",
+                hint="use lower-case letters, digits and hyphens, beginning with a letter",
+            )
         if not self.upstream.startswith("https://"):
             raise BadInput(f"upstream {self.upstream!r} is not an https address", hint="write https://…")
         if not _COMMIT.fullmatch(self.commit):

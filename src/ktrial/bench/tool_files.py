@@ -20,7 +20,9 @@ def load_recipes(folder: Path = BUILT_IN) -> dict[str, Recipe]:
             raise BadInput(error.message, file=str(path), hint=error.hint) from None
         if recipe.name != path.stem:
             raise BadInput(
-                f"name {recipe.name!r} differs from the file name {path.name}", file=str(path), hint="rename one"
+                f"name {recipe.name!r} differs from the file name {path.name}",
+                file=str(path),
+                hint="rename the file or the tool",
             )
         recipes[recipe.name] = recipe
     return recipes

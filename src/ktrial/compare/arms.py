@@ -134,9 +134,9 @@ def _lost(runs: Sequence[ComparedRun]) -> str:
 def places(arms: Sequence[Arm]) -> dict[str, int]:
     """Map each run to its place in the order of all runs, from 1; return an empty map if the runs share no clock.
 
-    Equal times are ordered by their place in the file. If runs of two arms have equal times in different files, there
-    is no order. Without blocks, rows of a file give no order if their arms alternate or an outcome is sorted, because
-    somebody may have sorted the file.
+    Runs with equal times are ordered by their place in the file. If runs of two arms have equal times in different
+    files, there is no order. Without blocks, rows of a file give no order if their arms alternate or an outcome is
+    sorted, because somebody may have sorted the file.
     """
     from ktrial.judge.stats.stretches import lie_sorted  # imports numpy
 

@@ -67,7 +67,7 @@ class Doubt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def doubts(control: Arm, arms: Iterable[Arm], declared: Iterable[str] = ()) -> tuple[Doubt, ...]:
-    """Return a finding for every difference, arm by arm, then those on void runs and unknown properties.
+    """Return a doubt for every difference, arm by arm, then doubts about void runs and unknown properties.
 
     `declared` names the keys that are meant to differ.
     """

@@ -46,8 +46,8 @@ class CompareQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the user. `margin` is relative; `declared` are keys that are meant to differ.
 
     `excluded` maps each run that is left out to the reason. `keep_repeats` also shows outcomes that repeat another
-    one. With `tiers` each arm builds on the one before it and is also compared with that. With `pool` the runs come
-    from several machines, which are judged one by one and together.
+    one. With `tiers`, each arm builds on the arm before it and is compared with that arm too. With `pool`, the runs
+    come from several machines, which are judged one by one and together.
     """
 
     margin: float | None = None
@@ -99,7 +99,7 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
 def foreign_judge(swing: float, *, assumptions: bool = True, alpha: float = 0.05) -> Judge:
     """Return the judge of observational data, which doubts arms with a spread above `swing`.
 
-    Without `assumptions` it does not check the assumptions of the tests that it shows beside its own.
+    Without `assumptions`, the judge does not check the assumptions of its cross-checks.
     """
     from functools import partial
 
@@ -109,7 +109,11 @@ def foreign_judge(swing: float, *, assumptions: bool = True, alpha: float = 0.05
 
 
 def compare(control: Arm, arms: Sequence[Arm], asked: CompareQuery, about: About, judge: Judge) -> Comparison:
-    """Return the comparison. If runs are excluded, it also holds the one with all runs and the verdicts that differ."""
+    """Return the comparison.
+
+    If runs are excluded, it also contains the comparison of all runs, and the outcomes whose verdict or interval
+    depends on the exclusion.
+    """
     if asked.pool:
         (control, *arms), findings = on_machines((control, *arms))
     else:
@@ -254,7 +258,7 @@ def _step_doubts(arms: Sequence[Arm], asked: CompareQuery) -> Iterator[Doubt]:
 def _once(outcomes: Sequence[OutcomeComparison], questions: Sequence[Question]) -> tuple[OutcomeComparison, ...]:
     """Drop outcomes that repeat another outcome.
 
-    The other outcome then names them, and has a doubt about each one that contradicts it.
+    The outcome that remains names its repeats, and has a doubt about each repeat that contradicts it.
     """
     from ktrial.judge.stats.duplicates import duplicates
 
@@ -292,7 +296,7 @@ def _other_way(one: OutcomeComparison, other: OutcomeComparison) -> Finding:
 
 
 def _mixed(series: ComparedSeries, case: _Case) -> Iterator[Contrast]:
-    """Yield a contrast without a verdict for each arm if its values have mixed units or directions."""
+    """Yield a contrast with the verdict `not comparable` for each arm if the series has mixed units or directions."""
     if series.mixed is not None and case.control.name in series.runs:
         for arm in case.arms:
             if arm.name in series.runs:
@@ -341,7 +345,7 @@ def _bare(series: ComparedSeries, case: _Case, arm: str, verdict: Verdict, why: 
 
 
 def _doubted(contrast: Contrast, benchmark: str, case: _Case) -> Contrast:
-    """Return the contrast with the doubts applied: refused, or changed because runs of one arm failed."""
+    """Return the contrast as `not comparable` if a doubt refuses it, or corrected if only one arm had failures."""
     every = case.doubts if contrast.control == case.control.name else case.step_doubts
     concerned = [doubt.finding for doubt in every if doubt.concerns(contrast.arm, benchmark)]
     refused = [finding for finding in concerned if finding.level == "refuse"]
@@ -374,7 +378,7 @@ def _of_benchmark(case: _Case, arm: str, benchmark: str) -> tuple[int, int]:
 def _with_failures(contrast: Contrast, failed: Finding, runs: tuple[int, int]) -> Contrast:
     """Return the contrast corrected for failures in only one arm, which then cannot be better.
 
-    The arm is worse if it fails often, chance hardly puts all failures there, and there is no other possible cause.
+    The arm is worse if it fails often, chance is an unlikely cause, and no other cause is possible.
     """
     mine, theirs = (int(failed.values[name]) for name in (contrast.arm, contrast.control))
     findings = (*contrast.findings, failed)

@@ -18,7 +18,7 @@ _HARDWARE: Mapping[str, str] = {"cpu": "{}", "threads": "{} CPUs", "memory": "{}
 
 
 def on_machines(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Finding, ...]]:
-    """Return the arms with their machines named and no block across machines, and findings on how blocks were made.
+    """Return the arms with a name for each machine and blocks within machines, and findings about the blocks.
 
     Raise BadInput if a run's machine is unknown, or all runs are from one machine.
     """
@@ -44,7 +44,7 @@ def split(arms: Sequence[Arm]) -> dict[str, tuple[Arm, ...]]:
 
 
 def places_there(arms: Sequence[Arm]) -> dict[str, int]:
-    """Map each run to its place, one machine after the other; return an empty map if an order is unknown."""
+    """Map each run to its place, one machine after the other; return an empty map if a machine has no known order."""
     found: dict[str, int] = {}
     for own in split(arms).values():
         order = places(own)
@@ -55,7 +55,7 @@ def places_there(arms: Sequence[Arm]) -> dict[str, int]:
 
 
 def machine_doubts(arms: Sequence[Arm], declared: Sequence[str]) -> Iterator[Doubt]:
-    """Yield the doubts of each machine about its own arms."""
+    """Yield the doubts about the arms on each machine, against the control on the same machine."""
     for machine, (control, *others) in split(arms).items():
         there = [arm for arm in others if arm.runs]
         for doubt in doubts(control, there, declared) if control.runs and there else ():
@@ -70,7 +70,7 @@ def scope_over(arms: Sequence[Arm]) -> str:
 
 
 def _hardware(run: ComparedRun) -> str | None:
-    """Return the hardware of a run of the store; None for a run of a file, as files name machines themselves."""
+    """Return the hardware of a run; None if it is unknown or the run's file names the machine."""
     told = [wording.format(run.known[key]) for key, wording in _HARDWARE.items() if key in run.known]
     if run.machine is None:
         return ", ".join(told) if "cpu" in run.known else None
@@ -78,9 +78,9 @@ def _hardware(run: ComparedRun) -> str | None:
 
 
 def _names(arms: Sequence[Arm]) -> dict[tuple[str, str | None], str]:
-    """Name the machines of the store by their hardware, with a number if several have the same.
+    """Name the machines of the store by their hardware, with a number if several have the same hardware.
 
-    If one of these runs does not identify its machine, all machines with its hardware count as one.
+    If a run does not identify its machine, all machines with the same hardware count as one.
     """
     alike: dict[str, dict[str | None, None]] = {}
     for arm in arms:

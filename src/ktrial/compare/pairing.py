@@ -20,7 +20,8 @@ MOST_LONELY = 0.2
 def pair_sessions(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], Finding | None]:
     """Return the arms, control first, with blocks if their sessions alternated, and a finding on the pairing.
 
-    Measured values do not affect this. There is no finding if each arm has one session or a run already has a block.
+    Measured values do not affect the pairing. The finding is None if each arm has one session, or if a run already has
+    a block or comes from a file.
     """
     control, *others = arms
     runs = [(run, arm.name) for arm in arms for run in arm.runs]

@@ -225,7 +225,7 @@ def _of_run(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _own_folders(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the run's own folders; a user's command only has one for its temporary files."""
+    """Yield the folders that only this run has; for a user's command, this is the folder of its temporary files."""
     temporary = (document.get("environment") or {}).get("TMPDIR")
     if temporary and _PRIVATE.fullmatch(temporary):
         yield temporary

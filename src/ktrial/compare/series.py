@@ -46,7 +46,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
     @property
     def unit(self) -> Unit:
-        """The unit; if units are mixed, one of the first arm."""
+        """The unit; if units are mixed, a unit of the first arm."""
         return sorted(next(iter(self.units.values())))[0]
 
     @property
@@ -64,7 +64,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
     @property
     def dependent(self) -> Finding | None:
-        """A note that values of one process were averaged, with the numbers of both; None if none was averaged."""
+        """A note on how many values of one process were averaged in each arm; None if no values were averaged."""
         counts = {arm: (len(runs), len(self.independent(arm))) for arm, runs in self.runs.items()}
         if all(values == units for values, units in counts.values()):
             return None
@@ -87,7 +87,7 @@ class ComparedSeries(msgspec.Struct, kw_only=True):
 
     @property
     def few_events(self) -> Finding | None:
-        """A finding if the outcome is a percentile and the typical run of some arm has too few events."""
+        """A finding if the outcome is a percentile and the typical run of an arm has too few events; otherwise None."""
         quantile = quantile_of(self.outcome)
         arms = (
             [run.events[self.outcome] for run, _ in runs if self.outcome in run.events] for runs in self.runs.values()
@@ -147,7 +147,7 @@ def find_series(wanted: str, found: Iterable[ComparedSeries]) -> ComparedSeries:
 
 
 def margin_of(series: ComparedSeries, asked: float | None) -> float:
-    """Return the user's margin, or the default: 2 %, for p95 5 %, for p99 10 %."""
+    """Return `asked`, or the default margin: 2 %, for p95 5 %, for p99 10 %."""
     if asked is not None:
         return asked
     return margin_of_tail(quantile_of(series.outcome))

@@ -51,7 +51,7 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gather(sources: Sequence[ComparedSource], results: Callable[[], ReadResults], reading: ReadingOptions) -> Gathered:
-    """Return the arms that the words name. `results` is opened only if a word needs the store."""
+    """Return the arms that the words name. `results` is called only if a word needs the store."""
     found: dict[str, Arm] = {}
     given: dict[str, ComparedSource] = {}
     resolved: list[AskedSource] = []
@@ -83,15 +83,13 @@ def gather(sources: Sequence[ComparedSource], results: Callable[[], ReadResults]
 
 
 def gather_again(sources: Sequence[AskedSource], results: ReadResults, reading: ReadingOptions) -> tuple[Arm, ...]:
-    """Return the arms of a stored question. Raise UnknownName if one of its sessions is not in `results`."""
+    """Return the arms of a stored question. Raise UnknownName if a session is not in `results`."""
     found: dict[str, Arm] = {}
     there = {one.session: one for one in results.sessions()}
     for source in sources:
         for name in source.sessions:
             if name not in there:
-                raise UnknownName(
-                    "session", name, there, hint="import a bundle that has this session of the comparison"
-                )
+                raise UnknownName("session", name, there, hint="import a bundle that contains this session")
         if source.files:
             arms, _ = _of_files(source.name, [one.path for one in source.files], reading)
         else:
@@ -203,7 +201,7 @@ def is_of_trial(arms: Sequence[Arm]) -> bool:
 
 
 def _of_sessions(name: str, sessions: Sequence[StoredSession], results: ReadResults) -> list[Arm]:
-    """Return the runs of these sessions, oldest first, as one arm of this name or as the arms of their trial."""
+    """Return the runs of `sessions` as one arm `name` or, for sessions of a trial, as the arms of that trial."""
     made = (from_store(session, run) for session in sessions for run in results.runs(session.session))
     runs = [run for run in made if run is not None]
     whole = Arm(
@@ -224,7 +222,7 @@ def _of_sessions(name: str, sessions: Sequence[StoredSession], results: ReadResu
 
 
 def _sessions(word: str, sessions: Sequence[StoredSession]) -> list[StoredSession]:
-    """Return the sessions with this label, newest first, or otherwise the session with this name."""
+    """Return the sessions labelled `word`, newest first; without any, the one session whose name begins with `word`."""
     labelled = [one for one in sessions if one.label == word]
     if labelled:
         return labelled
@@ -244,7 +242,7 @@ def _sessions(word: str, sessions: Sequence[StoredSession]) -> list[StoredSessio
 
 
 def _states(sessions: Iterable[StoredSession], results: ReadResults) -> Iterator[bytes]:
-    """Yield the machine's state at the beginning of the first session that has one."""
+    """Yield the machine's state from the beginning of the first session for which it is stored."""
     for session in sessions:
         digest = results.states(session.session).get(_BEGIN)
         if digest is not None:

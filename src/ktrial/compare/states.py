@@ -22,12 +22,12 @@ def split_declared(words: Iterable[str], catalog: Catalog) -> tuple[tuple[str, .
     try:
         return keys, declared_knobs([word for word in given if word not in KEYS], catalog)
     except UnknownName as error:
-        conditions = f"conditions: {', '.join(KEYS)}"
-        raise BadInput(error.message, hint=f"{error.hint}; {conditions}" if error.hint else conditions) from None
+        conditions = f"use one of the conditions: {', '.join(KEYS)}"
+        raise BadInput(error.message, hint=f"{error.hint} (or {conditions})" if error.hint else conditions) from None
 
 
 def state_changes(control: Arm, arms: Sequence[Arm], declarations: Sequence[Declaration]) -> tuple[StateChange, ...]:
-    """Return the differences, undeclared ones first, of every arm that has a stored state if the control has one."""
+    """Return how the stored state of each arm differs from the control's, undeclared differences first in each arm."""
     return tuple(change for arm in arms for change in _changes(control, arm, declarations))
 
 

@@ -65,7 +65,7 @@ class RecheckResult(msgspec.Struct, frozen=True, kw_only=True):
 def comparison_differences(stored: Comparison, again: Comparison) -> Iterator[Difference]:
     """Yield each field that differs, with outcome, arm and run.
 
-    Texts are compared only if the same code wrote both.
+    Compare texts only if the same code wrote both comparisons.
     """
     both = (_plain(stored), _plain(again))
     if stored.writer != again.writer:
@@ -82,7 +82,7 @@ def same_figures(stored: Comparison, again: Comparison) -> Difference | None:
 
 
 def _plain(comparison: Comparison) -> Any:
-    """Return the comparison as JSON data, without the question, which has a digest of its own."""
+    """Return the comparison as JSON data, without its writer and its question, which has a digest of its own."""
     plain = msgspec.structs.replace(comparison, asked=None, asked_sha256=None, writer=None)
     return msgspec.json.decode(msgspec.json.encode(plain))
 
@@ -198,7 +198,7 @@ _MOST_OF_A_KIND = 12
 
 
 def rechecked_text(found: RecheckResult, *, width: int) -> str:
-    """Return what the recheck read, up to 12 differences of each kind and, at the end, their number."""
+    """Return what the recheck read, up to 12 differences of each kind, and the number of all differences."""
     lines = [labelled("file", found.file, width=width)]
     lines.append(labelled("runs", f"{found.runs}, {found.runs - len(found.unread)} re-read", width=width))
     if found.question_sha256 is not None:

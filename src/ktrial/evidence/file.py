@@ -151,7 +151,7 @@ class BundleWriter:
         self._members[name] = BundleMember(digest.hexdigest(), size)
 
     def opened(self, sessions: Iterable[Packed]) -> UnpackedBundle:
-        """Return the members added so far as a bundle to read; `sessions` are those that its manifest lists."""
+        """Return the members added so far as a bundle to read; its manifest lists `sessions`."""
         return UnpackedBundle("the bundle", partial(_place, self._folder), self._manifest(sessions))
 
     def files(self, sessions: Iterable[Packed]) -> dict[str, bytes]:
@@ -163,7 +163,7 @@ class BundleWriter:
         return Manifest(sessions=tuple(sessions), members=dict(sorted(self._members.items())))
 
     def write(self, path: Path, sessions: Iterable[Packed]) -> None:
-        """Write the bundle atomically; `sessions` are those that its manifest lists."""
+        """Write the bundle atomically; its manifest lists `sessions`."""
         manifest = self._manifest(sessions)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         with self._writing(path):
@@ -342,14 +342,14 @@ def _unpack(file: IO[bytes], shown: str, folder: Path, *, damaged_too: bool) -> 
             problem = "occurs twice" if name in manifest.members else "is not in the manifest"
             raise BadInput(f"{shown}: {name} {problem}")
         if listed.size_bytes != size:
-            raise BadInput(f"{shown}: {name} has {size} bytes, the manifest says {listed.size_bytes}")
+            raise BadInput(f"{shown}: {name} has {size} bytes, but the manifest says {listed.size_bytes}")
         if not _keep(frame, folder, name, listed):
             damaged.add(name)
             if not damaged_too:
-                raise BadInput(f"{shown}: {name} does not match its digest: the bundle is damaged")
+                raise BadInput(f"{shown}: {name} does not match its digest; the bundle is damaged")
     frame.end()
     if missing:
-        raise BadInput(f"{shown}: {next(iter(missing))} is missing: the bundle may be truncated")
+        raise BadInput(f"{shown}: {next(iter(missing))} is missing; the bundle may be truncated")
     return UnpackedBundle(shown, partial(_place, folder), manifest, damaged)
 
 
@@ -384,7 +384,7 @@ def _content(frame: _Frame, size: int) -> Iterator[bytes]:
         left -= len(piece)
         yield piece
     if frame.exactly(-size % _BLOCK).strip(b"\0"):
-        raise BadInput(f"{frame.shown}: unexpected data after a member: the bundle is damaged")
+        raise BadInput(f"{frame.shown}: unexpected data after a member; the bundle is damaged")
 
 
 def _keep(frame: _Frame, folder: Path, name: str, listed: BundleMember) -> bool:
@@ -410,7 +410,7 @@ def _manifest(data: bytes, shown: str) -> Manifest:
             raise BadInput(f"{shown}: a newer ktrial wrote this bundle ({schema})", hint="update ktrial")
         manifest = msgspec.convert(document, Manifest)
     except msgspec.DecodeError as error:
-        raise BadInput(f"{shown}: cannot read {MANIFEST}: {in_lower_case(str(error))}") from None
+        raise BadInput(f"cannot read {MANIFEST} of {shown}: {in_lower_case(str(error))}") from None
     wanted = [
         f"{folder_of(one.session)}/{name}" for one in manifest.sessions for name in ("runs.jsonl", "session.json")
     ]

@@ -53,7 +53,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BundledSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`session.json`. `origin` is the origin in the first store; `states` maps places to digests in `raw/`."""
+    """The file `session.json`. `origin` is the origin in the first store; `states` maps places to digests in `raw/`."""
 
     session: str
     suite: str

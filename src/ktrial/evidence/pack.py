@@ -236,7 +236,8 @@ class _Packing:
         places = (f"run {run.number}, {name}" for run in self._runs() for name in run.raw if run.raw[name] == digest)
         where = next(places, "")
         return Refused(
-            f"{self._session.session}: the raw output of {where or 'its states'} may contain names: {error.message}",
+            f"cannot pack {self._session.session}: the raw output of {where or 'its states'} may contain names "
+            f"({error.message})",
             hint="use --keep-identity to pack this session with the names, or pack other sessions",
         )
 

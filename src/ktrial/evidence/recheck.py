@@ -44,7 +44,7 @@ class Recomputed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recheck(bundle: Bundle, published: Comparison | None, readers: Readers) -> Recomputed:
-    """Check everything in a bundle, and recompute `published`, the comparison that was made from it, if any."""
+    """Check everything in a bundle. Recompute `published`, the comparison of the bundle's data, unless it is None."""
     results = BundleResults(bundle)
     differences = list(_damaged(bundle, results))
     unread: list[UnreadData] = []

@@ -37,7 +37,7 @@ def records_in(kept: KeptTrial, results: ReadResults) -> tuple[RunRecord, ...]:
     if session is None:
         raise KtrialError(
             f"cannot find the runs of {kept.stored.trial} in the store",
-            hint="name the store that has these runs with --store",
+            hint="use --store with the store that has these runs",
         )
     found: list[RunRecord] = []
     for run in results.runs(session.session):

@@ -139,7 +139,7 @@ def _output(document: Mapping[str, Any], raw: Mapping[str, bytes]) -> RawOutput:
 
 
 def _frames(output: RawOutput, below_fps: float | None) -> tuple[ParsedRun, Mapping[str, Any]]:
-    """Return the capture with the most frames, as the original run did."""
+    """Return numbers and outcomes of the capture with the most frames, which the original run used too."""
     reports, errors = [], []
     for name, data in output.files.items():
         try:
@@ -191,7 +191,7 @@ def _differing(was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
 
 
 def _spoiled(document: Mapping[str, Any]) -> bool:
-    """Return whether the run failed although its output was good, because of something before or beside it."""
+    """Return whether the run failed for a reason outside its output, such as its preparation or a disturbance."""
     unprepared = any(not one["ok"] for one in document.get("prepared") or ())
     return unprepared or document["failure"].startswith(_AROUND_IT)
 

@@ -45,7 +45,7 @@ _UNTRUSTED: Mapping[str, State] = {
 _SENTENCES: Mapping[State, str] = {
     "good": "the signature is good",
     "missing": "it has no signature",
-    "unreadable": "its signature is not one of OpenSSH",
+    "unreadable": "its signature is not an OpenSSH signature",
     "changed": "its bytes are not those that were signed",
     "other namespace": f"its signature was made for something else, not for {NAMESPACE}",
     "unknown signer": "none of these signers has the key",
@@ -79,7 +79,7 @@ class BundleSignature(msgspec.Struct, frozen=True, kw_only=True):
         if self.state == "good":
             return f"ktrial recheck {self.file}"
         if self.state == "missing":
-            return f"fetch {self.signature} too, and put it beside the bundle"
+            return f"fetch {self.signature} into the folder of the bundle"
         if self.state in {"changed", "unreadable", "other namespace"}:
             return "fetch the bundle and its signature again, or ask its author for both"
         return "add a line `NAME KEY` to the file of signers only if you know from elsewhere whose key it is"
@@ -94,7 +94,9 @@ def check_signing(key: Path) -> None:
     _program("sign")
     if not key.is_file():
         problem = "not a file" if key.exists() else "no such file"
-        raise BadInput(f"cannot sign with {key}: {problem}", hint="name a private key, or KEY.pub if ssh-agent has it")
+        raise BadInput(
+            f"cannot sign with {key}: {problem}", hint="name a private key, or KEY.pub if ssh-agent has the private key"
+        )
 
 
 def sign(bundle: Path, key: Path) -> Path:
@@ -165,7 +167,7 @@ def _state(said: str, meanings: Mapping[str, State], other: State) -> State:
 
 
 def _message(done: subprocess.CompletedProcess[bytes]) -> str:
-    """Return the first message of ssh-keygen with more content than "failed"."""
+    """Return the first message of ssh-keygen that says more than "failed"; empty if there is none."""
     lines = done.stderr.decode("utf-8", "replace").replace("Enter passphrase: ", "").splitlines()
     general = ("No principal matched", "Could not verify signature")
     return next((line.strip() for line in lines if line.strip() and not line.startswith(general)), "")

@@ -52,7 +52,7 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
     data = {part: bundle.trial(name, part) for part in (_TRIAL, _LOG, _NOISE)}
     document, log, noise = data[_TRIAL], data[_LOG], data[_NOISE]
     if document is None or log is None:
-        raise BadInput(f"{where}: {_TRIAL if document is None else _LOG} is not in the bundle", hint=OTHER_COPY)
+        raise BadInput(f"{where}/{_TRIAL if document is None else _LOG} is not in the bundle", hint=OTHER_COPY)
     try:
         stored = decode_as(document, StoredTrial)
         profile = None if noise is None else decode_as(noise, NoiseProfile)
@@ -65,10 +65,12 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
     control = kept.protocol.control
     is_whole = control in arms == stored.arms.keys() and arms - {control} <= stored.file.arms.keys()
     if not is_whole or not (stored.file.suite or stored.file.command or stored.file.live):
-        raise BadInput(f"{where}: its arms differ from those of its protocol, or nothing is measured", hint=OTHER_COPY)
+        raise BadInput(
+            f"{where}: the trial differs from its protocol in the arms, or measures nothing", hint=OTHER_COPY
+        )
     if stored.trial != name or stored.session not in {one.session for one in bundle.manifest.sessions}:
         raise BadInput(
-            f"{where}: it describes another trial, or the session with its runs is not in the bundle", hint=OTHER_COPY
+            f"{where} describes another trial, or the session with the runs is not in the bundle", hint=OTHER_COPY
         )
     return kept
 
@@ -76,8 +78,8 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
 def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial]) -> tuple[KeptTrial, ...]:
     """Return the trials that the store lacks.
 
-    `packed` are the store's own trials as a bundle made here would hold them. Raise Refused if the bundle has a trial
-    that is neither equal to the stored one of this name nor to the one in `packed`.
+    `packed` are the store's own trials as a bundle made here would hold them. Raise Refused if a trial of the bundle
+    equals neither the stored trial of its name nor that trial in `packed`.
     """
     ways = {one.stored.trial: _weight(one) for one in packed}
     found = []

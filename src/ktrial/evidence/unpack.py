@@ -102,7 +102,7 @@ def _check_raw(run: BundledRun, where: str) -> None:
     if told is None:
         return
     if not isinstance(told, Mapping) or not all(isinstance(one, Mapping) for one in told.values()):
-        raise BadInput(f"{where}: raw: expected an object for each name", hint=OTHER_COPY)
+        raise BadInput(f"{where}: expected an object for each name in `raw`", hint=OTHER_COPY)
     if {name: one.get("sha256") for name, one in told.items()} != dict(run.raw):
         raise BadInput(f"{where}: the record lists other raw output than the run has", hint=OTHER_COPY)
 

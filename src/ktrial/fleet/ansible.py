@@ -88,7 +88,7 @@ class Ansible:
         self._store = store
 
     def inventory(self) -> Inventory:
-        """Read the inventory. Raise BadInput if Ansible cannot read it, or if no host is selected."""
+        """Read the inventory. Raise BadInput if it is unreadable or has no such host, KtrialError if Ansible hangs."""
         for source in self._sources:
             if "," not in source and not Path(source).exists():
                 raise BadInput(f"{source}: no such inventory", hint="name a file or folder, or hosts as `a,b,`")

@@ -53,7 +53,7 @@ def fact_rows(one: FleetContrast) -> tuple[tuple[str, ...], ...]:
 
 
 def facts_chart(one: FleetContrast, outcome: OutcomeComparison, contrast: Contrast, style: Style) -> Chart:
-    """Return a chart with the effect for each value of the declared facts, and the effect on all machines below."""
+    """Return a chart with the effect for each value of the declared facts and, below, the effect on all machines."""
     rows = [
         ForestRow(outcome, contrast, group.effect, f"{group.fact}: {group.value}", _machines(group.machines))
         for group in one.subgroups

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def path() -> Path:
-    """Return the folder that Ansible must search: the value of `ANSIBLE_COLLECTIONS_PATH`."""
+    """Return the folder that `ANSIBLE_COLLECTIONS_PATH` must contain."""
     return Path(__file__).parent
 
 

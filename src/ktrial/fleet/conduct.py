@@ -145,7 +145,7 @@ class Coordinator:
             self._listen(event)
 
     def _measure(self, places: Sequence[int]) -> None:
-        """Look at the machines of a wave when they are due, until each is finished or was away for too long."""
+        """Look at the machines of a wave when they are due, until all are finished or given up, or a guard trips."""
         while True:
             self._give_up(places)
             if all(map(self._standing.is_final, places)):

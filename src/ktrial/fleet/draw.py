@@ -36,7 +36,7 @@ def draw(table: FleetTable, facts: Facts, seed: int, arms: tuple[str, str]) -> D
     there are too few machines.
     """
     if not facts:
-        raise BadInput("no machine of the inventory can take part", hint="see the reasons above")
+        raise BadInput("no machine of the inventory can take part", hint="read above why each machine is left out")
     rng = random.Random(seed)
     if table.design == "pairs":
         return _pairs(table, facts, rng, arms)
@@ -83,7 +83,7 @@ def _pairs(table: FleetTable, facts: Facts, rng: random.Random, arms: tuple[str,
 
 
 def _in_order(hosts: list[str], facts: Facts, near: str | None, rng: random.Random) -> list[str]:
-    """Return the hosts in an order in which neighbours can form pairs: by the number `near`, or else at random."""
+    """Return the hosts in the order in which neighbours form pairs: by the number `near`, otherwise at random."""
     rng.shuffle(hosts)
     if near is None:
         return hosts
@@ -96,7 +96,7 @@ def _in_order(hosts: list[str], facts: Facts, near: str | None, rng: random.Rand
 def _stepped(
     table: FleetTable, hosts: list[str], facts: Facts, rng: random.Random, arms: tuple[str, str]
 ) -> tuple[FleetMachine, ...]:
-    """Return every machine once per period: no machine has the arm in the first, then one more wave in each period."""
+    """Return every machine once per period: no wave has the arm in the first period, one more in each later period."""
     rng.shuffle(hosts)
     sizes = wave_sizes(table, len(hosts))
     if orders(sizes) < FEWEST_ORDERS:
@@ -121,12 +121,12 @@ def _stepped(
 
 
 def orders(sizes: Sequence[int]) -> int:
-    """Return the number of ways to put machines into waves of these sizes."""
+    """Return the number of ways to put machines into waves of these `sizes`."""
     return math.factorial(sum(sizes)) // math.prod(math.factorial(size) for size in sizes)
 
 
 def balance(machines: Sequence[FleetMachine], names: Sequence[str]) -> Mapping[str, Mapping[str, Mapping[str, int]]]:
-    """Return how many machines have each value of these facts: fact -> value -> arm or wave -> count."""
+    """Return how many machines have each value of the facts in `names`: fact -> value -> arm or wave -> count."""
     found: dict[str, dict[str, dict[str, int]]] = {}
     for name in names:
         for one in machines:

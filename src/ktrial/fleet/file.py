@@ -31,8 +31,8 @@ class FleetTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     In the design `within`, each machine measures all arms, in `blocks` blocks. In `pairs`, machines with equal facts in
     `match` form pairs, with the closest values of the number `near` if that is given. A coin decides which machine of a
-    pair gets the arm, and each measures only its own arm. In `stepped`, all machines are measured in every period, and
-    in each period one more wave has the arm; chance decides the order.
+    pair gets the arm, and each machine measures only its own arm. In `stepped`, all machines are measured in every
+    period, and in each period one more wave has the arm; chance decides the order.
 
     `waves` contains the sizes of groups of machines, as numbers or as shares of all; the last size repeats. At most
     `at_once` machines measure at the same time. `guard_error` is the chance that the guards stop a harmless trial.
@@ -68,7 +68,7 @@ class FleetTrial(TrialFile, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """The facts that the trial names: those in its table, and variables of the inventory in its metrics."""
+        """The facts that the trial names, in its table and as variables of the inventory in its metrics."""
         specs = self.live.metrics if self.live else ()
         named = (one for spec in specs for one in PLACE.findall(spec) if one != "host")
         return tuple(dict.fromkeys((*self.fleet.facts, *named)))
@@ -100,7 +100,7 @@ def parse_fleet_trial(data: bytes, file: str) -> FleetTrial:
 
 
 def wave_sizes(table: FleetTable, machines: int) -> tuple[int, ...]:
-    """Return the number of machines in each wave; each machine is in exactly one."""
+    """Return the number of machines in each wave; each machine is in exactly one wave."""
     sizes: list[int] = []
     left = machines
     while left:
@@ -140,17 +140,17 @@ def _check(trial: FleetTrial) -> None:
         raise BadInput("fleet: patience must be above 0", hint='for example  patience = "30min"')
     if table.design != "within" and len(trial.arms) != 2:
         raise BadInput(
-            f"fleet: the design {table.design} compares one arm with the control",
+            f"fleet: the design {table.design!r} compares only one arm with the control",
             hint='keep two arms, or use  design = "within"',
         )
     if table.design == "pairs" and not table.match:
-        raise BadInput("fleet: pairs need facts to match", hint='for example  match = ["cpu.model"]')
+        raise BadInput("fleet: the design 'pairs' needs facts in `match`", hint='for example  match = ["cpu.model"]')
 
 
 def _check_live(live: LiveFile, table: FleetTable) -> None:
     if table.design == "pairs" and table.at_once is not None and table.at_once % 2:
         raise BadInput(
-            f"fleet: at_once = {table.at_once} separates a pair, and its machines must be watched at the same time",
+            f"fleet: at_once = {table.at_once} separates a pair, but both machines must be watched at the same time",
             hint="use an even number",
         )
     for key in ("rate", "blind", "covariates", "for_", "quiet", "switches", "stay"):

@@ -53,7 +53,7 @@ def guard_readings(standing: FleetStanding, logs: Logs) -> tuple[GuardReading, .
 def guard_units(standing: FleetStanding, logs: Logs, outcome: str, arm: str) -> list[Array]:
     """Return the differences of each machine's blocks, of each pair, or of each switch, depending on the design.
 
-    If the arm changes nothing, each of their signs is a fair coin.
+    If the arm changes nothing, the sign of each difference is a fair coin.
     """
     design = standing.began.trial.fleet.design
     if design == "within":
@@ -65,7 +65,7 @@ def guard_units(standing: FleetStanding, logs: Logs, outcome: str, arm: str) -> 
 
 
 def _guards(protocol: Protocol, arms: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each guard on the log scale with each arm. Counters have no ratio; the trial's own verdict judges them."""
+    """Yield each guard with each arm. Skip counters, which have no ratio; each trial's own verdict judges them."""
     for outcome in protocol.of_role("guard"):
         if protocol.outcomes[outcome].scale == "log":
             yield from ((outcome, arm) for arm in arms)
@@ -78,7 +78,7 @@ def block_effects(log: Sequence[Event], outcome: str, arm: str, against: str) ->
 
 
 def level_of(log: Sequence[Event], outcome: str) -> float | None:
-    """Return the mean score of a machine that measures one arm, under both names; None if a score is missing."""
+    """Return the mean score of a machine that measures one arm; None if a score is missing."""
     scores = [one for visits in visit_scores(collect(log), outcome).values() for one in visits.values()]
     return float(np.mean(scores)) if scores and np.isfinite(scores).all() else None
 

@@ -110,7 +110,7 @@ def refuse_shared(trial: FleetTrial, facts: Mapping[str, Mapping[str, str]]) -> 
 
 
 def why_unread(trial: FleetTrial, host: str, facts: Mapping[str, str], clock: Clock) -> str | None:
-    """Return why a source that this machine reads gives no series, or several, for `host`; None if each gives one."""
+    """Return why a source that this machine reads does not give exactly one series for `host`; None if all do."""
     period_s = trial.live.period_s if trial.live else None
     world = LiveWorld(clock=clock, machine=_not_here, run=_not_here, period_s=period_s)
     try:
@@ -224,7 +224,7 @@ class LiveMachines:
     def stop(self, looks: Sequence[MachineLook]) -> Iterator[Sight | None]:
         """End the processes, and yield each machine when its process is over; in between, yield None.
 
-        The processes of another coordinator end by themselves, because that coordinator has lost the lease.
+        The processes of another coordinator end because that coordinator has lost the lease.
         """
         for one in looks:
             self.leave_out(one)

@@ -99,17 +99,14 @@ def sight_of(result: TaskResult) -> Sight:
 
 
 def _may_pass(status: int | None) -> bool:
-    """Return whether a program with this exit status may succeed later.
-
-    Either its environment failed, or a signal ended it.
-    """
+    """Return whether a program may succeed later, because its environment failed or a signal ended it."""
     return status is not None and (status < 0 or status == KtrialError.exit_status)
 
 
 def facts_of(
     ansible: Ansible, hosts: Mapping[str, Mapping[str, Any]], names: Sequence[str], sleep: Callable[[float], None]
 ) -> Iterator[tuple[str, Mapping[str, str] | None, str] | None]:
-    """Yield each host with these facts as text; or with None and the reason.
+    """Yield each host with the facts in `names` as text, or with None and the reason; in between, yield None.
 
     A name `inventory.NAME` is a variable of the inventory. An unreachable machine is asked again after a while.
     """

@@ -2,7 +2,7 @@
 """Keeps what a fleet's trial has proven on all machines, wave by wave, and undoes it the same way.
 
 After each wave, each of its machines must still have the settings. If a machine does not, the roll-out stops and
-undoes the wave. Both directions write only what differs, so that an interrupted roll-out can be started again.
+undoes the wave. Only what differs is written or undone, so that an interrupted roll-out can start again.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def proven_arm(trial: FleetTrial, found: FleetResult, wanted: str | None, *, any
     if anyway or arm in proven_arms(trial, found):
         return arm
     if stopped:
-        why = "a wave stopped its trial"
+        why = "a wave stopped the trial"
     elif arm not in primary:
-        why = "its trial has no result"
+        why = "the trial has no result for this arm"
     else:
         why = f"it is {primary[arm].verdict} on {primary[arm].scope}"
     raise Refused(
@@ -94,7 +94,7 @@ def keep_arguments(trial: FleetTrial, arm: str, direction: Direction) -> dict[st
 
 
 def waves_of(standing: FleetStanding, hosts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Return the hosts in waves: first the trial's waves in their order, then the other hosts of the inventory."""
+    """Return the hosts in waves as large as the trial's: its machines in their order, then the other hosts."""
     known = dict.fromkeys(one.host for one in standing.began.machines)
     ordered = [host for host in known if host in set(hosts)] + [host for host in hosts if host not in known]
     found = []
@@ -111,7 +111,7 @@ def roll_out(
     at_once: int | None,
     tell: Callable[[WaveOutcome], None],
 ) -> bool:
-    """Carry out the waves until one fails; return whether all succeeded. Undo a failed wave that keeps settings."""
+    """Carry out the waves until one fails; return whether all succeeded. Undo a wave that fails to keep settings."""
     for number, hosts in enumerate(waves, 1):
         outcome = _wave(tasks, number, hosts, arguments, at_once)
         tell(outcome)

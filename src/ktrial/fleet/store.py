@@ -2,7 +2,7 @@
 """Stores fleets' trials in the database, and gives each to one coordinator at a time.
 
 The database's clock decides how long a coordinator holds a trial. Each coordinator that takes over gets a higher fence
-than the one before; machines refuse plans with a lower fence than they have seen.
+than the coordinator before; machines refuse plans with a lower fence than they have seen.
 """
 
 from __future__ import annotations

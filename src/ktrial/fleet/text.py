@@ -99,7 +99,7 @@ def time_text(began: FleetBegan, forks: int) -> str:
 
 
 def balance_text(began: FleetBegan, *, width: int) -> str:
-    """Return how many machines of each arm or wave have each value of those facts that vary."""
+    """Return how many machines of each arm or wave have each value of the facts that vary."""
     names = dict.fromkeys(name for one in began.machines for name in one.facts)
     found = balance(began.machines, list(names))
     groups = list(dict.fromkeys(one.arm or f"wave {one.wave}" for one in began.machines))
@@ -113,7 +113,7 @@ def balance_text(began: FleetBegan, *, width: int) -> str:
 
 
 def event_text(event: FleetEvent) -> str | None:
-    """Return a line about an event; None if it is not worth one."""
+    """Return a line about an event; None for an event that needs no line."""
     match event:
         case WaveBegan(wave=wave):
             return f"wave {wave} begins"

@@ -32,7 +32,7 @@ _ROLES: tuple[Role, ...] = ("primary", "secondary", "guard")
 
 
 class SubgroupEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect on the machines with one value of a fact; null with fewer than three machines."""
+    """The effect on the machines with one value of a fact; `effect` is null for fewer than three machines."""
 
     fact: str
     value: str

@@ -34,7 +34,7 @@ _DECODER = msgspec.json.Decoder(Reply)
 
 
 def read_replies(data: bytes) -> dict[int, Reply]:
-    """Return the replies by number, without a last line that was cut off. Raise UnreadableOutput for anything else."""
+    """Return the replies by number, without a last line that was cut off. Raise UnreadableOutput for invalid lines."""
     found: dict[int, Reply] = {}
     for number, line in enumerate(data.split(b"\n")[:-1], start=1):
         try:
@@ -44,6 +44,6 @@ def read_replies(data: bytes) -> dict[int, Reply]:
             raise UnreadableOutput(_SOURCE, number, shown, f"a reply: {error}") from None
         if reply.id is None or (reply.ok is None) == (reply.error is None):
             shown = line[:_SHOWN].decode("utf-8", "backslashreplace")
-            raise UnreadableOutput(_SOURCE, number, shown, "a reply with a number, and `ok` or `error`")
+            raise UnreadableOutput(_SOURCE, number, shown, "a reply with a number and either `ok` or `error`")
         found[reply.id] = reply
     return found

@@ -22,7 +22,7 @@ _KVM_BEGIN_S = 20.0
 class Boots(Protocol):
     """A function that boots one kernel with one job in a machine of a given shape, for at most `limit_s`.
 
-    `begin_limit_s` limits the time until its first process.
+    `begin_limit_s` limits the time until the guest's first process.
     """
 
     def __call__(self, shape: Shape, limit_s: float, begin_limit_s: float | None = None) -> GuestRun: ...
@@ -71,14 +71,14 @@ def boot_in(mode: Mode | None, shape: Shape, limit_s: float, boot: Boots, house:
         run = boot(msgspec.structs.replace(shape, mode="kvm"), limit_s, _KVM_BEGIN_S if mode is None else None)
         if run.begun is not None or mode == "kvm":
             return BootResult(run=run)
-        why = f"/dev/kvm works, but not with this kernel: {run.failure}"
+        why = f"/dev/kvm works, but not with this kernel ({run.failure})"
     if mode == "kvm":
         raise KtrialError(f"cannot use KVM: {why}", hint="use --mode emulated, or leave out --mode")
     return BootResult(run=boot(msgspec.structs.replace(shape, mode="emulated"), limit_s), no_kvm=why)
 
 
 def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: Stops) -> BootResult:
-    """Boot twice in parallel. Both must agree to the last byte; if they differ, a third boot decides.
+    """Boot twice in parallel. If the boots differ in any byte, a third one decides.
 
     Raise GuestDiffers if no two boots agree.
     """
@@ -95,7 +95,7 @@ def boot_twice(shape: Shape, limit_s: float, boot: Boots, house: Stops) -> BootR
 
 
 class Agreement(NamedTuple):
-    """A boot that another boot repeats exactly, and how a third boot differs, if there is one."""
+    """The boot to report; `odd` describes how another boot of the guest differed, None if none did."""
 
     run: GuestRun
     odd: str | None = None
@@ -152,7 +152,7 @@ def difference(first: GuestRun, second: GuestRun) -> str | None:
 
 
 def _apart(left: object, right: object) -> str:
-    """Show both values; of structs, only the fields that differ."""
+    """Return both values as text; of structs, only the fields that differ."""
     one, other = msgspec.to_builtins(left), msgspec.to_builtins(right)
     if not isinstance(one, dict) or not isinstance(other, dict):
         return f"{one!r} and {other!r}"

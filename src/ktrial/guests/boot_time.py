@@ -34,7 +34,7 @@ def read_initcalls(records: Iterable[KernelRecord]) -> tuple[InitCall, ...]:
 
 
 def kernel_us(records: Iterable[KernelRecord]) -> int | None:
-    """Return when the kernel started its first process; None if the log does not show it."""
+    """Return when the kernel started its first process; None if the log does not show that."""
     return next((record.at_us for record in records if _INIT.match(record.text)), None)
 
 
@@ -49,7 +49,7 @@ class BootsMeasured(Protocol):
 
 
 def boot_time(lab: BootsMeasured, place: GuestPlace, runs: int) -> GuestBootTime:
-    """Measure the time until the first process in `runs` boots, and the kernel's steps in one more."""
+    """Measure the time until the first process in `runs` boots, and the kernel's steps in one further boot."""
     plain = [_good(lab.boot(place, Job(), {})) for _ in range(runs)]
     verbose = msgspec.structs.replace(place.shape, append=(*place.shape.append, *WORDS))
     request = msgspec.json.encode({"id": _REQUEST, "do": "kernel_log", "from": 0}) + b"\n"

@@ -120,7 +120,7 @@ def _socket() -> socket.socket:
 
 
 def _connected(folder: _Folder, name: str) -> socket.socket | None:
-    """Connect to the keeper; return None if it has ended. Raise FileNotFoundError if it never existed."""
+    """Connect to the keeper; return None if it has ended. Raise FileNotFoundError if no socket has this name."""
     made = _socket()
     try:
         made.connect(folder.address(name))
@@ -142,7 +142,7 @@ def _other_end(connection: socket.socket) -> tuple[int, int]:
 
 
 class Keeper:
-    """Offers sessions with a guest. Creating one raises Busy if a guest with this name exists already.
+    """Offers sessions with a guest. The constructor raises Busy if a guest with this name exists already.
 
     Commands may connect at once; they get an answer when `serve` runs.
     """
@@ -292,7 +292,10 @@ def _read_past(descriptors: list[int]) -> ProgramPast | None:
 
 
 class KeptGuest:
-    """A kept guest, reserved for this command until `close`. Creating one raises Busy if another command uses it."""
+    """A kept guest, reserved for this command until `close`.
+
+    The constructor raises Busy if another command uses the guest.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -72,7 +72,7 @@ class _Loading:
             return
         if name not in self._files:
             if needed:
-                raise UnknownName("module of this kernel", name, self._files, hint="use a kernel that has it")
+                raise UnknownName("module of this kernel", name, self._files, hint="use a kernel that has the module")
             return
         path = self._files[name]
         module = read_module(path.read_bytes(), str(path))

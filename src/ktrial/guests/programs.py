@@ -81,9 +81,7 @@ def _check_architecture(elf: Elf, path: str, wanted: str) -> None:
     if not foreign:
         hint = f"use a program for {wanted}"
     if elf.machine != wanted:
-        raise BadInput(
-            f"cannot run in the guest: the program is for {elf.machine}, the guest is {wanted}", file=path, hint=hint
-        )
+        raise BadInput(f"the program is for {elf.machine}, but the guest is {wanted}", file=path, hint=hint)
     if foreign and elf.interpreter is not None:
         raise BadInput(f"needs libraries for {wanted}, which this machine lacks", file=path, hint=hint)
 

@@ -132,7 +132,7 @@ class Emulator:
     def argv(self, shape: Shape, folder: Path, *, talks: bool = False) -> list[str]:
         """Return the command that starts a guest without disk or network; its files are in `folder`.
 
-        The guest's two serial ports are files. With `talks`, the second one is QEMU's standard input and output.
+        The guest's two serial ports are files. With `talks`, the second port is QEMU's standard input and output.
         """
         machine = self.machine
         argv = [*self._bound, self.program, *_BARE, "-machine", machine.boards[shape.mode], "-net", "none"]

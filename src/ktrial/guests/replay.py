@@ -2,8 +2,8 @@
 """A conversation with an exact guest, which boots again for each answer and replays all earlier input.
 
 The time at which a byte arrives is part of an exact guest's state. The input is therefore in a file of fixed size
-inside the guest. Two boots whose scripts begin alike do the same until the scripts differ. A user's pauses take no
-time.
+inside the guest. Two boots whose scripts begin alike do the same until the scripts differ. The user's pauses take
+no time in the guest.
 """
 
 from __future__ import annotations

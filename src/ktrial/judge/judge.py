@@ -281,7 +281,7 @@ def _goes_on(stand: _Stand, reading: OutcomeReading) -> bool:
 
 
 def _needed(differences: Array, detect: float) -> int | None:
-    """Return how many blocks the protocol's smallest effect needs, given the noise of this trial."""
+    """Return how many blocks `detect` needs, given the noise of this trial; None with fewer than two blocks."""
     if len(differences) < 2:
         return None
     spread = validity_checks.robust_sd(differences - np.median(differences)) or float(np.std(differences, ddof=1))

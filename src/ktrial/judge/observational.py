@@ -32,7 +32,7 @@ _GRAVEST = ("unknown", "sequence", "interleaved")
 
 
 def lay_out_step(control: Runs, before: Runs, tier: Runs) -> Layout | None:
-    """Return the layout of a tier and the one before it; None if they share neither blocks nor the control."""
+    """Return the layout of a tier and the tier before it; None if neither blocks nor the control link them."""
     if None in (*before.blocks, *tier.blocks) or len(set(before.blocks) & set(tier.blocks)) >= FEWEST_BLOCKS:
         return lay_out(before, tier)
     of_before, of_tier = _to_control(control, before), _to_control(control, tier)
@@ -323,7 +323,7 @@ def _cross_checks(one: ForeignQuery) -> tuple[TestResult, ...]:
 
 
 def _explained(effect: Effect, held: Effect | None, drifted: Check | None) -> list[Finding]:
-    """Return findings on other causes of the effect: the covariate and drift."""
+    """Return findings on the covariate and on drift, if they may have caused the effect."""
     found = []
     if held is not None and effect.excludes_zero and not held.excludes_zero:
         sentence = f"after correction for {covariate.NAME} no difference beyond chance remains"

@@ -138,9 +138,10 @@ def _spread_alike(strata: Blocks) -> bool:
 
 
 def _nested(control: Runs, arm: Runs) -> tuple[str | None, str | None]:
-    """Return (condition, None) if a boot or machine is confounded with the arm; (None, unit) if arms have several each.
+    """Return (name, None) for a condition confounded with the arm, (None, name) for a unit, otherwise (None, None).
 
-    A boot or machine is confounded if no run of one arm shares it with a run of the other.
+    The name is `machine` or `boot`, of which the arms share none. The condition is confounded if an arm has only one
+    machine (or boot), and a unit if each arm has several.
     """
     for name in ("machine", "boot"):
         of_control, of_arm = _names(control, arm, name)
@@ -202,7 +203,7 @@ def _empty(unit: str, order: Order, confounded_by: str | None, findings: Sequenc
 
 
 def _in_shared(control: Runs, arm: Runs, blocks: Blocks, name: str, confounded: str | None) -> Layout | None:
-    """Return the layout within the shared blocks; a single block is compared run by run."""
+    """Return the layout within the shared blocks; None if there is none. A single block is compared run by run."""
     of_control, of_arm, shared = blocks
     if not shared:
         return None
@@ -242,7 +243,10 @@ def _in_blocks(control: Runs, arm: Runs, blocks: Blocks, confounded: str | None)
 def _order_of_blocks(
     control: tuple[int | None, ...], arm: tuple[int | None, ...], groups: tuple[list[list[int]], list[list[int]]]
 ) -> tuple[Order, list[Finding]]:
-    """Return `interleaved` if blocks follow each other in time, or the order of arms differs between blocks."""
+    """Return `interleaved` if blocks follow each other in time, or if the order of arms differs between blocks.
+
+    Otherwise return the order across blocks, or `unknown` if a place is unknown. Findings are on the order.
+    """
     spans, control_first = [], 0
     for of_control, of_arm in zip(*groups, strict=True):
         here = [place for i in of_control if (place := control[i]) is not None]

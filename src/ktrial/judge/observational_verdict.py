@@ -71,7 +71,7 @@ def _cause(case: Case) -> str | None:
 
 
 def _observed_verdict(case: Case, cause: str) -> tuple[Verdict, str]:
-    """Return whether the two sets of runs differ, without a claim about the cause."""
+    """Return a verdict on whether the two sets of runs differ, with its reason. It claims nothing about the cause."""
     if case.effect.low is None:
         return "inconclusive", f"there is no interval ({cause})"
     if not case.effect.excludes_zero:
@@ -82,7 +82,7 @@ def _observed_verdict(case: Case, cause: str) -> tuple[Verdict, str]:
 
 
 def _doubt(case: Case) -> str | None:
-    """Return why these data show neither a difference nor equivalence; None if they show either."""
+    """Return why these data decide nothing; None if they show a difference or equivalence."""
     if is_equivalent(case):
         return None
     if not case.effect.excludes_zero:

@@ -89,7 +89,10 @@ class OutcomeSeries(msgspec.Struct, frozen=True, kw_only=True):
     alone: Mapping[str, OfArm] = {}
 
     def dependence_of(self, arm: str, control: str) -> Check | None:
-        """Return the check of all runs for dependence; if it finds none, the check of an arm with dependent runs."""
+        """Return the check of all runs for dependence, or the check of one arm if only its runs are dependent.
+
+        Return None if the check of all runs is missing.
+        """
         found = (self.alone[name].dependence for name in (arm, control) if name in self.alone)
         alike = next((check for check in found if check is not None and not check.holds), None)
         return self.dependence if self.dependence is None or not self.dependence.holds else alike or self.dependence
@@ -254,7 +257,10 @@ _COUNTED_ARMS = 6
 
 
 def _count_findings(question: Question, runs: Mapping[str, Runs]) -> list[Finding]:
-    """Return totals by arm and how many runs counted zero, which a mean hides; nothing if a value is negative."""
+    """Return totals by arm and how many runs counted zero, which a mean hides.
+
+    Return nothing if a value is negative, or if there are many arms.
+    """
     values_by_arm = {arm: [run.value for run in question.arms[arm] if is_usable(run.value)] for arm in runs}
     if len(values_by_arm) > _COUNTED_ARMS or min(min(values) for values in values_by_arm.values()) < 0:
         return []
@@ -329,7 +335,7 @@ def _of_values(question: Question, runs: Mapping[str, Runs], swing: float) -> li
 
 
 def _widest(question: Question, arm: str) -> float | None:
-    """Return the largest (max - min) / median within one machine."""
+    """Return the largest (max - min) / median within one machine; None if no machine has one."""
     held: dict[str | None, list[float]] = {}
     for run in question.arms[arm]:
         if is_usable(run.value):
@@ -343,7 +349,8 @@ def analyse(
 ) -> tuple[tuple[Anova, ...], tuple[Pairwise, ...], tuple[Finding, ...]]:
     """Return analyses of variance, tables of pairs, and findings.
 
-    With blocks that is a two-way analysis with Tukey's pairs, otherwise a one-way analysis with all usual tables.
+    With blocks the analysis is two-way with Tukey's pairs, otherwise one-way with all usual tables. Two arms get no
+    tables.
     """
     names = list(runs)
     if len(names) < 2:

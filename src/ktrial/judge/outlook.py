@@ -14,7 +14,7 @@ from ktrial.judge.sequential import FAST_BLOCKS, call, looks
 def expected_stop(protocol: Protocol, judgement: Judgement) -> int | None:
     """Return the block after which everything is decided, if estimates stay and intervals shrink as 1/sqrt(blocks).
 
-    A counter or a race is decided at its cap. None if nothing is open, or something open has no interval yet.
+    A counter or a race is decided at its cap. Return None if nothing is open, or if something open has no interval.
     """
     rule = protocol.outcomes[protocol.primary]
     primaries = [one for one in judgement.judged if one.role == "primary"]

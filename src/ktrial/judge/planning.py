@@ -35,7 +35,7 @@ _MEAN_BLOCKS = ((0.5, 35.0), (0.6, 23.0), (0.8, 15.0), (1.0, 10.5), (1.2, 8.4), 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """The blocks that a trial needs, and the effect that it can detect.
 
-    `needed` and `needed_equivalent` are blocks; `cap` is the first, limited by the budget and rounded to the tables.
+    `needed` and `needed_equivalent` are blocks. `cap` is `needed`, rounded up to the tables and within the budget.
     `smallest_effect` is the relative effect (0.05 is 5 %) that `cap` blocks detect with 90 % power.
     """
 
@@ -149,7 +149,7 @@ def _has_look(cap: int, comparisons: int) -> bool:
 def runs_per_visit(switch_s: float, run_s: float, run_sd: float | None = None, visit_sd: float | None = None) -> int:
     """Return the most efficient number of runs per visit, given what a change and a run cost.
 
-    Spreads that are unknown count as equal.
+    `run_sd` and `visit_sd` count as equal if one of them is unknown. Raise BadInput for impossible times.
     """
     if switch_s < 0 or run_s <= 0:
         raise BadInput(

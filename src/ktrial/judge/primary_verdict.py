@@ -192,9 +192,9 @@ def _count_effect(found: Counter, sign: float, differences: Array, alpha: float)
 
 
 def family_effect(differences: Array, cap: int, row: int) -> Effect | None:
-    """Return estimate and interval of one of several outcomes that share an error rate, at its share of that rate.
+    """Return the effect in one of several outcomes that share an error rate; None without differences.
 
-    Return None without differences.
+    The interval is at the outcome's share of the rate, 0.05/row.
     """
     if not len(differences):
         return None

@@ -95,7 +95,7 @@ def screen(
     """Return the settings that the blocks so far point to; none unless this number of blocks is a look.
 
     `differences` holds for each block the score of its configuration minus that of the complement. Only effects in
-    `direction` count, for 0 those in either. `outcomes` is the number of outcomes that share the error of naming a
+    `direction` count; 0 means both directions. `outcomes` is the number of outcomes that share the error of naming a
     setting.
     """
     score = np.asarray(differences, dtype=np.float64)

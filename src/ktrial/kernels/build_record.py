@@ -46,7 +46,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BuildCost(msgspec.Struct, frozen=True, kw_only=True):
-    """The cost of a build. `hits` and `misses` count cached objects; null if no cache was used."""
+    """The cost of a build. `hits` and `misses` are the counts of the compiler cache, null without a cache."""
 
     wall_s: float
     cpu_s: float

@@ -72,7 +72,7 @@ class KernelFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SymbolDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A symbol whose value differs between two configurations; None if a configuration does not know the symbol."""
+    """A symbol whose value differs between two configurations; None stands for a configuration without the symbol."""
 
     symbol: str
     before: str | None

@@ -62,7 +62,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Unheld(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that Kconfig rejected: the value that the symbol got instead, and why."""
+    """A request that Kconfig rejected, and why. `got` is the value that the symbol has, None if the tree lacks it."""
 
     symbol: str
     wanted: str
@@ -143,13 +143,13 @@ def united(wishes: Iterable[Wish]) -> dict[str, Wish]:
         other = found.get(wish.symbol)
         if other is not None and not same_value(other.value, wish.value) and wish.by != BY_HAND:
             raise Contradiction(
-                f"{other.by} wants {wish.symbol}={other.value}, {wish.by} wants {wish.symbol}={wish.value}",
+                f"{other.by} wants {wish.symbol}={other.value}, but {wish.by} wants {wish.symbol}={wish.value}",
                 hint=f"leave out one of the two, or decide with --set {wish.symbol}=…",
             )
         if other is not None and not same_value(other.value, wish.value):
             raise Contradiction(
                 f"--set {wish.symbol}={other.value} contradicts --set {wish.symbol}={wish.value}",
-                hint="leave out one of them",
+                hint="leave out one of the two options",
             )
         found[wish.symbol] = wish
     return found
@@ -164,7 +164,8 @@ def check_choices(wishes: Mapping[str, Wish], choices: Mapping[str, Sequence[str
         rival = next((one for one in chosen if one != name), None)
         if rival is not None:
             raise Contradiction(
-                f"{name} ({wish.by}) and {rival} ({wishes[rival].by}) exclude each other", hint="leave out one of them"
+                f"{name} ({wish.by}) and {rival} ({wishes[rival].by}) exclude each other",
+                hint="leave out one of the two",
             )
 
 

@@ -71,7 +71,7 @@ class Search:
 
     @property
     def suspects(self) -> tuple[Commit, ...]:
-        """Commits that may be the first bad one; a single one when the search is over."""
+        """Commits that may be the first bad one. At the end there is a single commit, unless commits were skipped."""
         return tuple(commit for place, commit in enumerate(self._commits) if self._suspects >> place & 1)
 
     @property

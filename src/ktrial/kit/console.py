@@ -17,7 +17,7 @@ _CLEAR_BELOW = "\x1b[J"
 
 
 def is_live(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Return whether control codes may be written: to a terminal that is not dumb, and if NO_COLOR is not set."""
+    """Return whether `stream` is a terminal that is not dumb, and NO_COLOR is not set."""
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM", "dumb") != "dumb"
 
 
@@ -30,7 +30,7 @@ _JUDGING = re.compile(
 
 
 def coloured(text: str) -> str:
-    """Colour the verdicts and doubts in a text, and escape everything else that controls a terminal."""
+    """Colour the verdicts and doubts in a text, and escape characters that control a terminal."""
     return _JUDGING.sub(lambda found: f"{_COLOURS[found[0]]}{found[0]}{_AS_BEFORE}", plain(text))
 
 

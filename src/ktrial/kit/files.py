@@ -8,12 +8,12 @@ import os
 import stat
 from pathlib import Path
 
-from ktrial.kit.errors import BadInput
+from ktrial.kit.errors import BadInput, in_lower_case
 from ktrial.kit.units import show_bytes
 
 
 def read_file(path: Path, limit_bytes: int) -> bytes:
-    """Return the bytes of a regular file. Raise BadInput if the file is larger than the limit."""
+    """Return the bytes of a file. Raise BadInput if it is unreadable, not a regular file or larger than the limit."""
     shown = str(path)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -38,4 +38,4 @@ def read_file(path: Path, limit_bytes: int) -> bytes:
 
 def why_unread(error: OSError) -> str:
     """Return why a file cannot be read, in words."""
-    return "no such file" if error.errno == errno.ENOENT else f"cannot read it: {error.strerror}"
+    return "no such file" if error.errno == errno.ENOENT else in_lower_case(error.strerror or str(error))

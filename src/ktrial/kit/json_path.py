@@ -48,7 +48,7 @@ def parse_path(text: str) -> tuple[Step, ...]:
 
 
 def select(document: Any, text: str) -> int | float:
-    """Return the number at a path. Raise BadRun, naming the last place on the path that exists."""
+    """Return the number at a path. Raise BadRun if the path leads to no number."""
     place, value = "$", document
     for step in parse_path(text):
         value = _inside(value, step, place, text)
@@ -66,7 +66,7 @@ def _inside(value: Any, step: Step, place: str, text: str) -> Any:
         if not -len(value) <= step < len(value):
             raise BadRun(
                 f"{nowhere} has {len(value)} elements, so [{step}] does not exist",
-                hint="use an index of this list; [0] is its first element",
+                hint="use an index of this list; [0] is its first element" if value else "name another place",
             )
         return value[step]
     if not isinstance(value, dict):

@@ -23,7 +23,7 @@ _WORDS: Mapping[type, str] = {str: "text", int: "a number", bool: "True or False
 
 
 class Contract(NamedTuple):
-    """What a kind of module must define (`has`), may define (`may`), and needs at least one of (`one_of`)."""
+    """The names that a kind of module must define (`has`) or may define (`may`); it needs at least one of `one_of`."""
 
     kind: str
     has: Mapping[str, RunRequest] = {}

@@ -41,7 +41,7 @@ class _Later(ModuleType):
 
 
 class _LaterAsyncio(_Later):
-    """Has the function that SQLAlchemy takes while it loads."""
+    """A stand-in for asyncio with the one function that SQLAlchemy imports while loading."""
 
     def iscoroutine(self, thing: object) -> bool:
         return bool(self.__getattr__("iscoroutine")(thing))

@@ -12,11 +12,11 @@ from ktrial.kit.errors import BadInput, KtrialError
 from ktrial.kit.files import why_unread
 from ktrial.kit.toml import T, locate
 
-_HINT = "docs/catalog.md lists the keys and their values"
+_HINT = "read docs/catalog.md, which lists the keys and their values"
 
 
 def read_toml(path: Path, shape: type[T]) -> T:
-    """Decode a TOML file as `shape`. Raise BadInput with file, line and column."""
+    """Decode a TOML file as `shape`. Raise BadInput if it is unreadable, or with line and column if it is invalid."""
     try:
         data = path.read_bytes()
     except OSError as error:

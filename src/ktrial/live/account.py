@@ -167,7 +167,10 @@ def _level(samples: Iterable[Sample], begin_ms: int, end_ms: int, rule: OutcomeR
 
 
 def _switch_cost(periods: Sequence[LivePeriod], protocol: Protocol) -> tuple[Finding, ...]:
-    """Return the cost of a switch: the primary outcome in washouts after a switch, relative to the periods."""
+    """Return a finding on how much worse the primary outcome is in washouts after a switch than in periods.
+
+    Return no finding if there were too few switches.
+    """
     rule, outcome = protocol.outcomes[protocol.primary], protocol.primary.removeprefix(f"{LIVE}.")
     losses: dict[bool, list[float]] = {True: [], False: []}
     for period in periods:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Estimates the carry-over of an arm after the washout, and whether the outcome still moves within periods.
 
-The estimate is the same as in the judge's check of carry-over. Its p comes from drawing the order within blocks again:
-only the order was drawn by ktrial, so the noise may depend on itself in any way. An effect that never ends after the
-first period of an arm makes no difference between periods, so this test cannot see it.
+The estimate is the same as in the judge's check of carry-over. Its p comes from other random orders within blocks,
+because ktrial drew nothing but the order. The noise may therefore be correlated in any way. An effect that never ends
+after the first period of an arm makes no difference between periods, and this test cannot see it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class PeriodScore(NamedTuple):
 class CarryOver(msgspec.Struct, frozen=True, kw_only=True):
     """The carry-over of an arm. `stays` is the effect of its period on the next one, after the washout.
 
-    `course` is the move of the arm's periods from the first to the second half, minus that of the control's; null if
-    halves are unknown. A true effect is larger than the trial's estimate by half of `stays`.
+    `course` is how much the arm's score changes from the first half of a period to the second, less the same change of
+    the control; null if halves are unknown. A true effect is larger than the trial's estimate by half of `stays`.
     """
 
     arm: str

@@ -56,8 +56,8 @@ class AdjustedEffect(msgspec.Struct, frozen=True, kw_only=True):
 def adjust_effect(differences: Array, apart: Mapping[str, Array], alpha: float = 0.05) -> AdjustedEffect | None:
     """Return the raw and the adjusted effect, from differences of score and covariates in complete blocks.
 
-    A difference is arm - control; `apart` has those of each covariate. Return None if there are too few blocks, or if a
-    covariate adds nothing to the others.
+    A difference is arm - control; `apart` has the differences of each covariate. Return None if there are too few
+    blocks, or if a covariate adds nothing to the others.
     """
     rivals = np.column_stack([*apart.values()])
     found = regress_differences(differences, rivals)

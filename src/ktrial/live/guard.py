@@ -6,7 +6,7 @@ A **limit** is a number that the user stated. It trips when enough consecutive s
 A **surge** is an e-process on single samples of an arm's period. It counts whether a sample is beyond a level. The
 first level is the allowed margin plus six spreads above the control's last period; the others are two, four and eight
 times as high. The null hypothesis is a Markov chain, because samples of live work depend on each other. It states how
-often a sample is beyond each level, given the number of levels that the previous sample exceeded. ktrial counts both in
+often a sample is beyond each level, given the number of levels that the previous sample exceeded. ktrial counts this in
 the pilot and in all periods of the control. The hypothesis assumes that an arm without effect surges no more
 often, and no longer, than these counts show. Excursions that the control never showed are assumed to be rare (one in
 ten thousand samples) and short (2 s): a new kind of noise that first appears in an arm's period can trip the guard. A
@@ -14,7 +14,7 @@ surge has at least two samples, and 5 s of samples, in one period.
 
 A **slow loss** is an e-process on whole blocks. It assumes nothing about the noise: the order in a block is a coin.
 
-All of them may be checked at any moment. Surges and slow losses share one error rate among all guards and arms.
+Every guard may be checked at any moment. Surges and slow losses share one error rate among all guards and arms.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class GuardWatch:
             watched.begin_period(arm)
 
     def take(self, metric: str, arm: str, samples: Sequence[Sample], *, settling: bool = False) -> Trip | None:
-        """Add new samples and return what tripped. In a washout (`settling`), only hard limits are checked."""
+        """Add samples and return the first trip; None if nothing trips. With `settling`, check only hard limits."""
         watched = self._watched[metric]
         for sample in samples:
             if math.isnan(sample.value):
@@ -152,7 +152,7 @@ class GuardWatch:
         return None
 
     def end_block(self) -> Trip | None:
-        """End a valid block; return a slow loss if the blocks so far show one."""
+        """End a valid block. Return the slow loss that the blocks so far show; None if they show none."""
         trips = [watched.end_block() for watched in self._watched.values()]
         return next((trip for trip in trips if trip is not None), None)
 
@@ -207,7 +207,10 @@ class _Evidence:
         self._count = [0] * len(FACTORS)
 
     def add(self, above: float, ordinary: _Ordinary) -> tuple[float, int | None]:
-        """Add a sample. Return the evidence, and the highest level that enough samples including this one exceed."""
+        """Add a sample that is `above` the reference.
+
+        Return the evidence, and the highest level that this sample and enough earlier ones exceed; None without one.
+        """
         start = min(self._per_sample, self._left_of_samples)
         self._left_of_samples -= start
         start += self._entering or 0.0

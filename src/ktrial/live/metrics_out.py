@@ -108,7 +108,7 @@ def metrics_text(figures: TrialFigures | None, *, open_metrics: bool = True) -> 
 
 
 def families(figures: TrialFigures) -> Iterator[MetricFamily]:
-    """Yield every metric of a trial. A figure that is unknown has no sample."""
+    """Yield the metrics of a trial, without those about arms that must stay hidden. An unknown figure has no sample."""
     own = {"trial": figures.trial}
     protocol, judgement = figures.protocol, figures.judgement
     about = {**own, "name": protocol.name, "primary": protocol.primary, "control": protocol.control}
@@ -138,7 +138,10 @@ def families(figures: TrialFigures) -> Iterator[MetricFamily]:
 
 
 def effect_of(judged: OutcomeJudgement) -> tuple[float, float | None, float | None] | None:
-    """Return the effect and its interval as a share, or in the outcome's unit; above zero if the arm is better."""
+    """Return the effect and its interval as a share, or in the outcome's unit; above zero if the arm is better.
+
+    Return None if there is no effect yet.
+    """
     effect = judged.effect
     if effect is None:
         return None

@@ -87,7 +87,7 @@ def check_metric(metric: LiveMetric) -> None:
 
 
 def parse_metrics(texts: Sequence[str]) -> tuple[LiveMetric, ...]:
-    """Parse all values of `--metric`. Raise BadInput if two outcomes have one name."""
+    """Parse all values of `--metric`. Raise BadInput if two metrics have the same name."""
     found = tuple(map(parse_metric, texts))
     taken: dict[str, LiveMetric] = {}
     for metric in found:

@@ -140,8 +140,8 @@ def plan_live(
 ) -> LivePlan:
     """Return the plan of a live trial. Raise BadInput if the pilot says too little.
 
-    With covariates, the periods will be judged at equal covariates. Only the variation that these do not explain is
-    noise.
+    With covariates, the periods will be judged at equal covariates. Only the variation that the
+    covariates do not explain is noise.
     """
     series = _series(samples, wish)
     begin_s = samples[0].at_ms / 1000
@@ -204,12 +204,12 @@ def _series(samples: Sequence[Sample], wish: LiveWish) -> _Series:
     if (np.diff(times) < 0).any():
         raise BadInput(
             "cannot plan a trial: the samples of the pilot are not in the order of time",
-            hint="check that nothing sets the clock, then start again",
+            hint="start again while nothing sets the clock",
         )
     every_s = typical_gap_s(known)
     if every_s == 0:
         raise BadInput(
-            "cannot plan a trial: most samples of the pilot have the same time as another one",
+            "cannot plan a trial: most samples of the pilot have the same time as another sample",
             hint="add --period, for example  --period 5min",
         )
     sign = 1.0 if wish.direction == "higher" else -1.0
@@ -302,7 +302,7 @@ def _washout(series: _Series, cuts: Sequence[tuple[float, str]], wish: LiveWish,
 
 
 def _course(series: _Series, begin: float, slice_s: float) -> Array | None:
-    """Return the mean of each slice after a switch, relative to the last slices; None if one is empty."""
+    """Return the mean of each slice after a switch, relative to the last slices; None if a slice is empty."""
     places = np.floor((series.times - begin) / slice_s + 1e-9).astype(np.int64)
     means = [series.scores[places == place] for place in range(_SLICES)]
     if min(map(len, means)) == 0:
@@ -352,7 +352,7 @@ def _duration_s(blocks: int, wish: LiveWish, washout_s: float, period_s: float) 
 
 
 def _shortest(calm: _Series, washout_s: float, wish: LiveWish) -> float:
-    """Return the shortest period that is tried: at least half of the trial's time counts."""
+    """Return the shortest period to try: it has enough samples and is at least as long as the washout."""
     return max(wish.least_period_s, _FEWEST_IN_PERIOD * calm.every_s, washout_s)
 
 
@@ -404,7 +404,7 @@ def _summary(calm: _Series, begin: float, end: float, summary: Literal["mean", "
 def _best(tried: Sequence[LengthTried], washout_s: float, wish: LiveWish) -> tuple[LengthTried, int, bool]:
     """Return the length of the shortest trial that finds the effect, and its cap.
 
-    If none does within budget and time, return the one that finds the smallest effect.
+    If no trial finds it within budget and time, return the length and cap that find the smallest effect.
     """
     longest_s = math.inf if wish.longest_s is None else wish.longest_s
     able = [one for one in tried if one.cap is not None and one.duration_s <= longest_s]
@@ -428,7 +428,8 @@ def _best(tried: Sequence[LengthTried], washout_s: float, wish: LiveWish) -> tup
     if not possible:
         least = _duration_s(LOOKS[0], wish, washout_s, tried[0].period_s)
         raise BadInput(
-            f"cannot plan a live trial within {_time_text(longest_s)} and {wish.budget} blocks",
+            f"cannot plan a live trial of at most {wish.budget} blocks"
+            f"{f' within {_time_text(longest_s)}' if math.isfinite(longest_s) else ''}",
             hint=f"allow at least {_time_text(least)} and {LOOKS[0]} blocks with --for, --budget or --switches",
         )
     _, _, best, cap = min(possible, key=lambda one: one[:2])

@@ -87,7 +87,7 @@ class PilotRun:
         if drifts:
             raise BadRun(
                 f"something else changed this machine during the pilot: {self._arms.told(drifts[0])}",
-                hint="stop the program that changes the value, then try again",
+                hint="stop the program that changes the value",
             )
         self._note(f"pilot: arm {arm} is in force")
         self._watchdog.begin_period(arm)

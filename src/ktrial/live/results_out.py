@@ -46,7 +46,7 @@ class ResultsWay(Protocol):
         """Store an event."""
 
     def close(self) -> str | None:
-        """End. Return a doubt if some results could not be sent."""
+        """Close the destination. Return a doubt if some results could not be sent; otherwise None."""
 
 
 class MetricsFile:
@@ -211,11 +211,11 @@ class Grafana(NamedTuple):
                 connection.close()
         except (OSError, http.client.HTTPException) as error:
             return getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return None if answer.status == 200 else f"it answered {answer.status} {plain(answer.reason)}"
+        return None if answer.status == 200 else f"the server answered {answer.status} {plain(answer.reason)}"
 
 
 class GrafanaAnnotations:
-    """Sends one annotation per switch and per verdict, from a thread of its own."""
+    """Sends an annotation for each switch, each new verdict and the end of the trial, from a thread of its own."""
 
     def __init__(self, grafana: Grafana, clock: Clock) -> None:
         self._grafana = grafana
@@ -232,7 +232,7 @@ class GrafanaAnnotations:
         """Do nothing: annotations are only about events."""
 
     def note(self, event: TrialEvent, figures: TrialFigures) -> None:
-        """Queue an annotation for an event: a switch to another arm, or a new verdict."""
+        """Queue annotations for an event: a switch to another arm, new verdicts, or the end of the trial."""
         now_ms = self._clock.unix_ms()
         tags = ("ktrial", f"trial:{figures.trial}")
         if isinstance(event, ArmInForce) and event.arm != self._arm:
@@ -250,14 +250,14 @@ class GrafanaAnnotations:
             self._queue(Annotation(time=now_ms, tags=(*tags, figures.state), text=text))
 
     def close(self) -> str | None:
-        """Wait some seconds for annotations that are being sent; return a doubt if some did not arrive."""
+        """Wait some seconds for annotations that are being sent. Return a doubt if some did not arrive."""
         with contextlib.suppress(Full):
             self._waiting.put_nowait(None)
         self._thread.join(2 * _PATIENCE_S)
         lost = self._lost + self._waiting.qsize() - (self._waiting.qsize() > 0)
         if not lost:
             return None
-        why = self._why or "it is too slow"
+        why = self._why or "the server is too slow"
         return f"{lost} of {lost + self._sent} annotations did not reach {self._grafana.url}: {why}"
 
     def _verdicts(self, judgement: Judgement, now_ms: int, tags: tuple[str, ...]) -> None:

@@ -371,7 +371,7 @@ class LiveVisits:
         return msgspec.structs.replace(reading, value=None, why=why)
 
     def _why_void(self, seen: SeenPeriod) -> str | None:
-        """Return the rule that makes a whole period void. It depends on missing values, never on a value."""
+        """Return why a whole period is void; None if it is not. The reason never depends on a measured value."""
         for name, one in seen.metrics.items():
             version = one.reading.version
             if version is not None and self._versions.setdefault(name, version) != version:

@@ -13,7 +13,7 @@ from ktrial.live.period import PERIOD_FILE, SeenPeriod, read_period
 from ktrial.live.sampling import WatchedMetric
 from ktrial.trial.run.loop import Standing
 
-_RESTORED = "remove the cause or raise the limit, then start a new trial; all settings have been restored"
+_RESTORED = "remove the cause, or start a trial with a higher limit; all settings have been restored"
 
 
 class GuardTrip(Protocol):
@@ -36,7 +36,10 @@ class SampleGuard(Protocol):
 
 
 class PastPeriod(NamedTuple):
-    """A stored period of a resumed trial. If `is_void` or `is_last`, its block ended with it: void or complete."""
+    """A stored period of a resumed trial.
+
+    `is_void` means that the period made its block void, `is_last` that it is the last of its block.
+    """
 
     block: int
     arm: str

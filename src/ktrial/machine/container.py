@@ -51,10 +51,10 @@ def containerfile(base: str, packages: Iterable[str]) -> str:
     return f"FROM {base}\nRUN apt-get update && {install} && rm -rf /var/lib/apt/lists/*\n"
 
 
-def check_image(name: str, what: str) -> None:
+def check_image(name: str, what: str, kind: str = "an image") -> None:
     if not _NAME.fullmatch(name):
         hint = f"for example  {what} {DEFAULT_BASE}" if what == "--base" else _USAGE
-        raise BadInput(f"{what}: {name!r} is not an image name", hint=hint)
+        raise BadInput(f"{what}: {name!r} is not the name of {kind}", hint=hint)
 
 
 def parse_tools(text: str) -> ContainerRequest:
@@ -66,5 +66,5 @@ def parse_tools(text: str) -> ContainerRequest:
     if word != "container" or empty or (runtime == "distrobox" and not name):
         raise BadInput(f"cannot read --tools {text!r}", hint=_USAGE)
     if name:
-        check_image(name, f"--tools {text}")
+        check_image(name, f"--tools {text}", "a distrobox" if runtime == "distrobox" else "an image")
     return ContainerRequest(runtime, name or DEFAULT_IMAGE)

@@ -107,7 +107,7 @@ def new_lines(before: KernelLog, after: KernelLog, patterns: Sequence[LogPattern
 
 
 def _judge_line(record: KernelRecord, patterns: Iterable[LogPattern]) -> KernelLine | None:
-    """Classify a line by the first matching pattern; without a match, by its severity."""
+    """Classify a line by the first matching pattern; without a match, by its severity. None if it is harmless."""
     for pattern in patterns:
         if re.search(pattern.pattern, record.text):
             return None if pattern.kind is None else _line(pattern.kind, record)

@@ -175,7 +175,7 @@ def _low_power(sections: Sections) -> bool | None:
 
 
 def _skin(sections: Sections) -> float | None:
-    """Return the highest surface temperature that the hardware reports now; without one, the last that it reported."""
+    """Return the highest surface temperature that the hardware reports now, or else reported last; None without any."""
     text = sections["thermal"]
     parts = text.partition("Current temperatures from HAL")[2], text
     pattern = rf"Temperature\{{mValue=(-?\d{{1,3}}(?:\.\d+)?), mType={_SKIN}, "
@@ -201,7 +201,7 @@ def _selinux(sections: Sections) -> str | None:
 
 
 def _kernel(sections: Sections) -> str | None:
-    """Return `gki` for Google's generic kernel image, `vendor` for another kernel."""
+    """Return `gki` for Google's generic kernel image, `vendor` for another kernel; None if the release is unknown."""
     release = sections["release"].strip()
     return None if not release else "gki" if re.search(r"-android\d+-\d", release) else "vendor"
 
@@ -216,7 +216,7 @@ def _root(sections: Sections) -> str | Fact:
 
 
 def _clusters(sections: Sections) -> list[dict[str, Any]] | Fact:
-    """Return the clusters: CPUs that share a clock, their capacity of 1024, their highest clock and their governor."""
+    """Return the clusters: CPUs that share a clock, with their capacity (at most 1024), highest clock and governor."""
     rows = [line.split("|") for line in sections["clusters"].splitlines() if line.count("|") == 4]
     if not rows:
         return Fact(unknown="the kernel shows no frequency policies")

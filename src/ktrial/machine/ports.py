@@ -20,7 +20,7 @@ class Machine(Protocol):
         """Whether this session reads and writes as root."""
 
     def facts(self, only: Sequence[str] = ()) -> FactBook:
-        """Return the facts named in `only` and those below (`cpu` includes `cpu.model`); all if `only` is empty."""
+        """Return the facts that `only` names or includes (`cpu` includes `cpu.model`); all if `only` is empty."""
 
     def list(self, patterns: Sequence[str]) -> Mapping[str, tuple[str, ...]]: ...
 

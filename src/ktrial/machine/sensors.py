@@ -42,9 +42,9 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 class Samples(msgspec.Struct, frozen=True, kw_only=True):
     """The samples in order of time; None for a value that was absent, unreadable or impossible.
 
-    `absent`: reasons by source. `unopened`: files that were unreadable from the start. `lies` and `failures`: numbers
-    of impossible values and failed reads. `appeared`: columns that appeared during sampling and were not read. Of every
-    `kept_of` samples taken, one was kept.
+    `absent` holds reasons by source, `unopened` the files that were unreadable from the start. `lies` and `failures`
+    count impossible values and failed reads. `appeared` names columns that appeared during sampling and were not read.
+    Of every `kept_of` samples taken, one was kept.
     """
 
     times_ns: tuple[int, ...]

@@ -161,7 +161,9 @@ def find_transaction(status: Status, number: int) -> Journaled:
     """Return the transaction of this number. Raise NoSuchTransaction if there is none."""
     found = next((one for one in status.transactions if one.transaction == number), None)
     if found is None:
-        raise NoSuchTransaction("not-found", f"no such transaction: {number}", hint="run `ktrial status` to list them")
+        raise NoSuchTransaction(
+            "not-found", f"no such transaction: {number}", hint="run `ktrial status` to list the transactions"
+        )
     return found
 
 

@@ -93,7 +93,7 @@ def _read(text: str, kinds: Mapping[str, FactKind]) -> tuple[FactKind, str, Any]
     name, operator, literal = match[1], match[2], match[3]
     kind = kinds.get(name)
     if kind is None:
-        raise UnknownName("fact", name, kinds, hint="run `ktrial facts` to list them")
+        raise UnknownName("fact", name, kinds, hint="run `ktrial facts` to list the facts")
     try:
         wanted = json.loads(literal)
     except ValueError:

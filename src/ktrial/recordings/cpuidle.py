@@ -15,7 +15,7 @@ _PLACE = re.compile(r"/sys/devices/system/cpu/cpu(\d+)/cpuidle/state(\d+)/name")
 
 
 class IdleState(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of idle state over all CPUs: the `share` of their time spent in it, and the total `entries`."""
+    """An idle state of all CPUs: the `share` of the CPUs' time in this state, and how often CPUs entered it."""
 
     name: str
     depth: int
@@ -24,7 +24,10 @@ class IdleState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_cpuidle(before: Mapping[str, str], after: Mapping[str, str], seconds: float) -> tuple[IdleState, ...]:
-    """Return the states by depth, combined by name. Raise UnreadableOutput without states or for a bad counter."""
+    """Return the states in order of depth, one for each name.
+
+    Raise UnreadableOutput without states or for a bad counter.
+    """
     microseconds: dict[str, int] = {}
     entries: dict[str, int] = {}
     depths: dict[str, int] = {}

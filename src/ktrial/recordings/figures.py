@@ -343,7 +343,7 @@ class _Look:
         return Measurement(outcome="write-latency-max", value=mean_s, original=original)
 
     def _steps(self, *names: str) -> Iterator[tuple[float, ...]]:
-        """Yield by how much counters grew between consecutive samples, unless one of them fell."""
+        """Yield by how much the counters grew between two samples, unless a counter fell or was not read."""
         series = [self._recording.series[name] for name in names if name in self._recording.series]
         if len(series) < len(names):
             return
@@ -373,7 +373,7 @@ class _Look:
         return any(gap.begin_s <= end_s and gap.end_s >= begin_s for gap in self._recording.gaps)
 
     def _grown(self, series: Series) -> float | None:
-        """Return by how much a series grew; None if it fell or was not read."""
+        """Return by how much a counter grew or a rate added up; None if a counter fell or the series was not read."""
         total, seen = 0.0, False
         for begin_s, end_s in self._spans:
             first = max(0, bisect_right(series.times_s, begin_s) - 1)

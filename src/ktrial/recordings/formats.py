@@ -40,7 +40,7 @@ def _app_frames(data: bytes, name: str) -> Recording:
 
 
 def _layer_frames(data: bytes, name: str) -> Recording:
-    """Read when Android showed the frames of a layer; a frame lasts from the one before it."""
+    """Read when Android showed the frames of a layer; a frame lasts from the previous frame."""
     log = android.read_latency(data, name)
     return _of_frames(name, log.shown_s[0], log.shown_s[1:], [after - at for at, after in pairwise(log.shown_s)])
 
@@ -60,7 +60,7 @@ def _of_frames(
 
 
 def _by_content(what: str, sniff: Callable[[bytes], bool], read: Callable[[bytes, str], Recording]) -> Kind:
-    """Return the format that the first bytes identify, if it can be read without an interval."""
+    """Return a format that the first bytes identify and that needs no interval."""
     return Kind(what, lambda head, name: sniff(head), lambda data, name, interval_s: read(data, name))
 
 
@@ -96,6 +96,6 @@ def read_recording_file(
     for kind in KINDS.values():
         if kind.sniff(head, name):
             return kind.read(data, name, interval_s)
-    known = ", ".join(kind.what for kind in KINDS.values())
-    hint = f"name the format with --format {' | '.join(KINDS)}: {known}"
+    known = ", ".join(f"{key} ({kind.what})" for key, kind in KINDS.items())
+    hint = f"name the format with --format, one of: {known}"
     raise BadInput("unknown format of recordings", file=name, hint=hint)

@@ -41,7 +41,7 @@ def is_recording(head: bytes) -> bool:
 
 
 def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambda _: True) -> Recording:
-    """Read the wanted series of a recording. Raise UnreadableOutput if it has no valid header or contradicts itself."""
+    """Read the `wanted` series of a recording. Raise UnreadableOutput for a bad header or inconsistent data."""
     if not is_recording(data):
         raise unreadable(name, None, repr(data[: len(MAGIC)]), "the beginning of a recording of ktrial")
     blocks = read_blocks(data, name)
@@ -185,7 +185,7 @@ def _event(one: TracedEvent, start_ns: int) -> Event:
 
 
 def _wake_ups(blocks: Blocks, head: Head) -> Frames | None:
-    """Return the agent's wake-ups as frames; each lasts the period plus its lateness."""
+    """Return the agent's wake-ups as frames, which last the period plus their lateness; None if there are none."""
     rows = [part for parts in blocks.rows.values() for part in parts if part[0].source == "wakeup"]
     period_ns = head.period_ns.get("wakeup")
     if not rows or period_ns is None:

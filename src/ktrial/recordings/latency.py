@@ -33,7 +33,8 @@ class PowerState(msgspec.Struct, frozen=True, kw_only=True):
 class Latencies(msgspec.Struct, frozen=True, kw_only=True):
     """A histogram of request latencies: `(upper end in seconds, requests)`, four bars per doubling.
 
-    `after_idle` counts requests after an idle period. `states` are those that the drive may enter on its own.
+    `after_idle` counts requests after an idle period. `states` are the power states that the drive may
+    enter on its own.
     """
 
     requests: int

@@ -20,8 +20,8 @@ _ZONES = range(-48, 57)
 def together(name: str, parts: Sequence[Recording]) -> Recording:
     """Merge parts that share a calendar clock; the zero of the result is the first moment of all.
 
-    A part that has only times of day is placed between the beginning and the end of the others. Raise BadInput if its
-    place is ambiguous, or if parts contain the same data.
+    A part that has only times of day goes between the beginning and the end of the others. Raise BadInput if its
+    place is ambiguous, if no part is dated, or if parts contain the same data.
     """
     if len(parts) == 1:
         return msgspec.structs.replace(parts[0], name=name)
@@ -69,7 +69,7 @@ def together(name: str, parts: Sequence[Recording]) -> Recording:
 
 
 def _frames(name: str, found: Sequence[Frames]) -> Frames | None:
-    """Return the frames, or the recorder's wake-ups if there are none. Raise BadInput for several frame logs."""
+    """Return the frames; without frames, the recorder's wake-ups or None. Raise BadInput for several frame logs."""
     told = [one for one in found if one.kind != "wake-up"] or found
     if len(told) > 1:
         raise BadInput(
@@ -81,7 +81,10 @@ def _frames(name: str, found: Sequence[Frames]) -> Frames | None:
 
 
 def _place(part: Recording, begin_s: float, end_s: float) -> float:
-    """Return the Unix time of the midnight that puts the part's events within the time of the others."""
+    """Return the midnight, as Unix time, that puts the part between `begin_s` and `end_s`.
+
+    Prefer time zones of whole hours. Raise BadInput if no midnight fits, or if several fit.
+    """
     inside = []
     first_day = (begin_s // _DAY_S - 1) * _DAY_S
     for midnight_s in (first_day, first_day + _DAY_S, first_day + 2 * _DAY_S):
@@ -103,9 +106,9 @@ def _place(part: Recording, begin_s: float, end_s: float) -> float:
 
 
 def with_offset(part: Recording, dated: Sequence[Recording], offset_s: float) -> Recording:
-    """Return a part that has only times of day, placed by the UTC offset of its zone beside the dated parts.
+    """Date a part that has only times of day, from the UTC offset of its zone and the beginning of the dated parts.
 
-    Without a dated part, return it unchanged.
+    Without dated parts, return the part unchanged.
     """
     begins = [(one.unix_at_zero_s or 0.0) + one.begin_s for one in dated if one.unix_at_zero_s is not None]
     if not begins:
@@ -122,19 +125,19 @@ def _check_names(name: str, parts: Sequence[Recording]) -> None:
         for key in (*part.series, *(source.name for source in part.sources)):
             if key in seen and seen[key] != part.name:
                 raise BadInput(
-                    f"{seen[key]} and {part.name} both contain {key}", file=name, hint="leave out one of them"
+                    f"{seen[key]} and {part.name} both contain {key}", file=name, hint="leave out one of the two files"
                 )
             seen[key] = part.name
 
 
 def moved_by(part: Recording, by_s: float) -> Recording:
-    """Return the same recording on a clock whose zero is this much earlier."""
+    """Return the recording on a clock whose zero is `by_s` earlier."""
     if by_s == 0:
         return part
     clocks: dict[int, array[float]] = {}
 
     def moved(times_s: array[float]) -> array[float]:
-        """Return the moved moments, computed once for all series that share them."""
+        """Return `times_s` moved by `by_s`; series that share an array get the same result."""
         if id(times_s) not in clocks:
             clocks[id(times_s)] = array("d", (time_s + by_s for time_s in times_s))
         return clocks[id(times_s)]

@@ -29,7 +29,7 @@ def phases_of(recording: Recording) -> Phases:
 
 
 def rate_of(series: Series) -> tuple[Array, Array]:
-    """Return the times, and the value at each: a gauge's level, or a counter's growth per second."""
+    """Return the times and values of a series; for a counter, the values are its growth per second."""
     values = series.values if series.kind == "gauge" else rates(series)
     return np.asarray(series.times_s), np.asarray(values)
 
@@ -115,8 +115,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 class Frames(msgspec.Struct, frozen=True, kw_only=True):
     """Frames, or wake-ups, of one program: each ended at `ends_s` and took `durations_s`.
 
-    `clock_error_s` is the possible offset between their clock and that of the series. `stands_for` is the number of
-    frames that each represents, if they were sampled.
+    `clock_error_s` is the possible offset between the clock of the frames and that of the series. `stands_for` says how
+    many frames each sampled frame represents.
     """
 
     kind: Literal["frame", "wake-up", "request"]
@@ -128,9 +128,9 @@ class Frames(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if len(self.ends_s) != len(self.durations_s):
-            raise ValueError(f"{len(self.ends_s)} ends of {len(self.durations_s)} {self.kind}s")
+            raise ValueError(f"the {self.kind}s have {len(self.ends_s)} ends, but {len(self.durations_s)} durations")
         if self.stands_for is not None and len(self.stands_for) != len(self.ends_s):
-            raise ValueError(f"{len(self.stands_for)} weights of {len(self.ends_s)} {self.kind}s")
+            raise ValueError(f"the {self.kind}s have {len(self.ends_s)} ends, but {len(self.stands_for)} weights")
         if not all(isfinite(duration_s) and duration_s >= 0 for duration_s in self.durations_s):
             raise ValueError(f"a {self.kind} has a duration below 0 or not finite")
         if any(after < before for before, after in pairwise(self.ends_s)):
@@ -159,7 +159,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GroupLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """A control group and its limits at the beginning, as the kernel shows them; None if it lacks the file."""
+    """A control group and its limits at the beginning, as the kernel shows them; None for a missing file."""
 
     path: str
     memory_high: str | None = msgspec.field(default=None, name="memory.high")
@@ -188,7 +188,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
     `labels` are names given by people (arm, workload); `machine` holds facts at that time (`memory_bytes`, `cpus`,
     `kernel`). `command` is the watched command, empty for the whole machine. `groups` are the program's control group
-    and those above it, nearest first; `interrupts` are the most frequent ones, None if not counted.
+    and the groups above it, nearest first; `interrupts` are the most frequent interrupts, None if not counted.
     """
 
     name: str
@@ -215,7 +215,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not self.end_s >= self.begin_s:
-            raise ValueError(f"the recording ends at {self.end_s} s, before {self.begin_s} s")
+            raise ValueError(f"the recording ends at {self.end_s} s, but begins at {self.begin_s} s")
         known = {source.name for source in self.sources}
         if len(known) != len(self.sources):
             raise ValueError("two sources have the same name")
@@ -237,7 +237,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rates(series: Series, bits: int = 64) -> Values[float]:
-    """Return the growth per second up to each moment; NaN at the first one and where a counter fell.
+    """Return the growth per second up to each moment; NaN at the first moment and where a counter fell.
 
     A series of rates is returned unchanged. A counter of 32 `bits` that fell from its upper half has wrapped around.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What readers of other tools' files share: columns over time become series of one source.
 
-If the kernel has a name for a series (`vmstat.allocstall_normal`), it gets that name, so that the table of symptoms
-applies to it.
+If the kernel has a name for a series (`vmstat.allocstall_normal`), the series gets that name, so that the table of
+symptoms applies to it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ def steadied(
 ) -> tuple[list[float], tuple[Gap, ...]]:
     """Map moments of a wall clock, which may have stepped, to a clock that only rises.
 
-    Return the mapped moments, and the steps and pauses.
-
-    `lengths_s` are the times since the previous sample according to the tool. Without them an interval with a step
-    counts as long as usual. Raise UnreadableOutput for fewer than two moments, or if the clock often steps back.
+    Return the mapped moments, and the steps and pauses as gaps. `lengths_s` are the times since the previous sample
+    according to the tool. Without `lengths_s`, an interval with a step gets the usual length. Raise UnreadableOutput
+    for fewer than two moments, or if the clock often steps back.
     """
     if len(wall_s) < 2:
         raise unreadable(source, None, "", "a recording: it has fewer than two moments")

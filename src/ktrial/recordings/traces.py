@@ -79,7 +79,10 @@ class _Reading(msgspec.Struct):
 
 
 def read_trace(data: bytes, source: str) -> Recording:
-    """Return events on a clock of their own. Raise UnreadableOutput if a tracer's line is damaged or there is none."""
+    """Return the events, with times since the midnight before the first line. Drop a cut-off last line.
+
+    Raise UnreadableOutput if another line of a tracer is damaged, or if there is no such line.
+    """
     reading = _Reading(source=source)
     ended = data.endswith(b"\n")
     last = data.count(b"\n") + 1

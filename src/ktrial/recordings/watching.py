@@ -64,8 +64,8 @@ class TracedEvent(msgspec.Struct, frozen=True, kw_only=True):
 class MachineView(msgspec.Struct, frozen=True, kw_only=True):
     """The current state of a watched machine.
 
-    `cpu_ns` is the agent's CPU time, `bytes` the size of the recording so far. `lost` events were overwritten, None
-    without a tracer.
+    `cpu_ns` is the agent's CPU time, `bytes` the size of the recording so far. `lost` counts overwritten events, and
+    is None without a tracer.
     """
 
     at_ns: int

@@ -124,7 +124,7 @@ def _header(
 
 
 def _doubts(comparison: Comparison) -> Part:
-    """Return how many doubts there are, linked to them; nothing if there is none."""
+    """Return the number of doubts as a link to the findings; None if there is no doubt."""
     number = len(doubts_of(comparison))
     if not number:
         return None

@@ -400,7 +400,7 @@ def findings(comparison: Comparison) -> list[Block]:
 
 
 def _findings_list(every: Iterable[Finding], where: Mapping[str, Sequence[str]]) -> Items:
-    """Return a line for each finding; `where` has the arms of those that do not apply to all."""
+    """Return a line for each finding; `where` names the arms of a finding that does not apply to all arms."""
     lines = []
     for finding in by_level(every):
         figures = {arm: one if isinstance(one, str) else f"{one:.4g}" for arm, one in finding.values.items()}

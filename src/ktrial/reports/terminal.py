@@ -26,7 +26,7 @@ _LONGEST = 40
 
 
 def comparison_text(found: Comparison, *, width: int) -> str:
-    """Return the report; the numbers behind a verdict refer to the doubts below the table."""
+    """Return the report; numbers after a verdict refer to the doubts below the table."""
     notes = _NumberedNotes()
     parts = [
         paragraph(found.answer, width=width),

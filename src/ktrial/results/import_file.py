@@ -32,7 +32,10 @@ _AGAIN = "copy or download the file again"
 
 
 def unpacked(data: bytes, name: str, limit_bytes: int) -> tuple[bytes, str]:
-    """Decompress gzip data and drop `.gz` from the name; return other data unchanged. Raise BadInput if too large."""
+    """Decompress gzip data and drop `.gz` from the name; return other data unchanged.
+
+    Raise BadInput for damaged data, and for more than `limit_bytes` of content.
+    """
     if not data.startswith(_GZIP):
         return data, name
     content, at, end = bytearray(), 0, len(data.rstrip(b"\0"))
@@ -124,7 +127,7 @@ def bring_in(
 
 
 def read_results(file: ForeignFile, wanted: ImportRequest, importers: Mapping[str, Importer]) -> ForeignResults:
-    """Return the results of a file. The user may name its format; otherwise it is recognised."""
+    """Return the results of a file. The user may name the format; otherwise an importer must recognise it."""
     if not file.data:
         raise BadInput("the file is empty", file=file.name, hint="check that the benchmark wrote to this file")
     importer = None
@@ -150,8 +153,8 @@ def _check_options(options: ImportOptions, importer: Importer, name: str) -> Non
         (options.of_frames, importer.takes_frames, "frame logs (mangohud)", "remove the option"),
     ):
         if used and not takes:
-            why = f"only for {kind}, and this file has the format {importer.name}"
-            raise BadInput(f"{', '.join(used)}: {why}", file=name, hint=hint)
+            why = f"only for {kind}, but this file has the format {importer.name}"
+            raise BadInput(f"cannot use {', '.join(used)}: {why}", file=name, hint=hint)
     if options.by is not None and options.label is not None:
         raise BadInput("--label and --by both name the groups", file=name, hint="remove one of the two")
 
@@ -211,8 +214,8 @@ def _values_under(runs: Sequence[ForeignRun], key: str, option: str, name: str) 
 
 
 _OTHERWISE = (
-    "add --format FORMAT if the file has one of these; otherwise write a table (CSV) with a header and one row per run,"
-    " with a column for the value and one for what is compared"
+    "add --format FORMAT if the file has one of these formats; otherwise write a CSV table with a header, one row per "
+    "run, a column for the value and a column for what is compared"
 )
 
 
@@ -245,8 +248,8 @@ def _choose_importer(data: bytes, name: str, wanted: ImportRequest, importers: M
             file=name,
             hint="copy or export the file again; the copy or the tool may have been interrupted",
         )
-    kind = "a binary file" if b"\0" in head else "unknown format"
-    raise BadInput(f"{kind}; formats: {formats}", file=name, hint=_OTHERWISE)
+    kind = "unknown binary format" if b"\0" in head else "unknown format"
+    raise BadInput(f"{kind}; ktrial imports {formats}", file=name, hint=_OTHERWISE)
 
 
 def _check(results: ForeignResults, name: str) -> None:

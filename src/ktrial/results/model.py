@@ -33,7 +33,7 @@ RunState = Literal["running", "ok", "failed", "void", "interrupted"]
 
 
 class StoredMeasurement(msgspec.Struct, frozen=True, kw_only=True):
-    """One number: `value` in the base unit, `original` as in the source. `direction` is None if it is unknown."""
+    """One number: `value` in the base unit, `original` as in the source. `direction` is None if unknown."""
 
     outcome: str
     value: float

@@ -30,7 +30,7 @@ class SchedulerAdvice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def advice_of(found: Comparison) -> SchedulerAdvice:
-    """Return the best scheduler that is better in the primary outcome and worse in no other, or else the control."""
+    """Return the best scheduler that is better in the primary outcome and worse in no other, otherwise the control."""
     asked = _asked_outcomes(found)
     if not asked:
         return SchedulerAdvice(line=clean(f"stay with {found.control}: nothing has been measured yet"))
@@ -126,7 +126,7 @@ def _worse_in(asked: Sequence[OutcomeComparison], arm: str, names: Mapping[str, 
 
 
 def _program_of(found: Comparison, arm: str) -> tuple[str, str | None]:
-    """Return the program of an arm's scheduler without its folder, and its mode."""
+    """Return the program of an arm's scheduler without its folder, and the mode in scx_loader or None."""
     scheduler = found.protocol["arms"][arm]["sched_ext"]
     return scheduler["run"][0].rpartition("/")[2], scheduler.get("mode")
 

@@ -14,7 +14,7 @@ from ktrial.trial.protocol.file import TrialFile, Value
 
 
 class ArmSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """An arm on this machine: the values that it changes by address, and the skipped settings with the reasons.
+    """An arm on this machine: its changed values, by address, and its skipped settings, with the reasons.
 
     `manual` tells a person how to set up the arm; `expect` contains the facts that then identify it. `inert` lists
     changes without effect on this machine, with the reasons. `commands` put the arm in force; each is shown with its

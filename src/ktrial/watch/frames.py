@@ -222,7 +222,7 @@ class Arena(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def play(game: Game, arena: Arena, *, quiet: bool = False) -> tuple[Exit, Played | BadRun]:
-    """Run the game to its end and store the run; return a BadRun if the log has no usable frames.
+    """Run the game to its end and store the run. Return a BadRun, not the run, if the log has no usable frames.
 
     With `quiet` the game's standard output goes to standard error.
     """

@@ -36,7 +36,7 @@ class Zone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Marks(msgspec.Struct, frozen=True, kw_only=True):
-    """The three watermarks of a zone, or their sums."""
+    """The three watermarks of a zone, or their sums over several zones."""
 
     min_pages: int
     low_pages: int
@@ -66,8 +66,8 @@ class WatermarkColumn(msgspec.Struct, frozen=True, kw_only=True):
 class Watermarks(msgspec.Struct, frozen=True, kw_only=True):
     """The watermarks of several settings, side by side.
 
-    `differs` describes each zone whose marks in /proc/zoneinfo differ from the computed ones; `agrees` is true if there
-    is none, and None for another machine.
+    `differs` describes each zone whose marks in /proc/zoneinfo differ from the computed ones; `agrees` is true if no
+    zone differs, and None for another machine.
     """
 
     kind: Literal["here", "elsewhere"]

@@ -115,7 +115,7 @@ def compare(
     lead: Lead | None = None,
     rate: tuple[float, str] | None = None,
 ) -> Watermarks:
-    """Return columns side by side: the current settings, those of `words`, and those for the requested lead.
+    """Return columns for the current settings, for `words`, and for the requested lead.
 
     A word is a profile, KNOB=VALUE[,VALUE…], or several settings joined by `+`. `rate` is how many bytes per second
     programs allocate, and where that number comes from.

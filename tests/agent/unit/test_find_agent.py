@@ -41,7 +41,7 @@ def test_the_error_lists_every_place_and_what_to_do(tmp_path: Path) -> None:
         find_agent(tmp_path / "src/ktrial")
     assert str(not_executable) in caught.value.message
     assert str(tmp_path / "src/ktrial/_bin/ktrial-agent") in caught.value.message
-    assert caught.value.hint == f"build it: sh {tmp_path}/setup/prepare.sh {tmp_path} agent"
+    assert caught.value.hint == f"build the agent: sh {tmp_path}/setup/prepare.sh {tmp_path} agent"
     assert caught.value.exit_status == 1
     with pytest.raises(AgentNotFound) as of_a_package:
         find_agent(tmp_path / "site-packages/ktrial")

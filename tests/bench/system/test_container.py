@@ -84,7 +84,7 @@ def test_what_can_run_is_examined_inside(user: User) -> None:
     listed = {one["benchmark"]: one for one in json.loads(ran.stdout)["benchmarks"]}
     assert listed["looks"]["why"] is None
     assert listed["absent"]["why"] == "git is not installed"
-    assert listed["absent"]["next"] == "add it to the image, or build one with `ktrial tools container`"
+    assert listed["absent"]["next"] == "add the program to the image, or build an image with `ktrial tools container`"
     assert listed["agent-spin"]["why"] is None
     assert listed["cyclictest-fifo"]["why"] is not None
     here = json.loads(ktrial(user, "bench", "--list", "--json").stdout)["benchmarks"]
@@ -129,7 +129,7 @@ def test_a_container_that_somebody_ends_is_named(user: User) -> None:
 @pytest.mark.parametrize(
     "tools, message",
     [
-        ("container", "build it with `ktrial tools container`"),
+        ("container", "build the image with `ktrial tools container`"),
         ("container=nosuch", "next: podman pull nosuch"),
         ("container=docker:tools", "cannot use docker|docker is not installed"),
     ],

@@ -114,7 +114,7 @@ def test_a_connection_that_breaks_fails_its_run_and_nothing_stays(pair: Pair, tm
     said = going.communicate(timeout=120)[1]
     assert going.returncode == 1, said
     first, second = json.loads(output.read_text())["runs"]
-    assert first["failure"].startswith("the load did not come from load1: lost the connection to load1")
+    assert first["failure"].startswith("cannot send the load from load1: lost the connection to load1")
     assert not first["measurements"]
     assert second["failure"] is None, "the next run connects again"
     assert second["generator"]["identity"] == second["parameters"]["generator"]
@@ -138,8 +138,8 @@ def test_packets_that_a_firewall_drops_fail_the_run(pair: Pair, tmp_path: Path) 
         pair.load.run("ip", "neigh", "delete", pair.address, "dev", device)
     (run,) = measured(done, output, status=1)
     assert run["failure"].startswith(
-        f"the load did not come from load1: load1 does not reach the server at {pair.address} on web1: "
-        "no answer within 10 s; next: open a port in the firewall of web1"
+        f"cannot send the load from load1: load1 does not reach the server at {pair.address} on web1 "
+        "(no answer within 10 s); next: open a port in the firewall of web1"
     )
 
 

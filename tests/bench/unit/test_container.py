@@ -122,7 +122,7 @@ def test_a_daemon_out_of_reach_is_not_taken_for_a_missing_image() -> None:
 def test_the_default_image_is_made_by_a_verb() -> None:
     with pytest.raises(KtrialError) as caught:
         box(ContainerRequest(None, "localhost/ktrial-tools"), answers={"podman --version": "podman version 4.3.1"})
-    assert caught.value.hint == "build it with `ktrial tools container`"
+    assert caught.value.hint == "build the image with `ktrial tools container`"
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,10 @@ def test_logs_that_ended_before_their_first_sample_are_none() -> None:
 @pytest.mark.parametrize(
     "data, message",
     [
-        (afterburner("60", names="GPU usage ,Frametime "), "a.hml:3: no column Framerate"),
+        (
+            afterburner("60", names="GPU usage ,Frametime "),
+            "a.hml:3: the log has no frame rates, because the column Framerate is missing",
+        ),
         (afterburner("60") + afterburner("60"), "a.hml:6: a second log begins here"),
         (afterburner("60", clock="noon"), "is not a record with a time of day"),
         (afterburner("60,1"[:2], "x"), "a.hml:6: 'x' is not a decimal number (frames per second)"),
@@ -85,7 +88,7 @@ def test_what_afterburner_cannot_have_written_is_refused(data: bytes, message: s
 
 
 def test_two_logs_in_one_file_are_refused() -> None:
-    with pytest.raises(BadRun, match=r"x\.csv: rel_s goes backwards: the file contains two logs"):
+    with pytest.raises(BadRun, match=r"x\.csv: rel_s goes backwards, because the file contains two logs"):
         read_telemetry(telemetry((5.0, 20.0, 0), (0.0, 20.0, 0)), "x.csv")
 
 
@@ -96,12 +99,12 @@ def test_a_table_without_its_columns_is_no_telemetry() -> None:
 
 
 def test_one_sample_is_no_mean() -> None:
-    with pytest.raises(BadRun, match="1 samples of a frame rate are too few"):
+    with pytest.raises(BadRun, match="a mean needs 2 samples of the frame rate, but the log has 1"):
         sampled_statistics(read_afterburner(afterburner("60")))
 
 
 def test_only_samples_of_frames_can_be_slow() -> None:
-    with pytest.raises(BadInput, match="--below-fps: samples are not single frames"):
+    with pytest.raises(BadInput, match="cannot use --below-fps: the samples of this log are not single frames"):
         sampled_statistics(read_afterburner(afterburner("60", "50")), 30.0)
 
 

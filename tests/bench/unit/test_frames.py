@@ -100,7 +100,7 @@ def test_too_few_frames_are_missing_and_not_zero() -> None:
 
 @pytest.mark.parametrize("bad", [0.0, -0.01, math.nan, math.inf])
 def test_what_is_no_time_is_refused(bad: float) -> None:
-    with pytest.raises(BadRun, match="expected a number above 0"):
+    with pytest.raises(BadRun, match="expected a finite number above 0"):
         frame_statistics([0.01] * 200 + [bad])
 
 

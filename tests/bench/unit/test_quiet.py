@@ -296,7 +296,13 @@ def test_without_logind_terminals_tell() -> None:
 
 def test_where_nothing_tells_it_is_refused() -> None:
     executor = Desktop(reply=lambda argv: answer(exit_status=1, stderr=b"no\n"))
-    with pytest.raises(Refused, match="cannot tell whether this machine is idle: ended with status 1") as caught:
+    with pytest.raises(Refused, match="cannot tell whether this machine is idle: `find` ended with status 1") as caught:
         bench(executor, idle=True)
     assert caught.value.hint == "leave out --when-idle"
     assert executor.log[-1] == "inhibitor stops"
+
+
+def test_a_machine_without_terminals_shows_no_input() -> None:
+    executor = Desktop(reply=lambda argv: answer(b"\n", exit_status=int(argv[0] != "find")))
+    with pytest.raises(Refused, match="no session or terminal shows input"):
+        IdleWatch(executor, FakeClock(10_000)).last_input()

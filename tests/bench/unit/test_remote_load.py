@@ -222,7 +222,7 @@ def test_a_lost_connection_is_told_and_the_next_run_connects_again() -> None:
         answering(AgentError("lost", "lost the connection to load1")), answering(), left=lambda: closed.append("left")
     )
     placed = load.place(run_of(), lambda _: {})
-    with pytest.raises(GeneratorLost, match="the load did not come from load1: lost the connection to load1"):
+    with pytest.raises(GeneratorLost, match="cannot send the load from load1: lost the connection to load1"):
         load.run(placed, None)
     assert closed == ["left"]
     assert load.run(placed, None).raw == GOOD
@@ -240,20 +240,26 @@ def test_a_generator_that_has_changed_sends_no_load() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer, why",
+    "answer, why, step",
     [
         (
             RawOutput(timed_out=True),
-            r"no answer within 10 s; next: open a port in the firewall of web1, and name that port with --load-address",
+            "no answer within 10 s",
+            "open a port in the firewall of web1, and name it with --load-address ADDRESS:PORT",
         ),
-        (RawOutput(exit_status=1, stderr=b"Connection refused"), "redis-benchmark ended with status 1.*refused"),
+        (
+            RawOutput(exit_status=1, stderr=b"Connection refused"),
+            "redis-benchmark ended with status 1.*refused",
+            "check load1, then run the command again",
+        ),
     ],
 )
-def test_a_server_that_is_not_reached_fails_the_run(answer: RawOutput, why: str) -> None:
+def test_a_server_that_is_not_reached_fails_the_run(answer: RawOutput, why: str, step: str) -> None:
     executor = answering(answer)
     load = generator(executor)
-    with pytest.raises(GeneratorLost, match=f"load1 does not reach the server at 10.0.0.5 on web1: {why}"):
+    with pytest.raises(GeneratorLost, match=rf"load1 does not reach the server at 10.0.0.5 on web1 \({why}") as lost:
         load.run(load.place(run_of(), lambda _: {}), None)
+    assert lost.value.hint == step
     asked = [one for one in executor.ran if "--version" not in one.argv]
     assert len(asked) == (1 if answer.timed_out else 3), "a server may need a moment, a firewall never gives in"
 

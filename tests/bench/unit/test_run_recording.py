@@ -91,7 +91,7 @@ def test_figures_per_phase_are_told_where_they_are_asked_for() -> None:
         ({"program": 5}, "expected a command line"),
         ({"limit_ms": -1}, "limit_ms: expected .* got -1"),
         ({"limit_ms": True}, "limit_ms: expected .* got True"),
-        ({"duration_s": 10, "skip_s": 10}, "skip_s = 10 leaves nothing of 10"),
+        ({"duration_s": 10, "skip_s": 10}, "skip_s = 10 leaves nothing to measure in 10 seconds"),
         ({"per_phase": "yes"}, "expected true or false"),
     ],
 )

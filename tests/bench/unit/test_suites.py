@@ -78,7 +78,7 @@ def test_a_machine_with_one_cpu_leaves_out_what_needs_two() -> None:
     unplaced: dict[str, BadInput] = {}
     (task,) = tasks_of(suite, all_benchmarks(), FactBook({"cpu.online": Fact(value=[0])}), None, unplaced)
     assert (task.label, task.cpus) == ("agent-contextswitch-same", None)
-    assert str(unplaced["agent-contextswitch-cross"].message) == "it needs 2 CPUs, but only 1 are online"
+    assert str(unplaced["agent-contextswitch-cross"].message) == "it needs 2 CPUs, but only 1 is online"
 
 
 @pytest.mark.parametrize("name", ["kernel-compile", "kernel-compile-llvm"])

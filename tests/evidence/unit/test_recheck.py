@@ -331,7 +331,7 @@ def test_a_trial_that_is_damaged_is_named_and_the_next_is_read() -> None:
         Difference(
             kind="trial",
             where=f"trial {name}",
-            told=f"cannot read it: b.tar.zst: trials/{name}: trial.json is not in the bundle",
+            told=f"cannot read it: b.tar.zst: trials/{name}/trial.json is not in the bundle",
         )
         for name in bundle.trials
     )
@@ -428,8 +428,8 @@ def test_a_trial_is_read_from_its_files() -> None:
 @pytest.mark.parametrize(
     "part, data, told",
     [
-        ("trial.json", None, ": trial.json is not in the bundle"),
-        ("log.jsonl", None, ": log.jsonl is not in the bundle"),
+        ("trial.json", None, "/trial.json is not in the bundle"),
+        ("log.jsonl", None, "/log.jsonl is not in the bundle"),
         ("trial.json", b"{", ": input data was truncated"),
         ("noise.json", b"{}", ": object missing required field"),
         ("log.jsonl", b"{}", "/log.jsonl: the last line is truncated"),

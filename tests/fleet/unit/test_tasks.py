@@ -293,3 +293,6 @@ def test_a_trial_that_nobody_started(fake: Fake, tmp_path: Path) -> None:
         step_trial(program, trial(), writes=True)
     with pytest.raises(TaskFailed, match=r"cannot read the trial in .*: No such file"):
         step_trial(program, trial(file=str(tmp_path / "no.toml"), name=None), writes=True)
+    (tmp_path / "broken.toml").write_text("name = ")
+    with pytest.raises(TaskFailed, match=r"cannot read the trial in .*; next: correct the file"):
+        step_trial(program, trial(file=str(tmp_path / "broken.toml"), name=None), writes=True)

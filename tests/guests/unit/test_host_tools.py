@@ -90,7 +90,7 @@ def test_the_program_is_brought_unless_it_is_there(folder: Path) -> None:
     "name, why",
     [
         ("missing", "cannot find program 'missing'"),
-        ("foreign", "for aarch64, the guest is x86_64"),
+        ("foreign", "for aarch64, but the guest is x86_64"),
         ("text", "neither a program nor"),
     ],
 )
@@ -108,7 +108,7 @@ def test_a_missing_library_is_named(folder: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_guest_of_another_architecture_takes_static_programs_of_its_own(folder: Path) -> None:
     found = bring([str(folder / "foreign")], "aarch64")
     assert list(found.files) == [str(folder / "foreign")]
-    with pytest.raises(BadInput, match="for x86_64, the guest is aarch64") as caught:
+    with pytest.raises(BadInput, match="for x86_64, but the guest is aarch64") as caught:
         bring(["static"], "aarch64")
     assert "`-- ktrial-agent`" in str(caught.value.hint)
     (folder / "foreign").write_bytes(kernels.elf({}, machine=183, interpreter=b"/lib/ld-linux-aarch64.so.1"))

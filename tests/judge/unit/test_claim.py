@@ -156,7 +156,7 @@ def test_no_text_breaks_the_reader(text: str) -> None:
         (b"", "the file has no claims"),
         (b"[[change]]\nwhat='a'\nfrom='1'\nto='2'\n", "says"),
         (b"[[change]]\nwhat='a'\nfrom='1'\nto='2'\nsays='+1%'\nwho='me'\n", ":6:1: "),
-        (b"[[tukey]]\nwhat='t'\ngroup=[]\npair=[{first='a',second='b',q='1'}]\n", "'a' is not one of its groups"),
+        (b"[[tukey]]\nwhat='t'\ngroup=[]\npair=[{first='a',second='b',q='1'}]\n", "'a' is not a group of the table"),
         (b"[[tukey]]\nwhat='t'\ngroup=[{name='a',mean='1',sd='1',n=1}]\npair=[]\n", "the group 'a' has n = 1"),
     ],
 )
@@ -164,4 +164,4 @@ def test_bad_files_of_claims(text: bytes, said: str) -> None:
     with pytest.raises(BadInput, match=r"^claims\.toml:(\d+:)* ") as error:
         parse_claim_file(text, "claims.toml")
     assert said in str(error.value)
-    assert "[[change]]" in str(error.value.hint) or "its groups" in str(error.value.hint)
+    assert "[[change]]" in str(error.value.hint) or "the groups of the table" in str(error.value.hint)

@@ -144,7 +144,7 @@ def test_a_ladder_asks_each_tier_twice() -> None:
     [
         ({"control": "contrl"}, "unknown arm: 'contrl'"),
         ({"arms": (TrialArm(name="control"),)}, "two arms"),
-        ({"arms": (TrialArm(name="control"), TrialArm(name="control"))}, "two arms have the same name"),
+        ({"arms": (TrialArm(name="control"), TrialArm(name="control"))}, "two arms have the same name, control"),
         ({"outcomes": {}}, "expected one primary outcome"),
         ({"outcomes": {TIME: COUNT, "b": COUNT}, "cap": 20}, "expected one primary outcome"),
         ({"outcomes": {TIME: OutcomeRule(direction="lower", role="primary", margin=-0.1)}}, "margin of tool.time"),
@@ -152,7 +152,7 @@ def test_a_ladder_asks_each_tier_twice() -> None:
         ({"detect": 0.0}, "detect: expected a value above 0, got 0"),
         ({"outcomes": {TIME: COUNT}, "cap": 12}, "needs at least 20 blocks"),
         ({"outcomes": {TIME: COUNT}, "cap": None}, "needs at least 20 blocks"),
-        ({"outcomes": {TIME: COUNT}, "extend": True}, "ktrial judges it only once"),
+        ({"outcomes": {TIME: COUNT}, "extend": True}, "counters are judged once"),
     ],
 )
 def test_a_protocol_that_says_nothing_is_refused(changes: dict[str, Any], told: str) -> None:

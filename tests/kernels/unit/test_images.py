@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import errno
 import gzip
 from pathlib import Path
 
 import pytest
 
 from ktrial.kernels.images.images import Images, read_kernel
+from ktrial.kernels.images.packages import unreadable_package
 from ktrial.kit.errors import BadInput, UnknownName
 from tests.support import kernels
 
@@ -85,6 +87,14 @@ def test_packages_that_hold_no_kernel(tmp_path: Path, content: bytes, why: str) 
     package.write_bytes(content)
     with pytest.raises(BadInput, match=why):
         Images().find(str(package))
+
+
+def test_an_error_of_the_disk_is_no_damage_of_the_package() -> None:
+    failed = unreadable_package(OSError(errno.EIO, "Input/output error"), "x.deb")
+    assert failed.message == "x.deb: cannot read its files: Input/output error"
+    assert failed.hint == "check the disk and the permissions of the file"
+    damaged = unreadable_package(OSError("its parts are out of order"), "x.deb")
+    assert damaged.hint == "download the package again"
 
 
 FILES = {

@@ -54,7 +54,7 @@ def test_symbols_by_architecture() -> None:
 def test_wishes_that_contradict() -> None:
     one, other = Wish("NUMA", "y", "guest"), Wish("NUMA", "n", "mine.config:3")
     assert united([one, Wish("NUMA", "y", "btf")])["NUMA"].by == "btf"
-    with pytest.raises(Contradiction, match=r"guest wants NUMA=y, mine\.config:3 wants NUMA=n"):
+    with pytest.raises(Contradiction, match=r"guest wants NUMA=y, but mine\.config:3 wants NUMA=n"):
         united([one, other])
     assert united([one, Wish("NUMA", "n", "--set")])["NUMA"].value == "n"
     assert united([one, other, Wish("NUMA", "m", "--set")])["NUMA"] == Wish("NUMA", "m", "--set")

@@ -64,6 +64,9 @@ def test_only_some_keys_of_a_large_object_are_listed() -> None:
     with pytest.raises(BadRun, match="is an empty object") as caught:
         select({}, "$.x")
     assert caught.value.hint == "name another place"
+    with pytest.raises(BadRun, match="has 0 elements") as caught:
+        select({"x": []}, "$.x[0]")
+    assert caught.value.hint == "name another place"
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_the_time_that_is_allowed_is_kept() -> None:
     assert free.can_detect
     assert not held.can_detect
     assert held.duration_s <= free.duration_s / 3
-    with pytest.raises(BadInput, match="cannot plan a live trial within 1 min and 480 blocks"):
+    with pytest.raises(BadInput, match="cannot plan a live trial of at most 480 blocks within 1 min"):
         plan_live(samples, replace(WISH, longest_s=60.0))
 
 

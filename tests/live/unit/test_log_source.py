@@ -89,7 +89,7 @@ def test_a_night_without_lines_is_missing(tmp_path: Path) -> None:
     log = Logged(tmp_path, f"{TOOK}&take=p50")
     for _ in range(10):
         log.poll()
-    assert log.over(0, 10).why == f"no line of {log.file} matched"
+    assert log.over(0, 10).why == f"no line of {log.file} matches the expression"
     log.poll(b"took fast ms\ntook 1,5 ms\n")
     log.clock.pass_s(60)
     assert log.over(0, 11.5).value is None
@@ -99,8 +99,16 @@ def test_a_night_without_lines_is_missing(tmp_path: Path) -> None:
 def test_part_of_a_number_is_no_number(tmp_path: Path) -> None:
     log = Logged(tmp_path, "match=took ([0-9]+)")
     assert log.poll(b"took 1,500 ms\n") == []
+    assert log.over(0, 1.5).why == f"the expression matches only part of '1,500' in {log.file}"
+    assert log.poll(b"other\n") == []
+    assert log.over(1.5, 2.5).why == f"no line of {log.file} matches the expression"
     assert Logged(tmp_path, "match=(?:took ([0-9]+)|other)").poll(b"other\ntook 3\n") == [0.003]
-    assert "'1,500'" in (log.over(0, 1.5).why or "")
+
+
+def test_a_word_is_no_number(tmp_path: Path) -> None:
+    log = Logged(tmp_path, "match=took ([^ ]*) ms")
+    assert log.poll(b"took long ms\n") == []
+    assert log.over(0, 1.5).why == f"the expression matches 'long' instead of a finite number in {log.file}"
 
 
 def test_quantiles_need_lines_beyond_them(tmp_path: Path) -> None:
@@ -146,7 +154,7 @@ def test_a_disk_that_was_full_leaves_a_gap_and_no_number_of_two_halves(tmp_path:
     assert log.poll(b"took 10 ms\ntook 1") == [0.01]
     # What the program could not write is gone, and the next line follows what it could.
     assert [log.poll() for _ in range(4)] == [[]] * 4
-    assert log.over(1.5, 4.5).why == f"no line of {log.file} matched"
+    assert log.over(1.5, 4.5).why == f"no line of {log.file} matches the expression"
     assert log.poll(b"took 30 ms\n") == [0.03]
 
 

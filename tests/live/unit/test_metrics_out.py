@@ -296,7 +296,7 @@ def test_other_answers_are_failures_and_no_token_goes_elsewhere(status: int) -> 
     server = FakeGrafana(status)
     (said,) = pass_on(GrafanaAnnotations(Grafana.at(server.url, "s3cret"), Clock()))
     server.end()
-    assert f"it answered {status}" in said
+    assert f"the server answered {status}" in said
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,13 @@ def test_what_cannot(text: str) -> None:
         parse_tools(text)
 
 
+def test_a_wrong_name_is_told_by_its_kind() -> None:
+    with pytest.raises(BadInput, match="'a b' is not the name of a distrobox"):
+        parse_tools("container=distrobox:a b")
+    with pytest.raises(BadInput, match="'a b' is not the name of an image"):
+        parse_tools("container=docker:a b")
+
+
 def test_the_image_has_each_package_once() -> None:
     text = containerfile("debian:13", ["rt-tests", "", "fio rt-tests"])
     assert text.startswith("FROM debian:13\nRUN apt-get update && ")

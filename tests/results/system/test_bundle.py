@@ -162,7 +162,7 @@ def test_what_cannot_be_looked_into_is_packed_only_with_all_names(store: Store, 
     store.begin(a_session())
     store.save(a_run(1), {"stdout": b"", "file": gzip.compress(b"hermes" * 1000)[:-9]})
     with pytest.raises(
-        Refused, match="run 1, file may contain names: cannot unpack gzip data: the end is missing"
+        Refused, match=r"run 1, file may contain names \(cannot unpack gzip data: the end is missing"
     ) as no:
         packed(store, tmp_path)
     assert "--keep-identity" in (no.value.hint or "")
@@ -334,12 +334,15 @@ def huge(document: Any) -> None:
             with_manifest(lambda document: document["sessions"].pop()),
             "the sessions and the files in manifest.json do not match",
         ),
-        (drop_last, "is missing: the bundle may be truncated"),
+        (drop_last, "is missing; the bundle may be truncated"),
         (change_raw, "does not match its digest"),
         (rewritten("raw/", lambda data: data[:-1] + b"?"), "does not match its digest"),
         (rewritten("sessions/s2/runs.jsonl", other_raw), "other raw output than the run has"),
-        (rewritten("sessions/s2/runs.jsonl", telling_raw(["stdout"])), "raw: expected an object"),
-        (rewritten("sessions/s2/runs.jsonl", telling_raw({"stdout": "0" * 64})), "raw: expected an object"),
+        (rewritten("sessions/s2/runs.jsonl", telling_raw(["stdout"])), "expected an object for each name in `raw`"),
+        (
+            rewritten("sessions/s2/runs.jsonl", telling_raw({"stdout": "0" * 64})),
+            "expected an object for each name in `raw`",
+        ),
         (rewritten("sessions/s2/runs.jsonl", lambda data: data * 2), "run 1 occurs twice"),
         (rewritten("sessions/s2/runs.jsonl", lambda data: data + b"{}\n"), r"runs\.jsonl:2: object missing required"),
         (rewritten("sessions/s2/runs.jsonl", with_fields(state="running")), "run 1 occurs twice, or is still running"),
@@ -354,7 +357,7 @@ def huge(document: Any) -> None:
             with_manifest(lambda document: document["sessions"][0].update(replaced=None)),
             "not the session that the manifest names",
         ),
-        (grow_raw, "bytes, the manifest says"),
+        (grow_raw, "bytes, but the manifest says"),
         (repeat, "occurs twice"),
         (manifest_last, "does not begin with manifest.json"),
     ],

@@ -129,7 +129,7 @@ def test_a_dry_run_keeps_nothing() -> None:
 
 def test_options_of_frames_are_refused_for_other_files() -> None:
     wanted = ImportRequest(options=ImportOptions(below_fps=30))
-    with pytest.raises(BadInput, match=r"--below-fps: only for frame logs \(mangohud\), and this file has"):
+    with pytest.raises(BadInput, match=r"cannot use --below-fps: only for frame logs \(mangohud\), but this file has"):
         read_results(ForeignFile("hf.json", GOOD), wanted, IMPORTERS)
 
 
@@ -165,9 +165,9 @@ def test_gzip_is_unpacked_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> N
     "data, message, hint",
     [
         (b"", "x.dat: the file is empty", "check that the benchmark"),
-        (b"\x7fELF\0\0\1", "x.dat: a binary file; formats: csv, fio,", "--format FORMAT"),
-        (b"hello\nworld\n", "x.dat: unknown format; formats: csv,", "--format FORMAT"),
-        (b"\xff\xfea\0b\0", "x.dat: a binary file", "--format"),
+        (b"\x7fELF\0\0\1", "x.dat: unknown binary format; ktrial imports csv, fio,", "--format FORMAT"),
+        (b"hello\nworld\n", "x.dat: unknown format; ktrial imports csv,", "--format FORMAT"),
+        (b"\xff\xfea\0b\0", "x.dat: unknown binary format", "--format"),
     ],
 )
 def test_what_is_no_format_lists_them(data: bytes, message: str, hint: str) -> None:
@@ -182,7 +182,7 @@ def test_a_column_that_stands_alone_is_a_table_where_it_is_named() -> None:
     named = ImportRequest(options=ImportOptions(values=("time_s",)))
     alone = read_results(ForeignFile("x.dat", b"time_s\n1.5\n2.5\n"), named, IMPORTERS)
     assert (alone.format, [run.measurements[0].value for run in alone.runs]) == ("csv", [1.5, 2.5])
-    with pytest.raises(BadInput, match="a binary file"):
+    with pytest.raises(BadInput, match="unknown binary format"):
         read_results(ForeignFile("x.dat", b"time_s\n1.5\0\n"), named, IMPORTERS)
     assert IMPORTERS["csv"].sniff(b"time_s,load\n1.5,2\n", "x.dat")
     assert not IMPORTERS["csv"].sniff(b"time_s,load\n", "x.dat")
@@ -229,7 +229,7 @@ def test_two_formats_that_claim_a_file_are_both_named() -> None:
 
 def test_options_of_tables_are_for_tables() -> None:
     wanted = ImportRequest(options=ImportOptions(values=("time",), unit="s"))
-    with pytest.raises(BadInput, match=r"--value, --unit: only for tables \(csv\), and this file has"):
+    with pytest.raises(BadInput, match=r"cannot use --value, --unit: only for tables \(csv\), but this file has"):
         read_results(ForeignFile("hf.json", GOOD), wanted, IMPORTERS)
 
 
@@ -298,7 +298,7 @@ def test_talk_about_benchmarks_is_no_result() -> None:
 
 def test_a_rate_of_frames_is_for_logs_of_frames() -> None:
     wanted = ImportRequest(options=ImportOptions(below_fps=60.0))
-    with pytest.raises(BadInput, match=r"--below-fps: only for frame logs \(mangohud\), and this file has"):
+    with pytest.raises(BadInput, match=r"cannot use --below-fps: only for frame logs \(mangohud\), but this file has"):
         read_results(ForeignFile("hf.json", GOOD), wanted, IMPORTERS)
 
 

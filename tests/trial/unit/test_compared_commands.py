@@ -120,7 +120,7 @@ def test_quoted_characters_of_a_shell_are_words(line: str) -> None:
         (("one",), {"lists": [("x", "1")]}, "expected two commands or more, got 1"),
         (("a", ""), {}, "the command line is empty"),
         (("a", "b 'c"), {}, "no closing quotation"),
-        (("a", "b"), {"names": ("x", "y", "z")}, "3 names for 2 commands"),
+        (("a", "b"), {"names": ("x", "y", "z")}, "-n is given 3 times for 2 commands"),
         (("a", "b"), {"lists": [("x", "1,1")]}, "contains a value twice"),
         (("a", "b"), {"lists": [("x", "1"), ("x", "2")]}, "-L x is given twice"),
     ],

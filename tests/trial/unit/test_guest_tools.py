@@ -56,6 +56,14 @@ def test_programs_are_brought_with_what_hands_over_their_files() -> None:
     with pytest.raises(BadInput, match="cannot run hackbench-pipe-thread in guests: hackbench is not") as caught:
         tools_of([task("hackbench-pipe-thread")], without)
     assert caught.value.hint == "sudo apt install rt-tests"
+    nothing: Any = Programs()
+    for benchmark, hint in (
+        ("hackbench-pipe-thread", "install hackbench by hand"),
+        ("synthmark-voicemark", "ktrial tools get synthmark"),
+    ):
+        with pytest.raises(BadInput) as caught:
+            tools_of([task(benchmark)], nothing)
+        assert caught.value.hint == hint
 
 
 def test_the_agent_is_asked_for_the_run_and_then_for_its_files() -> None:

@@ -53,11 +53,15 @@ def test_a_good_visit_has_an_output_for_each_run_and_knows_its_boot() -> None:
     "replies, more, told",
     [
         ([FACTS, GOOD], {}, "the agent did not answer"),
-        ([FACTS, GOOD, {"id": 4, "error": {"kind": "bad-request", "message": "no"}}], {}, "said bad-request: no"),
+        (
+            [FACTS, GOOD, {"id": 4, "error": {"kind": "bad-request", "message": "no"}}],
+            {},
+            "the agent failed (bad-request): no",
+        ),
         (
             [FACTS, {"id": 2, "error": {"kind": "conflict", "message": "stale"}}, GOOD],
             {},
-            "the agent refused its settings (conflict): stale",
+            "the agent refused the arm's settings (conflict): stale",
         ),
         (
             [
@@ -68,7 +72,7 @@ def test_a_good_visit_has_an_output_for_each_run_and_knows_its_boot() -> None:
                 },
             ],
             {},
-            "its settings are not in force: /p: EINVAL",
+            "the arm's settings are not in force: /p: EINVAL",
         ),
         ([FACTS], {"failure": "the time limit of 5 s passed"}, "the guest failed: the time limit"),
         ([FACTS], {"ended": ProgramEnded(status=1), "stderr": b"ktrial-agent: x"}, "status 1: ktrial-agent: x"),

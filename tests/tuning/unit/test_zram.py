@@ -55,7 +55,7 @@ def test_a_device_is_made_where_there_is_none() -> None:
 
 def test_without_zram_all_is_refused() -> None:
     (refusal,) = plan("zram:disksize=64MiB", files={}).refusals
-    assert (refusal.kind, refusal.hint) == (Why.ABSENT, "`modprobe zram`")
+    assert (refusal.kind, refusal.hint) == (Why.ABSENT, "run `modprobe zram`")
 
 
 @pytest.mark.parametrize("memory, size", [(2 * 2**30, 2**30), (96 * 2**30, 4 * 2**30)])

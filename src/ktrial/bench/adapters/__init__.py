@@ -23,7 +23,7 @@ def tools() -> tuple[str, ...]:
 
 
 def all_benchmarks(warn: Callable[[str], None] = lambda _: None) -> dict[str, Benchmark]:
-    """Return all benchmarks by name, in order of folders; `warn` gets a sentence for each one that is skipped."""
+    """Return all benchmarks by name, in order of folders; `warn` gets a sentence for each skipped benchmark."""
     found: dict[str, Benchmark] = {}
     for tool in tools():
         for benchmark in _of(importlib.import_module(f"{__name__}.{tool}.adapter")):

@@ -123,7 +123,7 @@ class LoadBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return {**self.parameters, **parameters, **self.fixed}
 
     def _for_agent(self, complete: Parameters) -> Parameters:
-        """Return the parameters to send, without those that leave the choice to the agent (None)."""
+        """Return the parameters to send, without those that are None, which leave the choice to the agent."""
         own = {"duration_s"} if self.until_told else set()
         return {name: value for name, value in complete.items() if value is not None and name not in own}
 

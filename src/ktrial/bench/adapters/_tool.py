@@ -48,9 +48,9 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 class RemoteLoad(msgspec.Struct, frozen=True, kw_only=True):
     """How a benchmark runs with its load from another machine, the generator.
 
-    `server` has the programs here, `generator` those on the other machine. `command` builds an invocation with a
-    `generator` part. Parameters named in `without` are invalid with such a load, those in `parameters` are valid only
-    with it.
+    `server` has the programs here, `generator` the programs there. `command` builds an invocation with a
+    `generator` part. Parameters named in `without` are invalid with such a load; `parameters` are valid only with such
+    a load.
     """
 
     what: str
@@ -101,7 +101,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         return asking_version(self.program)
 
     def parse_version(self, raw: RawOutput) -> str | None:
-        """Return the version that the tool printed, even if it exited with an error."""
+        """Return the version that the tool printed, even if it exited with an error; None if it printed none."""
         return version_in(raw, self.program)
 
     def parse(self, raw: RawOutput, parameters: Parameters) -> ParsedRun:
@@ -111,7 +111,7 @@ class ToolBenchmark(msgspec.Struct, frozen=True, kw_only=True):
         known = {*self.parameters, *(() if self.remote is None else (GENERATOR_PARAMETER, *self.remote.parameters))}
         for name in parameters:
             if name not in known or (name not in self.parameters and GENERATOR_PARAMETER not in parameters):
-                hint = f"use one of: {', '.join(self.parameters)}" if self.parameters else "it takes no parameters"
+                hint = f"use one of: {', '.join(self.parameters)}" if self.parameters else f"leave out {name}"
                 raise UnknownName(f"parameter of {self.name}", name, self.parameters, hint=hint)
         return {**self.parameters, **parameters}
 
@@ -208,7 +208,7 @@ def collected(raw: RawOutput, name: str) -> bytes:
     """Return the content of a file written by the tool. Raise BadRun if there is none."""
     data = raw.files.get(name)
     if data is None:
-        raise BadRun(f"exited with status 0 but did not write {name}{quoted(raw)}", hint=_OTHER_VERSION)
+        raise BadRun(f"the tool exited with status 0 but did not write {name}{quoted(raw)}", hint=_OTHER_VERSION)
     return data
 
 
@@ -223,7 +223,7 @@ def refusal(raw: RawOutput) -> str | None:
 
 
 def agree(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    """Raise BadRun if the tool reports values other than those requested."""
+    """Raise BadRun if the tool reports values other than the `wanted` ones."""
     for name, value in wanted.items():
         if found[name] != value:
             raise BadRun(

@@ -157,14 +157,14 @@ class Around:
             self._idle.is_patient = False
 
     def disturbed(self, began_ns: int) -> str | None:
-        """Return which session or terminal was used since `began_ns`.
+        """Return which session or terminal was used since `began_ns`, or why that is unknown.
 
         None means that nobody used one, or that the user accepts a machine in use.
         """
         return self.used_within((self.now_ns() - began_ns) / 1e9)
 
     def used_within(self, seconds: float) -> str | None:
-        """Return which session or terminal was used within the last `seconds`, as `disturbed` does."""
+        """Return what `disturbed` returns, for the last `seconds`."""
         return self._idle.disturbed(seconds) if self._idle is not None else None
 
     def prepare(self) -> tuple[PreparedRun, ...]:
@@ -201,7 +201,7 @@ class Around:
         return self._counters
 
     def look(self, paths: tuple[str, ...]) -> dict[str, str | None]:
-        """Return the contents of the files; None for an unreadable one."""
+        """Return the contents of the files; None for an unreadable file."""
         return {path: _text(reading) for path, reading in self._machine.read(paths).items()}
 
     def now_ns(self) -> int:
@@ -270,7 +270,7 @@ class RunWatching:
 
     @property
     def misread(self) -> tuple[str, ...]:
-        """Settings of transactions that no longer have the value of the first run."""
+        """Settings of transactions whose values have changed since the first run."""
         return self._beside.misread if self._beside is not None else ()
 
     @property
@@ -290,7 +290,7 @@ class RunWatching:
         return {**recorded, WATCHED: msgspec.json.encode(Watched(before=before, after=after, seconds=self._seconds))}
 
     def energy(self) -> tuple[tuple[tuple[Measurement, Outcome], ...], tuple[str, ...]]:
-        """Return joules and watts of each domain, and notes on unknown ones."""
+        """Return joules and watts of each domain, and notes on domains without values."""
         found: list[tuple[Measurement, Outcome]] = []
         notes = []
         if len(self._looks) == 2:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find out whether the machine is in use: by somebody, or by other programs while ktrial waits.
+"""Find out whether somebody uses the machine, and wait until neither people nor other programs use it.
 
-logind's sessions and the access times of terminals show whether somebody uses it.
+logind's sessions and the access times of terminals show whether somebody uses the machine.
 
 `find /dev … -printf '%A@ %C@ %p'` prints when each terminal was last read from, and when it was opened.
 """
@@ -36,8 +36,6 @@ def read_access_times(data: bytes, source: str) -> dict[str, float]:
         read_s = number(read, source, line_number, "the time at which a terminal was read")
         opened_s = number(opened, source, line_number, "the time at which a terminal was opened")
         found[path] = read_s if read_s >= opened_s + _OPENING_S else 0.0
-    if not found:
-        raise unreadable(source, None, "", "a list of terminals: it names none")
     return found
 
 
@@ -127,12 +125,17 @@ class IdleWatch:
 
     def _terminals(self) -> list[LastInput]:
         said = self._ask(_TERMINALS)
+        if not said.strip():
+            return []
         now_s = self._clock.unix_ms() / 1000
         return [LastInput(max(0.0, now_s - time_s), path) for path, time_s in read_access_times(said, "find").items()]
 
     def _ask(self, argv: tuple[str, ...]) -> bytes:
         raw = run_or_stop(self._executor, Invocation(argv=argv, limit_s=_LIMIT_S))
-        check_exit(raw)
+        try:
+            check_exit(raw)
+        except BadRun as error:
+            raise BadRun(f"`{argv[0]}` {error.message}", hint=error.hint) from None
         return raw.stdout
 
 

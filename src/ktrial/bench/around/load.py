@@ -38,7 +38,7 @@ class _SpinResults(msgspec.Struct):
     slices: list[int]
 
     def rounds_until(self, moment_ns: int) -> float:
-        """Return the rounds from the start to a moment, interpolated within its slice."""
+        """Return the rounds from `start_ns` to `moment_ns`, interpolated within the last slice."""
         past_ns = min(max(moment_ns - self.start_ns, 0), self.elapsed_ns)
         whole = min(past_ns // self.slice_ns, len(self.slices))
         before, from_ns = sum(self.slices[:whole]), whole * self.slice_ns
@@ -93,7 +93,7 @@ class Background:
     def finish(self, running: RunningLoad, run: Execution) -> LoadEnded:
         """Stop the load and return its result.
 
-        It has the throughput of `spin` during the run, or that of stress-ng over the whole time of the load.
+        The throughput of `spin` covers the run; that of stress-ng covers the whole time of the load.
         """
         alive = running.alive()
         raw = running.stop()

@@ -83,7 +83,7 @@ class StartGates:
 
     @property
     def reference(self) -> Readings | None:
-        """The readings before the first run that counts; None until there is one."""
+        """The readings before the first run that counts; None before that run."""
         return self._reference
 
     def take_up(self, earlier: Iterable[RunRecord]) -> None:
@@ -110,7 +110,8 @@ class StartGates:
     def settle(self, tell: Callable[[str], None]) -> Settled | None:
         """Wait until the machine is as cool and idle as before the first run.
 
-        Without `settle_s`, wait only if the heat would make the run void. Return how the wait ended; None without one.
+        Without `settle_s`, wait only if the heat would make the run void. Return how the wait ended; None if there was
+        no wait.
         """
         if self._reference is None:
             return None

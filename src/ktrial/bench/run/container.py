@@ -54,7 +54,7 @@ class Runtimes:
         self._find = find or (lambda name: shutil.which(name, path=":".join(PROGRAM_FOLDERS)))
 
     def program(self, wanted: Runtime | None) -> tuple[Runtime, str]:
-        """Return name and path of the wanted runtime, or of the first one of podman and docker that is installed."""
+        """Return name and path of the wanted runtime; by default, of podman or, if that is not installed, docker."""
         choices: tuple[Runtime, ...] = (wanted,) if wanted is not None else ("podman", "docker")
         for name in choices:
             path = self._find(name)
@@ -77,7 +77,7 @@ class Runtimes:
         if runtime == "distrobox":
             return self._distrobox(wanted.name, path, version, agent)
         pull = (
-            "build it with `ktrial tools container`"
+            "build the image with `ktrial tools container`"
             if wanted.name == DEFAULT_IMAGE
             else f"{runtime} pull {wanted.name}"
         )
@@ -119,13 +119,13 @@ class Runtimes:
         return self.answer(
             [path, "image", "inspect", "--format", _INSPECT, DEFAULT_IMAGE],
             f"cannot use image {DEFAULT_IMAGE}",
-            "build it again",
+            "build the image again",
         )
 
     def _version(self, runtime: Runtime, path: str) -> str:
         """Return the version of the runtime; for docker, the version of the daemon, which must be running."""
         if runtime != "docker":
-            return self.answer([path, "--version"], f"cannot use {path}", f"try  {runtime} --version")
+            return self.answer([path, "--version"], f"cannot use {path}", f"first make `{runtime} --version` work")
         question = [path, "version", "--format", "{{.Server.Version}}"]
         hint = "start the docker daemon, and join the group docker or run as root"
         return f"docker version {self.answer(question, 'cannot use docker', hint)}"
@@ -142,7 +142,7 @@ class Runtimes:
         return [] if "rootless" in options else [f"--user={os.geteuid()}:{os.getegid()}"]
 
     def _distrobox(self, name: str, path: str, version: str, agent: Path) -> Box:
-        """Return the commands for an existing distrobox, which they do not change."""
+        """Return the commands for an existing distrobox; they do not change it."""
         below, manager = self.program(None)
         format_ = "{{.Id}} {{.Image}} {{.Config.Image}}"
         ids = self.answer(
@@ -169,7 +169,7 @@ class Runtimes:
 class Box(msgspec.Struct, frozen=True, kw_only=True):
     """The commands for a container: `hold` runs it until its input ends, `enter` starts an agent in it.
 
-    `remove` removes it, if it is still there.
+    `remove` removes the container if it still exists.
     """
 
     container: Container

@@ -49,7 +49,7 @@ class AgentExecutor:
     not available. Programs of `tools`, which ktrial built for this user, take precedence over those in the fixed
     folders. `interrupts` can end the wait for a run. If the agents are in a guest, `guest` returns its programs. If
     they are on another machine, `quiet` keeps the connection quiet during a run of at most the given seconds.
-    `generator` is the machine that sends the load of runs which need one.
+    `generator` is the load generator, if there is one.
     """
 
     container: None = None
@@ -124,7 +124,7 @@ class AgentExecutor:
         return self._open().read(paths)
 
     def use_programs(self, places: Mapping[str, str]) -> None:
-        """Prefer these programs, given as name -> path on the machine, to all others."""
+        """Prefer the programs in `places` (name -> path on the machine) to all others."""
         self._known |= places
 
     def programs(self, names: Iterable[str]) -> dict[str, str | None]:
@@ -201,7 +201,7 @@ class AgentExecutor:
             except KeyboardInterrupt:
                 raw = self._cut_short(None)
             except GeneratorLost as error:
-                raw = RawOutput(load_failed=error.message)
+                raw = RawOutput(load_failed=f"{error.message}; next: {error.hint}")
             except BaseException:
                 self._abandon()
                 raise
@@ -225,7 +225,7 @@ class AgentExecutor:
         return (str(built[0]),) if built is not None else ()
 
     def receipt(self, invocation: Invocation) -> Receipt | None:
-        """Return the receipt of the program if ktrial built it."""
+        """Return the receipt of the program; None if ktrial did not build it."""
         if self._tools is None or invocation.load is not None or "/" in invocation.argv[0]:
             return None
         built = self._tools.find(invocation.argv[0])

@@ -125,7 +125,7 @@ def _csv(folder: Path) -> list[Path]:
 
 
 def _changed_ns(path: Path) -> int:
-    """Return when a regular file last changed; -1 if it does not exist."""
+    """Return when a regular file last changed; -1 if there is no regular file."""
     try:
         status = path.lstat()
     except OSError:

@@ -74,7 +74,7 @@ class GeneratorMachine(NamedTuple):
 
 
 class PlacedRun(NamedTuple):
-    """A run as records show it, the run with the server's address, port and password, and the placeholders' texts."""
+    """A run to send; `told`, for records, has placeholders, `invocation` has their texts, which are in `words`."""
 
     told: Invocation
     invocation: Invocation
@@ -169,7 +169,7 @@ class LoadGenerator:
                 )
 
     def check_server(self, boot_id: str | None, read: ReadFiles) -> None:
-        """Raise BadInput if the generator is the measured machine, or the server's address is not its own.
+        """Raise BadInput if the generator is the measured machine, or if that machine lacks the server's address.
 
         `boot_id` and `read` belong to the measured machine.
         """
@@ -186,7 +186,7 @@ class LoadGenerator:
             )
 
     def place(self, invocation: Invocation, read: ReadFiles) -> PlacedRun:
-        """Return the run with the server's address, a port (free unless the user named one) and a password of its own.
+        """Return the run with the server's address, a port (free unless the user named one) and a new password.
 
         Raise BadInput if the port that the user named belongs to another server, which the load would hit.
         """
@@ -215,10 +215,8 @@ class LoadGenerator:
                 raise
             if not isinstance(error, GeneratorLost):
                 self._give_up()
-            raise GeneratorLost(
-                f"the load did not come from {self.name}: {error.message}",
-                hint=f"check {self.name}, then run the command again",
-            ) from None
+            hint = error.hint or f"check {self.name}, then run the command again"
+            raise GeneratorLost(f"cannot send the load from {self.name}: {error.message}", hint=hint) from None
 
     def _give_up(self) -> None:
         """End a connection that may be broken, so that the next run connects again."""
@@ -231,9 +229,9 @@ class LoadGenerator:
         assert part is not None, "only invocations for generators come here"
         assert shown is not None, "only invocations for generators come here"
         identity = self._same_identity(invocation.argv[0])
-        why = self._unreached(part)
-        if why is not None:
-            raise GeneratorLost(why)
+        lost = self._unreached(part)
+        if lost is not None:
+            raise lost
         sent = self.executor.run(
             msgspec.structs.replace(
                 invocation, steps=part.steps, environment=part.environment, cpus=None, generator=None
@@ -268,8 +266,8 @@ class LoadGenerator:
         texts = {path: None if one is None else one.text for path, one in found.items()}
         return GeneratorLook(executor.clock.monotonic_ns() / 1e9, texts)
 
-    def _unreached(self, part: GeneratorPart) -> str | None:
-        """Return why the generator does not reach the server; None if it does."""
+    def _unreached(self, part: GeneratorPart) -> GeneratorLost | None:
+        """Return the error if the generator does not reach the server; None if it does."""
         raw = RawOutput()
         for left in reversed(range(_ASKS)):
             raw = self.executor.run(Invocation(argv=part.reach, limit_s=REACH_S, environment=part.environment)).raw
@@ -280,12 +278,10 @@ class LoadGenerator:
             self.executor.clock.sleep(_PAUSE_S)
         where = f"{self.name} does not reach the server at {self.server.address} on {self.measured}"
         if raw.timed_out:
-            return (
-                f"{where}: no answer within {REACH_S:g} s; next: open a port in the firewall of {self.measured}, and "
-                "name that port with --load-address ADDRESS:PORT"
-            )
+            hint = f"open a port in the firewall of {self.measured}, and name it with --load-address ADDRESS:PORT"
+            return GeneratorLost(f"{where} (no answer within {REACH_S:g} s)", hint=hint)
         said = why_failed(raw)
-        return None if said is None else f"{where}: {part.reach[0]} {said}"
+        return None if said is None else GeneratorLost(f"{where} ({part.reach[0]} {said})")
 
 
 class _Looking:
@@ -327,7 +323,7 @@ def with_words(ran: Sequence[tuple[str, ...]], told: Sequence[tuple[str, ...]]) 
 
 
 def taken_ports(found: Mapping[str, Reading | None], state: str | None = None) -> frozenset[int]:
-    """Return the TCP ports in use, or those of sockets in this state, from the kernel's lists of sockets."""
+    """Return the local TCP ports in the kernel's lists of sockets; with `state`, only of sockets in this state."""
     rows = [line.split() for one in found.values() if one is not None and one.text for line in one.text.splitlines()]
     sockets = [row for row in rows if len(row) > 3 and ":" in row[1]]
     local = (row[1].rpartition(":")[2] for row in sockets if state in {None, row[3]})
@@ -335,7 +331,7 @@ def taken_ports(found: Mapping[str, Reading | None], state: str | None = None) -
 
 
 def own_addresses(found: Mapping[str, Reading | None]) -> tuple[str, ...]:
-    """Return a machine's own addresses, except loopback and link-local ones, from the kernel's lists."""
+    """Return a machine's own addresses from the kernel's lists, without loopback and link-local addresses."""
     tree, long = ((one.text or "") if (one := found.get(path)) is not None else "" for path in (_TREE, _LONG))
     texts = re.findall(r"\|-- (\S+)\n\s+/32 host LOCAL", tree)
     texts += [words[0] for line in long.splitlines() if (words := line.split())]

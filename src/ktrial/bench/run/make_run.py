@@ -187,7 +187,7 @@ class RunMaker:
 
 
 def _conditions(watching: RunWatching | None, course: _Course) -> Conditions | None:
-    """Return the conditions around the run, with what gates need to know about the load generator."""
+    """Return the conditions around the run and how busy the load generator was; None if they were not observed."""
     found = watching.conditions(course.start) if watching is not None else None
     generator = course.execution.generator
     if found is None or generator is None:

@@ -24,7 +24,7 @@ class LineTail:
     """Follows a named pipe, or a file from its end, in its own thread until `stop`."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file. Raise BadInput if it cannot be read."""
+        """Open the file. Raise BadInput if it is unreadable, or neither a regular file nor a pipe."""
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:

@@ -25,7 +25,7 @@ _NAR_MAGIC = b"nix-archive-1"
 
 
 def tree_sha256(folder: Path) -> str:
-    """Return the digest of all files in `folder`. Raise KtrialError for special files and links that lead out."""
+    """Return the digest of all files in `folder`. Raise KtrialError for special files and links out of it."""
     digest = hashlib.sha256()
     _put(digest.update, _NAR_MAGIC)
     _put_node(digest.update, folder, folder.resolve())
@@ -38,7 +38,7 @@ def file_sha256(path: Path) -> str:
 
 
 def unpack(archive: Path, into: Path, place: str | None = None) -> Path:
-    """Unpack a tar archive into the new folder `into`; return that, or the only folder inside.
+    """Unpack a tar archive into the new folder `into`. Return `into`, or its only entry if that is a folder.
 
     Errors show `place`, where the user got the archive.
     """
@@ -54,7 +54,7 @@ def unpack(archive: Path, into: Path, place: str | None = None) -> Path:
                 if left_bytes < 0 or left_files < 0:
                     raise KtrialError(
                         f"{shown} contains more than {TREE_BYTES >> 20} MiB or {TREE_FILES} files",
-                        hint="check that it is the source of the tool",
+                        hint="check that the archive is the source of the tool",
                     )
                 _unpack_member(shown, tar, member, into)
     except OSError as error:
@@ -108,7 +108,10 @@ def _unpack_member(shown: str, tar: tarfile.TarFile, member: tarfile.TarInfo, in
         linked = into / member.linkname
         _check_way(shown, linked, into)
         if linked.is_symlink() or not linked.is_file():
-            raise _distrusted(shown, f"{member.name!r} links to {member.linkname!r}, which the archive lacks")
+            raise _distrusted(
+                shown,
+                f"{member.name!r} links to {member.linkname!r}, which is not a file that precedes it in the archive",
+            )
         target.hardlink_to(linked)
     else:
         raise _distrusted(shown, f"{member.name!r} is not a file, folder or link")
@@ -158,7 +161,7 @@ def _put_node(write: Callable[[bytes], object], path: Path, top: Path) -> None:
             _put_node(write, below, top)
             _put(write, b")")
     else:
-        raise KtrialError(f"{path} is not a file, folder or link", hint="remove it from the source")
+        raise KtrialError(f"{path} is not a file, folder or link", hint=f"remove {path}")
     _put(write, b")")
 
 

@@ -25,7 +25,7 @@ class UserToolbox:
         self._folder = folder
 
     def find(self, program: str) -> tuple[Path, Receipt] | None:
-        """Return the path of a built program, and its receipt. Raise KtrialError if the program was changed."""
+        """Return the path of a built program and its receipt, or None. Raise KtrialError if the program was changed."""
         for name in self.names():
             build = (self._folder / name / _CURRENT).resolve()
             path = build / "bin" / program
@@ -77,7 +77,7 @@ class UserToolbox:
     def remove(self, name: str) -> Path:
         """Remove a tool and return its former folder."""
         if name not in self.names():
-            raise UnknownName("built tool", name, self.names(), hint="run `ktrial tools list` to list them")
+            raise UnknownName("built tool", name, self.names(), hint="run `ktrial tools list` to list the tools")
         _remove(self._folder / name)
         return self._folder / name
 

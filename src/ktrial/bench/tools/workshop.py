@@ -233,6 +233,6 @@ def _wait(process: subprocess.Popen[bytes], argv: Sequence[str]) -> int:
         if isinstance(error, subprocess.TimeoutExpired):
             raise KtrialError(
                 f"{' '.join(argv)} did not end within {LIMIT_S / 60:g} min",
-                hint="run it again when the machine and the network are less busy",
+                hint="run the command again when the machine and the network are less busy",
             ) from None
         raise

@@ -83,7 +83,7 @@ def claim_on_change(claim: ChangeClaim) -> ClaimResult:
 
 
 def claims_on_tukey(tables: Sequence[TukeyTable]) -> Iterator[ClaimResult]:
-    """Check whether each printed Q and p can come from the printed means and deviations, and fit each other."""
+    """Check whether each printed Q and p can come from the printed means and deviations, and whether the Qs add up."""
     for table in tables:
         groups = {
             group.name: PrintedGroup(parse_printed(group.mean), parse_printed(group.sd), group.n)

@@ -15,7 +15,7 @@ _HINT = "write [[claim]], [[change]] and [[tukey]] tables as in docs/compare.md"
 
 
 class DataClaim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A claim on data, `OUTCOME CHANGE`; `arm` is needed if there are several."""
+    """A claim on data, `OUTCOME CHANGE`; `arm` is needed if the data have more than one besides the control."""
 
     says: str
     arm: str | None = None
@@ -81,13 +81,13 @@ def parse_claim_file(data: bytes, file: str) -> ClaimFile:
         unknown = [name for pair in table.pair for name in (pair.first, pair.second) if name not in names]
         small = next((group for group in table.group if group.n < 2), None)
         if unknown:
-            what = f"{unknown[0]!r} is not one of its groups"
-            hint = f"use one of its groups: {', '.join(names)}" if names else "write its groups"
+            what = f"{unknown[0]!r} is not a group of the table"
+            hint = f"use one of: {', '.join(names)}" if names else "write the groups of the table"
         elif len(set(names)) != len(names):
             what, hint = "two groups have the same name", "rename one of them"
         elif small is not None or not names:
-            what = "it has no group" if small is None else f"the group {small.name!r} has n = {small.n}"
-            hint = "write its groups, each with n = 2 or more"
+            what = "the table has no group" if small is None else f"the group {small.name!r} has n = {small.n}"
+            hint = "write the groups of the table, each with n = 2 or more"
         else:
             continue
         raise BadInput(f"[[tukey]] {table.what!r}: {what}", file=file, hint=hint)

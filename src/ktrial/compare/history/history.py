@@ -34,7 +34,9 @@ def history(wanted: str, results: ReadResults, *, label: str | None, by: By) -> 
         raise BadInput(why, hint="run `ktrial runs` to list the sessions")
     series = find_series(wanted, found.values())
     if series.mixed is not None:
-        raise BadInput(f"{series.name}: {series.mixed}", hint="select sessions of one kind with --label")
+        raise BadInput(
+            f"cannot follow {series.name}, because {series.mixed}", hint="select sessions of one kind with --label"
+        )
     moments = tuple(_moments(series, sessions, by))
     changes, doubts = _changes(moments, series.direction)
     return History(
@@ -106,7 +108,7 @@ def _moments(series: ComparedSeries, sessions: Mapping[str, StoredSession], by: 
 
 
 def _facts_of(session: StoredSession, series: ComparedSeries) -> dict[str, str]:
-    """Return the known properties of a session and those that all its runs share."""
+    """Return the known properties of a session, and the properties that all its runs share."""
     runs = [run for run, _ in series.runs[session.session]]
     keys = sorted({key for run in runs for key in run.known})
     told = {key: {run.known.get(key) for run in runs} for key in keys}

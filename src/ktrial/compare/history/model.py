@@ -13,9 +13,9 @@ from ktrial.kit.outcome import Direction, Unit
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """One value: the median of the good runs of a session, or of all sessions of one `name` (a kernel).
+    """One value: the median of the good runs of a session, or of all sessions with the kernel `name`.
 
-    `known` holds the properties that all of them share.
+    `known` holds the properties that all these runs share.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Differs(msgspec.Struct, frozen=True, kw_only=True):
 class LevelChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change of level before the moment at `place` (from 1).
 
-    `effect` compares the level after the change with the one before. Its interval ignores that ktrial chose the place
+    `effect` compares the level after the change with the level before. Its interval ignores that ktrial chose the place
     from the same data. `p` comes from the permutation test.
     """
 

@@ -15,7 +15,7 @@ _LONGEST = 60
 
 
 def history_text(found: History, *, width: int) -> str:
-    """Return a table of the moments with their place between smallest and largest median, then the changes."""
+    """Return a table of the moments, with each median also drawn as a dot, then the changes."""
     medians = [one.median for one in found.moments]
     shown = column(medians, found.unit)
     low, high = min(medians), max(medians)

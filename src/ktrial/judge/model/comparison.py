@@ -167,7 +167,7 @@ class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
     `steps` compare each tier with the one before it, the first one with the control.
     `same_as` names outcomes with the same information (a reciprocal, a fixed multiple), which are not shown.
     `better`, `worse` and `blind_spots` are the catalog's sentences on the outcome, empty if there are none.
-    `at_equal` names covariates: effects and verdicts are at equal values of these.
+    `at_equal` names the covariates for which the effects and verdicts are adjusted.
     """
 
     benchmark: str

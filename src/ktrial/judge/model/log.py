@@ -107,7 +107,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag
 
     @property
     def primary(self) -> str:
-        """The outcome that alone decides when to stop."""
+        """The outcome that decides the trial."""
         return next(name for name, rule in self.outcomes.items() if rule.role == "primary")
 
     def of_role(self, role: Role) -> tuple[str, ...]:
@@ -282,7 +282,8 @@ def check_protocol(protocol: Protocol) -> None:
     """Raise BadInput for a protocol that cannot be judged."""
     names = [arm.name for arm in protocol.arms]
     if len(set(names)) != len(names):
-        raise Contradiction(f"two arms have the same name: {', '.join(sorted(names))}", hint="rename one arm")
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Contradiction(f"two arms have the same name, {twice}", hint="rename one arm")
     if protocol.control not in names:
         raise UnknownName("arm", protocol.control, names, hint=f"use one of: {', '.join(names)}" if names else None)
     if len(names) < 2:
@@ -320,6 +321,6 @@ def _check_counter(protocol: Protocol) -> None:
         )
     if protocol.extend:
         raise Contradiction(
-            f"a trial with `extend` cannot have the counter {protocol.primary} as primary: ktrial judges it only once",
+            f"a trial with `extend` cannot have the counter {protocol.primary} as primary: counters are judged once",
             hint="remove `extend`, or choose another primary",
         )

@@ -124,9 +124,9 @@ def _search_walsh(differences: Array, places: list[int]) -> list[float]:
 
 @functools.lru_cache(maxsize=16)
 def _flips(blocks: int) -> tuple[Array, bool]:
-    """Return patterns of signs, one per column, and whether these are all.
+    """Return patterns of signs, one per column, and whether all patterns are included.
 
-    The pattern that flips nothing is left out.
+    They never include the pattern that flips nothing.
     """
     if blocks <= ALL_SIGNS:
         patterns = np.arange(1, 2**blocks)

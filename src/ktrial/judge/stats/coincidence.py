@@ -37,7 +37,8 @@ class Coincidence(msgspec.Struct, frozen=True, kw_only=True):
     """Which stutters overlap a cause, and how many would by chance (mean and 95 % quantile).
 
     `p` is for all stutters. `p_adjusted` is for the stutters that were not yet explained when this cause was named or
-    rejected. `with_cause` is the named cause that explains most stutters that this one overlaps.
+    rejected. For a significant cause that is not `named`, `with_cause` is the first named cause that overlaps most of
+    its stutters.
     """
 
     cause: str
@@ -79,7 +80,7 @@ def coincidences(
     last: Collection[str] = (),
     makes: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[Coincidence, ...]:
-    """Return each cause that was active at all. The named ones are first, in the order in which they were named.
+    """Return each cause that was active at all. The named causes are first, in the order in which they were named.
 
     Causes in `last` may be consequences of a stutter. They are named only if no other cause is significant. `makes`
     maps a cause to its effects. A significant cause is named before its effects if it overlaps most stutters that they

@@ -30,7 +30,10 @@ def adjusted(layout: Layout, scale: Scale, alpha: float) -> Effect | None:
 
 
 def _of_arms(layout: Layout, control: Array, arm: Array, scale: Scale, alpha: float) -> Effect | None:
-    """Fit score = arm + slope * covariate, with one slope for both arms."""
+    """Fit score = arm + slope * covariate, with one slope for both arms.
+
+    Return None for too few units, or if the covariate does not vary within arms.
+    """
     x = np.concatenate([control - control.mean(), arm - arm.mean()])
     y = np.concatenate([layout.control - layout.control.mean(), layout.arm - layout.arm.mean()])
     freedom, spread = len(x) - 3, float(x @ x)

@@ -20,7 +20,7 @@ DRIFT_RUNS = 400
 
 
 def normality(name: str, values: Array) -> Check | None:
-    """Return the Shapiro-Wilk test; None for fewer than 3 values, more than 5,000, or equal ones."""
+    """Return the Shapiro-Wilk test; None for fewer than 3 values, more than 5,000 values, or equal values."""
     if not 3 <= len(values) <= 5000 or np.ptp(values) <= 1e-12 * np.max(np.abs(values)):
         return None
     from scipy import stats  # its import takes longer than a comparison
@@ -33,7 +33,7 @@ def normality(name: str, values: Array) -> Check | None:
 
 
 def equal_variance(groups: Sequence[Array]) -> Check | None:
-    """Return Levene's test around medians; None if no group varies or one is too small."""
+    """Return Levene's test around medians; None for a single group, if a group is too small, or if no group varies."""
     if len(groups) < 2 or min(len(group) for group in groups) < 3:
         return None
     deviations = [np.abs(group - np.median(group)) for group in groups]
@@ -86,7 +86,7 @@ def drift(series: Sequence[tuple[Array, Array]]) -> Drift | None:
 def autocorrelation(residuals: Array, what: str = "runs", *, looks: int = 1) -> Check | None:
     """Return the check of lag-1 autocorrelation; `residuals` are scores minus the median of their arm, in order.
 
-    The limit is corrected for `looks` checks. Return None for fewer than 8 runs, or equal ones.
+    The limit is corrected for `looks` checks. Return None for fewer than 8 runs, or if all residuals are equal.
     """
     if len(residuals) < 8:
         return None

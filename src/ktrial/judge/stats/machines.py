@@ -55,7 +55,10 @@ class PooledEffect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def machine_effect(machine: str, differences: Sequence[float]) -> PooledMachine:
-    """Return the effect on one machine from all its blocks. Raise BadInput for under seven blocks, or equal ones."""
+    """Return the effect on one machine from all its blocks.
+
+    Raise BadInput for fewer than seven blocks, or if all differences are equal.
+    """
     stdtrit = load_special().stdtrit
 
     values = as_array(differences)

@@ -87,9 +87,9 @@ def _whole(begin_s: float, end_s: float) -> Phase:
 
 
 def _by_stretch(times_s: Array, values: Array, edges: Array) -> Array | None:
-    """Return the distance of each stretch's log rate from their average, in standard deviations.
+    """Return the distance of each stretch's log rate from the average of all stretches, in standard deviations.
 
-    Return None if a stretch has no rate, or if all are equal.
+    Return None if a stretch has no rate, or if all rates are equal.
     """
     known = np.isfinite(values)
     times, logs = times_s[known], np.log1p(np.maximum(values[known], 0))

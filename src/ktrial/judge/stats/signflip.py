@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters that may be zero: a sign-flip test of paired counts, and the ratio of rates by inverting it.
+"""Counters that may be zero: a sign-flip test of paired counts, which also gives the interval of the ratio of rates.
 
 The test needs no logarithm and assumes no distribution: under "no difference", control and arm of a block are
 exchangeable because a coin chose their order. The number of blocks is fixed beforehand; there is one look, at the end.

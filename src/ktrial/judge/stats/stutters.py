@@ -40,9 +40,9 @@ def late_frames(
     *,
     stands_for: Array | None = None,
 ) -> Stutters:
-    """Return the frames longer than `limit_s`, or without a limit those that meet the definition of a stutter.
+    """Return the frames longer than `limit_s`, or without a limit the frames that meet the definition of a stutter.
 
-    For sampled frames `stands_for` is how many frames each represents; late time is multiplied by it.
+    For sampled frames `stands_for` is how many frames each represents. It multiplies the late time of the frame.
     """
     if limit_s is None:
         around_s = np.array(usual(durations_s.tolist())) if len(durations_s) else durations_s

@@ -129,7 +129,10 @@ def _search_differences(control: Array, arm: Array, places: list[int]) -> list[f
 
 @functools.lru_cache(maxsize=16)
 def _picks(n_control: int, n_arm: int) -> tuple[Array, bool]:
-    """Return weights that give the difference of means for each choice of the arm's units, and if these are all."""
+    """Return weights for the difference of means, a column for each choice of the arm's units.
+
+    Also return whether all choices are included.
+    """
     units = n_control + n_arm
     if math.comb(units, n_arm) <= ALL_PICKS:
         picked = np.array(list(itertools.combinations(range(units), n_arm)), dtype=np.int64)

@@ -44,7 +44,7 @@ class BuiltKernels:
 
     @staticmethod
     def at(folder: Path) -> KernelMade | None:
-        """Return the kernel built in a folder, if its image still matches the record."""
+        """Return the kernel built in a folder; None unless its image still matches the record."""
         with contextlib.suppress(OSError, msgspec.DecodeError):
             made = msgspec.json.decode((folder / RECORD).read_bytes(), type=KernelMade)
             if hashlib.sha256(Path(made.image).read_bytes()).hexdigest() == made.image_sha256:

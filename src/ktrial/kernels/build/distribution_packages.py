@@ -61,7 +61,7 @@ def find(word: str) -> SourcePackage:
 def check_packaging(found: SourcePackage) -> None:
     missing = [name for name in _PROGRAMS[found.packaging] if shutil.which(name) is None]
     if missing:
-        raise KtrialError(f"cannot build the package: {', '.join(missing)} not found", hint=install_step(missing))
+        raise KtrialError(f"cannot build the package: missing {', '.join(missing)}", hint=install_step(missing))
     if found.packaging == "arch" and os.geteuid() == 0:
         raise Refused("cannot build the package: makepkg does not run as root", hint="build as an ordinary user")
 
@@ -83,7 +83,7 @@ class OwnPackaging:
 
     @property
     def launcher(self) -> str | None:
-        """Always None: a compiler cache is first in PATH instead (see `told`)."""
+        """Always None, because a compiler cache is first in PATH instead (see `told`)."""
         return None
 
     def unpack(self, patches: Sequence[Patch]) -> tuple[AppliedPatch, ...]:
@@ -168,7 +168,7 @@ class OwnPackaging:
         return variables | ({} if cached is None else {"PATH": f"{cached}:{os.environ.get('PATH', os.defpath)}"})
 
     def left(self) -> list[Path]:
-        """Return the packages in the folder to which this packaging writes them."""
+        """Return the packages in `out`, including those of earlier builds."""
         return sorted(path for pattern in _LEFT[self.found.packaging] for path in self.out.glob(pattern))
 
 

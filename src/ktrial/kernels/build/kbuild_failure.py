@@ -73,7 +73,7 @@ _KNOWN = (
     _KnownFailure(
         re.compile(r"Rust compiler|bindgen|rust-src|can't find crate for `core`|RUST_LIB_SRC|\.rs:\d+"),
         "the Rust code did not build",
-        "find out what Rust lacks with `make -C TREE rustavailable`, or build without it: --set RUST=n",
+        "run `make -C TREE rustavailable` to see what Rust lacks, or add --set RUST=n",
     ),
     _KnownFailure(
         re.compile(r"bad value \(.*\) for .-m(?:arch|tune)|unknown target CPU|unknown argument|"
@@ -97,7 +97,7 @@ _KNOWN = (
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a build failed and what to do next, both None if unknown. `excerpt` contains lines of the log."""
+    """Why a build failed. `cause` and the next `step` are None if unknown; `excerpt` contains lines of the log."""
 
     cause: str | None
     step: str | None

@@ -73,7 +73,7 @@ class Make:
         return {**inherited, **self._environment, **(more or {}), "LC_ALL": "C", "TZ": "UTC"}
 
     def run(self, *words: str, stdin: bytes | None = None, **more: str) -> bytes:
-        """Return the output of make. Raise KtrialError with its last lines if it fails."""
+        """Return the output of make. If make fails, raise KtrialError with its last lines of output."""
         return run(self.argv(*words), self.environment(more), stdin, self._what(*words))
 
     def tried(self, *words: str) -> subprocess.CompletedProcess[bytes]:

@@ -55,7 +55,7 @@ def make_variables(
     flagged: Target | None = None,
     optimise: str | None = None,
 ) -> dict[str, str]:
-    """Return make's variables: the programs, with `launcher` before the compilers, and the flags of target and -O."""
+    """Return make's variables: programs, with `launcher` before compilers, and flags for `flagged` and `optimise`."""
     programs = {
         name: f"{launcher} {word}" if launcher and name in _COMPILERS else word
         for name, word in toolchain.variables.items()
@@ -67,7 +67,7 @@ def make_variables(
 
 
 def with_places_left_out(make: Mapping[str, str], symbols: Mapping[str, str], *places: str) -> dict[str, str]:
-    """Return make's variables, with flags that keep this machine's paths out of debug information and Rust code.
+    """Return make's variables, with flags that keep the paths `places` out of debug information and Rust code.
 
     Builds in any folder then give the same kernel. Without debug information and Rust the flags are not needed.
     """

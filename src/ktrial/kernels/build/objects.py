@@ -29,7 +29,7 @@ _C_NAMES = ("march", "mcpu", "mtune")
 
 
 class Compiled(NamedTuple):
-    """An object with its target and optimisation level, from the last flag of each kind; empty without a flag."""
+    """An object. `target` and the optimisation `level` are those of the last such flag, empty if there is none."""
 
     object: str
     language: Language

@@ -22,7 +22,7 @@ _DEB_LEFT = ("../*.deb", *(f"../*{suffix}" for suffix in _TOLD))
 
 
 class Packing(NamedTuple):
-    """A kind of package: make's target that builds it, the programs it runs, its output files, and extra variables."""
+    """How make builds a kind of package: target, programs that make runs, package files, and extra variables."""
 
     target: str
     programs: tuple[str, ...]
@@ -43,7 +43,7 @@ PACKINGS: Mapping[PackageKind, Packing] = {
 
 
 def needed_programs(kind: PackageKind, tree: Path) -> tuple[str, ...]:
-    """Return the programs that the target runs. Debian's rules in newer trees need debhelper."""
+    """Return the programs that make needs for a kind of package. Debian's rules in newer trees need debhelper."""
     rules = tree / _RULES
     helped = kind == "deb" and rules.is_file() and "dh_" in rules.read_text(encoding="utf-8", errors="replace")
     return (*PACKINGS[kind].programs, *((_HELPER,) if helped else ()))
@@ -61,7 +61,7 @@ def check_packing(kind: PackageKind, tree: Path) -> None:
 def variables_of(kind: PackageKind, out: Path) -> dict[str, str]:
     """Return make's variables for the package.
 
-    Without them, trees before 6.4 leave RPM packages in the user's home.
+    Without RPMOPTS, trees before 6.4 leave RPM packages in the user's home.
     """
     if kind == "rpm":
         return {"RPMOPTS": f"--nodeps --define '_topdir {out}/rpmbuild'"}
@@ -77,7 +77,7 @@ class PackagesBefore:
         self._before = {path: _stamp(path) for path in self._find_packages()}
 
     def collect(self) -> tuple[Package, ...]:
-        """Return the new packages, moved into the build folder."""
+        """Move the new packages into one folder, and return them. Raise KtrialError if there are none."""
         new = [path for path in self._find_packages() if self._before.get(path) != _stamp(path)]
         if not new:
             raise KtrialError(

@@ -37,7 +37,7 @@ FILES = tuple(dict.fromkeys(path for signs in _SIGNS.values() for path, _ in sig
 
 
 def families(files: Mapping[str, str]) -> tuple[PatchSet, ...]:
-    """Return the patch sets that left traces in the texts, which are keyed by path."""
+    """Return the patch sets that left traces in `files`, which maps paths to texts."""
     found = []
     for name, signs in _SIGNS.items():
         matches = [match for path, pattern in signs if (match := pattern.search(files.get(path, "")))]

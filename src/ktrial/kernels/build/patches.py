@@ -37,7 +37,10 @@ class PatchMember(msgspec.Struct, frozen=True):
 
 
 def read_series(data: bytes, source: str = "series") -> tuple[PatchMember, ...]:
-    """Parse a series file. Refuse options other than `-pN` and `-pab`, paths outside its folder, and empty series."""
+    """Parse a series file.
+
+    Raise UnreadableOutput for options other than `-pN` and `-pab`, paths outside its folder, and an empty series.
+    """
     found = []
     for number, text in numbered(data, source):
         line = text.split("#")[0].strip() if text.lstrip().startswith("#") or " #" in text else text.strip()
@@ -96,7 +99,7 @@ class Patches:
     def read(self, words: Iterable[PatchWord]) -> list[Patch]:
         """Return all patches in order.
 
-        A `series` file, or a folder with one, stands for the patches that it lists.
+        A `series` file, or a folder with such a file, stands for the patches that the file lists.
         """
         found: list[Patch] = []
         for word in words:

@@ -77,7 +77,7 @@ class KernelBuild:
         return sum(1 for _ in self._out.rglob(".*.o.cmd"))
 
     def run(self, target: str, jobs: int) -> BuildCost:
-        """Make `target`. Raise KtrialError with the cause and the relevant log lines if it fails."""
+        """Make `target`. If that fails, raise KtrialError with the cause and the relevant log lines."""
         counts = _CacheCounts(self._make)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         begin_s = time.monotonic()
@@ -139,9 +139,9 @@ class RoomMissing(Refused):
 
 
 def check_room(folder: Path, wanted: Sequence[Mapping[str, str]], jobs: int, used_bytes: int = 0) -> None:
-    """Raise RoomMissing if disk space or memory will most likely not suffice for these builds, one after the other.
+    """Raise RoomMissing if disk space or memory will most likely not suffice for successive builds.
 
-    `used_bytes` is the space that the folder already takes.
+    `wanted` holds the symbols of each build. `used_bytes` is the space that the folder already takes.
     """
     existing = next(one for one in (folder, *folder.parents) if one.exists())
     needed, free = sum(map(room_of, wanted)) - used_bytes, shutil.disk_usage(existing).free
@@ -162,7 +162,7 @@ def check_room(folder: Path, wanted: Sequence[Mapping[str, str]], jobs: int, use
 
 
 class _CacheCounts:
-    """The cache hits of one build: ccache writes a log, the sccache server counts for all builds."""
+    """The cache hits of one build. ccache logs them; the server of sccache counts all builds together."""
 
     def __init__(self, make: Makes) -> None:
         self._make = make
@@ -213,7 +213,7 @@ def drop_objects(out: Path) -> None:
 
 
 def flags_of_image(place: str) -> Flags | None:
-    """Return the flags of an image's objects; None if the image is not in its build folder."""
+    """Return the flags of an image's objects; None outside a build folder, or if kbuild saved no command."""
     path = Path(place)
     for image in (*_IMAGES.values(), "vmlinux"):
         if place.endswith(f"/{image}"):

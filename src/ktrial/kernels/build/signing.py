@@ -34,9 +34,10 @@ _TYPES = {"rsa": ("rsa:4096",), "ecdsa": ("ec", "-pkeyopt", "ec_paramgen_curve:s
 
 
 def signing_variables(symbols: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return make's variables that select a key in the private `folder`, which is generated if missing.
+    """Return make's variables that select a key in the private `folder`. Generate the key if it is missing.
 
-    Return no variables if the build needs no key or the user set one. The configuration stays unchanged.
+    Return no variables if the build needs no key, the user chose a key, or the path of `folder` contains blanks.
+    The configuration stays unchanged.
     """
     if symbols.get(_SYMBOL, "").strip('"') != _DRAWN or len(str(folder).split()) != 1:
         return {}

@@ -21,7 +21,7 @@ import msgspec
 from ktrial.kernels.build.patch_files import FILES, families
 from ktrial.kernels.build.patches import Patch, apply, check_names
 from ktrial.kernels.images import debian_package
-from ktrial.kernels.images.packages import DAMAGED, package_files
+from ktrial.kernels.images.packages import DAMAGED, package_files, unreadable_package
 from ktrial.kernels.source import KernelSource, PatchSet
 from ktrial.kernels.uarch.x86_makefile import read_tree_version
 from ktrial.kit.errors import BadInput, KtrialError, Refused
@@ -84,7 +84,7 @@ class Sources:
         return Opened(source, folder, ours=True)
 
     def patched(self, opened: Opened, patches: Sequence[Patch]) -> Opened:
-        """Return a copy with the patches applied, or the sources themselves if there are none.
+        """Return a copy of the sources with the patches applied; without patches, return the sources themselves.
 
         Unchanged sources with the same patches are copied only once.
         """
@@ -213,9 +213,7 @@ def _inner(package: Path, into: Path) -> Path:
                         shutil.copyfileobj(data, out, _CHUNK_BYTES)
                     return place
     except DAMAGED as error:
-        raise BadInput(
-            f"cannot read its files: {error}", file=str(package), hint="download the package again"
-        ) from None
+        raise unreadable_package(error, str(package)) from None
     hint = "use a linux-source package: a linux-image package holds a built kernel, not its sources"
     raise BadInput(f"no {_INNER}….tar in this package", file=str(package), hint=hint)
 

@@ -79,7 +79,7 @@ def choose(cc: str) -> Toolchain:
 
 
 def _suffix(path: str, folder: str) -> str:
-    """Return the suffix of LLVM's programs if only names with the release number are installed."""
+    """Return the suffix of LLVM's programs, such as `-16`; empty if they are installed without a suffix."""
     release = re.search(r"llvm-(\d+)", str(Path(path).resolve()))
     if release is None or shutil.which(f"{folder}{_LLVM['LD']}") is not None:
         return ""
@@ -88,7 +88,7 @@ def _suffix(path: str, folder: str) -> str:
 
 
 def check_toolchain(toolchain: Toolchain, tree: Path) -> None:
-    """Raise an error if the tree cannot be configured with these programs, because Kconfig runs them."""
+    """Raise KtrialError if a program that Kconfig runs is not installed, or too old for the tree."""
     _check_here("configuring", (*_CONFIGURES, *_programs_of(toolchain)))
     versions(toolchain, {}, tree)
 

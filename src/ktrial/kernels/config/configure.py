@@ -94,7 +94,7 @@ class Configuring(MakeFolder):
         return place, "".join(f"CONFIG_{name}={value}\n" for name, value in found.symbols.items())
 
     def _of_distribution(self, version: str) -> tuple[str, str]:
-        """Return the configuration of the installed kernel whose version is nearest to the tree's."""
+        """Return place and text of the distribution configuration whose version is nearest to `version`."""
         machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
         found = sorted(self._root.glob(_DEBIAN.format("*", machine, machine)))
         found += sorted((self._root / "boot").glob("config-*"))

@@ -42,7 +42,7 @@ class Symbols(Protocol):
         """The type of each symbol: bool, tristate, int, hex or string."""
 
     def choice(self, name: str) -> tuple[str, ...]:
-        """Return all symbols of the choice that a symbol belongs to."""
+        """Return all symbols of the choice that a symbol belongs to; empty without a choice."""
 
     def why(self, name: str, wanted: str, values: Mapping[str, str]) -> str:
         """Return why a symbol does not have the wanted value in a configuration."""
@@ -104,7 +104,7 @@ def check_held(found: Configured) -> None:
     count = len(found.unheld)
     raise Refused(
         f"Kconfig rejected {count} of {len(found.wishes)} symbols:\n" + "\n".join([*reasons, *more]),
-        hint="set the symbols they need with --set, leave out the fragment, or use `ktrial kernel build --anyway`",
+        hint="set what these symbols need with --set, leave out the fragment, or use `ktrial kernel build --anyway`",
     )
 
 
@@ -119,7 +119,7 @@ def _checked(wanted: ConfigRequest, tree: Symbols) -> tuple[dict[str, Wish], fro
     for wish in wanted.wishes:
         if wish.symbol not in known and wish.by.partition(":")[0] not in own:
             what = f"symbol of Linux {wanted.version} ({wish.by})"
-            raise UnknownName(what, wish.symbol, known, hint="use the version or the patch that defines it")
+            raise UnknownName(what, wish.symbol, known, hint="use the version or the patch that defines the symbol")
     by_hand = {
         name for wish in wanted.wishes if wish.by == BY_HAND and wish.value == "y" for name in tree.choice(wish.symbol)
     }

@@ -50,7 +50,7 @@ class Selection(NamedTuple):
 
 
 class KnownSymbols:
-    """The symbols of the tree `folder`; `variables` are those that make passes to Kconfig (`SRCARCH`)."""
+    """The symbols of the tree `folder`; make passes `variables`, such as `SRCARCH`, to Kconfig."""
 
     def __init__(self, folder: Path, variables: Mapping[str, str]) -> None:
         self._folder = folder.resolve()
@@ -72,7 +72,7 @@ class KnownSymbols:
         return self.definitions.keys()
 
     def choice(self, name: str) -> tuple[str, ...]:
-        """Return all symbols of the choice that this one belongs to; empty without a choice."""
+        """Return all symbols of the choice that a symbol belongs to; empty without a choice."""
         return next((one.choice for one in self.definitions.get(name, ()) if one.choice), ())
 
     def why(self, name: str, wanted: str, values: Mapping[str, str]) -> str:
@@ -207,7 +207,7 @@ def _lacking(definition: Definition, least: int, values: Mapping[str, str]) -> l
 
 
 def _one(term: Expression, at: int | None, values: Mapping[str, str], tree: KnownSymbols, depth: int) -> str:
-    """Return a text about an unmet condition. If it is a symbol, add the conditions that the symbol itself lacks."""
+    """Return a text about an unmet condition. If the condition is a symbol, add why that symbol is not set."""
     text = show_expression(term)
     if term.kind == "word":
         if term.text not in tree:

@@ -12,7 +12,7 @@ from ktrial.kit.errors import BadInput
 
 
 class CpuProbe(NamedTuple):
-    """Code that ends the emulator with `status`, and the arguments that start it; `{}` stands for the code's file."""
+    """A test of KVM: `code` ends the emulator with `status`. `{}` in `arguments` stands for the file of the code."""
 
     code: bytes
     arguments: tuple[str, ...]

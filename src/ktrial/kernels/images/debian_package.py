@@ -15,7 +15,7 @@ _END = b"`\n"
 
 
 class ArchiveMember(NamedTuple):
-    """A member of the archive: its name, offset and size."""
+    """A member of the archive, whose content begins at `offset`."""
 
     name: str
     offset: int

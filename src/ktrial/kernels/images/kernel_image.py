@@ -74,7 +74,7 @@ def bootable(data: bytes, source: str, wanted: str) -> bytes:
 
 
 def _require_vmlinux(kernel: bytes, source: str, wanted: str) -> None:
-    """Refuse a program that is not a kernel, and a kernel that QEMU cannot boot in this form."""
+    """Raise BadInput for a program that is not a kernel, and for a kernel that QEMU cannot boot in this form."""
     if _SAYS_LINUX not in kernel:
         raise BadInput(
             "a program, not a kernel: it contains no Linux version",
@@ -82,7 +82,9 @@ def _require_vmlinux(kernel: bytes, source: str, wanted: str) -> None:
             hint="use the vmlinux of a kernel build",
         )
     if wanted != "x86_64":
-        raise BadInput("QEMU cannot boot an arm64 vmlinux", file=source, hint="use arch/arm64/boot/Image of its tree")
+        raise BadInput(
+            "QEMU cannot boot an arm64 vmlinux", file=source, hint="use arch/arm64/boot/Image of the same tree"
+        )
 
 
 def read_image(data: bytes, source: str) -> KernelImage:

@@ -15,7 +15,7 @@ _SOFT = re.compile(r"(pre:|post:)")
 
 
 class KernelModule(NamedTuple):
-    """A module: its object, the modules it depends on, and those to load before it (softdep)."""
+    """A module: its object, the modules it depends on, and the modules to load before it (softdep)."""
 
     object: bytes
     depends: tuple[str, ...]

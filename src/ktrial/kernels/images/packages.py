@@ -41,7 +41,7 @@ _RPM_PACKING = "gzip"
 
 
 class Held(NamedTuple):
-    """A file of a package: its name in the package, and its content."""
+    """A file of a package; `name` is its path in the package."""
 
     name: str
     content: bytes
@@ -133,11 +133,19 @@ def kernel_of(path: Path, word: str) -> PackedKernel:
             else:
                 config = config or Held(name, content)
     except DAMAGED as error:
-        raise BadInput(f"cannot read its files: {error}", file=word, hint="download the package again") from None
+        raise unreadable_package(error, word) from None
     if image is None:
         hint = "use Debian's linux-image, Fedora's kernel-core or Arch's linux package"
         raise BadInput("no boot/vmlinuz-… or lib/modules/…/vmlinuz in this package", file=word, hint=hint)
     return PackedKernel(image, config)
+
+
+def unreadable_package(error: Exception, source: str) -> BadInput:
+    """Return the error for an exception in `DAMAGED`. An error of the disk is no damage of the package."""
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    is_of_disk = isinstance(error, OSError) and error.errno is not None
+    hint = "check the disk and the permissions of the file" if is_of_disk else "download the package again"
+    return BadInput(f"cannot read its files: {why}", file=source, hint=hint)
 
 
 def _is_kernel_file(name: str) -> bool:
@@ -190,7 +198,7 @@ def _of_rpm(file: IO[bytes], path: Path) -> Iterator[Held]:
 
 
 def package_files(file: IO[bytes], path: Path) -> tuple[tarfile.TarFile, Unpacked]:
-    """Return the inner archive of a Debian package, which holds the installed files; `file` is the open package."""
+    """Return the archive of the installed files in a Debian package, and its stream; `file` is the open package."""
     at = len(debian_package.MAGIC)
     while True:
         file.seek(at)
@@ -232,7 +240,7 @@ def payload(data: bytes, source: str) -> Payload:
 
 
 def _rpm_section(data: bytes, at: int, source: str) -> tuple[dict[int, str], int]:
-    """Return the strings of a header by their tags, and the header's size."""
+    """Return the strings about the payload in a header, by tag, and the header's size."""
     begin = data[at : at + _RPM_HEADER.size]
     if len(begin) < _RPM_HEADER.size or not begin.startswith(_RPM_HEADER_MAGIC):
         raise _damaged_rpm(f"no RPM header at byte {at}", source)

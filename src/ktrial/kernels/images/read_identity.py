@@ -24,7 +24,7 @@ _LIMIT_BYTES = 16 << 20
 
 
 def read_symbols(data: bytes, source: str) -> dict[str, str]:
-    """Return each symbol with its value as written (`y`, `m`, `n`, a number, a string without quotes)."""
+    """Return the value of each symbol: `y`, `m`, `n`, a number, or a string without quotes."""
     found: dict[str, str] = {}
     for number, raw in enumerate(data.splitlines(), start=1):
         line = raw.decode(errors="replace").strip()
@@ -37,7 +37,7 @@ def read_symbols(data: bytes, source: str) -> dict[str, str]:
                 f"{line[:60]!r} is not a line of a kernel configuration",
                 file=source,
                 line=number,
-                hint="write it as CONFIG_NAME=VALUE",
+                hint="write the line as CONFIG_NAME=VALUE",
             )
     if not found:
         raise BadInput(
@@ -92,7 +92,7 @@ _AT_BOOT = "PREEMPT_DYNAMIC"
 
 
 class _Notes(NamedTuple):
-    """Build ID, presence of type information, and the LTO note; None if the kernel does not contain them."""
+    """Build ID and LTO note, None if missing, and whether there is type information, None if unknown."""
 
     build_id: bytes | None
     btf: bool | None
@@ -210,7 +210,7 @@ def _scheduler(words: bytes) -> str | None:
 
 
 def _preemption(banner: Banner, symbols: Mapping[str, str]) -> str | None:
-    """Return the preemption model in the banner. If it is chosen at boot, the configuration adds the default."""
+    """Return the preemption model of the banner, or else of the configuration; add the default to a choice at boot."""
     words, configured = banner.build.split(), _first(_PREEMPTION, symbols)
     if "PREEMPT_RT" in words:
         return "real-time"

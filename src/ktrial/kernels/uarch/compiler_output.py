@@ -26,7 +26,7 @@ class RustCpus(msgspec.Struct, frozen=True):
 
 
 class RustcVersion(msgspec.Struct, frozen=True):
-    """rustc's version as it prints it, and the version of its LLVM as a comparable number (22.1.2 -> 220102)."""
+    """rustc's version as printed, and the version of its LLVM as a comparable number (22.1.2 -> 220102)."""
 
     text: str
     llvm: int

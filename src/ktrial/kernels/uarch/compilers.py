@@ -69,7 +69,7 @@ class Builds(NamedTuple):
 
     @property
     def program(self) -> re.Pattern[str]:
-        """A pattern for the names of programs that may be compilers of this kind."""
+        """A pattern for the names of programs that may be compilers for the architecture."""
         prefix = f"{self.architecture.replace('_', '[-_]')}-(?:[a-z]+-)?linux-gnu-"
         return re.compile(rf"(?:(?:{prefix})?gcc|clang)(?:-\d{{1,3}})?", re.ASCII)
 
@@ -165,7 +165,7 @@ def _keep(path: Path, data: bytes) -> None:
 
 
 def _in_path(program: re.Pattern[str]) -> list[str]:
-    """Return the programs in PATH whose names look like such a compiler, short names first."""
+    """Return the programs in PATH whose names match `program`, short names first."""
     names: dict[str, None] = {}
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         with contextlib.suppress(OSError):

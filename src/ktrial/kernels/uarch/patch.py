@@ -153,7 +153,10 @@ def make_patch(files: Mapping[str, str], targets: Sequence[Target]) -> UarchPatc
 
 
 def make_reverse(files: Mapping[str, str], targets: Sequence[Target]) -> UarchPatch:
-    """Return the patch that removes the targets again. Raise Refused if `make_patch` would not add the same lines."""
+    """Return the patch that removes the targets again.
+
+    Raise Refused if the tree lacks the targets, or if `make_patch` would add other lines.
+    """
     plain = _unmarked(files)
     if plain == dict(files):
         raise Refused("this tree lacks the patch", hint="add the patch with `ktrial kernel uarch patch TREE --apply`")
@@ -174,7 +177,7 @@ def _unmarked(files: Mapping[str, str]) -> dict[str, str]:
             plain[path] = without(text)
         except ValueError as error:
             raise Refused(
-                f"{path}: ktrial's marks do not pair: {error}",
+                f"{path}: ktrial's marks do not pair ({error})",
                 hint="restore the file from the original tree",
             ) from None
     return plain

@@ -75,7 +75,7 @@ def _rust_gates(target: Target, facts: Facts) -> Iterator[str]:
 
 
 def generic_entry(facts: Facts) -> str:
-    """Return the Kconfig entry for any x86-64 CPU, which only a tree without one needs."""
+    """Return the Kconfig entry for any x86-64 CPU, for trees that lack such an entry."""
     lines = ["config GENERIC_CPU", '\tbool "Any x86-64 CPU"', f"\tdepends on {facts.sixty_four}"]
     lines += _help(f"Compile the kernel for a level of x86-64, which {LEVEL} selects.")
     return "\n".join(lines) + "\n"
@@ -114,8 +114,8 @@ def feature_entries(targets: Sequence[Target], facts: Facts) -> str:
 def rustc_entry(targets: Sequence[Target], facts: Facts) -> str:
     """Return a symbol that is set if rustc does not know the target; empty if rustc knows all of them.
 
-    Rust depends on this symbol. Targets that depended on Rust would close a cycle, since much of what Rust depends on
-    depends on the CPU. In a tree that has already broken this cycle, the targets do depend on Rust.
+    Rust depends on this symbol. Targets must not depend on Rust: that would close a cycle, because much that Rust needs
+    depends on the CPU. In a tree that has already broken this cycle, targets do depend on Rust.
     """
     parts = []
     for target in targets:

@@ -32,7 +32,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     `symbol` is the Kconfig symbol; the levels of x86-64 share GENERIC_CPU. `gcc` and `clang` (also the LLVM in rustc)
     are the first versions that know the target, `gcc_until` the first gcc that dropped it. `flags` go to the C compiler
-    only; rustc does not support all that a `c_only` target needs. `level` is the x86-64 level that the target includes;
+    only; rustc does not support all that a `c_only` target needs. `level` is the x86-64 level that the target includes.
     `needs` are features of the target that a compiler uses on its own and early boot code can check.
     """
 
@@ -148,8 +148,8 @@ class VerifiedTarget(msgspec.Struct, frozen=True, kw_only=True):
 class Compiler(msgspec.Struct, frozen=True, kw_only=True):
     """A C compiler: its name for this CPU, and the targets for which it compiled an empty file.
 
-    From its macros: `extensions` holds what each target adds to x86-64, `kept` the part that remains under the kernel's
-    own flags.
+    According to its macros, `extensions` is what each target adds to x86-64. `kept` is the part that remains under the
+    kernel's own flags.
     """
 
     path: str
@@ -247,7 +247,7 @@ def native_entry(tree: KernelTree, called: Target) -> Target:
 
 
 def build_flags(target: Target, tune: Target | None = None) -> dict[str, tuple[str, ...]]:
-    """Return the flags to append, by kbuild variable."""
+    """Return the flags to append, by kbuild variable. Raise BadInput if `tune` is a level and not a CPU."""
     if tune is not None and tune.generic_level is not None:
         raise BadInput(f"cannot tune for {tune.name}: it is not a CPU", hint="use a microarchitecture, such as znver3")
     c_flags = target.c_flags if tune is None else (*target.c_flags, f"-mtune={tune.name}")

@@ -117,7 +117,7 @@ def verified_text(verified: VerifiedTarget, *, width: int) -> str:
 
 
 def here(target: Target | CpuTarget, compilers: Sequence[Compiler], rustc: RustCompiler | None) -> str:
-    """Return the compilers on this machine that accept a target, shortened to `all` or `none`."""
+    """Return the names of the compilers that accept a target; `all` and `none` stand for all and none."""
     names = accepting(target, compilers, rustc)
     asked = len(compilers) + (rustc is not None and not target.c_only)
     return "all" if names and len(names) == asked else ", ".join(names) or "none"

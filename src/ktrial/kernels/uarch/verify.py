@@ -136,7 +136,7 @@ def check_cpu_accepted(target: CpuTarget, compiler: Compiler) -> None:
         raise Refused(
             f"{compiler.path} ({compiler.kind} {compiler.version}) does not accept -mcpu={target.name}: "
             f"{compiler.refused.get(target.name, 'no message')}",
-            hint="run `ktrial kernel uarch list --arch arm64` to find a compiler that accepts it",
+            hint="run `ktrial kernel uarch list --arch arm64` to find a compiler that accepts {target.name}",
         )
 
 

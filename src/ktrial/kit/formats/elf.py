@@ -65,7 +65,7 @@ class Elf:
             return struct.unpack_from(self._order + shape, self._data, offset)
         except (struct.error, OverflowError):
             raise BadInput(
-                f"truncated ELF file: headers are missing from byte {offset} on",
+                f"cannot read the ELF headers at byte {offset}: the file is truncated or damaged",
                 file=self._name,
                 hint="copy or build the file again",
             ) from None

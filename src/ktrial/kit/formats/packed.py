@@ -37,7 +37,7 @@ class OpenedFile(NamedTuple):
 
 
 def opened(data: bytes) -> OpenedFile | None:
-    """Decompress data; return None if they are not compressed. Raise BadInput if they cannot be read to the end."""
+    """Decompress data; return None if they are not compressed. Raise BadInput if they are damaged or unsupported."""
     for mark, name in _CLOSED.items():
         if data.startswith(mark):
             raise BadInput(f"cannot read {name} archives", hint="unpack the archive first")

@@ -42,7 +42,7 @@ class TidyTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def delimiter_of(header: str) -> str | None:
-    """Return the delimiter between the names of a header; None if only blanks separate them."""
+    """Return the delimiter between the names of a header; None without a comma, semicolon or tab."""
     most = max(DELIMITERS, key=header.count)
     return most if most in header else None
 
@@ -60,7 +60,10 @@ def is_of_blanks(lines: Sequence[str]) -> bool:
 
 
 def read_tidy_csv(data: bytes, source: str = "results.csv") -> TidyTable:
-    """Read a table, skipping blank lines. Raise BadRun if no row follows the header, or the header looks like a row."""
+    """Read a table, skipping blank lines.
+
+    Raise BadRun if no row follows the header, if a row has another length, or if the header looks like a row.
+    """
     text = decode_output(data, source).removeprefix("\ufeff")
     lines: Iterable[str] = text.split("\n")
     first = next((line for line in lines if line.strip()), "")
@@ -105,7 +108,7 @@ def _unique_names(cells: Sequence[str]) -> tuple[str, ...]:
 
 
 def _of_blanks(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines, with comments and ruling lines as empty ones, and a header without its `#`."""
+    """Yield the lines. Empty comments and ruling lines, and remove the `#` of a header."""
     plain = next((at for at, line in enumerate(lines) if line.strip() and not _is_beside(line)), len(lines))
     marked = next((at for at in reversed(range(plain)) if lines[at].lstrip().startswith(_COMMENT)), None)
     if marked is not None and plain < len(lines):
@@ -145,5 +148,5 @@ def _rows(lines: Iterable[str], delimiter: str, source: str) -> Iterator[Row]:
 
 def _wrong_length(row: Row, columns: tuple[str, ...], delimiter: str) -> str:
     comma = delimiter == "," and len(row.cells) > len(columns)
-    why = ": are decimals written with a comma?" if comma else ""
+    why = " (are decimals written with a comma?)" if comma else ""
     return f"a row of {len(columns)} cells: it has {len(row.cells)}{why}"

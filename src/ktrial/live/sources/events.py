@@ -127,7 +127,7 @@ class EventStream:
             if self._counts is None or self._clock.monotonic_ns() - self._seen_ns > _SILENT_NS:
                 raise NotRead(
                     "the agent that traces events does not report",
-                    hint="check that the machine answers, then start again",
+                    hint="check that the machine answers",
                 )
             return self._counts
 

@@ -45,7 +45,7 @@ def read_exposition(
 ) -> Exposition:
     """Read a scrape. Labels are parsed only for samples whose name `wants` accepts.
 
-    Raise UnreadableOutput for a malformed line.
+    Raise UnreadableOutput for a malformed line, or if the text is cut off.
     """
     try:
         text = data.decode("utf-8")
@@ -53,10 +53,10 @@ def read_exposition(
         raise unreadable(source, None, "", f"UTF-8 text (byte {error.start})") from None
     lines = text.replace("\r\n", "\n").split("\n")
     if lines[-1]:
-        raise unreadable(source, len(lines), lines[-1], "a whole line: the text was cut off")
+        raise unreadable(source, len(lines), lines[-1], "a whole line (the text was cut off)")
     lines.pop()
     if is_openmetrics and (not lines or lines[-1] != _END):
-        raise unreadable(source, len(lines), lines[-1] if lines else "", f"{_END}: the text was cut off")
+        raise unreadable(source, len(lines), lines[-1] if lines else "", f"{_END} (the text was cut off)")
     samples: list[Exposed] = []
     types: dict[str, str] = {}
     units: dict[str, str] = {}
@@ -86,18 +86,18 @@ def _sample(line: str, wants: Callable[[str], bool], *, is_openmetrics: bool) ->
     if line[at : at + 1] == "{":
         found = _labels(line, at + 1, labels)
         if found is None:
-            return 'a sample: its labels are not NAME="VALUE", …'
+            return 'a sample with labels NAME="VALUE", …'
         name, at = found[0] or name, found[1]
     if not name:
-        return "a sample: a name, labels in braces and a number"
+        return "a sample (a name, labels in braces and a number)"
     if not wants(name):
         return None
     words = line[at:].partition(" #" if is_openmetrics else "\0")[0].split()
     if not 1 <= len(words) <= 2 or not all(map(_NUMBER.fullmatch, words)):
-        return "a sample: expected a number and at most a time behind the name and labels"
+        return "a sample with a number, or a number and a time, after the name and labels"
     time = float(words[1]) * (1000 if is_openmetrics else 1) if len(words) == 2 else None
     if time is not None and (not math.isfinite(time) or abs(time) > 1e15):
-        return "a sample: its time is out of range"
+        return "a sample with a time in the valid range"
     return Exposed(name, labels, float(words[0]), None if time is None else round(time))
 
 

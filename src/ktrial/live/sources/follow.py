@@ -173,7 +173,7 @@ class FileThere:
         return words[1], int(words[2])
 
     def _run(self, *words: str) -> bytes:
-        """Return the beginning of a command's output; the agent keeps no more."""
+        """Return the beginning of a command's output; the agent keeps no more. Raise NotRead if the command fails."""
         raw = self._world.run(words, _REMOTE_LIMIT_S)
         if raw.failed is not None or raw.exit_status != 0:
             why = raw.failed or raw.stderr.decode(errors="replace").strip().rpartition(": ")[2][:200] or "it failed"

@@ -27,7 +27,7 @@ def bucket_quantile(buckets: Mapping[float, float], quantile: float) -> BucketQu
     if len(bounds) < 2 or bounds[-1] != math.inf:
         raise NotRead(
             'the histogram needs a bucket le="+Inf" and at least one other',
-            hint="measure the mean rate: name the series …_sum or …_count",
+            hint="measure how many events a second there are, from the series …_count",
         )
     # Counters of one scrape may be of different moments, so that a bucket holds less than one below it.
     counts: list[float] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles regular expressions for foreign lines, and rejects those that may take very long.
+"""Compiles regular expressions for lines of other programs, and rejects expressions that may take very long.
 
 Python's expressions backtrack. Each long repetition that may end at several places multiplies the time by the length of
 the line. The search for the start multiplies it once more. A repetition ends at only one place if the text after it
@@ -39,7 +39,8 @@ def line_pattern(text: str, option: str, groups: tuple[int, ...]) -> re.Pattern[
         ) from None
     if pattern.groups not in groups:
         raise BadInput(
-            f"{option}: expected one group in {text!r}, got {pattern.groups}",
+            f"{option}: expected {' or '.join(map(str, groups))} group{'s'[: groups != (1,)]} in {text!r}, "
+            f"got {pattern.groups}",
             hint="write ( ) around the number only, and (?: ) around other parts",
         )
     items = list(tree)
@@ -55,7 +56,7 @@ def line_pattern(text: str, option: str, groups: tuple[int, ...]) -> re.Pattern[
 
 
 def _why_slow(items: list[Any], repeated: int = 1) -> str | None:
-    """Return why an expression may take exponential time, or None.
+    """Return why an expression may take exponential time; None if it cannot.
 
     `repeated` is how often the items may be repeated.
     """

@@ -43,7 +43,7 @@ class LinePart(Protocol):
     path: str
     outcome: Outcome
     factor: float
-    #: The latest text that is not a number, although it should be.
+    #: What is wrong with the latest number that the expression matched.
     wrong: str | None
 
     def read(self, line: bytes) -> float | None:
@@ -96,7 +96,8 @@ class MatchedPart:
         if self._of is not None:
             return float(self._of.fullmatch(text) is not None)
         if not NUMBER.fullmatch(text) or whole_number(found) != text or not math.isfinite(float(text)):
-            self.wrong = whole_number(found)
+            whole = whole_number(found)
+            self.wrong = f"only part of {whole!r}" if whole != text else f"{text!r} instead of a finite number"
             return None
         return float(text)
 
@@ -126,6 +127,7 @@ class LogSource(PolledSource):
         self._file: FollowedFile | None = None
         self._chunks: Timeline[array[float]] = Timeline(_MOST_NUMBERS)
         self._skips: Timeline[int] = Timeline()
+        self._wrong: Timeline[str] = Timeline()
         self._skipped = 0
         #: Numbers since the last sample, and the time of that sample.
         self._waiting = array("d")
@@ -145,6 +147,9 @@ class LogSource(PolledSource):
         if self._file.skipped > self._skipped or not all_read:
             self._skipped = self._file.skipped
             self._skips.add(at_ms, self._skipped)
+        if self._part.wrong is not None:
+            self._wrong.add(at_ms, self._part.wrong)
+            self._part.wrong = None
         self._chunks.add(at_ms, numbers, len(numbers) + 1)
         self._waiting.extend(numbers)
         if at_ms <= self._since_ms or not self._waiting:
@@ -179,11 +184,14 @@ class LogSource(PolledSource):
             )
         numbers = array("d", (number for chunk in chunks for number in chunk))
         if not numbers:
+            wrong = self._wrong.inside(stretch)[1]
+            if wrong:
+                raise NotRead(
+                    f"the expression matches {wrong[-1]} in {self._path}",
+                    hint="match the whole number, with its decimal point, and nothing else",
+                )
             raise NotRead(
-                f"{self._part.wrong!r} in {self._path} is not a complete number"
-                if self._part.wrong is not None
-                else f"no line of {self._path} matched",
-                hint="try the expression on the log with `grep -P`",
+                f"no line of {self._path} matches the expression", hint="try the expression on the log with `grep -P`"
             )
         value = self._part.summary(numbers, stretch.seconds) * self._part.factor
         return StretchReading(value=value, samples=len(numbers))

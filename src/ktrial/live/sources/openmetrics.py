@@ -172,7 +172,7 @@ class OpenMetricsSource(PolledSource):
         own_ms = [one.at_ms for one in found.samples if one.at_ms is not None and one.name != _START]
         if own_ms and at_ms - max(own_ms) > _STALE_POLLS * self.poll_s * 1000:
             raise NotRead(
-                f"its newest sample is {(at_ms - max(own_ms)) / 1000:.1f} s old",
+                f"the newest sample is {(at_ms - max(own_ms)) / 1000:.1f} s old",
                 hint="check that the program still updates its metrics",
             )
         self._scrapes.add(at_ms, scrape)
@@ -264,7 +264,10 @@ def _braces(labels: Mapping[str, str]) -> str:
 
 
 def _versions(found: Exposition, series: Sequence[Exposed], wanted: WantedSeries) -> set[str]:
-    """Return the values of the version's label: from the series, or else from metrics that describe the program."""
+    """Return the values of the version's label on the series, or else on metrics …_info.
+
+    Raise NotRead if nothing has this label. Return none if the user names no label.
+    """
     if wanted.version is None:
         return set()
     own = {one.labels[wanted.version] for one in series if wanted.version in one.labels}
@@ -282,7 +285,7 @@ def _versions(found: Exposition, series: Sequence[Exposed], wanted: WantedSeries
 
 
 def _epoch(found: Exposition, series: Sequence[Exposed]) -> str:
-    """Return when the series was created, if the scrape contains that."""
+    """Return when the series was created; empty if the scrape does not say."""
     labels = {key: value for key, value in series[0].labels.items() if key != "le"}
     name = f"{_family(series[0].name)}_created"
     created = next((one.value for one in found.samples if one.name == name and one.labels == labels), None)

@@ -33,7 +33,7 @@ _BASELINE = 50
 
 
 class Timeline(Generic[T]):
-    """Readings in order of time; the oldest are dropped when their sizes exceed `most`."""
+    """Readings in order of time. `add` drops the oldest half when all sizes together exceed `most`."""
 
     def __init__(self, most: int = MOST_READINGS) -> None:
         self._most = most
@@ -205,7 +205,7 @@ class CounterValues(NamedTuple):
 
 
 def growth(readings: Sequence[CounterValues], *, together: bool) -> dict[str, float]:
-    """Return the growth of each counter. A counter that fell has restarted; with `together`, all have if one has."""
+    """Return the growth of each counter. A counter that fell has restarted; with `together`, so have all others."""
     found: dict[str, float] = {}
     for before, after in itertools.pairwise(readings):
         fell = {name for name, value in after.values.items() if value < before.values.get(name, 0)}

@@ -139,7 +139,7 @@ class ProcessCounts:
         return self._delays(machine) if self._field == "delay" else self._pressure(machine)
 
     def _delays(self, machine: Machine) -> CounterValues:
-        """Return how long each thread has waited for a CPU."""
+        """Return how long each thread has waited for a CPU. Raise NotRead if the kernel does not count it."""
         pattern = f"{self._folder}/task/*/schedstat"
         values = {}
         for path, reading in machine.read(machine.list([pattern])[pattern]).items():
@@ -203,9 +203,8 @@ def _field_of(metric: LiveMetric, known: tuple[str, ...]) -> tuple[str, str, str
         )
     ((field, resource),) = options.items()
     if field == "psi" and resource not in _RESOURCES:
-        raise bad_metric(
-            metric, f"expected psi=RESOURCE, got {resource or 'nothing'!r}", "write psi=cpu, psi=memory or psi=io"
-        )
+        why = f"expected psi=RESOURCE, got psi={resource}"
+        raise bad_metric(metric, why, "write psi=cpu, psi=memory or psi=io")
     if field != "psi" and resource:
         raise bad_metric(metric, f"{field} takes no value", f"write ?{field}")
     return place, field, resource
@@ -223,7 +222,9 @@ def _group_reader(metric: LiveMetric) -> tuple[str, Callable[[Machine], CounterV
     parts = group.split("/")[1:]
     if not group.startswith("/") or any(part in {"", ".", ".."} for part in parts) or "*" in group or "\0" in group:
         raise bad_metric(
-            metric, f"{group!r} is not a control group", "write its path below /sys/fs/cgroup: /system.slice/x.service"
+            metric,
+            f"{group!r} is not a control group",
+            "write the path below /sys/fs/cgroup, for example  /system.slice/x.service",
         )
     return field, _group_counts(group, field, resource)
 
@@ -231,12 +232,12 @@ def _group_reader(metric: LiveMetric) -> tuple[str, Callable[[Machine], CounterV
 def _pressure_reader(metric: LiveMetric) -> tuple[str, Callable[[Machine], CounterValues]]:
     resource, options = split_options(metric, ("some", "full"))
     if len(options) > 1 or any(options.values()):
-        raise bad_metric(metric, "expected some or full after ?, and no value", "for example  pressure:io?full")
+        raise bad_metric(metric, "expected ?some or ?full, without a value", "for example  pressure:io?full")
     if resource not in _RESOURCES:
         raise bad_metric(
             metric,
             f"the kernel reports no pressure of {resource!r}",
-            "write pressure:cpu, :memory or :io, or pressure:io?full",
+            "write pressure:cpu, pressure:memory or pressure:io",
         )
     share = next(iter(options), "some")
     if (resource, share) == ("cpu", "full"):

@@ -166,12 +166,12 @@ class PrometheusSource(PolledSource):
         return bucket_quantile(buckets, self._query.quantile)
 
     def _one(self, found: Sequence[QuerySeries]) -> float:
-        """Return the value of the only series. Raise NotRead if there is none, BadInput if there are several."""
+        """Return the value of the only series.
+
+        Raise NotRead if there is no series or no finite value, BadInput if there are several series.
+        """
         if not found:
-            raise NotRead(
-                "the query returns no series",
-                hint="try the query in the server's own page, and check that the target is up",
-            )
+            raise NotRead("the query returns no series", hint="try the query in the server's own page")
         if len(found) > 1:
             first, second = sorted(one.text for one in found)[:2]
             raise BadInput(
@@ -207,7 +207,7 @@ class PrometheusSource(PolledSource):
             if len(raw) < 2:
                 raise NotRead(
                     f"{one.text} has {len(raw)} samples in the last {_LOOK_BACK_S // 60} minutes",
-                    hint="check that the target is up, and wait for two scrapes",
+                    hint="check that the server has scraped the target at least twice",
                 )
             gaps = sorted(after - before for before, after in pairwise(raw))
             longest_s = max(longest_s, gaps[len(gaps) // 2])
@@ -249,7 +249,7 @@ class PrometheusSource(PolledSource):
                 )
 
     def _range_ms(self, end_ms: int) -> int:
-        """Return the time from the previous scrape to a sample. Raise NotRead if there was only one scrape."""
+        """Return the milliseconds from an earlier scrape to `end_ms`. Raise NotRead if there was only one scrape."""
         if not any(one.has_range for one in self._query.selectors):
             return 1
         stretch = Stretch(end_ms - round(_WITHIN * self.every_s * 1000), end_ms + 1)
@@ -259,7 +259,7 @@ class PrometheusSource(PolledSource):
         return end_ms - begin_ms + 1
 
     def _versions(self, end_s: float, range_ms: int) -> list[str]:
-        """Return the version that was running. Raise NotRead if it is unknown, or if there were two."""
+        """Return the version that was running. Raise NotRead if it is unknown, or if several versions ran."""
         label, selector = self._version, self._query.selectors[0].text
         infos = f'{{__name__=~".+_info",{label}!=""}}[{range_ms}ms]'
         series = f"last_over_time({selector}[{range_ms}ms])"
@@ -281,12 +281,12 @@ class PrometheusSource(PolledSource):
         )
 
     def _started_s(self, at_s: float) -> float | None:
-        """Return when the newest process behind the query started, if the server knows that."""
+        """Return when the newest process behind the query started; None if the server does not know it."""
         selector = self._query.selectors[0].text
         found = self._api.at(f"max(process_start_time_seconds and on (job, instance) {selector})", at_s)
         return found[0].value if found else None
 
     def _unit(self) -> str | None:
-        """Return the units of all metrics of the query, if the server knows them."""
+        """Return the units that the server knows for the metrics of the query; None if it knows none."""
         units = [self._api.unit(one.name) for one in self._query.selectors if one.name is not None]
         return ", ".join(one for one in units if one) or None

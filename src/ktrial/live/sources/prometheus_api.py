@@ -115,7 +115,7 @@ class PrometheusApi:
         if not found:
             raise NotRead(
                 f"no series matches {selector}",
-                hint="try the query in the server's own page, and check that the target is up",
+                hint="try the query in the server's own page",
             )
         labels = {key: text for key, text in found[0].labels.items() if key != "__name__"}
         words = [f"{key}={msgspec.json.encode(text).decode()}" for key, text in labels.items()]

@@ -128,7 +128,7 @@ def _tokens(text: str, option: str) -> list[QueryToken]:
         if match is None:
             raise BadInput(
                 f"{option}: cannot read the query from {text[at : at + 40]!r} on",
-                hint="try the query in the server's own page, and quote it for the shell",
+                hint="try the query in the server's own page",
             )
         kind = match.lastgroup or ""
         if kind != "space":
@@ -162,11 +162,11 @@ class _QueryReader:
                 continue
             if token.text == "[":
                 raise self._refused(
-                    "it has a subquery", "leave out the subquery; ktrial takes the mean over the period itself"
+                    "the query has a subquery", "leave out the subquery; ktrial takes the mean over the period itself"
                 )
             if token.text == "@":
                 raise self._refused(
-                    "it reads another time with @", "leave out the @; ktrial asks for the time of each period"
+                    "the query reads another time with @", "leave out the @; ktrial asks for the time of each period"
                 )
             pending = ""
             self._at += 1
@@ -178,7 +178,8 @@ class _QueryReader:
         word = token.text.lower()
         if word == "offset":
             raise self._refused(
-                "it reads another time with offset", "leave out the offset; ktrial asks for the time of each period"
+                "the query reads another time with offset",
+                "leave out the offset; ktrial asks for the time of each period",
             )
         if word in _BEFORE_LABELS:
             self._at += 1
@@ -209,7 +210,7 @@ class _QueryReader:
             end = self._skip_to("]")
             if any(":" in one.text for one in self._tokens[begin : self._at]):
                 raise self._refused(
-                    "it has a subquery", "leave out the subquery; ktrial takes the mean over the period itself"
+                    "the query has a subquery", "leave out the subquery; ktrial takes the mean over the period itself"
                 )
         return Selector(token.begin, end, text, name, self._around[-1] if self._around else None, has_range)
 
@@ -223,7 +224,7 @@ class _QueryReader:
             self._at += 1
             if token.text == close:
                 return token.end
-        raise self._refused(f"a {close} is missing", f"add the {close}, and try the query in the server's own page")
+        raise self._refused(f"a {close} is missing", f"add the {close}")
 
     def _refused(self, why: str, hint: str) -> BadInput:
-        return BadInput(f"{self._option}: cannot use the query {self._text!r}: {why}", hint=hint)
+        return BadInput(f"{self._option}: cannot use {self._text!r}: {why}", hint=hint)

@@ -62,7 +62,7 @@ class _SameScheme(urllib.request.HTTPRedirectHandler):
 
 
 def check_address(address: str, option: str) -> None:
-    """Raise BadInput unless the address is an http or https address without a password."""
+    """Raise BadInput unless the address is a plain http or https address without a user name or a password."""
     try:
         parts = urllib.parse.urlsplit(address)
         port = parts.port
@@ -77,7 +77,7 @@ def check_address(address: str, option: str) -> None:
         )
     if any(ord(letter) <= ord(" ") or ord(letter) > ord("~") for letter in address):
         raise BadInput(
-            f"{option}: the address {address!r} contains a blank or a character that is not ASCII", hint=_EXAMPLE
+            f"{option}: the address {address!r} contains a blank, a control or a non-ASCII character", hint=_EXAMPLE
         )
 
 

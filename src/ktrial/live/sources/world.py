@@ -64,7 +64,7 @@ def split_options(metric: LiveMetric, known: Sequence[str]) -> tuple[str, dict[s
     """Split the text after the kind into the part before `?` and the options after it.
 
     An option ends at the `&` before the next known option, because values may contain `&`. Raise BadInput for an
-    unknown option.
+    unknown or repeated option.
     """
     place, mark, rest = metric.source.partition(":")[2].partition("?")
     if not mark:
@@ -92,7 +92,7 @@ def check_label(metric: LiveMetric, label: str | None) -> None:
 
 
 def poll_option(metric: LiveMetric, options: Mapping[str, str], usual_s: float) -> float:
-    """Return the seconds of the option `poll`, or `usual_s` without it. Raise BadInput if it is not a time."""
+    """Return the seconds of the option `poll`, or `usual_s` without it. Raise BadInput for an impossible time."""
     text = options.get("poll")
     if text is None:
         return usual_s

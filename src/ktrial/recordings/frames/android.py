@@ -28,10 +28,10 @@ _LONGEST_NS = 600 * 10**9
 class DrawnFrames(msgspec.Struct, frozen=True):
     """Frames of an app in the order in which they were complete.
 
-    `times_s` are the times from when a frame was due to begin until it was complete, `ends_s` the moments at which it
-    was complete. `flagged` counts frames that Android marks as unusual, such as the first of a window; ktrial leaves
-    them out. `rendered` is how many frames Android counted since its statistics were reset, if Android reports that.
-    `interval_s` is the time between two frames of the screen.
+    `times_s` say how long each frame took, from when it was due to begin until it was complete at `ends_s`. `flagged`
+    counts frames that Android marks as unusual, such as the first of a window; ktrial leaves them out. `rendered` is
+    how many frames Android counted since its statistics were reset, if Android reports that. `interval_s` is the time
+    between two frames of the screen.
     """
 
     times_s: tuple[float, ...]
@@ -53,7 +53,7 @@ def is_framestats(head: bytes) -> bool:
 
 
 def read_framestats(data: bytes, source: str = "framestats") -> DrawnFrames:
-    """Return the frames of all tables. Raise BadRun if none was drawn, UnreadableOutput for any other text."""
+    """Return the frames of all tables. Raise BadRun if all are unusual, UnreadableOutput for other text."""
     table = _FrameTable(source)
     columns: tuple[str, ...] | None = None
     inside = False
@@ -138,7 +138,7 @@ def is_latency(head: bytes) -> bool:
 
 
 def read_latency(data: bytes, source: str = "latency") -> ShownFrames:
-    """Return when the frames of a layer were shown. Raise UnreadableOutput for a layer without frames."""
+    """Return when the frames of a layer were shown. Raise UnreadableOutput for fewer than two frames."""
     refresh_ns: int | None = None
     shown: set[int] = set()
     for line, text in ended_lines(data, source):
@@ -154,7 +154,7 @@ def read_latency(data: bytes, source: str = "latency") -> ShownFrames:
             if not _OPEN & set(moments):
                 shown.add(moments[1])
     if refresh_ns is None or len(shown) < 2:
-        raise unreadable(source, None, "", "frames of a layer: it has shown none")
+        raise unreadable(source, None, "", "frames of a layer: it has shown fewer than two")
     ordered = sorted(shown)
     if ordered[-1] - ordered[0] > _LONGEST_NS * len(ordered):
         raise unreadable(source, None, str(ordered[-1]), "a moment near those of the other frames")

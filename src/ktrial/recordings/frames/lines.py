@@ -32,7 +32,7 @@ class FramePattern:
     """A regular expression that finds a frame's time in a line: one of its groups is `s`, `ms`, `us`, `ns` or `fps`."""
 
     def __init__(self, text: str, option: str = "--pattern") -> None:
-        """Compile the expression given by `option`. Raise BadInput if it has no time group."""
+        """Compile the expression given by `option`. Raise BadInput unless it is valid and has one time group."""
         self.option = option
         try:
             self._expression = re.compile(text)
@@ -51,7 +51,7 @@ class FramePattern:
         self.text = text
 
     def duration_s(self, line: str) -> float | None:
-        """Return the time in a line; None if there is none."""
+        """Return the frame time in a line; None without a time, or for an impossible one."""
         match = self._expression.search(line)
         if match is None or match[self._unit] is None:
             return None
@@ -104,7 +104,7 @@ class FrameStream:
     def feed(self, lines: Sequence[FrameLine]) -> list[tuple[int, float]]:
         """Return the frames of these lines, each with its end on the monotonic clock and its duration in seconds.
 
-        A line with an impossible time ends the stream, and `frames` raises the error.
+        A line with an impossible end ends the stream, and `frames` raises the error.
         """
         found = []
         for line in lines:
@@ -123,7 +123,10 @@ class FrameStream:
         return found
 
     def frames(self, zero_ns: int, clock_error_s: float) -> Frames:
-        """Return all frames in order of time, relative to `zero_ns`. Raise BadInput if there are none."""
+        """Return all frames in order of time, relative to `zero_ns`.
+
+        Raise BadInput if there are none, or if a line had an impossible end.
+        """
         if self._wrong is not None:
             raise self._wrong
         if not self._told:
@@ -152,13 +155,13 @@ def frames_of(
     *,
     within_ns: int = round(_LONGEST_S * 1e9),
 ) -> Frames:
-    """Return the frames in the lines. Raise BadInput if there are none."""
+    """Return the frames in the lines. Raise BadInput if there are none, or if a line has an impossible end."""
     stream = FrameStream(pattern, file, within_ns)
     stream.feed(lines)
     return stream.frames(zero_ns, clock_error_s)
 
 
 def with_frames(recording: Recording, frames: Frames) -> Recording:
-    """Return the recording with the frames of this log in place of its own."""
+    """Return the recording with `frames` in place of its own frames."""
     source = Source(name=frames.source, state="active", seen=len(frames.ends_s))
     return msgspec.structs.replace(recording, frames=frames, sources=(*recording.sources, source))

@@ -95,7 +95,7 @@ def _moment(rest: str, source: str, line: int) -> int:
 def _with_rate(cells: list[str], source: str, line: int) -> list[str]:
     if _RATE not in cells:
         raise BadRun(
-            f"{source}:{line}: no column {_RATE}: this log has no frame rates",
+            f"{source}:{line}: the log has no frame rates, because the column {_RATE} is missing",
             hint="log Framerate (Afterburner: Settings > Monitoring) while RivaTuner Statistics Server runs",
         )
     return cells
@@ -112,12 +112,12 @@ def _sample(cells: Sequence[str], names: Sequence[str] | None, source: str, line
 
 
 def read_telemetry(data: bytes, source: str = "xplane_telemetry.csv") -> FrameSamples:
-    """Return the sampled frames, without those of a paused simulator."""
+    """Return the sampled frames; skip samples of a paused simulator, and samples without a frame."""
     table = read_tidy_csv(data, source)
     moments = _column(table, _MOMENT, source)
     if any(after < before for before, after in pairwise(moments)):
         raise BadRun(
-            f"{source}: {_MOMENT} goes backwards: the file contains two logs",
+            f"{source}: {_MOMENT} goes backwards, because the file contains two logs",
             hint=f"split the file where {_MOMENT} goes backwards",
         )
     frames_s = [one / 1e3 for one in _column(table, _FRAME_MS, source)]

@@ -83,7 +83,7 @@ class FrameSamples(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FrameReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The statistics of one log over all counted `frames`; `left_out` lists those that need more frames."""
+    """The statistics of one log over all counted `frames`; `left_out` lists statistics that need more frames."""
 
     file: str
     kind: Literal["mangohud", "xplane", "samples"]
@@ -116,7 +116,7 @@ def slow_share(times_s: Sequence[float], below_fps: float, kind: str = "frame") 
 def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> FrameStatistics:
     """Return the outcomes of FRAME_OUTCOMES for which there are enough frames.
 
-    Raise BadRun for fewer than LEAST_FRAMES, or for a time that is not above 0.
+    Raise BadRun for fewer than LEAST_FRAMES, or for a time that is not finite and above 0.
     """
     if len(times_s) < LEAST_FRAMES:
         raise BadRun(
@@ -126,7 +126,8 @@ def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> 
     wrong = next((time_s for time_s in times_s if not (math.isfinite(time_s) and time_s > 0)), None)
     if wrong is not None:
         raise BadRun(
-            f"a frame time is {wrong:g} s, expected a number above 0", hint="check which column holds the frame times"
+            f"a frame time is {wrong:g} s, expected a finite number above 0",
+            hint="check which column holds the frame times",
         )
     share = slow_share(times_s, below_fps)
     found = {name: _measurement(_OUTCOMES[name], value) for name, value in _values(times_s).items()}
@@ -147,12 +148,17 @@ def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> 
 def sampled_statistics(samples: FrameSamples, below_fps: float | None = None) -> tuple[Measurement, ...]:
     """Return the mean frame rate, and the share of slow samples if they are single frames.
 
-    Raise BadRun for a single sample.
+    Raise BadRun for fewer than two samples, BadInput for a `below_fps` if samples are not single frames.
     """
     if len(samples.fps) < 2:
-        raise BadRun(f"{len(samples.fps)} samples of a frame rate are too few for a mean", hint="log for longer")
+        raise BadRun(
+            f"a mean needs 2 samples of the frame rate, but the log has {len(samples.fps)}", hint="log for longer"
+        )
     if below_fps is not None and not samples.of_frames:
-        raise BadInput("--below-fps: samples are not single frames", hint="omit --below-fps, or log every frame")
+        raise BadInput(
+            "cannot use --below-fps: the samples of this log are not single frames",
+            hint="omit --below-fps, or log every frame",
+        )
     weighted = math.fsum(fps * stood for fps, stood in zip(samples.fps, samples.stood_s, strict=True))
     mean = weighted / math.fsum(samples.stood_s)
     found = [Measurement(outcome=SAMPLED_FPS.outcome.name, value=mean, original=f"{mean:.6g} 1/s")]

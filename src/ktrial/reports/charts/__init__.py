@@ -2,8 +2,8 @@
 """Charts of a comparison: each kind is a module of this folder or a plug-in of another package.
 
 A module defines PLACE, its place in the order of charts, and `of_comparison(comparison, style)` or
-`of_outcome(comparison, outcome, style)`. Both return the charts that the data allow, often none. A chart is named after
-its module, with an optional suffix after a hyphen.
+`of_outcome(comparison, outcome, style)`. Each returns the charts that the data allow, often none. A chart is named
+after its module, with an optional suffix after a hyphen.
 """
 
 from __future__ import annotations

@@ -126,6 +126,6 @@ def _body(outcome: OutcomeComparison, blocks: dict[str, dict[int, float]], cast:
 
 
 def _quoted(text: str) -> str:
-    """Return a string literal for Vega expressions; all but letters and digits are escaped, so none can end it."""
+    """Return a string literal for Vega expressions, with escapes for everything but ASCII letters and digits."""
     safe = (one if one.isascii() and one.isalnum() else f"\\u{{{ord(one):x}}}" for one in text)
     return f"'{''.join(safe)}'"

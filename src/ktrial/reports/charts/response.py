@@ -67,7 +67,10 @@ def _grids(trial: ToldTrial, primary: OutcomeComparison) -> dict[str, list[Respo
 def _curves(
     arms: Sequence[tuple[Mapping[str, str], ForestRow]], differ: Collection[str]
 ) -> Iterator[tuple[str, list[ResponseStep]]]:
-    """Yield a curve for the knob with the most values, for each combination of the others; all arms set these knobs."""
+    """Yield curves along the knob with the most values: one for each combination of values of the other knobs.
+
+    All `arms` set the same knobs. Only knobs in `differ` make combinations.
+    """
     counts = {knob: len({settings[knob] for settings, _ in arms}) for knob in arms[0][0]}
     along = max(counts, key=lambda knob: counts[knob])
     others = [knob for knob in counts if knob != along and knob in differ]

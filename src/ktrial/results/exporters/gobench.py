@@ -42,7 +42,7 @@ def write(sessions: Sequence[SessionRuns]) -> Exported:
             lines.append(_line(run))
     if not any(line.startswith("Benchmark") for line in lines):
         name = sessions[0].session.session if sessions else "SESSION"
-        raise BadInput("these sessions have no good run", hint=f"see why: ktrial show {name}")
+        raise BadInput("these sessions have no good run", hint=f"run `ktrial show {name}` to see why")
     head = [f"Unit {unit} better={direction}" for unit, direction in sorted(units.items())]
     left_out = [f"{bad} runs that failed or do not count"] if bad else []
     left_out.append("rounds, the numbers as printed, and everything else about runs and machine")
@@ -68,7 +68,7 @@ def _line(run: StoredRun) -> str:
 
 
 def _name(benchmark: str) -> str:
-    """Return `Benchmark` and the capitalised name, as Go requires; `BenchmarkN7zip` if it begins with no letter."""
+    """Return `Benchmark` and the capitalised name, as Go requires; `BenchmarkN7zip` for `7zip`."""
     plain = re.sub(r"\s+", "_", benchmark)
     return f"Benchmark{plain[:1].upper()}{plain[1:]}" if plain[:1].isalpha() else f"BenchmarkN{plain}"
 

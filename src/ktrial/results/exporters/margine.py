@@ -66,7 +66,8 @@ def write(sessions: Sequence[SessionRuns]) -> Exported:
                 left[key] = None
     if not values:
         raise BadInput(
-            f"{session.session} has none of the figures of {_SCHEMA}", hint="measure the figures: ktrial bench margine"
+            f"{session.session} has none of the figures of {_SCHEMA}",
+            hint="run `ktrial bench margine` to measure the figures",
         )
     document = {
         "schema": _SCHEMA,

@@ -50,7 +50,7 @@ def _make_importer(module: ModuleType) -> Importer:
 
 
 def _guarded(importer: Importer, what: str, warn: Callable[[str], None]) -> Importer:
-    """Wrap a plug-in's importer: if its `sniff` fails, it does not recognise the file, and others may."""
+    """Return a plug-in's importer that warns if `sniff` fails, and then does not recognise the file."""
     look = guarded(importer.sniff, what)
 
     def sniff(head: bytes, name: str) -> bool:

@@ -30,7 +30,7 @@ def looks_like_json(head: bytes) -> bool:
 
 
 def has_keys(head: bytes, *keys: str) -> bool:
-    """Return whether an object begins here and all these keys occur in the visible part."""
+    """Return whether `head` begins like JSON and contains all of these keys, at any depth."""
     return looks_like_json(head) and all(re.search(rb'"%s"\s*:' % re.escape(key.encode()), head) for key in keys)
 
 
@@ -39,7 +39,7 @@ def has_schema(head: bytes, schema: str) -> bool:
 
 
 def is_own_table(head: bytes) -> bool:
-    """Return whether this is the header of ktrial's own tidy CSV."""
+    """Return whether `head` begins with the header of ktrial's own tidy CSV."""
     return head.removeprefix(b"\xef\xbb\xbf").startswith(b"session,label,run,round,benchmark,outcome,value,")
 
 
@@ -66,13 +66,13 @@ def labelled(runs: Sequence[ForeignRun], label: str | None, name: str) -> tuple[
         raise BadInput(
             f"the {len(groups)} groups of the file cannot share one name: {', '.join(groups)}",
             file=name,
-            hint="remove --label (in `compare` and `claim`: NAME=)",
+            hint="remove --label; in `compare` and `claim`, remove NAME=",
         )
     return tuple(msgspec.structs.replace(run, group=label) for run in runs)
 
 
 def framed(measured: Sequence[Measurement], outcomes: Sequence[FrameOutcome]) -> tuple[StoredMeasurement, ...]:
-    """Return statistics of frames as measurements of an importer."""
+    """Return statistics of frames as measurements with the units and directions of `outcomes`."""
     known = {one.outcome.name: one.outcome for one in outcomes}
     return tuple(
         measurement(one.outcome, Quantity(one.value, one.original), about.unit, about.direction)
@@ -84,7 +84,7 @@ def framed(measured: Sequence[Measurement], outcomes: Sequence[FrameOutcome]) ->
 def sampled_run(
     samples: FrameSamples, form: str, name: str, benchmark: str, options: ImportOptions, **attributes: str
 ) -> ForeignResults:
-    """Return the single run of a log of samples, with a note about what these logs lack."""
+    """Return the single run of a log of samples, with notes: one says what a log of this kind lacks."""
     below_fps = None if options.below_fps is UNSET else options.below_fps
     version = {} if samples.version is None else {"tool_version": samples.version}
     rate = {} if below_fps is None else {"below_fps": f"{below_fps:g}"}

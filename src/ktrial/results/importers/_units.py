@@ -97,7 +97,10 @@ def known_units() -> tuple[str, ...]:
 
 
 def signed_number(text: str, source: str, line: int | None, wanted: str) -> str:
-    """Return the stripped text of a finite decimal number. The error says if it may come from another locale."""
+    """Return the stripped text of a decimal number. Raise UnreadableOutput for other texts.
+
+    The message says so if the text has a comma in place of the decimal point.
+    """
     stripped = text.strip()
     if not _NUMBER.fullmatch(stripped):
         hint = " with a decimal point instead of a comma" if _COMMA.fullmatch(stripped) else ""

@@ -91,7 +91,7 @@ def _is_result(fields: list[str]) -> bool:
 
 
 def _declared(fields: list[str]) -> dict[str, Direction]:
-    """Return the direction that a `Unit` line declares in its key=value pairs."""
+    """Return the direction that a `Unit` line declares, by normalised unit; empty if the line declares none."""
     pairs = dict(field.partition("=")[::2] for field in fields[2:])
     return {tidied(fields[1])[0]: _BETTER[pairs["better"]]} if pairs.get("better") in _BETTER else {}
 

@@ -74,7 +74,10 @@ def _beside(table: Mapping[str, Any], name: str, length: int, at: str, source: s
 
 
 def _failure(code: object, at: str, source: str) -> str | None:
-    """Return why a run failed, from its exit code; hyperfine records none if a signal killed the run."""
+    """Return why a run failed, from its exit code; None if the run succeeded.
+
+    hyperfine records null if a signal killed the run.
+    """
     if code is not None and (isinstance(code, bool) or not isinstance(code, int)):
         raise unreadable(source, None, repr(code), f"a whole number or null ({at})")
     if code == 0:

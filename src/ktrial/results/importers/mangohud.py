@@ -57,6 +57,6 @@ def read(data: bytes, name: str, options: ImportOptions) -> ForeignResults:
 
 
 def _began(name: str) -> dict[str, str]:
-    """Return the time in the file's name."""
+    """Return the time in the file's name as the attribute `date`; empty if the name has none."""
     match = _STAMP.search(stem(name))
     return {} if match is None else {"date": f"{match[1]} {match[2]}:{match[3]}:{match[4]}"}

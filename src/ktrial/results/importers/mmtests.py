@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """mmtests' JSON: a group for each test name, a run for each sample.
 
-`compare-mmtests.pl --json-export` writes all compared kernels; mmtests can also write the extract of one. Both are
-serialised objects of mmtests. `_ResultData` maps each operation to a list with an item for each iteration of the whole
-test, with `Values` and `SampleNrs`. `_DataType` is a number that stands for the unit. The file doesn't say whether a
-KB has 1000 or 1024 bytes; ktrial assumes 1000.
+`compare-mmtests.pl --json-export` writes all compared kernels; mmtests can also write the extract of one. The files
+are serialised objects of mmtests. `_ResultData` maps each operation to a list with an item for each iteration of the
+whole test, with `Values` and `SampleNrs`. `_DataType` is a number that stands for the unit. The file doesn't say
+whether a KB has 1000 or 1024 bytes; ktrial assumes 1000.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class MmtestsValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MmtestsExtract(msgspec.Struct, frozen=True, kw_only=True):
-    """A test on a kernel, which mmtests names in `test_name`; it may be None in a single extract."""
+    """A test on one kernel. `test_name` is mmtests' name for the kernel; a single extract may lack it."""
 
     module: str
     test_name: str | None

@@ -198,7 +198,7 @@ def _twice(table: TidyTable) -> tuple[str, ...]:
 def _check_summary(table: TidyTable, name: str) -> None:
     if all(word in table.columns for word in _SUMMARY):
         raise BadInput(
-            "a table of summaries (mean, stddev, median), without single runs",
+            "this table has only summaries (mean, stddev, median), no single runs",
             file=name,
             hint="export the single runs; hyperfine writes them with --export-json",
         )
@@ -294,7 +294,7 @@ def _check_unit(columns: Sequence[_Column], options: ImportOptions, name: str) -
 
 
 def _unit_column(table: TidyTable, columns: Sequence[_Column]) -> int | None:
-    """Return the column `unit`, which gives the unit of each row, if there is one and the header has no unit."""
+    """Return the index of the column `unit` for a single column of values without its own unit; otherwise None."""
     alone = len(columns) == 1 and columns[0].unit is None
     return table.columns.index(_UNIT) if alone and _UNIT in table.columns else None
 

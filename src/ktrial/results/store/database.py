@@ -260,7 +260,10 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch a new store to a write-ahead log, which SQLite refuses at once while another process does so."""
+    """Switch a new store to a write-ahead log.
+
+    Try again for a while: SQLite refuses at once while another process switches the same store.
+    """
     end_s = time.monotonic() + _PATIENCE_S
     while True:
         try:

@@ -145,7 +145,7 @@ class Store:
             self._keep_state(connection, session, place, data)
 
     def mark_interrupted(self, session: str | None = None, number: int | None = None) -> tuple[StoredRun, ...]:
-        """Mark runs whose writer has gone, and the named one, as interrupted; return them."""
+        """Mark runs whose writer has gone, and run `number` of `session`, as interrupted; return all of them."""
         with self._database.reading() as connection:
             rows = connection.execute(_RUN_ROWS.where(runs.c.state == "running")).all()
         gone = [

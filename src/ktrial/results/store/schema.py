@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of the store.
 
-A run is a row with its whole record as a document; measurements repeat the numbers in a form that SQL can group. They
-are ordered by series (benchmark and outcome), so that reading a series reads contiguous pages.
+A run is a row with its whole record as a document; measurements repeat the numbers in a form that SQL can group. The
+measurements are ordered by series (benchmark and outcome), so a series lies in contiguous pages.
 """
 
 from __future__ import annotations

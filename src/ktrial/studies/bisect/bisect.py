@@ -60,10 +60,10 @@ def compare(
 
 
 def side(question: SideQuestion, difference: float, good: Sequence[float], other: Sequence[float]) -> Standing | None:
-    """Return whether `other` is good, bad, between both or unclear; None if more runs are needed.
+    """Return whether `other` is good, bad, between the two or unclear; None if more runs are needed.
 
-    `difference` is the log effect of bad against good. The scores of `other` are shifted by half of it, so that an
-    effect in one direction means good, in the other bad.
+    `difference` is the log effect of bad against good. The function shifts the scores of `other` by half of
+    `difference`. An effect in one direction then means good, in the other direction bad.
     """
     shifted = [value * math.exp(difference / 2) for value in other]
     judged = compare(question, good[: len(other)], shifted, math.expm1(abs(difference) * _BETWEEN))
@@ -111,7 +111,7 @@ class BisectRequest(NamedTuple):
 
 
 def bisect(wanted: BisectRequest, measure: Measures, say: Say, now_s: Callable[[], float]) -> BisectAnswer:
-    """Find the commit that causes the difference. Raise Refused if good and bad show none."""
+    """Find the commit that causes the difference. Raise Refused if `good` and `bad` show no difference."""
     return _Bisect(wanted, measure, say, now_s).run()
 
 
@@ -176,7 +176,10 @@ class _Bisect:
         )
 
     def _look_at(self, commit: Commit, difference: float) -> Standing | None:
-        """Boot a commit until its side is clear, and report the side to the search."""
+        """Boot a commit until its side is clear, report a clear side to the search, and return the side.
+
+        Return None if the commit cannot be measured.
+        """
         self._say(f"{commit.id[:12]} {commit.subject}"[:100])
         try:
             standing: Standing | None = self._decided(
@@ -220,7 +223,7 @@ class _Bisect:
         return side(self._question, difference, self._values[self._good], self._values[commit])
 
     def _decided(self, one: str, other: str, answer: Callable[[], T | None]) -> T | None:
-        """Boot both kernels in turn until `answer` returns an answer.
+        """Boot `one` and `other` in turn until `answer` returns an answer.
 
         Return None if `most_runs` boots are not enough.
         """

@@ -19,7 +19,7 @@ from ktrial.trial.protocol.file import CONTROL, ArmFile, TrialFile
 
 
 def recoveries_of(judgement: Judgement) -> tuple[Recovery, ...]:
-    """Return for each outcome, except exploratory ones, how far it recovers without the culprits."""
+    """Return how far each outcome recovers without the culprits; exploratory outcomes are left out."""
     by = {(one.outcome, one.arm, one.against): one for one in judgement.judged}
     found = []
     for outcome in dict.fromkeys(one.outcome for one in judgement.judged if one.role != "exploratory"):
@@ -201,9 +201,9 @@ class _BlameCourse:
     def _those_needed(
         self, number: int, group: Names, together: OutcomeJudgement
     ) -> Generator[TrialFile, BlamePart, tuple[Names, OutcomeJudgement]]:
-        """Reduce a group that acts only together to the settings that it needs.
+        """Return the settings of a group that its effect needs, and their judgement together.
 
-        A screening may name a setting too many.
+        The group acts only together, but a screening may have named a setting that the effect does not need.
         """
         while len(group) > 2:
             arms = {f"{LESS}{place}": tuple(one for one in group if one != out) for place, out in enumerate(group, 1)}
@@ -242,7 +242,8 @@ class _BlameCourse:
     def _confirming(self, number: int, without: Names) -> TrialFile:
         """Return a trial of three arms: all settings, all settings without the named ones, and the control.
 
-        The rest matters if it is about as large as the smallest named effect, and a fair part of the whole.
+        The margin is 85 % of the smallest named effect or half of the whole effect, whichever is larger. It is at most
+        the smallest named effect.
         """
         matters = min(self._least, max(_REST * self._least, _NEGLIGIBLE * self._effect))
         return self._trial(f"confirm-{number}", {ALL: self._pool, WITHOUT: without}, ladder=True, negligible=matters)

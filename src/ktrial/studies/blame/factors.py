@@ -57,7 +57,7 @@ def factors_of(
         if not made:
             raise BadInput(
                 "nothing to blame: no setting changes anything here",
-                hint="run `ktrial plan` to see why, and undo settings that are in force already",
+                hint="run `ktrial plan` with these settings to see why",
             )
         raise BadInput(
             f"cannot blame a single setting: only {made[0].name} changes anything here",
@@ -73,7 +73,7 @@ def factors_of(
 def symbol_factors(symbols: Sequence[str]) -> list[Factor]:
     """Return a factor for each `--set`, which may contain several symbols.
 
-    Raise an error if there are too many or they overlap.
+    Raise BadInput if there are too many, and Contradiction if a symbol appears twice.
     """
     if len(symbols) > _MOST_SYMBOLS:
         raise BadInput(

@@ -179,7 +179,7 @@ def _why_not(one: Showpiece, machine: Machine, plan: Plans) -> str | None:
 
 
 def _copium(one: Showpiece, plan: Plans) -> DemoArm | None:
-    """Return the first copium that changes something here and cannot matter, for its own reason or the catalog's."""
+    """Return the first copium that changes something here and has a reason why it cannot matter; None without one."""
     for arm in one.copium:
         for settings in (arm.set, *arm.also):
             found = plan(settings)

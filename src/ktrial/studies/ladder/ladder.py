@@ -80,12 +80,12 @@ def ladder_of(
     if len(arms) == 1:
         reasons = "; ".join(f"{tier}: {why}" for tier, why in not_run.items())
         hint = "add --boots for kernel arguments, --kernel TIER=KERNEL for a kernel, or --tree to build one for guests"
-        raise BadInput(f"no tier of {name} can run: {reasons}", hint=hint)
+        raise BadInput(f"no tier of {name} can run ({reasons})", hint=hint)
     return Ladder(name, tuple(tier.name for tier in profile.tier), control, generated or "found", arms, not_run)
 
 
 def _why_not(tier: Tier, kernels: Mapping[str, str] | None, built: BuiltTiers | None) -> str | None:
-    """Return why a tier cannot run. With boots the only reason is a kernel that is neither named nor buildable."""
+    """Return why a tier cannot run; None if it can."""
     if built is not None and tier.fragments:
         return _why_not_built(tier, built)
     if kernels is None or (tier.build is not None and tier.name not in kernels):
@@ -102,7 +102,7 @@ def _why_not_built(tier: Tier, built: BuiltTiers) -> str | None:
         return f"it asks for {listed}, and an exact guest cannot show the effect; use --mode emulated or kvm"
     patches = [f"{symbol} needs {patch}" for one in fragments for symbol, patch in one.patches.items()]
     if patches and tier.name not in built.patches:
-        return f"{'; '.join(patches)}: add it with --patch {tier.name}=FILE"
+        return f"{'; '.join(patches)}; add --patch {tier.name}=FILE"
     return None
 
 
@@ -175,7 +175,7 @@ def possible(ladder: Ladder, plans: Mapping[str, Plan]) -> Ladder:
     if len(arms) == 1:
         reasons = "; ".join(f"{name}: {why}" for name, why in not_run.items())
         raise BadInput(
-            f"no tier of {ladder.name} changes anything on this machine: {reasons}",
+            f"no tier of {ladder.name} changes anything on this machine ({reasons})",
             hint=f"run `ktrial profiles {ladder.name}` to see its tiers",
         )
     return ladder._replace(arms=arms, not_run={name: not_run[name] for name in ladder.tiers if name in not_run})
@@ -201,7 +201,7 @@ def _values(plan: Plan) -> tuple[object, ...]:
 def _why(plan: Plan, before: Plan) -> str:
     known = {one.address for one in before.refusals}
     new = [one for one in plan.refusals if one.address not in known]
-    return f"changes nothing here: {_join_refusals(new)}" if new else "changes nothing here: it is in force already"
+    return f"changes nothing here: {_join_refusals(new) if new else 'all its values are in force already'}"
 
 
 def _join_refusals(refusals: list[Refusal]) -> str:

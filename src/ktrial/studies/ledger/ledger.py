@@ -138,9 +138,10 @@ def interacting(changes: Iterable[str], knobs: Mapping[str, Knob]) -> set[str]:
 
 
 def choose_trial(what: str | None, entries: Sequence[LedgerEntry], now: Now) -> str:
-    """Return the name of the trial to repeat: `what` itself, or the newest trial of a knob `what`, alone if possible.
+    """Return the name of the trial to repeat.
 
-    Without `what`, return the first outdated trial. Raise BadInput if no trial is out of date.
+    For a knob, that is the newest trial of the knob alone, otherwise the newest trial of the knob. Any other `what` is
+    itself the name. Without `what`, return the first outdated trial. Raise BadInput if no trial is out of date.
     """
     if what is None:
         outdated = [one for one in entries if one.superseded_by is None and changed_since(one, now)]

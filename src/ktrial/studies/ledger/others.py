@@ -85,7 +85,10 @@ class MergedOthers(NamedTuple):
 
 
 def hardware_from(fact: Callable[[str], Any], disks: Iterable[str], kernel: str | None = None) -> Hardware:
-    """Return the hardware in the facts, which may have any type, and the kernel's names of disks."""
+    """Return the hardware that facts and the kernel's names of `disks` describe.
+
+    `fact` returns a fact by name; a value of the wrong type counts as unknown. `kernel` replaces the running release.
+    """
     return Hardware(
         cpu=_text(fact("cpu.model")),
         threads=_count(fact("cpu.threads")),

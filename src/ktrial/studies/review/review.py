@@ -275,7 +275,10 @@ def _is_default(knob: Knob, setting: Setting) -> bool:
 
 
 def _next(knob: Knob, setting: Setting, found: _Finding, place: _Ground) -> str | None:
-    """Return the command that tries a setting or, if there is nothing to try, the command that explains it."""
+    """Return the command that tries a setting or, if there is nothing to try, the command that explains it.
+
+    Return None if the value is already set, or if a later line sets the knob again.
+    """
     program = place.program
     if found.state == "gone" and (known := [name for name in knob.successor if name in place.catalog.knobs]):
         return f"{program} explain {known[0]}"

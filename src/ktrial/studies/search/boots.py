@@ -11,7 +11,7 @@ from ktrial.trial.guests.recipe import KernelChange
 
 
 def boot_words(dimensions: Iterable[Dimension], point: Point) -> tuple[str, ...]:
-    """Return the kernel arguments at a point."""
+    """Return the point's kernel arguments as words of the command line."""
     words = []
     for one in dimensions:
         value = point[one.name]

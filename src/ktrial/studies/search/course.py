@@ -102,7 +102,7 @@ class SearchCourse:
 
     @property
     def visit_s(self) -> float | None:
-        """Seconds of a visit as this search has measured, at first as earlier runs show; None if unknown."""
+        """The mean seconds of a visit in this search or, before its first trial, in earlier runs; None if unknown."""
         visits = sum(part.visits for part in self.parts)
         return sum(part.seconds for part in self.parts) / visits if visits else self.question.visit_s
 
@@ -201,7 +201,7 @@ class SearchCourse:
         return race_visits(FINALISTS, 0, FINAL_BLOCKS, 1.0) if self.known.incumbent else 0
 
     def _next_points(self, count: int) -> Generator[Request, Reply, list[int]]:
-        """Return the numbers of new points that this machine takes."""
+        """Return the numbers of new points that this machine accepts."""
         found: list[int] = []
         for _ in range(_ATTEMPTS):
             wanted = self.known.choose(count - len(found)) if count > len(found) else []
@@ -211,7 +211,10 @@ class SearchCourse:
         return found
 
     def _probe_points(self, points: Sequence[Point]) -> Generator[Request, Reply, list[int]]:
-        """Probe points on the machine; return the numbers of the new ones that it takes. A clamped value counts."""
+        """Probe points on the machine; return the numbers of the new points that it accepts.
+
+        A point with a clamped value counts, with the value that the kernel took.
+        """
         probed = yield ProbeRequest(tuple(points))
         assert isinstance(probed, ProbeReply), "a probe is answered by what it found"
         self._probes_s += probed.seconds
@@ -229,11 +232,10 @@ class SearchCourse:
         return numbers
 
     def _race_new(self, numbers: Sequence[int]) -> Generator[Request, Reply, None]:
-        """Race new points."""
         yield from self._race(numbers, RACE_BLOCKS)
 
     def _race(self, numbers: Sequence[int], blocks: int, keep: float = KEEP) -> Generator[Request, Reply, None]:
-        """Race these points against the control and the incumbent, and learn from it."""
+        """Race these points against the control and the incumbent, and learn from the race."""
         names = {f"p{number}": number for number in numbers}
         stay: tuple[str, ...] = ()
         if self.known.incumbent and self.known.incumbent not in numbers:
@@ -350,7 +352,7 @@ class SearchCourse:
         return self._answer("confirmed", "the trial confirms it", winner, estimate, confirming, cap=cap)
 
     def _cap(self) -> int:
-        """Return the most blocks of a confirmation that the budget allows, of those that it needs."""
+        """Return the cap of the confirmation: blocks that suffice or, if the budget is too small, those that fit."""
         if self._is_count():
             return COUNTER_BLOCKS
         fitting = [look for look in LOOKS if look <= MOST_CONFIRM and 2 * look <= self.visits_left] or [LOOKS[0]]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A dimension as a person writes it.
 
-Kernel arguments, kernels and Kconfig symbols need a boot for each value. The control of a kernel argument usually lacks
-it. The control's kernel is the first one of the list, and a symbol's default is its value in the control's
+Kernel arguments, kernels and Kconfig symbols need a boot for each value. The control usually lacks the kernel
+argument. The control's kernel is the first one of the list, and a symbol's default is its value in the control's
 configuration.
 """
 
@@ -36,7 +36,7 @@ class DimensionFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     In guests it may also be a kernel argument (`boot`), the kernel itself (`kernel`, a list to choose from) or a
     symbol of Kconfig (`kconfig`). Its values are a range (`low` to `high`, in steps of `step`, with `log` on a
     logarithmic scale), or a list. `default` is the control's value; for a knob, the machine's present value. `when` has
-    conditions on other dimensions: while one does not hold, the dimension keeps its default.
+    conditions on other dimensions. While a condition does not hold, the dimension keeps its default.
     """
 
     knob: str | None = None

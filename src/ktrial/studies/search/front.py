@@ -64,7 +64,7 @@ _SUM_SHARE = 0.05
 
 
 def course_of(question: SearchQuestion) -> SearchCourse:
-    """Return the course of a search."""
+    """Return the course of a search: for a front if `also` names outcomes, otherwise for one outcome."""
     return FrontCourse(question) if question.also else SearchCourse(question)
 
 
@@ -98,7 +98,7 @@ def front_places(rows: Array) -> list[int]:
 
 
 def places_apart(rows: Array, count: int) -> list[int]:
-    """Return the places of `count` rows: the best of each column, then always the one farthest from those chosen."""
+    """Return the places of `count` rows: the best of each column, then each time the row farthest from those chosen."""
     size = np.ptp(rows, axis=0)
     scaled = rows / np.where(size > 0, size, 1.0)
     chosen = list(dict.fromkeys(int(at) for at in scaled.argmax(axis=0)))[:count]
@@ -147,11 +147,11 @@ class FrontKnowledge(Knowledge):
         return sorted(self.front(), key=lambda at: (self.entries[at].visits, at))
 
     def means(self, points: Sequence[Point]) -> Array:
-        """Return a row of estimates for each point, a column for each outcome."""
+        """Return a row of estimates for each point, with a column for each outcome."""
         return np.column_stack([model.effects(points)[0] for model in self.models.values()])
 
     def rows_of(self, numbers: Sequence[int]) -> Array:
-        """Return the estimates of points by their numbers."""
+        """Return `means` of the points with these numbers."""
         return self.means([self.entries[at].point for at in numbers])
 
     def front(self) -> list[int]:
@@ -164,7 +164,7 @@ class FrontKnowledge(Knowledge):
         return [usable[at - 1] for at in sorted(places, key=lambda at: (-rows[at, 0], at))]
 
     def short_front(self) -> list[int]:
-        """Return the front without points that another one nearly beats: by less than the margins of the outcomes."""
+        """Return the front without points whose lead over another remaining point is within the margin everywhere."""
         front = self.front()
         rows = dict(zip(front, self.rows_of(front), strict=True)) if front else {}
         margins = self._margins()
@@ -183,7 +183,7 @@ class FrontKnowledge(Knowledge):
         return [numbers[at] for at in places_apart(self.rows_of(numbers), count)] if numbers else []
 
     def _scale(self) -> Array:
-        """Return how far the estimates of each outcome reach."""
+        """Return the range of the measured points' estimates for each outcome, and at least its margin."""
         measured = [at for at, one in enumerate(self.entries) if one.visits]
         return np.asarray(np.maximum(np.ptp(self.rows_of(measured), axis=0), self._margins()))
 

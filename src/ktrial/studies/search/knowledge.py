@@ -36,7 +36,7 @@ CERTAIN = 1.96
 
 
 class KnownPoint(msgspec.Struct, kw_only=True):
-    """A point that was tried, by its number; the control is number 0. `guard` is the guard that it breaks."""
+    """A point that the search tried; point number 0 is the control. `guard` is the guard that the point breaks."""
 
     point: dict[str, Scalar]
     visits: int = 0
@@ -51,7 +51,7 @@ class KnownPoint(msgspec.Struct, kw_only=True):
 
     @property
     def state(self) -> tuple[Literal["measured", "refused", "failed", "breaks a guard"], str | None]:
-        """What became of the point, and why."""
+        """The state of the point and, unless it was measured, the reason."""
         if self.refused is not None:
             return "refused", self.refused
         if self.failures:
@@ -142,7 +142,7 @@ class Knowledge:
     def _known_values(self) -> list[KnownValue]:
         """Return what the optimiser gets: the present estimate of each point.
 
-        A point that failed or breaks a guard gets a value worse than all others; one without an estimate gets None.
+        A point that failed or breaks a guard gets a value worse than all others. A point without an estimate gets None.
         """
         if self.model is None:
             return [KnownValue(one.point, None) for one in self.entries[1:]]
@@ -236,7 +236,7 @@ class Knowledge:
         return None if self.model is None else math.sqrt(2 * self.model.noise)
 
     def without(self, point: Point) -> dict[str, dict[str, Scalar]]:
-        """Return, for each setting, the point without it. Leave out what the constraints do not allow."""
+        """Return the point without each one of its settings, by setting, if the constraints allow that point."""
         found = {
             name: self.space.settled({**point, name: self.space.control[name]}) for name in self.space.changes(point)
         }
@@ -340,7 +340,7 @@ def part_of_log(trial: str, log: Sequence[Event], seconds: float) -> SearchPart:
 
 
 def primary_of(part: SearchPart) -> str:
-    """Return the primary outcome of one trial of a search."""
+    """Return the primary outcome; without a judgement, the first outcome with scores."""
     return next((one.outcome for one in part.judgement.judged if one.role == "primary"), next(iter(part.scores)))
 
 

@@ -153,8 +153,8 @@ Reply = ProbeReply | SearchPart
 class TriedPoint(msgspec.Struct, frozen=True, kw_only=True):
     """A point of the history: what it changes, in which order it came, and the search's estimate with 95 % interval.
 
-    `state` says why a point has no estimate: the machine refused it, or its runs failed. `others` has the estimates for
-    the other outcomes to improve, with their intervals.
+    `state` says whether the point was measured, was refused, failed or breaks a guard, and `reason` says why. `others`
+    has the estimates for the other outcomes to improve, with their intervals.
     """
 
     number: int

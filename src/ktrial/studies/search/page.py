@@ -84,7 +84,7 @@ def _about(found: SearchAnswer) -> str:
 
 
 def front_chart(found: SearchAnswer, other: str, style: Style) -> Chart:
-    """Return a chart of the front in the primary outcome and `other`; shapes tell points that the trial confirms."""
+    """Return a chart of the front in the primary outcome and `other`; shapes show which points are confirmed."""
     primary = next(iter(found.directions))
     tried: list[dict[str, float | str]] = [
         {"x": one.estimate or 0.0, "y": one.others[other][0]}
@@ -128,7 +128,10 @@ def front_chart(found: SearchAnswer, other: str, style: Style) -> Chart:
 
 
 def _front_place(one: FrontPoint, primary: str, other: str) -> dict[str, float | str] | None:
-    """Return where a point lies with its intervals: by the trial if it was in it; None without a ratio."""
+    """Return the place of a point with its intervals: by the trial if the point took part, otherwise by the search.
+
+    Return None if an effect of the trial is missing or is not a ratio.
+    """
     state = "not confirmed" if one.state == "breaks a guard" else one.state
     row: dict[str, float | str] = {"name": one.arm or str(one.number), "state": state}
     for axis, outcome in (("x", primary), ("y", other)):
@@ -285,7 +288,7 @@ def slices_chart(every: Sequence[Importance], style: Style) -> Chart:
 
 
 def _score_axis(ends: Sequence[float], each_side: int, title: str | None, words: str = RATIO_LABEL) -> Spec:
-    """Return a channel for scores that holds these and zero."""
+    """Return a channel for scores that holds `ends` and zero."""
     low, high = min(0.0, *ends), max(0.0, *ends)
     room = 0.05 * max(high - low, 1e-3)
     places = [one for one in ticks(max(high, -low, 1e-3), each_side) if low - room <= one <= high + room]

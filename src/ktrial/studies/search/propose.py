@@ -2,7 +2,7 @@
 """Proposals of Optuna, by ask and tell.
 
 Each call builds a study from everything known so far. The proposals therefore depend only on what the trials
-measured and on the seed, and an interrupted search continues with the same ones.
+measured and on the seed, and an interrupted search continues with the same proposals.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def check_optuna(sampler: str) -> None:
     if sampler == "gp" and importlib.util.find_spec("torch") is None:
         raise KtrialError(
             "cannot use the sampler gp: PyTorch is not installed",
-            hint=f"{sys.executable} -m pip install torch, or use --sampler tpe",
+            hint=f"use --sampler tpe, or run `{sys.executable} -m pip install torch`",
         )
 
 
 def propose(
     space: Space, known: Sequence[KnownValue], count: int, seed: int, refuse: Refuse, *, sampler: str = "tpe"
 ) -> ProposedPoints:
-    """Return at most `count` new points that may be tried. `refuse` says why a point may not."""
+    """Return at most `count` new points that may be tried. `refuse` says why a point may not be tried."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)

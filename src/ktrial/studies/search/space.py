@@ -243,7 +243,7 @@ def plain(value: Scalar) -> str:
 
 
 def parse_space(data: bytes, file: str) -> SpaceFile:
-    """Parse a space. Errors name the file."""
+    """Return the checked content of a space file. Raise BadInput that names the file."""
     found = parse_bytes(data, file, SpaceFile, "docs/search.md describes the file")
     try:
         check_space_file(found)
@@ -292,7 +292,7 @@ def _check_values(one: DimensionFile) -> None:
         raise BadInput(f"{one.name}: expected either low and high, or values", hint=_HINT)
     if one.values:
         if len({plain(value) for value in one.values}) != len(one.values):
-            raise Contradiction(f"{one.name} has a value twice in  values", hint="remove one of the two")
+            raise Contradiction(f"{one.name} has a value twice in `values`", hint="remove one of the two")
         if one.log or one.step is not None:
             raise Contradiction(f"{one.name}: log and step are for a range, not for a list", hint="remove log and step")
         return
@@ -380,7 +380,7 @@ def checked_space(space: Space) -> Space:
     if not space.dimensions:
         raise BadInput(
             f"cannot search {space.name}: none of its dimensions can vary on this machine"
-            f"{f': {reasons}' if reasons else ''}",
+            f"{f' ({reasons})' if reasons else ''}",
             hint="add a dimension that this machine has, with values that it accepts",
         )
     if all(one.count == 1 and one.values[0] == one.default for one in space.dimensions if not one.is_range) and not any(

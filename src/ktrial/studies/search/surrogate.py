@@ -49,7 +49,7 @@ class Surrogate:
     def __init__(
         self, space: Space, points: Sequence[Point], seen: Sequence[SeenVisit], earlier: Surrogate | None = None
     ) -> None:
-        """Fit the model; `earlier` is a fit of fewer runs, from whose sizes this one begins."""
+        """Fit the model; `earlier` is a fit of fewer runs, whose variances are the starting values."""
         self._space = space
         self._rows = encode(space, points)
         at = np.array([one.point for one in seen], dtype=np.intp)

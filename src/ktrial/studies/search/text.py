@@ -53,7 +53,7 @@ def space_text(question: SearchQuestion, *, width: int) -> str:
 
 
 def values_text(one: Dimension) -> str:
-    """Return the values of a dimension as text."""
+    """Return a list such as `a, b`, or a range such as `1 to 64 in steps of 2, logarithmic`."""
     if not one.is_range:
         return ", ".join(map(plain, one.values))
     assert one.low is not None, "a range has both ends"

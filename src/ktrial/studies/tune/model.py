@@ -73,5 +73,5 @@ class TuneReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def undo(self) -> str | None:
-        """The command that reverts these settings and everything that was applied later."""
+        """The command that reverts these settings and all later transactions; None if nothing was applied."""
         return None if self.transaction is None else f"ktrial revert --to {self.transaction - 1}"

@@ -76,7 +76,7 @@ class Arms:
 
     @property
     def change(self) -> object:
-        """The current change of the machine by ktrial, to compare only with other changes; None if there is none."""
+        """What ktrial changed for the current arm; None if nothing. Compare it only with other values of `change`."""
         return self._transaction
 
     def enter(self, arm: str) -> Sequence[ArmDrift]:
@@ -138,7 +138,7 @@ class Arms:
         return {path: Reading(data=change.old).text for path, change in found if path not in own}
 
     def failed(self) -> str | None:
-        """Return why the last run lost the current arm and so failed; None if it did not lose the arm."""
+        """Return why the current arm was lost during the last run; None if it was not lost."""
         return None
 
     def told(self, drift: ArmDrift) -> str:
@@ -223,7 +223,7 @@ def rehearse(root: Machine | None, plans: Mapping[str, Plan], knobs: Mapping[str
         if drifts:
             raise BadRun(
                 f"something else changed this machine at the start of the trial: {arms.told(drifts[0])}",
-                hint="stop the program that changes the value, then try again",
+                hint="stop the program that changes the value",
             )
 
 

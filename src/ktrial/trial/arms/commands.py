@@ -119,7 +119,7 @@ class CommandedArms(Arms):
         return (*super().drifted(), *failed, *schedulers, *(self._site.drifted() if self._site is not None else ()))
 
     def failed(self) -> str | None:
-        """Return why the current arm was lost: its scheduler was ejected or has ended."""
+        """Return why the arm's scheduler was not in force all the time; None if it was, or if there is none."""
         return None if self._seat is None else self._seat.failed()
 
     def _run(self, arm: str, command: ArmCommand) -> None:
@@ -154,7 +154,7 @@ class CommandedArms(Arms):
 def undo_left(journal: CommandJournal, executor: Executor, tell: Callable[[str], None]) -> int:
     """Undo the commands that a killed trial left in force, and return their number.
 
-    Raise an error if one cannot be undone.
+    Raise an error if a command cannot be undone.
     """
     failed: list[KtrialError] = []
     left = journal.left()

@@ -29,6 +29,7 @@ _SCALARS = frozenset(("text", "int", "bool"))
 _COMMAND_LINE = "kernel.command_line"
 _MOVES = frozenset(("boot.id",))
 _NOT = "!"
+_UNREPORTED = "this machine does not report it"
 _WHOLE_KERNEL = (
     "kernel.release",
     "kernel.version",
@@ -153,7 +154,7 @@ def look(signs: Signs, facts: FactBook, kinds: Mapping[str, FactKind]) -> Look:
     for name, wanted in signs.items():
         fact = facts.get(name)
         if fact is None or fact.unknown is not None:
-            unknown.append(f"{name} is unknown: {fact.unknown if fact is not None else 'it was not read'}")
+            unknown.append(f"{name} is unknown: {_UNREPORTED if fact is None else fact.unknown}")
         elif _is_words(kinds[name]):
             words = _words(fact)
             missing = [word for word in str(wanted).split() if not _holds(word, words)]
@@ -210,7 +211,7 @@ def signs_as_found(trial: TrialFile, facts: FactBook, kinds: Mapping[str, FactKi
         fact = facts.get(name)
         if fact is None or fact.unknown is not None:
             raise BadInput(
-                f"cannot read the fact {name}: {fact.unknown if fact is not None else 'it was not read'}",
+                f"cannot read the fact {name}: {_UNREPORTED if fact is None else fact.unknown}",
                 hint="use another fact in `expect`, or remove `expect` and confirm the arm yourself",
             )
         if _is_words(kinds[name]):

@@ -76,14 +76,15 @@ def _refuse(arm: str, plan: Plan, asked: set[str], allow_dangerous: bool) -> Non
     named = [one for one in plan.refusals if one.origin in asked]
     if named:
         raise BadInput(
-            f"arm {arm} cannot set {_refusal_text(named[0])}", hint=named[0].hint or f"`ktrial explain {named[0].knob}`"
+            f"arm {arm} cannot set {_refusal_text(named[0])}",
+            hint=named[0].hint or f"read `ktrial explain {named[0].knob}`",
         )
     if plan.refusals and plan.empty and not plan.same:
         first = plan.refusals[0]
         raise BadInput(
             f"arm {arm}: this machine can set none of its settings; "
             f"the first is {first.address} = {first.value} ({first.reason})",
-            hint=first.hint or f"`ktrial explain {first.knob}`",
+            hint=first.hint or f"read `ktrial explain {first.knob}`",
         )
 
 
@@ -177,7 +178,7 @@ def _what_differs(arm: ArmSettings) -> tuple[Mapping[str, Any], ...]:
 
 
 def settle_s(trial: TrialFile, plans: Mapping[str, Plan], knobs: Mapping[str, Knob]) -> float:
-    """Return the seconds that every visit waits: those of the protocol, or the most that a setting of any arm needs."""
+    """Return the seconds that every visit waits: the protocol's `settle`, or the longest wait that a setting needs."""
     return _longest_wait(trial, [change.knob for plan in plans.values() for change in plan.changes], knobs)
 
 

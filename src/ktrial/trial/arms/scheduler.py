@@ -51,8 +51,8 @@ class SchedulerSeat:
     def start(self, arm: str, scheduler: ArmScheduler) -> None:
         """Start the scheduler after `look`, unless a command of its arm has started it.
 
-        Raise ArmLost if the kernel never shows the scheduler. If the kernel ejects it meanwhile, or it worked in an
-        earlier visit, `failed` returns why it is not in force.
+        Raise ArmLost if the scheduler never starts. If the kernel ejects the scheduler at once, or if it started in an
+        earlier visit and not in this one, raise nothing: `failed` returns the reason.
         """
         if scheduler.argv:
             invocation = Invocation(
@@ -100,7 +100,7 @@ class SchedulerSeat:
         return f"{EJECTED}: {why}{self._logged()}"
 
     def drifted(self) -> tuple[ArmDrift, ...]:
-        """Return, as a drift, a foreign scheduler that is in force although the current arm has none."""
+        """Return a drift if a scheduler is in force although the current arm has none."""
         if self._wanted is not None:
             return ()
         texts = self._texts()
@@ -143,7 +143,7 @@ class SchedulerSeat:
             )
 
     def _has_started(self) -> bool:
-        """Return whether the kernel has counted a new scheduler. The kernel shows a scheduler before it counts it."""
+        """Return whether the kernel has counted a new scheduler. The count follows after the kernel shows it."""
         now = self._texts()[SEQUENCE]
         if self._before is not None and now == self._before:
             return False

@@ -39,7 +39,7 @@ class KernelPlan(NamedTuple):
 
 
 class KernelBuilder(Protocol):
-    """Builds kernels, each one once."""
+    """Builds each kernel once."""
 
     def plan(self, recipe: KernelRecipe) -> KernelPlan:
         """Open, patch and configure the sources. Raise an error if a step fails."""
@@ -132,7 +132,7 @@ def _refuse_compiled(plans: Mapping[str, KernelPlan]) -> None:
 def as_built(plan: Plan, symbols: Mapping[str, str] | None) -> Plan:
     """Return the plan as it is after the kernel was built.
 
-    Requested Kconfig symbols that this kernel has already count as in force instead of refused.
+    A requested Kconfig symbol that this kernel already has counts as in force, not as refused.
     """
     if symbols is None:
         return plan

@@ -146,9 +146,9 @@ def _refused(reply: Reply | None) -> str | None:
     if reply is None:
         return None
     if reply.error is not None:
-        return f"the agent refused its settings ({reply.error.kind}): {reply.error.message}"
+        return f"the agent refused the arm's settings ({reply.error.kind}): {reply.error.message}"
     said = refusal_of(decode_reply("apply", reply.ok or {}, Applied))
-    return None if said is None else f"its settings are not in force: {said}"
+    return None if said is None else f"the arm's settings are not in force: {said}"
 
 
 def _failed(run: GuestRun) -> str | None:
@@ -172,6 +172,6 @@ def _output(replies: Mapping[int, Reply], number: int, invocation: Invocation, r
         return RawOutput(failed="the agent did not answer")
     if reply.error is not None:
         hint = f"; {reply.error.hint}" if reply.error.hint else ""
-        return RawOutput(failed=f"the agent said {reply.error.kind}: {reply.error.message}{hint}")
+        return RawOutput(failed=f"the agent failed ({reply.error.kind}): {reply.error.message}{hint}")
     answer = reply.ok or {}
     return load_output(answer) if invocation.load is not None else output_of(replies, number, answer, invocation)

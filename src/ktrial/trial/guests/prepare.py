@@ -49,7 +49,7 @@ _COMPILED = {"compiler": "compilers", "lto": "LTO", "optimised": "CPUs that they
 
 
 class GuestLab(Protocol):
-    """Boots the guests of places, each with a job."""
+    """Boots guests, each at a place and with a job."""
 
     @property
     def workers(self) -> int:
@@ -182,7 +182,7 @@ def _boots_alike(one: ArmFile, other: ArmFile) -> bool:
 
 
 def refuse_what_guests_cannot(guest: GuestFile, suite: Suite, tasks: Sequence[Task]) -> None:
-    """Raise an error for a benchmark that guests cannot run, or that an exact guest's clock cannot judge."""
+    """Raise an error for a load or benchmark that guests cannot run, or that an exact guest's clock cannot judge."""
     if suite.load is not None and suite.load.use != "spin":
         raise BadInput(
             f"cannot run {suite.name} in guests: its background load is a program of this machine",
@@ -208,7 +208,7 @@ def _is_own(task: Task) -> bool:
 
 
 def find_named_kernels(file: TrialFile, lab: GuestLab) -> dict[str, str]:
-    """Return, by arm, the word for its kernel if it names one. The error for a missing kernel names the arm."""
+    """Return the word for the kernel of each arm that names one. The error for a missing kernel names the arm."""
     found = {}
     for name, arm in file.full_arms.items():
         kernel = kernel_of(file, arm)
@@ -250,7 +250,7 @@ def _refuse_compilers(found: Sequence[KernelFound]) -> None:
 
 
 def _plain(kernel: KernelFound, field: str) -> object:
-    """Return a property of a kernel; for a compiler its name without the target."""
+    """Return a property of a kernel; if it is text, such as the compiler's name, without the target."""
     value = getattr(kernel.identity, field)
     return without_target(value) if isinstance(value, str) else value
 
@@ -263,7 +263,7 @@ def _scouted(
     *,
     allow_dangerous: bool,
 ) -> tuple[dict[str, Plan], FactBook]:
-    """Boot an emulated guest for each kernel. Return what each arm changes there, and the control's facts.
+    """Boot a guest for each kernel and command line. Return what each arm changes there, and the control's facts.
 
     A race has many arms, whose kernel arguments `ktrial search` has tried already.
     """
@@ -336,10 +336,10 @@ def refuse_unknown_words(root: Machine, place: GuestPlace) -> None:
 
 
 def _by_place(file: TrialFile, places: Mapping[str, GuestPlace]) -> Iterator[tuple[GuestPlace, Collection[str]]]:
-    """Yield each place once, as an emulated guest, with its arms.
+    """Yield each place once, with its arms. An exact guest becomes an emulated one.
 
     A screening has an arm for every set of kernel arguments that it draws. Plans do not depend on these arguments, so
-    such arms share a place.
+    its arms share places.
     """
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for name, place in places.items():

@@ -13,6 +13,7 @@ from ktrial.bench.availability import PACKAGE_PROGRAMS, install_command, is_prog
 from ktrial.bench.benchmark import DIRECTORY, PINNED, Benchmark, Invocation, RawOutput
 from ktrial.bench.guest_tools import guest_path
 from ktrial.bench.suite import SuiteLoad, Task
+from ktrial.bench.tool_files import recipe_for
 from ktrial.guests.agent_replies import Reply
 from ktrial.kit.errors import BadInput
 from ktrial.kit.json_bytes import wire_bytes
@@ -45,13 +46,16 @@ def tools_of(tasks: Sequence[Task], executor: Executor) -> dict[str, str]:
     found = executor.programs([*wanted, *([_CAT] if leaving else []), *PACKAGE_PROGRAMS])
     for name, benchmark in wanted.items():
         if found[name] is None:
-            hint = install_command(benchmark.packages, package_tool(found)) or f"ktrial tools get {name}"
+            hint = install_command(benchmark.packages, package_tool(found))
+            if hint is None:
+                recipe = recipe_for([name])
+                hint = f"install {name} by hand" if recipe is None else f"ktrial tools get {recipe.name}"
             raise BadInput(f"cannot run {benchmark.name} in guests: {name} is not installed here", hint=hint)
     return {name: place for name in (*wanted, _CAT) if (place := found.get(name)) is not None}
 
 
 def looked_for(benchmarks: Iterable[Benchmark], load: SuiteLoad | None = None) -> tuple[str, ...]:
-    """Return the programs to find on this machine: those that guests need, and their installers."""
+    """Return the programs to find on this machine: those that guests need, and package managers that install them."""
     wanted = {name: None for one in benchmarks if is_program(one) for name in one.needs if "/" not in name}
     if load is not None and load.use == "stress-ng":
         wanted["stress-ng"] = None

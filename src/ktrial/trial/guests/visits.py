@@ -53,7 +53,7 @@ class BootedGuest(NamedTuple):
 
 
 class _GuestFacts:
-    """Replaces the executor of `RunMaker`: returns the results that a guest has already delivered."""
+    """An executor for `RunMaker` that returns the results that a guest has already delivered."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -180,7 +180,7 @@ class GuestVisits:
         return asked_of(tasks, self._protocol.runs_per_visit, invocation_of)
 
     def _take(self, visit: Visit, booted: BootedGuest) -> None:
-        """Write the records of a visit, then all its events at once."""
+        """Write the records of a visit, then all its events at once. Raise KtrialError if no two boots were equal."""
         if booted.differs is not None:
             told = f"{visit.arm}: {booted.differs}"
             self._standing.append(TrialEnd(reason=f"stopped: {told}"))
@@ -239,7 +239,7 @@ class GuestVisits:
         return record
 
     def _refuse_never(self, arm: str, events: Sequence[RunEnded]) -> None:
-        """Raise BadRun for an arm without any measurement: its kernel doesn't boot, or its settings don't hold.
+        """Raise BadRun for an arm without any measurement, for example because its kernel doesn't boot.
 
         A race goes on without such an arm, unless it is the control.
         """
@@ -258,7 +258,7 @@ def _event(visit: Visit, records: Sequence[RunRecord]) -> RunEnded:
 
 
 def _version(world: TrialWorld, task: Task) -> str | None:
-    """Return the version of this machine's program; guests use the same program."""
+    """Return the version of a benchmark's program on this machine, which guests use too; None if unknown."""
     if not is_program(task.benchmark):
         return world.executor.agent_version
     return version_of(task.benchmark, world.executor)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows a comparison of commands: the times of each, and a summary that names the faster one."""
+"""Shows a comparison of commands: the times of each command, and a summary that names the faster one."""
 
 from __future__ import annotations
 
@@ -107,7 +107,6 @@ def _doubts(found: Comparison) -> Iterator[Finding]:
 
 
 def doubts_of(found: Comparison) -> list[str]:
-    """Return the doubts about the result."""
     return [one.sentence for one in _doubts(found)]
 
 
@@ -121,7 +120,7 @@ def _rest(found: Comparison, width: int) -> Iterator[str]:
 
 
 def decision_line(decision: CampaignDecision, found: Comparison) -> str:
-    """Return the decision of a campaign, in one line."""
+    """Return the decision to keep or revert, its reason and its place in the campaign, in one line."""
     why = "; ".join(summary_lines(found, reasons=False)) or "no block is complete"
     place = f"decision {decision.number} of {decision.of} in campaign {decision.campaign}"
     return clean(f"{decision.decision}: {why}; {place}") + "\n"

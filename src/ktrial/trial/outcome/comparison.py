@@ -100,7 +100,7 @@ def _blocks_of(log: Sequence[Event]) -> Iterator[ToldBlock]:
 
 
 def _looks(protocol: Protocol, log: Sequence[Event]) -> Iterator[ToldLook]:
-    """Yield the judge's view of the primary outcome after every complete block."""
+    """Yield the effect on the primary outcome after each block until its verdict; nothing if effects are not ratios."""
     from ktrial.judge.judge import judge
     from ktrial.judge.outlook import deciding_blocks
 
@@ -194,7 +194,7 @@ def _reason(judged: OutcomeJudgement, judgement: Judgement, ended: str | None) -
 
 
 def _needed(judged: OutcomeJudgement, needed: int, protocol: Protocol) -> str:
-    """Return how many blocks this noise requires, or what it leaves undecided."""
+    """Return how many blocks this noise requires, or what these blocks leave undecided."""
     detect = _percent(protocol.detect)
     if needed > judged.blocks:
         return f"with this noise, it takes {needed} blocks to find a difference of {detect}"

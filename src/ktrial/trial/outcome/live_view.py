@@ -89,8 +89,8 @@ def profile_line(done: int, of: int, left_s: float | None = None, *, width: int)
 def interval_picture(effect: Effect | None, margin: float, reach: float, cells: int) -> str:
     """Draw `▒▒├─•─┤▒▒`: the interval over the band of the margin.
 
-    Zero is in the middle; better is to the right. An interval that is wider than the picture ends in an arrowhead.
-    Without an interval the picture shows the estimate over the band.
+    Zero is in the middle; better is to the right. An end outside the picture is an arrowhead. Without an interval the
+    picture shows only the estimate over the band; without an effect in percent, only the band.
     """
     middle = cells // 2
     band = max(1, round(margin / reach * middle))
@@ -147,7 +147,7 @@ def _figures(judged: OutcomeJudgement | None, rule: OutcomeRule) -> tuple[str, s
 
 
 def effect_figures(effect: Effect, rule: OutcomeRule) -> str:
-    """Return `+4.9 % to +7.2 %` of the measured value, or the estimate if there is no interval."""
+    """Return `+4.9 % to +7.2 %` of the measured value, or only the estimate without an interval or a ratio."""
     if effect.scale != "log":
         return f"{effect.estimate:+.3g}"
     if effect.low is None or effect.high is None:

@@ -25,7 +25,7 @@ _ALPHA = DesignFile().alpha
 
 
 class CampaignDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision: the `number`-th of the `of` decisions of a campaign."""
+    """Decision `number` of a campaign that has `of` decisions."""
 
     campaign: str
     number: int

@@ -104,8 +104,8 @@ def check_arm_changes(
 class ArmFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One configuration of a trial.
 
-    `set` contains settings, `profile` one profile or several. `environment` and `parameters` add to those of the
-    benchmark. `command` and `prepare` replace those of the trial.
+    `set` contains settings, `profile` one profile or several. `environment` and `parameters` extend the benchmark's.
+    `command` and `prepare` replace the trial's.
 
     `commands` run when ktrial puts the arm in force, and their undo commands when it leaves the arm. `service` is the
     state of a systemd unit, `sched_ext` a scheduler that runs meanwhile, and `build` builds the measured program for
@@ -382,7 +382,7 @@ def share(value: str | float, what: str) -> float:
 
 
 def full_names(words: Sequence[str], outcomes: Sequence[str]) -> tuple[str, ...]:
-    """Return the full name (`benchmark.outcome`) of each of these words, from the outcomes of a protocol."""
+    """Return the full name (`benchmark.outcome`) of each word; each must name one of the outcomes."""
     return tuple(
         word if word in outcomes else next(one for one in outcomes if one.endswith(f".{word}")) for word in words
     )

@@ -98,7 +98,10 @@ def trial_seconds(protocol: Protocol, run_s: float | None, settle_s: float, bloc
 def expected_run_seconds(
     documents: Sequence[Mapping[str, Any]], tasks: Sequence[Task], command: Sequence[str], facts: FactBook
 ) -> float | None:
-    """Return how long a run of these tasks takes: as in the newest run of each, or else as its benchmark declares."""
+    """Return how long a run of these tasks takes, from each task's newest run or its benchmark's own estimate.
+
+    Return None if a task has neither.
+    """
     total_s = 0.0
     for task in tasks:
         took_s = last_run_seconds(documents, (task,), command)

@@ -24,9 +24,10 @@ _LONGEST_NAME = 40
 
 
 class CommandLines(NamedTuple):
-    """Command lines to compare, and the steps around them: each step is one for all commands, or one for each.
+    """Command lines to compare, and the steps around them.
 
-    `shell` runs the lines, for example `("bash",)`; without it, ktrial splits each line into words.
+    Each of `setup`, `prepare` and `cleanup` has one line for all commands, one line for each command, or none. `shell`
+    runs the lines, for example `("bash",)`; without `shell`, ktrial splits each line into words.
     """
 
     lines: Sequence[str]
@@ -61,7 +62,10 @@ def arms_of_commands(given: CommandLines, parameters: Mapping[str, Sequence[str]
             hint="write ktrial ab 'CMD1' 'CMD2', or measure one command with `ktrial bench -- CMD`",
         )
     if len(given.names) > len(commands):
-        raise BadInput(f"{len(given.names)} names for {len(commands)} commands", hint="give -n once for each command")
+        raise BadInput(
+            f"-n is given {len(given.names)} times for {len(commands)} commands",
+            hint="give -n at most once for each command",
+        )
     found: dict[str, ComparedCommand] = {}
     for number, (place, values) in enumerate(commands):
         own = {option: _one(some, place) for option, some in around.items()}
@@ -91,7 +95,10 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 
 def words_of(line: str, what: str, shell: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words that run a command line: those of `shell`, or the line's own words without a shell."""
+    """Return the words that run a command line: `shell` with the line, or without a shell the line's own words.
+
+    Raise BadInput for a line that is empty, or that needs a shell and has none.
+    """
     if not line.strip():
         raise BadInput(f"{what}: the command line is empty", hint="for example  ktrial ab 'sort -n data' 'sort data'")
     if shell:

@@ -50,15 +50,19 @@ class LiveFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """How a trial watches live work.
 
     `metrics` are read from sources; the first metric is primary unless `primary` names another. `covariates` are read
-    too and explain noise; with `adjust`, the verdict is at equal covariates. A metric of `guards` must not get worse by
-    more than its share at any moment. A metric of `limits` must not pass a number in its own unit. Both end the trial.
-    After a switch ktrial ignores the time `washout` and then watches for `period`; without them, a pilot plans
-    both. ktrial reads every source at the interval `poll`; without it, each source has its own. `for` is the time of
-    the whole trial, over which the blocks are spread. Within the hours `quiet` nothing is switched, and never more than
-    `switches` times in 24 hours. With `rate` a person rates each period; `blind` hides the arms until the verdict. With
-    `disturbing` the arms may have settings whose switch itself disturbs the work. `guard_error` is the chance that the
-    guards stop a harmless trial. With `stay` all arms are the control, which stays in force: this is for a machine of a
-    fleet, whose guards compare with the time before.
+    too and explain noise; with `adjust`, the verdict is at equal covariates. The trial ends as soon as a metric of
+    `guards` is worse by more than its share. A metric of `limits` ends the trial when it passes a number in its own
+    unit.
+
+    After a switch ktrial ignores the time `washout` and then watches for `period`. Without `period`, a pilot plans the
+    missing times; if only `washout` is missing, the settings and sources decide. ktrial reads every source at the
+    interval `poll`; without `poll`, each source has its own interval. `for` is the time of the whole trial, over which
+    the blocks are spread. ktrial switches nothing within the hours `quiet`, and at most `switches` times in 24 hours.
+
+    With `rate` a person rates each period; `blind` hides the arms until the verdict. With `disturbing` the arms may
+    have settings whose switch itself disturbs the work. `guard_error` is the chance that the guards stop a harmless
+    trial. With `stay` all arms are the control, which stays in force: this is for a machine of a fleet, whose guards
+    compare with the time before.
     """
 
     metrics: tuple[str, ...] = ()
@@ -98,7 +102,7 @@ class LiveFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def for_s(self) -> float | None:
-        """Maximum number of seconds from the start of the trial to its end."""
+        """Maximum number of seconds from the start of the trial to its end; None for no maximum."""
         return None if self.for_ is None else long_seconds(self.for_, "for")
 
     @property

@@ -52,7 +52,7 @@ def profile_key(
 
 
 def usable(profiles: Sequence[NoiseProfile], key: ProfileKey, now_unix_ms: int) -> NoiseProfile | None:
-    """Return the newest profile that is valid under these conditions now."""
+    """Return the newest profile that is valid under these conditions now; None if there is none."""
     return next((one for one in profiles if not one.why_stale(key, now_unix_ms)), None)
 
 
@@ -139,7 +139,7 @@ def profile_of(
         raise KtrialError(
             f"{len(trial.voids)} of {len(trial.drawn)} blocks of the noise profile are void: "
             f"{shortened(voided.reason)}",
-            hint="make sure that nothing else changes the machine, then start again",
+            hint="make sure that nothing else changes the machine",
         )
     if trial.protocol.primary not in differences:
         raise KtrialError(

@@ -23,7 +23,7 @@ from ktrial.tuning.knobs.address import parse_address
 #: Names of arms and trials, which become file names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,60}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HINT = "see docs/trial.md, which explains each line of a protocol; `ktrial try --dry-run` prints an example"
+_HINT = "read docs/trial.md, which explains each line of a protocol; `ktrial try --dry-run` prints an example"
 _MOST_RUNS_PER_VISIT = 100
 #: Fewer blocks cannot give any verdict.
 _FEWEST_BLOCKS = 7

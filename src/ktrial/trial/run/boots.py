@@ -14,7 +14,7 @@ Visit = tuple[int, str]
 
 
 def visit_in(records: Sequence[RunRecord], boot_id: str) -> Visit | None:
-    """Return the newest visit that began in this boot. Warm-ups do not count."""
+    """Return the newest visit that began in this boot; None if there is none. Warm-ups do not count."""
     for record in reversed(records):
         place = record.trial
         if place is not None and place.block is not None and place.boot_id == boot_id:

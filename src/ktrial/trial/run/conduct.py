@@ -124,9 +124,9 @@ def measure_noise(  # noqa: PLR0913 (everything that it needs from outside)
     fresh: bool = False,
     is_alone: bool = False,
 ) -> NoiseProfile:
-    """Measure and store the noise of the control; continue an interrupted measurement unless it must be `fresh`.
+    """Measure and store the noise of the control. Continue an interrupted measurement, except with `fresh`.
 
-    Unless it `is_alone`, the trial of `protocol` follows.
+    The trial of `protocol` follows, except with `is_alone`.
     """
     key = profile_key_of(ready, rig, protocol)
     plan = noise.plan_of(key, protocol.primary, ready.facts.value("boot.id"))
@@ -188,7 +188,7 @@ def _standing(pilot: str, earlier: Earlier, log: list[Event]) -> Standing:
 def arms_for(
     world: TrialWorld, ready: Prepared, trial: str, listen: TrialListener, names: Mapping[str, str]
 ) -> CommandedArms:
-    """Return the arms of one loop; `names` maps each one to an arm of the protocol."""
+    """Return the arms of one loop; `names` maps their names to arms of the protocol."""
     has_build = any(one.build is not None for one in ready.extras.values())
     has_scheduler = any(one.scheduler is not None for one in ready.extras.values())
     return CommandedArms(
@@ -243,7 +243,7 @@ def take_up(
     """Return the state of a trial, after logging what a killed ktrial had not logged yet.
 
     `check` refuses a session that cannot continue here. With `boots_end`, an unfinished visit makes its block void if
-    its boot or build is over.
+    its boot or build is over. Raise KtrialError while another process runs the trial.
     """
     earlier = world.run_store.of_session(stored.session)
     if earlier is None:
@@ -318,7 +318,7 @@ def carry_on_with(
         except AgentError as error:
             if error.kind != "lost":
                 raise
-            hint = f"run `ktrial recover` to restore the settings, then `ktrial trial resume {stored.trial}`"
+            hint = f"run `ktrial recover && ktrial trial resume {stored.trial}` to restore the settings and continue"
             raise AgentError(error.kind, error.message, hint=hint) from None
 
 

@@ -54,7 +54,7 @@ class SafetyWatch:
         if said is not None:
             raise LimitPassed(
                 said,
-                hint="remove the cause or raise the limit, then start a new trial; all settings have been restored",
+                hint="remove the cause, or start a trial with a higher limit; all settings have been restored",
             )
 
     def _pressure(self, samples: Samples) -> float | None:

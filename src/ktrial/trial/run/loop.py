@@ -96,7 +96,7 @@ class VisitMaker(Port):
     def can_make(self, visit: Visit) -> bool: ...
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
-        """Make the missing visits of a block, in order. Return False if one cannot be made now."""
+        """Make the missing visits of a block, in order. Return False if a visit cannot be made now."""
 
     def ends_for_time(self, step: NextStep) -> bool:
         """Return whether too little time is left for this step; if so, end the log."""
@@ -122,7 +122,10 @@ class TrialLoop:
         self.interrupted = False
 
     def carry_out(self) -> Judgement:
-        """Run until the judge decides to stop or somebody interrupts. Return the last judgement."""
+        """Run until the judge decides to stop or somebody interrupts. Return the last judgement.
+
+        Raise LimitPassed if a limit or a guard ends the trial.
+        """
         try:
             if self._next_step().action != "stop":
                 self._visits.begin(self._blocks_left)

@@ -84,7 +84,7 @@ def with_signs_of_control(
 ) -> dict[str, ArmSettings]:
     """Return the arms with the facts that identify the control, read before the first run.
 
-    Raise Refused if the machine is set up as another arm, because ktrial would regard that arm as the control.
+    Raise Refused if the machine is set up as another arm, or not as a control that a person sets up.
     """
     control = file.control
     settings = dict(arms)
@@ -117,8 +117,8 @@ def recognise(
 ) -> ArmFound:
     """Return the evidence that the due arm is in force.
 
-    Raise Refused if the machine shows another arm or none. `done` is the arm that a person states is in force; it does
-    not override what the machine shows.
+    `done` is the arm that a person says is in force. It counts only if the machine does not show which arm is in force.
+    Raise Refused if the machine shows another arm, or if neither the machine nor the person confirms the due arm.
     """
     if done is not None and done not in stored.arms:
         raise UnknownName("arm", done, stored.arms, hint=f"use one of: {', '.join(stored.arms)}")

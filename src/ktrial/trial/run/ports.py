@@ -29,7 +29,7 @@ class Trials(TrialStore, Protocol):
     """A store of logs that also holds whole trials and noise profiles."""
 
     def begin(self, trial: StoredTrial, first: Event) -> None:
-        """Store a new trial and its protocol, both or neither."""
+        """Store a new trial together with the first event of its log, or store nothing."""
 
     def log(self, trial: str) -> tuple[Event, ...]: ...
 

@@ -52,7 +52,7 @@ def measurements_of(records: Sequence[RunRecord]) -> dict[str, float]:
 
 
 def _events(records: Sequence[RunRecord]) -> dict[str, int]:
-    """Return the numbers of events behind the run's percentiles, if its record has them."""
+    """Return the numbers of events behind the run's percentiles, if its records contain them."""
     return {
         f"{record.benchmark}.{outcome}": count for record in records for outcome, count in _event_counts(record).items()
     }
@@ -133,7 +133,7 @@ def _event(visit: Sequence[RunRecord], benchmarks: Sequence[str]) -> Event | Non
 
 
 def visits_of(log: Sequence[Event], records: Sequence[RunRecord]) -> dict[int, Mapping[str, RunRecord]]:
-    """Return the records of each run of the log, by benchmark. The number of a run is that of its last record."""
+    """Return the records of each run of the log, by benchmark. A run has the number of its last record."""
     found: dict[int, Mapping[str, RunRecord]] = {}
     ordered = sorted(records, key=lambda one: one.run)
     last = 0

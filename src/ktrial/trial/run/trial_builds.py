@@ -18,7 +18,7 @@ def build_facts(facts: FactBook) -> dict[str, str]:
 
 
 def refuse_used_build(due: Due, log: Sequence[Event], facts: FactBook) -> None:
-    """Raise Refused if a visit other than the one that is due has already used this kernel build."""
+    """Raise Refused if another visit has already used this kernel build, or if the kernel does not show its build."""
     if not due.new_build:
         return
     now = kernel_build(build_facts(facts))
@@ -89,7 +89,7 @@ def same_builds(builds: Mapping[Visit, str]) -> tuple[Finding, ...]:
 
 
 def across(builds: Mapping[Visit, str]) -> str:
-    """Return how far a verdict on these builds holds: across builds only if every visit had its own."""
+    """Return how far a verdict on these builds holds: across builds only if every visit had its own build."""
     number = len(set(builds.values()))
     if not repeated(builds):
         return f"across {number} builds"

@@ -61,7 +61,7 @@ class TrialPace:
 
     @property
     def build_s(self) -> float | None:
-        """Estimate how long a build takes; None if nothing is built."""
+        """Estimate how long a build takes; None before the first build."""
         return statistics.median(self._built_s) if self._built_s else None
 
     @property
@@ -75,7 +75,7 @@ class TrialPace:
         )
 
     def left_s(self, blocks: int, arms: int, done: int) -> float | None:
-        """Estimate how long this many blocks take if `done` runs of the first block are over."""
+        """Estimate how long this many blocks take if `done` runs of the first are over; None before the first run."""
         return self.visits_s(max(0.0, blocks * arms - done / self._runs))
 
 
@@ -138,7 +138,7 @@ class MachineVisits:
         return self._turn is None or self._turn.has(visit.block, visit.arm)
 
     def make(self, visits: Sequence[Visit], blocks_left: int | None) -> bool:
-        """Make the visits in order, until one of them makes the block void. Return False if one cannot be made now."""
+        """Make the visits in order, until one makes the block void. Return False if a visit cannot be made now."""
         self._blocks_left = blocks_left
         for visit in visits:
             if not self.can_make(visit):
@@ -191,7 +191,10 @@ class MachineVisits:
         return self.pace.left_s(self._blocks_left, arms, 0 if block is None else done)
 
     def _warm_up(self) -> None:
-        """Make warm-up runs of the control (or of the turn's arm) until two in a row are alike."""
+        """Make two warm-up runs of the control (or of the turn's arm).
+
+        With a noise profile, make up to six until two in a row are alike. Raise BadRun if all are void.
+        """
         from ktrial.judge.collect_log import score
         from ktrial.judge.planning import WARM_MOST, WARM_WITHOUT_PROFILE, is_warm
 
@@ -285,7 +288,7 @@ class MachineVisits:
         return True
 
     def _refuse_own_failure(self, arm: str, records: Sequence[RunRecord], failure: str) -> None:
-        """Raise BadRun if the arm never ran because of its own parameters, which is no result about the machine."""
+        """Raise BadRun if the arm never ran because of its own parameters or command; that is no result."""
         is_unstarted = records[-1].exit.failed is not None
         if self._protocol.race or (not is_unstarted and arm not in self._benchmarked.own):
             return
@@ -332,7 +335,7 @@ class MachineVisits:
     def _runs_of(
         self, block: int | None, arm: str, position: int, visit: int, visits: int
     ) -> tuple[list[RunRecord], str | None, str | None]:
-        """Run each benchmark once. Return the records, why one failed, and why the block is void."""
+        """Run each benchmark once. Return the records, why a run failed, and why the block is void (None if not)."""
         left_s, visit_s = self._left_s(block), self.pace.visits_s(1)
         self._listen(VisitBegan(block=block, visit=visit, visits=visits, left_s=left_s, visit_s=visit_s))
         began_ns = self._clock.monotonic_ns()

@@ -155,11 +155,11 @@ class Carrier:
         return stopped
 
     def own_plans(self) -> tuple[str, ...]:
-        """Return the trial's plans on the machine, the oldest first."""
+        """Return the names of the trial's plans on the machine, the oldest first."""
         return tuple(one.id for one in plan_states(self._root).plans if one.trial == self._trial)
 
     def all_plans(self) -> frozenset[str]:
-        """Return all plans on the machine."""
+        """Return the names of all plans on the machine."""
         return frozenset(one.id for one in plan_states(self._root).plans)
 
     def fetch(self, name: str, tell: Callable[[int], None] = lambda _: None) -> Fetched:

@@ -99,7 +99,10 @@ class MadeVisit(NamedTuple):
 
 
 def lines_of(data: bytes) -> list[Line]:
-    """Return the lines of a log, without an incomplete last line, which a killed agent leaves."""
+    """Return the lines of a log, without an incomplete last line, which a killed agent leaves.
+
+    Raise BadInput for any other malformed line.
+    """
     lines: list[Line] = []
     for number, line in enumerate(data.split(b"\n")[:-1], start=1):
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine that answers from the log of a plan, to the same requests that a trial sends to the machine itself."""
+"""A machine that answers a trial's requests from the log of a plan."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _content(answer: PlanAnswer) -> dict[str, Any]:
 
 
 def _key(by: str, do: str, fields: Mapping[str, Any]) -> Hashable:
-    """Return the key of an answer: for reads, the paths in any order."""
+    """Return the key that a request and its answer share. Reads of the same paths in any order have the same key."""
     if do == "read":
         return by, do, frozenset(fields.get("paths", ()))
     if do == "facts":

@@ -266,7 +266,7 @@ class UnattendedVisits:
         if ended is not None and ended.reason == "limit":
             self._failure = LimitPassed(
                 ended.message,
-                hint="remove the cause or raise the limit, then start a new trial; all settings have been restored",
+                hint="remove the cause, or start a trial with a higher limit; all settings have been restored",
             )
         elif is_left or (ended is not None and ended.reason == "done"):
             self._failure = None

@@ -61,7 +61,7 @@ class BootEvent(msgspec.Struct, frozen=True, kw_only=True):
 class BootStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The agent's reply to `boot-status`.
 
-    `armed` is the entry that the loader boots next, `running` the one that booted; both are None for the default one.
+    `armed` is the entry that the loader boots next, `running` the one that booted; None means the default entry.
     `guards` are the units that must be active for a boot to be healthy.
     """
 
@@ -101,7 +101,7 @@ def decode_boot_status(reply: Mapping[str, Any]) -> BootStatus:
 
 
 def state_of(status: BootStatus) -> tuple[BootState, BootEvent | None]:
-    """Return the state of the attempt, and the event that shows it."""
+    """Return the state of the attempt, and the event that shows it, if the log has one."""
     events = status.of_attempt()
     if status.running is not None:
         own = [one for one in events if one.boot_id == status.boot_id and one.entry == status.running]
@@ -165,6 +165,6 @@ def _of_last(status: BootStatus, events: tuple[BootEvent, ...]) -> tuple[BootSta
 
 
 def rehearsal_of(status: BootStatus, loader: str) -> BootEvent | None:
-    """Return the newest rehearsal that led back to the default entry with this version of the boot loader."""
+    """Return the newest rehearsal with this loader that led back to the default entry; None if there is none."""
     found = (one for one in reversed(status.events) if one.event == "rehearsed" and one.loader == loader)
     return next(found, None)

@@ -33,7 +33,7 @@ class TrialTerms(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of a trial boot, which fails if it is not healthy within `limit_s`.
 
     `watchdog` names the hardware watchdog, if any. `rehearsal` is the event of the rehearsal with this loader; None
-    if one is needed first. `guards` are units that must be active.
+    if there was none yet. `guards` are units that must be active.
     """
 
     limit_s: float
@@ -174,7 +174,7 @@ _OF_TRIALS: dict[BootState, str] = {
 
 
 def status_text(status: BootStatus, *, width: int, trials: Mapping[int, str] | None = None) -> str:
-    """Return the state of the boots: what they are, what happened, the last log lines, and the next step.
+    """Return the state of the trial boot: its entry, what happened, the last log lines, and the next step.
 
     `trials` are the names of trials by the transactions that have prepared their boots.
     """
@@ -239,7 +239,7 @@ _ENDINGS: dict[BootState, str] = {
 
 
 def _last(status: BootStatus, trials: Mapping[int, str], width: int) -> list[str]:
-    """Return how the newest boot ended if nothing is prepared now."""
+    """Return lines on how the newest trial boot ended; no lines if there was none."""
     found = last_attempt(status)
     if found is None:
         return []

@@ -52,7 +52,7 @@ class BootWord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WordChange(msgspec.Struct, frozen=True):
-    """An argument to add in place of those with its name, or to remove.
+    """An argument to remove, or to add in place of all arguments with its name.
 
     A removal without a value removes all arguments with its name.
     """

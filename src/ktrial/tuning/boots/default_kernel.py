@@ -37,7 +37,7 @@ def place_kernel(
         raise Refused(
             f"cannot make {file} the default: {default[0]} sets GRUB_DEFAULT=saved, so GRUB boots the saved entry"
             f" ({saved or 'none is saved'})",
-            hint=f"run `grub-set-default '{name}'`, then `ktrial boot undo`",
+            hint=f"run `grub-set-default '{name}' && ktrial boot undo`",
         )
     return LastingEntry(
         form="grub.d",
@@ -77,6 +77,6 @@ def _find(file: str, menu: str, command_line: str) -> MenuEntry:
     if not own:
         raise Refused(
             f"cannot make {file} the default: GRUB's menu has no separate entry for this kernel",
-            hint="run `update-grub`, then try again; or run `grub-set-default ENTRY`, then `ktrial boot undo`",
+            hint="run `update-grub`, or choose an entry with `grub-set-default ENTRY && ktrial boot undo`",
         )
     return min(own, key=lambda entry: len({word for word in entry.words if "$" not in word} - live))

@@ -273,7 +273,7 @@ def _loaded_by_grub(entry: MenuEntry, grounds: BootGrounds, config: GrubConfig) 
 
 
 def _find_menu_entry(entries: Iterable[MenuEntry], kernel: str, command_line: str) -> MenuEntry | None:
-    """Return the entry that loads the kernel with the arguments of this boot, or with the most similar ones."""
+    """Return the entry of the kernel whose arguments are most similar to those of this boot; None without one."""
     live = set(command_line.split())
     roots = {word for word in live if word.startswith("root=")}
     best: tuple[tuple[int, int], MenuEntry] | None = None
@@ -289,7 +289,7 @@ def _find_menu_entry(entries: Iterable[MenuEntry], kernel: str, command_line: st
 
 
 def _of_entry_file(grounds: BootGrounds, config: GrubConfig, kernel: str) -> MenuEntry | None:
-    """Return the entry file of GRUB's blscfg that loads a kernel, as an entry of its menu."""
+    """Return the entry file of GRUB's blscfg that loads a kernel, as an entry of its menu; None without one."""
     found = [
         MenuEntry(
             title=entry.title,
@@ -315,7 +315,7 @@ def _read_entries(grounds: BootGrounds, variables: Mapping[str, str]) -> list[tu
 
 
 def _in_boot(path: str, grounds: BootGrounds) -> str:
-    """Return the machine's path of a file that GRUB loads; it may see `/boot` as `/`, or below a subvolume."""
+    """Return the machine's path of a file that GRUB loads; GRUB may see `/boot` as `/`, or below a subvolume."""
     name = posixpath.basename(path)
     if (found := f"/boot/{name}") in grounds.files:
         return found
@@ -338,7 +338,9 @@ def _running_entry(grounds: BootGrounds) -> _Loaded:
         more = "no entry file" if not found else f"{len(found)} entry files"
         raise _cannot(
             f"systemd-boot has {more} for {which} in {grounds.mount}/loader/entries, expected one",
-            f"run `bootctl list`, and {'remove spare ones' if found else 'boot an entry of type #1, which has a file'}",
+            "remove the spare entries that `bootctl list` shows"
+            if found
+            else "boot an entry of type #1 of `bootctl list`: entries of this type have a file",
         )
     return _loaded_by_entry(*found[0], grounds)
 
@@ -431,7 +433,7 @@ def _renamed(grounds: BootGrounds, running: _Loaded, kernel: str, file: str) -> 
 
 
 def _suffix(path: str) -> str | None:
-    """Return what follows `vmlinuz-` or a similar prefix in a file name: a release, or a name such as `linux-lts`."""
+    """Return the release, or a name such as `linux-lts`, after a prefix such as `vmlinuz-`; None without a prefix."""
     name = posixpath.basename(path)
     for form in _KERNELS:
         prefix = form.removesuffix("{}")

@@ -166,13 +166,13 @@ def _with_systemd_boot(scene: BootScene, machine: Machine, signs: LoaderSigns, r
 
 
 def _version(loader_info: str) -> int | None:
-    """Return the version in `systemd-boot 252.6-1`."""
+    """Return 252 for `systemd-boot 252.6-1`; None for other texts."""
     found = re.match(r"systemd-boot ([0-9]{1,6})", loader_info)
     return int(found[1]) if found is not None else None
 
 
 def hardware_watchdog(identities: Iterable[str]) -> str | None:
-    """Return the name of the first watchdog that works without the kernel."""
+    """Return the name of the first watchdog that works without the kernel; None if there is none."""
     names = (name.strip() for name in identities)
     return next((name for name in names if name and name != _SOFTWARE_WATCHDOG), None)
 
@@ -256,7 +256,7 @@ def root_drivers(filesystems: Iterable[Mapping[str, Any]], hosts: Iterable[str])
 
 
 def _is_owned(release: str | None, lists: Iterable[str]) -> bool:
-    """Return whether one of dpkg's lists of files has the kernel of a release."""
+    """Return whether one of dpkg's lists of files contains the kernel of a release."""
     wanted = {f"{place}-{release}" for place in ("/boot/vmlinuz", "/boot/vmlinux", "/boot/image")}
     wanted |= {f"{top}/lib/modules/{release}/vmlinuz" for top in ("", "/usr")}
     return any(not wanted.isdisjoint(text.splitlines()) for text in lists)

@@ -79,8 +79,9 @@ class MenuEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrubConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a `grub.cfg` does. `modules` and `search` are those before `blscfg`, which reads entries from files.
+    """What a `grub.cfg` does.
 
+    `blscfg` reads entries from files; `modules` and `search` are what the file loads and searches before that command.
     `may_ask_password` means that GRUB asks only under a condition, as Fedora's does if there is a `user.cfg`.
     """
 
@@ -245,7 +246,7 @@ def _id(words: Sequence[str]) -> str:
 
 
 def _search(words: Sequence[str]) -> tuple[str | None, str | None]:
-    """Return the variable that `search` sets, and the UUID that it looks for; None if it looks for something else."""
+    """Return the variable that `search` sets, and the UUID that it looks for; None for each that is missing."""
     if words[0] != "search":
         is_uuid = words[0] == "search.fs_uuid" and len(words) > 1 and _UUID.fullmatch(words[1])
         return words[2] if len(words) > 2 else "root", words[1] if is_uuid else None

@@ -76,7 +76,7 @@ def _is_signed(data: bytes) -> bool:
 
 
 def _number(data: bytes, at: int, form: str) -> int:
-    """Return a number in the data; 0 past their end."""
+    """Return the number at offset `at`; 0 if the data end before it is complete."""
     if at + struct.calcsize(form) > len(data):
         return 0
     return int(struct.unpack_from(form, data, at)[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide when to switch the power of a machine that no longer answers."""
+"""Decide when to power-cycle a machine that no longer answers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ Sight = Literal["unseen", "up", "silent", "switch", "back", "lost"]
 
 
 class PowerTerms(NamedTuple):
-    """How long a machine may be silent, and how often to switch its power before giving up."""
+    """How long a machine may be silent, and how often to power-cycle it before giving up."""
 
     after_s: float
     times: int
 
 
 class PowerWatch:
-    """The history of one machine: answers, silences, and power switches."""
+    """The history of one machine: answers, silences, and power cycles."""
 
     def __init__(self, terms: PowerTerms) -> None:
         self._terms = terms
@@ -30,9 +30,9 @@ class PowerWatch:
         return 0.0 if self._silent_since_s is None else now_s - self._silent_since_s
 
     def see(self, now_s: float, *, answers: bool) -> Sight:
-        """Return the state of the machine after a look; the caller switches its power if that is `switch`.
+        """Return the state of the machine after a look; at `switch` the caller power-cycles it.
 
-        `lost` means that switching did not help, `back` that the machine answers after a silence. A machine that has
+        `lost` means that power cycles did not help, `back` that the machine answers after a silence. A machine that has
         never answered is `unseen`, however long it is silent.
         """
         if not answers and not self._has_answered:

@@ -92,7 +92,7 @@ def other_kernel_obstacles(plan: BootPlan, kernel: KernelScene, scene: BootScene
 
 
 def refuse(obstacles: Iterable[Obstacle], allowed: Iterable[str]) -> None:
-    """Raise Refused for the first obstacle that is neither a note nor overruled by one of the options."""
+    """Raise Refused for the first obstacle that is not a note and whose option `needs` is not in `allowed`."""
     allowed = frozenset(allowed)
     for one in obstacles:
         if not one.is_note and one.needs not in allowed:
@@ -156,7 +156,7 @@ def _of_folder(scene: BootScene, folder: str) -> Iterator[Obstacle]:
 
 
 def _file_system(filesystems: Iterable[Mapping[str, Any]], folder: str) -> Mapping[str, Any] | None:
-    """Return the record of the file system that holds a folder."""
+    """Return the record of the file system that holds a folder; None if no record does."""
     above = [one for one in filesystems if f"{folder}/".startswith(str(one.get("mount")).rstrip("/") + "/")]
     return max(above, key=lambda one: len(str(one.get("mount"))), default=None)
 
@@ -279,7 +279,7 @@ def _of_systemd_boot(scene: BootScene, found: SystemdBootScene, entries: Mapping
         yield Obstacle(
             kind="default-changes",
             message="systemd-boot boots the first entry by default, which could become ktrial's",
-            hint=f"run `bootctl set-default {selected or 'ENTRY.conf'}` to pin the current one",
+            hint=f"run `bootctl set-default {selected or 'ENTRY.conf'}` to pin the current default",
         )
     if loader_setting(found.loader_conf, "timeout") == "menu-force":
         yield _waiting_menu("systemd-boot's menu waits for a key", "set a timeout in loader.conf")
@@ -362,7 +362,7 @@ def _of_surroundings(scene: BootScene) -> Iterator[Obstacle]:
             kind="no-lockup-detector",
             message=f"the kernel's lockup detector is off ({', '.join(off)}), so only a hardware watchdog can end a"
             " boot that hangs",
-            hint=f"remove for the attempt: {' '.join(f'-{word}' for word in off)}",
+            hint=f"switch the detector on with {' '.join(f'-{word}' for word in off)}",
             is_note=True,
         )
 

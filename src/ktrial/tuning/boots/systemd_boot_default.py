@@ -3,7 +3,7 @@
 
 systemd-boot takes the first entry after sorting them. Entries with boots left come before those without; then, since
 version 250, entries with a sort key come before those without one. An entry of ktrial has no sort key. Entries without
-one are sorted by name, the greatest first.
+a sort key are sorted by name, the greatest first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def default_would_change(entries: Mapping[str, str], scene: SystemdBootScene) ->
 
 
 def loader_setting(loader_conf: str, name: str) -> str | None:
-    """Return a setting of loader.conf; the last one counts."""
+    """Return the last value of a setting in loader.conf; None if the file does not set it."""
     value = None
     for line in loader_conf.splitlines():
         fields = line.split(maxsplit=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cache the catalog in a form that loads in a few milliseconds; it is rebuilt when a file changes."""
+"""Cache the catalog in a form that loads in a few milliseconds; ktrial rebuilds it when a file changes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _pack(values: Mapping[str, object]) -> dict[str, msgspec.Raw]:
 
 
 def compiled_catalog(cache: Path | None, folders: Iterable[Path] = ()) -> Catalog:
-    """Return the catalog from the file `cache`. If that is missing or outdated, read all catalog files and write it.
+    """Return the catalog from the file `cache`; if it is missing or outdated, write it from all catalog files.
 
     If `cache` is None, only read the catalog files.
     """

@@ -30,7 +30,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of the examined knob instances."""
+    """How many knob instances were examined, with which results."""
 
     looked_at: int
     at_default: int

@@ -4,7 +4,8 @@
 A module defines NAME, WHAT (one sentence), FORMS (the forms of settings that it can express) and NEXT (what to do with
 the files). `refusal(setting)` returns why it cannot express this setting, or None. `write(profile)` returns the files
 by relative path.
-If it defines ON_PHONE = True, its files are one archive, which computes the values of devices on the phone.
+
+A module with ON_PHONE = True writes one archive, whose scripts compute the values of devices on the phone.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def _inexpressible(refused: Sequence[tuple[LastingSetting, str]], known: Sequenc
             hints[able[0]] = None
     shown = lines[0] if len(lines) == 1 else "".join(f"\n  {line}" for line in lines)
     more = " ".join(f"--to {name}" for name in hints)
-    return BadInput(f"cannot export {shown}", hint=f"add {more}" if more else "leave these settings out")
+    return BadInput(f"cannot export {shown}", hint=f"add {more}" if more else "leave out what cannot be exported")
 
 
 def _able_text(setting: LastingSetting, able: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ _MEGABYTE = 1 << 20
 
 
 def device_of(setting: LastingSetting) -> str:
-    """Return the device that the setting names; without a name, the first one."""
+    """Return the device that the setting names; `zram0` if it names none or all."""
     return "zram0" if setting.pattern in (None, "*", "zram*") else str(setting.pattern)
 
 

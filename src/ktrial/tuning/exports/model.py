@@ -55,10 +55,11 @@ class PhoneValue(msgspec.Struct, frozen=True):
 class LastingSetting(msgspec.Struct, frozen=True, kw_only=True):
     """One setting. `place` is which of the knob's places to write; None means the first.
 
-    `pattern` selects instances by name; None selects all.
+    `pattern` selects instances by name; None selects all. `rotational` restricts the setting to disks that rotate, or
+    to disks that do not. `reasons` are lines of text.
 
-    `rotational` restricts it to disks that rotate, or to those that do not. `reasons` are lines of text. `on_phone`
-    replaces the value, and `couples` are knobs that the kernel changes with this one: both are for phone modules.
+    Only phone modules use `on_phone`, which replaces the value, and `couples`, the knobs that the kernel changes with
+    this one.
     """
 
     knob: Knob

@@ -27,7 +27,7 @@ _BY_NAME = {("block", "transport", "nvme"): "nvme*"}
 
 
 class WantedSetting(msgspec.Struct, frozen=True):
-    """A setting with the reasons for it, as lines of text; `judged` means that these include a verdict.
+    """A setting with the reasons for it, as lines of text; `judged` means that the reasons include a verdict.
 
     If one origin has two values, the later one counts, as in a profile.
     """
@@ -175,7 +175,7 @@ def _names_device(condition: object) -> bool:
 
 
 def pattern_of(knob: Knob, selector: str) -> str | None:
-    """Return the name pattern that means the same as a `[field=value]` selector, if there is one."""
+    """Return the name pattern that means the same as a `[field=value]` selector; None if there is none."""
     fields = selector_conditions(selector)
     if len(fields) != 1:
         return None
@@ -184,7 +184,7 @@ def pattern_of(knob: Knob, selector: str) -> str | None:
 
 
 def _place(knob: Knob, state: KnobState | None) -> str | None:
-    """Return the place of the knob that exists on this machine, otherwise the preferred one."""
+    """Return the place of the knob that exists on this machine, otherwise the preferred one; None without places."""
     path = state.instances[0].path if state is not None and state.instances else None
     for place in knob.files:
         if path is not None and instance_of(place, path) is not None:

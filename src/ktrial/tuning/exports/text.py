@@ -101,7 +101,7 @@ def shell_quoted(text: str) -> str:
 def loader_script(
     target: str, profile: LastingProfile, add: Sequence[str], remove: Sequence[str], *lines: str
 ) -> dict[str, str]:
-    """Return a file with a script that adds kernel arguments with a boot loader's own commands, or removes them.
+    """Return a file with a script that adds or removes kernel arguments with a boot loader's own commands.
 
     `add` and `remove` are lines of shell, `lines` the lines of the comment at the head.
     """

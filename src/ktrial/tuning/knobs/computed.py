@@ -52,7 +52,7 @@ def check_recipe(recipe: Mapping[str, Any], kinds: Mapping[str, FactKind]) -> No
                 f"key of `{name}`",
                 key,
                 _RECIPE_KEYS[name],
-                hint=f"use one of: {_offered_text(name)}" if _RECIPE_KEYS[name] else "leave it out",
+                hint=f"use one of: {_offered_text(name)}" if _RECIPE_KEYS[name] else "leave out this key",
             )
     for key in _RECIPE_KEYS[name]:
         if key not in recipe and (name, key) != ("share", "of"):

@@ -25,7 +25,7 @@ def find_knob(address_text: str, knobs: Mapping[str, Knob]) -> Knob:
     if knob is None:
         is_whole = "." in name or ":" in name
         meant = [] if is_whole else [one.id for one in knobs_called(name, knobs)[:_MOST_MEANT]]
-        hint = f"did you mean {' or '.join(meant)}?" if meant else "`ktrial knobs` lists all knobs; " + _OWN
+        hint = f"did you mean {' or '.join(meant)}?" if meant else "run `ktrial knobs` to list all knobs, or " + _OWN
         raise UnknownName("knob", name, () if meant else knobs, hint=hint)
     return knob
 
@@ -57,7 +57,7 @@ def known_knob(name: str, knobs: Mapping[str, Knob]) -> Knob | None:
 
 
 def absence(knob: Knob, state: KnobState, facts: FactBook) -> str:
-    """Return why a knob is missing here. If the kernel has dropped it, say so even if only root could see it."""
+    """Return why a knob is missing here: this kernel has dropped it, something hides it, or the machine lacks it."""
     if knob.gone and (state.blocked is None or not _may_be_in(knob, str(facts.value("kernel.release") or ""))):
         return f"not on this kernel. {knob.gone}"
     if state.blocked is not None:
@@ -74,7 +74,7 @@ def _may_be_in(knob: Knob, release: str) -> bool:
 
 
 def successors(knob: Knob, knobs: Mapping[str, Knob]) -> str | None:
-    """Return a hint that names the knobs that replaced this one."""
+    """Return a hint that names the knobs that replaced this one; None if the catalog has none of them."""
     names = [name for name in knob.successor if name in knobs]
     return f"replaced by {', '.join(names)}" if names else None
 
@@ -82,7 +82,7 @@ def successors(knob: Knob, knobs: Mapping[str, Knob]) -> str | None:
 def meant_instances(
     knob: Knob, selector: str, instances: Iterable[InstanceState], facts: FactBook
 ) -> list[InstanceState]:
-    """Return the instances that a selector matches. Raise BadInput if their facts lack a field that it names."""
+    """Return the instances that a selector matches. Raise BadInput for a field that no instance has."""
     source = INSTANCE_FACTS.get(knob.placeholders[0]) if knob.placeholders else None
     if selector.startswith("["):
         _check_fields(knob, selector, facts.records(source) if source else ())

@@ -179,7 +179,7 @@ def check_knob(knob: Knob) -> None:
         )
     low, high = knob.value.min, knob.value.max
     if low is not None and high is not None and low > high:
-        raise BadInput(f"{knob.id}: min {low} is larger than max {high}", hint="swap the two")
+        raise BadInput(f"{knob.id}: min {low} is larger than max {high}", hint="swap min and max")
     if knob.kind in WITHOUT_FILE and knob.places:
         raise BadInput(f"{knob.id}: `places` is not allowed for a {knob.kind} knob", hint="remove `places`")
     if knob.kind not in WITHOUT_FILE and not knob.files:
@@ -210,9 +210,9 @@ def _check_place(knob: Knob, field: str, place: str) -> None:
 
 
 def clear_each_other(left: Knob, right: Knob) -> bool:
-    """Return whether the kernel sets one of two numbers to 0 when the other is written.
+    """Return whether the knobs are two numbers, of which the kernel sets one to 0 when the other is written.
 
-    Switches that follow each other (`kernel.watchdog`, `kernel.soft_watchdog`) are couples too, but both can be on.
+    Switches that follow each other (`kernel.watchdog`, `kernel.soft_watchdog`) are couples too, but can be on together.
     """
     numbers = left.value.type == right.value.type == "int"
     return numbers and right.id in left.couples and left.id in right.couples

@@ -113,7 +113,7 @@ def _state(
 
 
 def _blocked(knob: Knob, *, is_root: bool, mounted: bool) -> str | None:
-    """Return why a place that the kernel may have is invisible."""
+    """Return why a place that the kernel may have is invisible; None if nothing hides it."""
     if not any(place.startswith(_DEBUGFS) for place in knob.files):
         return None
     if not is_root:

@@ -63,7 +63,7 @@ class ProfileOrigin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Named settings. A `generated` profile computes them on the machine."""
+    """Named settings. ktrial computes the settings of a `generated` profile on the machine."""
 
     name: str
     summary: str

@@ -57,7 +57,7 @@ def _notes(name: str, profiles: Mapping[str, Profile]) -> tuple[str, ...]:
 
 
 def origin_text(profile: Profile, profiles: Mapping[str, Profile]) -> str | None:
-    """Return what the profile is a copy of, and whether that has changed since; None if it is not a copy."""
+    """Return what the profile is a copy of, and whether the original has changed since; None if it is not a copy."""
     origin = profile.origin
     if origin is None:
         return None

@@ -63,7 +63,7 @@ def _parent(group: str) -> str:
 
 
 def with_wants(changes: Sequence[FileChange], kept: Mapping[Form, KeptFile]) -> tuple[FileChange, ...]:
-    """Return the changes, with the change of the drop-in that starts the unit and exists only together with it."""
+    """Return the changes; add one that creates or removes the drop-in along with the unit that it starts."""
     unit = next((one for one in changes if one.form == "systemd-unit"), None)
     if unit is None or (unit.after is None) == ("systemd-wants" not in kept):
         return tuple(changes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel arguments that last: which settings are arguments, and which ones need a confirmation."""
+"""Kernel arguments that last: which settings are arguments, and which arguments need a confirmation."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def may_weaken(name: str, value: str | None) -> bool:
 
 
 def _guarded_pattern(name: str) -> str | None:
-    """Return the first matching pattern of arguments that need a confirmation."""
+    """Return the first pattern of arguments that need a confirmation and match; None if no pattern matches."""
     return next((pattern for pattern in GUARDED if fnmatch.fnmatchcase(name.replace("-", "_"), pattern)), None)
 
 

@@ -23,7 +23,7 @@ _DRIFTED = frozenset(("differs", "gone", "unreadable"))
 
 
 class CheckedSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting: the wanted value, the live one, and the state. `skipped` ones do not count."""
+    """One setting: the wanted value, the live one, and the state. A `skipped` setting does not count."""
 
     address: str
     value: str

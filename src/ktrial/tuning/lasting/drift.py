@@ -147,7 +147,7 @@ class _Inspection(NamedTuple):
 
 
 def _folder_of_device(knob: Knob, label: str) -> str | None:
-    """Return the folder that exists only while the knob's device or module exists."""
+    """Return the folder that exists only while the knob's device or module exists; None for other knobs."""
     place = knob.files[0]
     if place.startswith("/sys/module/"):
         return "/".join(place.split("/")[:4])
@@ -159,7 +159,7 @@ def _folder_of_device(knob: Knob, label: str) -> str | None:
 
 
 def _began(address: str, path: str, transactions: Sequence[Journaled]) -> int | None:
-    """Return when the setting was added to its file."""
+    """Return when a transaction added the setting to its file, as Unix time in ms; None if no transaction did."""
     oldest: int | None = None
     for one in transactions:  # the newest first
         step = next((step for step in one.steps if step.path == path), None)

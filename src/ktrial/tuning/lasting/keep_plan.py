@@ -143,7 +143,7 @@ def file_changes(
 def _merged(
     old: Sequence[LastingEntry], new: Sequence[LastingEntry], form: Form, knobs: Mapping[str, Knob]
 ) -> tuple[LastingEntry, ...]:
-    """Return the old entries, with new ones in place of those that they replace."""
+    """Return the old and the new entries in the order to write, without old entries that new ones replace."""
     own = [entry for entry in new if entry.form == form]
     result: list[LastingEntry] = []
     for entry in old:
@@ -166,10 +166,10 @@ def _knobs_of(entry: LastingEntry) -> list[str]:
 
 
 def _replaces(new: LastingEntry, old: LastingEntry, knobs: Mapping[str, Knob]) -> bool:
-    """Return whether an entry replaces an old one.
+    """Return whether the new entry replaces the old one, for one of three reasons.
 
-    It does if it sets the same knob in another form or undoes the argument that the old entry adds or removes. It also
-    does if it sets a knob whose partner, the old entry's knob, the kernel then clears.
+    Both set the same knob. One of them removes the kernel argument that the other adds. The kernel clears the knob of
+    the old entry when the new entry sets its own.
     """
     if takes(new, old) or takes(old, new):
         return True

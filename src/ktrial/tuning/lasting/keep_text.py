@@ -24,7 +24,7 @@ _NEWS = {
 
 
 def keep_text(keep: KeepPlan, *, next_boot: bool, width: int) -> str:
-    """Return the files with their content, the values to write now, who else writes them, and what is left out."""
+    """Return the files with their content, the values to write now, other writers, and what is left out."""
     parts = [_file(change) for change in keep.files]
     parts += [
         paragraph(f"note: {_NEWS[one.form]}", width=width) for one in keep.files if one.form in _NEWS and one.after

@@ -56,7 +56,7 @@ def kept_files(machine: Machine, status: Status, *, to_write: bool = False) -> d
         elif now is not None and to_write:
             raise Refused(
                 f"cannot keep settings in {PLACES[form]}: ktrial did not write this file",
-                hint="rename this file, then try again",
+                hint="rename this file",
             )
     return found
 

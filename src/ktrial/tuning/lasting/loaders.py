@@ -117,13 +117,13 @@ def _judge_named(name: str, signs: LoaderSigns) -> NoLoader | None:
     if name == "systemd-boot" and signs.some(_KERNEL_INSTALL):
         return NoLoader("kernel-install makes the entries of systemd-boot here", "kernel-install")
     target = _TARGETS.get(name)
-    hint = None if target else "copy that file, then add the arguments to it yourself"
+    hint = None if target else "add the arguments to that file yourself (keep a copy)"
     mark = signs.some(_MARKS[name])[0]
     return NoLoader(f"ktrial does not edit the files of {name} ({mark})", target, hint)
 
 
 def _by_firmware(info: str, found: Mapping[str, str]) -> str | None:
-    """Return the loader that booted this system, according to the firmware."""
+    """Return the loader that booted this system, according to the firmware; None if it is not among those found."""
     return next((name for name in found if info.lower().startswith(name)), None)
 
 

@@ -105,5 +105,5 @@ def change_at_load(refusal: Refusal, knobs: Mapping[str, Knob], grounds: Grounds
 
 
 def left_out_of(refusal: Refusal) -> Omission:
-    """Return a setting that the plan skips, with the reason."""
+    """Return the omission of a setting that the plan skips."""
     return Omission(refusal.address, refusal.reason, refusal.value, refusal.hint)

@@ -102,7 +102,7 @@ def place_scheduler(measured: MeasuredScheduler, here: BootSchedulers) -> Lastin
 
 
 def _why_unfit(name: str, measured: MeasuredScheduler) -> tuple[str, str | None] | None:
-    """Return why no service can start the scheduler, with a hint."""
+    """Return why no service can start the scheduler, with a hint; None if one can."""
     if not _NAME.fullmatch(name):
         return "services start only programs with names such as scx_lavd", None
     if measured.ops is not None and not measured.ops.startswith(name.removeprefix("scx_")):
@@ -113,7 +113,7 @@ def _why_unfit(name: str, measured: MeasuredScheduler) -> tuple[str, str | None]
 
 
 def _why_not_here(measured: MeasuredScheduler, form: Form, here: BootSchedulers) -> tuple[str, str] | None:
-    """Return why no service of this machine starts the scheduler as the trial did, with a hint."""
+    """Return why no service here starts the scheduler as the trial did, with a hint; None if one does."""
     unit, other = (LOADER_UNIT, SERVICE_UNIT) if measured.mode else (SERVICE_UNIT, LOADER_UNIT)
     if unit not in here.units:
         how = "by scx_loader" if measured.mode else "itself"
@@ -129,10 +129,10 @@ def _why_not_here(measured: MeasuredScheduler, form: Form, here: BootSchedulers)
 
 
 def _why_not_in_file(form: Form, here: BootSchedulers) -> tuple[str, str] | None:
-    """Return why ktrial cannot write its lines into the service's file, with a hint."""
+    """Return why ktrial cannot write its lines into the service's file, with a hint; None if it can."""
     place = PLACES[form]
     if here.texts.get(place) == "":
-        return f"{place} is empty", f"remove it: sudo rm {place}"
+        return f"{place} is empty", f"remove this file: sudo rm {place}"
     for line in (restored(here.texts.get(place, "")) or "").splitlines():
         value = line.partition("=")[2].strip()
         is_odd = any(value.count(quote) % 2 == 1 for quote in "\"'") and "#" not in value
@@ -146,7 +146,7 @@ def _why_not_in_file(form: Form, here: BootSchedulers) -> tuple[str, str] | None
         return None
     return (
         f"scx_loader reads {vendor} only while there is no file in /etc, and its options would be lost",
-        f"copy it first: sudo install -D -m 644 {vendor} {PLACES['scx-loader-folder']}",
+        f"copy the file first: sudo install -D -m 644 {vendor} {PLACES['scx-loader-folder']}",
     )
 
 
@@ -245,7 +245,7 @@ def is_ours(text: str) -> bool:
 
 
 def _whole_lines(text: str) -> list[str]:
-    """Return the lines with their ends; only a newline ends one."""
+    """Return the lines with their ends; only a newline ends a line."""
     return [line for line in re.split(r"(?<=\n)", text) if line]
 
 
@@ -259,7 +259,7 @@ def _has_our_key(line: str, form: Form) -> bool:
 
 
 def read_scheduler(form: Form, text: str) -> tuple[list[str], LastingEntry | None]:
-    """Return the comment lines and the entry, without its reason, of a text that `edited` returned."""
+    """Return the comment lines and the entry, without its reason, of a text from `edited`; None for other texts."""
     if not is_ours(text):
         return [], None
     own = text.partition(_END)[0]

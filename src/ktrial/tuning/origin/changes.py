@@ -39,7 +39,7 @@ class WatchedValues(NamedTuple):
 def watch_values(
     read: Callable[[Sequence[str]], Mapping[str, Reading | None]], origins: Sequence[Origin], clock: Clock, for_s: float
 ) -> list[ValueChange]:
-    """Look at the files of these knobs for `for_s` seconds; return the changes in order."""
+    """Look at the files of the knobs in `origins` for `for_s` seconds; return the changes in order."""
     addresses = {origin.path: origin.address for origin in origins if origin.path is not None}
     begin_ns = clock.monotonic_ns()
     values, changes = _texts(read(list(addresses))), list[ValueChange]()

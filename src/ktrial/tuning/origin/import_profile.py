@@ -224,7 +224,7 @@ def _nothing(file: str, sniffed: Sniffed, unread: list[Unread], unknown: list[Un
 
 
 def show_source(file: str) -> str:
-    """Return the name of a text for messages."""
+    """Return `standard input` for `-`, otherwise the name unchanged."""
     return "standard input" if file == "-" else file
 
 
@@ -295,7 +295,7 @@ def targets(item: Assignment, knobs: Mapping[str, Knob]) -> Iterator[MeantTarget
 
 
 def _by_own_name(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | None:
-    """Find the target of an assignment that names a sysctl, file or parameter."""
+    """Return the target of an assignment that names a sysctl, file or parameter; None if no knob has this name."""
     if item.kind == "sysctl":
         knob = known_knob(item.name, knobs)
         if knob is not None:
@@ -316,7 +316,7 @@ def _by_own_name(item: Assignment, knobs: Mapping[str, Knob]) -> MeantTarget | N
 
 
 def knob_at_path(path: str, value: str | None, knobs: Mapping[str, Knob]) -> MeantTarget | None:
-    """Find the knob with this file or pattern. If knobs share it (scheduler features), the value decides."""
+    """Return the knob with this file or pattern, or None. The value decides if scheduler features share the file."""
     for pattern, spelling in _ALIASES:
         path = pattern.sub(spelling, path)
     for knob in knobs.values():
@@ -431,7 +431,7 @@ def _no_such(item: Assignment, knobs: Mapping[str, Knob]) -> UnknownSetting:
 
 
 def _similar(item: Assignment, name: str, knobs: Mapping[str, Knob]) -> tuple[str, ...]:
-    """Return knobs with similar names: of the same area if it has any, because longer lists do not help."""
+    """Return similar names of knobs; for a sysctl only names of its own area, if it has any."""
     if item.kind == "boot":
         return tuple(f"boot:{one}" for one in nearest(name, [k.short_name for k in knobs.values() if k.kind == "boot"]))
     if name.startswith("/") or item.kind == "attribute":

@@ -295,7 +295,7 @@ def _glob(pattern: str, path: str) -> bool:
 
 
 def _parameter_path(name: str) -> str | None:
-    """Return the file that shows a boot or module parameter, with `_` for `-`."""
+    """Return the file that shows a boot or module parameter, with `_` for `-`; None if no file is known."""
     folded = name.replace("-", "_")
     if folded.startswith("sysctl."):
         return "/proc/sys/" + folded.removeprefix("sysctl.").replace(".", "/")

@@ -20,7 +20,7 @@ _MOST_STEPS = 4096
 
 
 def with_barred(machine: Machine, states: Mapping[str, KnobState], own: Mapping[str, str]) -> dict[str, KnobState]:
-    """Return the states; mark the instances of knobs in `own` that the agent refuses to write, with its reason."""
+    """Return the states; mark each instance of a knob in `own` that the agent refuses to write, with the reason."""
     mine = [state for name, state in states.items() if name in own]
     forbidden = dict(_forbidden(machine, dict.fromkeys(one.path for state in mine for one in state.instances)))
 

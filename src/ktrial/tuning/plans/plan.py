@@ -37,8 +37,8 @@ def resolve(
 ) -> Plan:
     """Turn settings into a plan. Raise BadInput for settings that are wrong on every machine.
 
-    Raise Contradiction for requests that contradict each other. With `later_wins` the later one overrides instead,
-    as for stacked layers.
+    Raise Contradiction for requests that contradict each other. With `later_wins` the later request overrides the
+    earlier one instead, as for stacked layers.
     """
     outcomes: dict[str, Change | Refusal] = {}
     zram: list[tuple[Knob, Setting, str]] = []
@@ -146,7 +146,7 @@ def _resolve_setting(
     if not chosen:
         return [refuse(Why.NO_INSTANCE, f"nothing here matches {setting.knob}", _instances_hint(state))]
     if knob.risk == "dangerous" and not allow_dangerous and not _is_default(knob, setting.value):
-        return [refuse(Why.DANGEROUS, f"dangerous: {knob.price}", "use --yes-dangerous to apply it anyway")]
+        return [refuse(Why.DANGEROUS, f"dangerous: {knob.price}", "add --yes-dangerous to accept the danger")]
     outcomes: list[Change | Refusal] = []
     for instance in chosen:
         address = f"{knob.id}@{instance.label}" if instance.label else knob.id
@@ -189,8 +189,8 @@ def _choose_instances(knob: Knob, setting: Setting, state: KnobState, context: C
         return list(state.instances)
     if selector is None:
         raise BadInput(
-            f"{knob.id} has one value per instance: name the instance",
-            hint=f"{knob.id}@{state.instances[0].label} for one, {knob.id}@'*' for all; "
+            f"{knob.id} has one value per instance",
+            hint=f"write {knob.id}@{state.instances[0].label} for one, or {knob.id}@'*' for all; "
             + (_instances_hint(state) or ""),
         )
     return meant_instances(knob, selector, state.instances, context.facts)
@@ -278,12 +278,15 @@ def _fixed(knob: Knob, instance: InstanceState) -> tuple[str, str | None] | None
         return f"{instance.read_only} is mounted read-only, as in containers", "run ktrial on the host"
     if instance.reading.writable:
         return None
-    at_load = f"set it when the module loads: options line in /etc/modprobe.d, or {knob.short_name}=… at boot"
+    at_load = f"add an options line to /etc/modprobe.d, or {knob.short_name}=… to the kernel command line"
     return "the file is read-only on this kernel", at_load if knob.kind == "module" else None
 
 
 def _like_old(knob: Knob, shown: str | None, text: str) -> str:
-    """Return the kernel's own spelling if the kernel shows this value already, so that the plan sees no change."""
+    """Return the kernel's own spelling of `text` if the kernel shows this value already, otherwise `text`.
+
+    The plan then sees no change.
+    """
     if shown is not None and same_value(knob, active_text(knob, shown), text):
         return active_text(knob, shown)
     return text
@@ -347,7 +350,7 @@ def _zram_step(wanted: Mapping[str, tuple[Setting, str]], context: Context) -> t
     if not any(context.states[name].instances or context.states[name].possible for name in wanted):
         reason = "no zram on this kernel, or its module is not loaded"
         return None, [
-            Refusal(name, setting.knob, Why.ABSENT, reason, show_value(setting.value), origin, "`modprobe zram`")
+            Refusal(name, setting.knob, Why.ABSENT, reason, show_value(setting.value), origin, "run `modprobe zram`")
             for name, (setting, origin) in wanted.items()
         ]
     present = {str(record.get("name")): record for record in context.facts.records("zram.devices")}

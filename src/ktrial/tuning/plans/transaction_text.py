@@ -37,10 +37,11 @@ _APPLY = {
 #: Remedies by errno.
 _NEXT = {
     errno.EROFS: "the file system is mounted read-only, as in containers: run ktrial on the host",
-    errno.EPERM: "kernel lockdown, a missing capability or a container forbids it; `ktrial doctor` lists what "
+    errno.EPERM: "kernel lockdown, a missing capability or a container forbids the write; `ktrial doctor` lists what "
     "cannot be tuned here",
-    errno.EACCES: "a security module or the file's mode forbids it; `ktrial doctor` lists what cannot be tuned here",
-    errno.EBUSY: "it is in use: stop its user first (`ktrial doctor` names other tuners)",
+    errno.EACCES: "a security module or the file's mode forbids the write; `ktrial doctor` lists what cannot be "
+    "tuned here",
+    errno.EBUSY: "the setting is in use: stop what uses it first (`ktrial doctor` names other tuners)",
 }
 _AS_BEFORE = {"restored", "unchanged"}
 _LEFT = {"changed-by-others", "left-alone"}

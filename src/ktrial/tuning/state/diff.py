@@ -249,7 +249,7 @@ def _words(name: str, before: Sequence[str], after: Sequence[str]) -> Iterator[V
 
 
 def _bracketed(left: str, right: str) -> tuple[str, str]:
-    """Return the bracketed words if the texts differ only in which word is in brackets, otherwise both texts."""
+    """Return the bracketed words if the texts differ only in which word is in brackets, otherwise the texts."""
     plain = [_BRACKETED.sub(r"\1", text) for text in (left, right)]
     found = [_BRACKETED.findall(text) for text in (left, right)]
     if plain[0] == plain[1] and all(len(one) == 1 for one in found):

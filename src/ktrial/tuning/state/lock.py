@@ -31,15 +31,16 @@ class MachineLock:
     """A lock that at most one trial holds; the kernel releases it when the process ends for any reason."""
 
     def __init__(self, machine_root: Path | None = None) -> None:
+        self._is_folder = machine_root is not None
         self._places = PLACES if machine_root is None else (machine_root,)
         self._build_places = BUILD_PLACES if machine_root is None else (machine_root / "proc",)
         self._descriptor: int | None = None
         self._build: int | None = None
 
     def take(self) -> bool:
-        """Exclude other trials until `close`; return False if this lock is taken already.
+        """Exclude other trials until `close`; return False if this object holds the lock already.
 
-        Raise Busy that names the holder if another process has it.
+        Raise Busy that names the holder if another process holds the lock.
         """
         if self._descriptor is not None:
             return False
@@ -107,7 +108,7 @@ class MachineLock:
         except OSError:
             raise KtrialError(
                 f"cannot lock this machine: cannot open {' or '.join(map(str, self._places))}",
-                hint="mount /proc and /sys, which trials need",
+                hint="check the folder after --machine-root" if self._is_folder else "mount /proc and /sys",
             ) from None
 
 
@@ -173,7 +174,10 @@ def _line(path: Path, begin: str) -> str:
 
 
 def _user(folder: Path) -> str | None:
-    """Return the process's user from its status, because /proc/PID stays root's when the process gives up root."""
+    """Return the process's user from its status; None if unknown.
+
+    The owner of /proc/PID is no help: it stays root when the process gives up root.
+    """
     uid = _line(folder / "status", "Uid:")
     if not uid:
         return None
@@ -184,7 +188,7 @@ def _user(folder: Path) -> str | None:
 
 
 def _start_of(folder: Path) -> str | None:
-    """Return when the process started, in local time."""
+    """Return when the process started, in local time; None if unknown."""
     after_name = _text(folder / "stat").rpartition(")")[2].split()
     booted = _line(_PROC / "stat", "btime ")
     if len(after_name) <= _START_FIELD or not booted:

@@ -56,7 +56,7 @@ def read_limited(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(_LIMIT_BYTES + 1)
     except OSError as error:
-        hint = "check the path" if isinstance(error, FileNotFoundError) else "check the permissions of the file"
+        hint = "check the path" if isinstance(error, FileNotFoundError) else "name a file that you may read"
         raise BadInput(why_unread(error), file=str(path), hint=hint) from None
     if len(data) > _LIMIT_BYTES:
         raise BadInput(

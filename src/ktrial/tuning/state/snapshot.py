@@ -26,10 +26,10 @@ from ktrial.tuning.state.state import FACTS, MachineState, StateValue, fact_valu
 
 
 class MovingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file, or a pattern of files, whose content changes by itself, and why. States leave it out.
+    """A file, or a pattern of files, whose content changes by itself, and why.
 
-    A state keeps a `compared` file; a comparison then shows `why` as a note. The agent does not even list `hidden`
-    files, so a state always names them as left out.
+    A state leaves the file out, unless it is `compared`; a comparison then shows `why` as a note. The agent does not
+    even list `hidden` files, so a state always names them as left out.
     """
 
     path: str

@@ -85,7 +85,7 @@ def _mode(mode: Mode, one: Latencies) -> ModeFound:
 
 
 def _state(mode: Mode, one: Latencies) -> PowerState | None:
-    """Return the power state with about this exit latency, if the cluster consists of requests after idle periods."""
+    """Return the power state whose exit latency explains the cluster; None unless idle periods precede its requests."""
     fitting = [state for state in one.states if state.fits(mode.at_s)]
     if not fitting or _near(mode.at_s, one.after_idle) < _MORE * _near(mode.at_s, one.histogram):
         return None

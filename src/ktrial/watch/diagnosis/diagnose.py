@@ -108,7 +108,7 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
 
 
 def _of_clocks(recording: Recording, frames: Frames) -> tuple[str, ...]:
-    """Return a sentence on how closely the frames' clock matches the recording's, and on that clock's zero."""
+    """Return how closely the frames' clock matches the recording's clock, and when the recording's clock was zero."""
     if frames.kind == "wake-up" or recording.unix_at_zero_s is None:
         return ()
     error_s = recording.clock_error_s + frames.clock_error_s

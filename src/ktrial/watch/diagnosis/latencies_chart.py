@@ -100,6 +100,6 @@ def _begin(end_s: float) -> float:
 
 
 def _round_numbers(most: int) -> list[int]:
-    """Return 1, 10, 100 … up to the highest bar, or every second power if there are many."""
+    """Return the powers of ten up to `most`, but only some of them if there are many."""
     powers = len(str(most))
     return [10**power for power in range(0, powers, 1 + powers // 5)]

@@ -29,7 +29,7 @@ class PhaseFound(msgspec.Struct, frozen=True, kw_only=True):
 class Worst(msgspec.Struct, frozen=True, kw_only=True):
     """The stutter in which a cause was active for longest, and the evidence of the cause.
 
-    `spans` are the cause's activities around it.
+    `spans` are the cause's activities around the stutter.
     """
 
     begin_s: float
@@ -49,7 +49,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     `by_phase` counts these stutters per phase; `late_share` is their share of all late time. By chance, `expected`
     stutters overlap the cause on average, and at most `expected_high` in 95 % of cases. `active_share` is the share of
     the recording in which the cause was active. `with_cause` is the named cause that explains most of the same
-    stutters. `threads` counts the events that hit each thread during stutters.
+    stutters. `threads` counts the events during stutters for the threads hit most often.
     """
 
     id: str
@@ -130,9 +130,10 @@ class DeviceFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventsFound(msgspec.Struct, frozen=True, kw_only=True):
-    """All events of one kind. Times are None if no end was recorded; `threads` are those that were hit most often.
+    """All events of one kind; times are None if no end was recorded.
 
-    `lost` counts the lost events of the same source.
+    `threads` counts the events of the threads that were hit most often. `lost` counts the lost events of the same
+    source.
     """
 
     kind: str

@@ -48,7 +48,7 @@ Compute = Literal["watermark-lead", "group-memory", "group-cpu", "irq-away", "zr
 
 
 class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A series that shows an active cause while the series is beyond its one limit.
+    """A series that is beyond its limit while a cause is active. A sign has exactly one limit.
 
     `series` are patterns; each match is evaluated separately. `above` and `below` are values in the series' unit (for
     counters, of the growth per second). `times_usual` and `share_of_usual` are multiples of the series' median. `over`
@@ -97,10 +97,10 @@ class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class Symptom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A possible cause of stutters.
 
-    A stutter may begin up to `lag_s` after the cause. `consequence`: the cause can also be an effect of a stutter, so
-    it is named only for stutters that nothing else explains. `makes`: other causes that this cause brings about; they
-    are named only for stutters that this cause does not explain. `figure`: the figure of a watched session that counts
-    this cause, for trials of a remedy.
+    A stutter may begin up to `lag_s` after the cause. A cause with `consequence` can also be an effect of a stutter,
+    and is named only for stutters that nothing else explains. `makes` lists causes that this cause brings about. ktrial
+    names them only for stutters that this cause does not explain. `figure` is the figure of a watched session that
+    counts this cause, for trials of a remedy.
     """
 
     id: str

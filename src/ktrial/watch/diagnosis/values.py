@@ -37,7 +37,7 @@ class Computed(msgspec.Struct, frozen=True):
 
 
 def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed:
-    """Return a higher value for the memory limit that was reached: a quarter above it or above the group's peak use.
+    """Return a higher value for the reached memory limit: a quarter above the limit or the group's peak use.
 
     Raise BadInput if the recording lacks the data or the limit no longer exists.
     """
@@ -67,7 +67,7 @@ def group_cpu(knob: Knob, recording: Recording, machine: Machine) -> Computed:
     prefix, group = _limited(recording, "cpu.nr_throttled", knob)
     usage, held = (recording.series.get(f"{prefix}.cpu.{what}") for what in ("usage", "throttled"))
     if usage is None or held is None:
-        raise BadInput(f"the recording lacks the CPU time of {group.path}: record it again")
+        raise BadInput(f"the recording lacks the CPU time of {group.path}: record again")
     often = rate_of(recording.series[f"{prefix}.cpu.nr_throttled"])[1]
     at = np.isfinite(often) & (often > 0)
     used_s, held_s = (_grown(series, at) for series in (usage, held))
@@ -115,7 +115,7 @@ def _limited(recording: Recording, counter: str, knob: Knob) -> tuple[str, Group
         raise BadInput(f"the reached limit belongs to {path}, a cgroup of version 1: set it by hand")
     group = next((one for one in recording.groups if one.path == path), None)
     if group is None:
-        raise BadInput("the recording does not name the control group: record it again")
+        raise BadInput("the recording does not name the control group: record again")
     return prefix, group
 
 
@@ -123,12 +123,12 @@ def _peak(recording: Recording, prefix: str) -> int:
     """Return a group's peak use of memory and swap together."""
     memory, swap = (recording.series.get(f"{prefix}.{what}") for what in ("memory", "swap"))
     if memory is None:
-        raise BadInput("the recording lacks the group's memory use: record it again")
+        raise BadInput("the recording lacks the group's memory use: record again")
     held = np.asarray(memory.values)
     if swap is not None and len(swap.values) == len(held):
         held = held + np.nan_to_num(np.asarray(swap.values))
     if not np.isfinite(held).any():
-        raise BadInput("the recording lacks the group's memory use: record it again")
+        raise BadInput("the recording lacks the group's memory use: record again")
     return int(np.nanmax(held))
 
 
@@ -247,7 +247,7 @@ def _overlapping(times_s: Array, spans: Sequence[tuple[float, float]]) -> Any:
 
 
 def zram_half(knob: Knob, machine: Machine) -> Computed:
-    """Return a zram device of half the memory. Raise BadInput if there already is one."""
+    """Return a zram device of half the memory. Raise BadInput if one exists already, or total memory is unknown."""
     facts = machine.facts(("memory.total", "zram.devices"))
     total = facts.value("memory.total")
     if facts.records("zram.devices"):

@@ -25,7 +25,7 @@ _WAIT = (
 
 
 class HeldProgram:
-    """A program started in the user's terminal and folder, with the user's environment unless another is given."""
+    """A program started in the user's terminal and folder, with `environment` or by default the user's own."""
 
     def __init__(
         self, argv: Sequence[str], stdout: int | None = None, environment: Mapping[str, str] | None = None
@@ -33,7 +33,10 @@ class HeldProgram:
         """Create the process; its output goes to `stdout` if given. Raise BadInput if there is no such program."""
         program = shutil.which(argv[0])
         if program is None:
-            raise BadInput(f"{argv[0]}: no such program", hint="give the path of an executable file, or check PATH")
+            raise BadInput(
+                f"{argv[0]}: no such program, or not executable",
+                hint="give the path of an executable file, or install the program in a folder of PATH",
+            )
         #: The command line with the program's absolute path.
         self.command = (str(Path(program).absolute()), *argv[1:])
         held, self._go = os.pipe()

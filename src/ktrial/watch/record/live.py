@@ -213,7 +213,7 @@ class LiveWatch:
         return ("unknown", _UNTRACED) if untraced else ("nothing that is traced", "")
 
     def _find_phase(self, now_s: float) -> tuple[str, float] | None:
-        """Return the current phase, if the data so far shows it."""
+        """Return name and start of the current phase."""
         import numpy as np
 
         from ktrial.judge.stats.phases import find_phases

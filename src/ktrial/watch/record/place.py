@@ -22,7 +22,7 @@ def recording_place(
     others: Sequence[Path] = _OTHERS,
     disks: Callable[[Path], frozenset[str]] = disks_of,
 ) -> Path:
-    """Return the usual folder, or a private one elsewhere if only that avoids the watched disks.
+    """Return the usual folder, or a private folder elsewhere if only that folder is on an unwatched disk.
 
     If `watched` is None, the watched disks are unknown and the usual folder is used.
     """

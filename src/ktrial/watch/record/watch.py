@@ -134,7 +134,7 @@ def crowded_disk(recording: Recording, disk: str | None, own_bytes: int) -> tupl
 
 
 def lost_lines(count: int) -> tuple[Finding, ...]:
-    """Return a finding if a log grew faster than ktrial could read it."""
+    """Return a finding if lines of the frame log were lost."""
     if not count:
         return ()
     return (

@@ -78,7 +78,7 @@ def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
 
 
 def _expected_s(parameters: Parameters, facts: FactBook) -> float | None:
-    """Return the seconds that all bursts take if each is slow and the next one follows at once."""
+    """Return the seconds that all bursts take if each is slow and the next one follows at once; None if unknown."""
     available_bytes, burst_bytes = facts.value("memory.available"), parameters["burst_bytes"]
     known = [parameters[name] for name in ("duration_s", "bursts_per_s", "reserve_bytes")]
     if burst_bytes is None and isinstance(available_bytes, int) and isinstance(known[2], int):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output of cyclictest (rt-tests): its JSON file, its histogram, or plain lines with one thread each.
+"""Output of cyclictest (rt-tests): its JSON file, its histogram, or plain lines, one for each thread.
 
 Latencies are whole microseconds. The histogram does not show latencies beyond its length; they count as larger than
 every bin. A run ends when one thread has completed its cycles, so the other threads may have fewer samples.

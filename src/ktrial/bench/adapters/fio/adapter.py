@@ -147,13 +147,13 @@ def _measurements_of(prefix: str, found: FioDirection) -> tuple[Measurement, ...
 
 
 def _doubts(direction: str, found: FioDirection, parameters: Parameters) -> tuple[str, ...]:
-    """Return notes on data that may come from memory. Raise BadRun for a throughput above `ceiling`."""
+    """Return notes on a short run and on data probably from memory. Raise BadRun for a throughput above `ceiling`."""
     ceiling = whole(parameters, "ceiling", 1, 10**13)
     if found.throughput.value > ceiling:
         raise BadRun(
             f"{direction} at {found.throughput.value / 1e9:.4g} GB/s exceeds the plausible {ceiling / 1e9:g} GB/s: "
             "a cache may have answered",
-            hint="set direct=true and a size above the memory's, or raise ceiling for an array of disks",
+            hint="set direct=true and a size larger than the memory, or raise ceiling for an array of disks",
         )
     notes: tuple[str, ...] = ()
     if not flag(parameters, "direct"):

@@ -91,7 +91,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
         raise BadRun("the output is cut off: its last line is missing", hint="run the benchmark again")
     if b"No process found for:" in raw.stdout:
         raise BadRun(
-            f"the app {parameters['package']} does not run",
+            f"the app {parameters['package']} is not running",
             hint="start the app, or name its activity: -p activity=com.android.settings/.Settings",
         )
     frames = read_framestats(raw.stdout.removesuffix(_END), "framestats")

@@ -128,7 +128,7 @@ def _read(raw: RawOutput, parameters: Parameters, *, by_software: bool) -> Parse
 
 
 def _check_scenes(run: Glmark2Run, wanted: tuple[str, ...]) -> None:
-    """Raise BadRun if glmark2 drew other scenes: it ignores unknown ones or draws its default list, with status 0."""
+    """Raise BadRun unless glmark2 drew the `wanted` scenes; its status is 0 even if it drew its default list."""
     drawn = [(scene.name, set(scene.options.split(":"))) for scene in run.scenes]
     asked = [(scene.split(":")[0], set(scene.split(":")[1:])) for scene in wanted]
     if len(drawn) != len(asked) or any(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of glmark2: the renderer, each scene's frame rate, and the score.
 
-A scene's line is `[NAME] OPTIONS: FPS: 497 FrameTime: 2.015 ms`; options contain `:` and `=` themselves. FPS is rounded
+A scene's line is `[NAME] OPTIONS: FPS: 497 FrameTime: 2.015 ms`; OPTIONS may contain `:` and `=`. FPS is rounded
 up to a whole number, so the frame time is what counts. A scene that could not be set up has no FPS.
 """
 

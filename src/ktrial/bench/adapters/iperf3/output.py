@@ -18,7 +18,7 @@ _REPEATED = frozenset({"sock_bufsize", "sndbuf_actual", "rcvbuf_actual"})
 class Iperf3Run(msgspec.Struct, frozen=True, kw_only=True):
     """One run of the client. `retransmits` and the congestion controls are None if the kernel does not report them.
 
-    With `is_reverse` the server sent.
+    With `is_reverse`, the server sent the data.
     """
 
     version: str

@@ -197,7 +197,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
 
 
 def _latencies(run: PgbenchRun, log: PgbenchLog, limit_us: int) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
-    """Return the known latencies, and notes on those that skipped transactions make unknown."""
+    """Return the known latencies, and notes on latencies left out for skipped or too few transactions."""
     measurements: tuple[Measurement, ...] = ()
     unknown: list[str] = []
     few: list[str] = []
@@ -225,7 +225,7 @@ def _latencies(run: PgbenchRun, log: PgbenchLog, limit_us: int) -> tuple[tuple[M
 
 
 def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
-    """Merge the logs of all threads. Raise BadRun if the totals differ from the report."""
+    """Merge the logs of all threads. Raise BadRun without a log, or if the totals differ from the report."""
     logs = [read_log(data, name) for name, data in sorted(raw.files.items()) if name.startswith(_LOG) and data]
     if not logs:
         raise BadRun(f"pgbench wrote no log ({_LOG}*)", hint="run the benchmark again")
@@ -245,7 +245,7 @@ def _whole_log(raw: RawOutput, run: PgbenchRun) -> PgbenchLog:
 
 
 def _doubts(run: PgbenchRun, parameters: Parameters) -> tuple[str, ...]:
-    """Return notes on a rate that the server did not reach, and on missing fsync. The run counts in both cases."""
+    """Return notes on a rate that the server did not reach, and on missing fsync. The run still counts."""
     rate, seconds = whole(parameters, "rate"), whole(parameters, "seconds")
     notes: tuple[str, ...] = ()
     expected = rate * seconds

@@ -22,7 +22,7 @@ _COLUMNS = ["test", *_UNITS]
 
 
 class RedisTest(msgspec.Struct, frozen=True):
-    """The result of one redis command, in the order of the columns."""
+    """The result of one redis command; the fields have the order of the columns."""
 
     command: str
     rate: Quantity

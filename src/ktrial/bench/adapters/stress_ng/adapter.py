@@ -77,7 +77,7 @@ def _read(stressor: str, raw: RawOutput, parameters: Parameters) -> ParsedRun:
 
 
 def _check_workers(entry: Stressor, seconds: int) -> None:
-    """Raise BadRun if instances were killed: stress-ng reports success and adds up the others."""
+    """Raise BadRun if instances were killed or ran too briefly, which stress-ng counts as success."""
     lost = sum(instance.value == 0 for instance in entry.instances)
     if lost:
         raise BadRun(
@@ -92,7 +92,7 @@ def _check_workers(entry: Stressor, seconds: int) -> None:
 
 
 def _does_nothing(stressor: str, raw: RawOutput) -> str | None:
-    """Return why a stressor cannot work here; stress-ng reports success even if it did nothing."""
+    """Return why a stressor cannot work here, or None; stress-ng reports success even if it did nothing."""
     try:
         check_exit(raw)
         run = read_stress_ng(collected(raw, _FILE), _FILE)

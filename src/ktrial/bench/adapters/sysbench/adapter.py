@@ -136,7 +136,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> SysbenchRun:
 
 
 def _rate(run: SysbenchRun) -> Quantity:
-    """Return events per second, or compute them if this test does not print them."""
+    """Return events per second, computed from the totals if this test does not print them."""
     if run.events_per_second is not None:
         return run.events_per_second
     return Quantity(run.events / run.total_time.value, f"{run.events} events / {run.total_time.original}")

@@ -44,7 +44,7 @@ def _command(parameters: Parameters) -> Invocation:
     skipped = whole(parameters, "skip_s", low=0, high=86_400)
     words, loop = command_line(parameters), parameters["frame_loop"]
     if loop and words:
-        raise BadInput("cannot combine the parameters frame_loop and program", hint="leave out one of them")
+        raise BadInput("cannot combine the parameters frame_loop and program", hint="leave out frame_loop or program")
     if _pattern(parameters) is not None and not (words or loop):
         raise BadInput("parameter pattern needs a program whose output it matches", hint="set the parameter program")
     if words:
@@ -53,7 +53,7 @@ def _command(parameters: Parameters) -> Invocation:
     seconds = whole(parameters, "duration_s", low=2, high=int(LONGEST_S) if loop else 86_000)
     if skipped >= seconds:
         raise BadInput(
-            f"skip_s = {skipped} leaves nothing of {seconds} seconds to measure",
+            f"skip_s = {skipped} leaves nothing to measure in {seconds} seconds",
             hint="choose a smaller skip_s",
         )
     if loop:
@@ -122,7 +122,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     skipped_s = float(parameters["skip_s"])
     if skipped_s >= recording.length_s:
         raise BadRun(
-            f"skip_s = {skipped_s:g} leaves nothing of a session of {recording.length_s:.1f} s",
+            f"skip_s = {skipped_s:g} leaves nothing to measure in a session of {recording.length_s:.1f} s",
             hint="choose a smaller skip_s",
         )
     thread = _frame_thread(raw)

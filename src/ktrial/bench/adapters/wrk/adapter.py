@@ -56,7 +56,7 @@ def _local_command(parameters: Parameters) -> Invocation:
 
 
 def _command(parameters: Parameters, at: str) -> Invocation:
-    """Return how to run wrk once with a server at this address and port."""
+    """Return how to run wrk once; `at` is the address and port of the server."""
     seconds = whole(parameters, "seconds", 1, 3600)
     connections = whole(parameters, "connections", 1, 4000)
     threads = whole(parameters, "threads", 1, connections)

@@ -65,7 +65,7 @@ def _read(raw: RawOutput, _: Parameters, *, stages: int) -> ParsedRun:
     if len(log.stages) != stages:
         raise BadRun(
             f"{_LOG}: expected {stages} stages of the frame rate test, got {len(log.stages)}",
-            hint="use xplane-replay for a flight (.fdr), which has one; xplane for a movie (.smo) or the built-in test",
+            hint="use xplane-replay for a flight (.fdr), and xplane for a movie (.smo) or the built-in test",
         )
     return ParsedRun(
         measurements=tuple(

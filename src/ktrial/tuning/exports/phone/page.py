@@ -14,7 +14,7 @@ _STYLE = Markup(
 
 
 def page(profile: LastingProfile, name: str) -> str:
-    """Return the page of a module."""
+    """Return the page as HTML; `name` is the folder of the module's log below /data/adb/ktrial."""
     rows = [
         (tag("dt", f"{one.address} = {one.text}"), [tag("dd", reason) for reason in one.reasons])
         for one in profile.settings

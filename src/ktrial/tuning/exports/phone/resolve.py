@@ -25,7 +25,10 @@ _INPUT_BOOST = "module:cpu_boost.input_boost_freq"
 
 
 def phone_settings(setting: Setting, context: Context, left: list[Omission]) -> list[LastingSetting]:
-    """Return the setting, with its value as a recipe if that depends on the phone; add what is left out to `left`."""
+    """Return the setting with the recipe of its value.
+
+    If a module cannot hold the setting, return an empty list and add the reason to `left`.
+    """
     knob = find_knob(setting.knob, context.knobs)
     pattern = parse_address(setting.knob).selector
     if setting.when is not None:
@@ -64,7 +67,7 @@ def _recipe(knob: Knob, recipe: Mapping[str, Any]) -> PhoneValue | None:
 
 
 def _adapted(knob: Knob, text: str) -> PhoneValue:
-    """Return the recipe of a plain value, because some of these depend on the phone's clusters too."""
+    """Return the recipe of a plain value; for a few knobs it depends on the phone's clusters."""
     if knob.id == _INPUT_BOOST and (found := re.fullmatch(r"0:(\d{1,9})", text)):
         return PhoneValue("boost", found[1])
     words = text.split()

@@ -161,7 +161,7 @@ def _plain(text: str) -> str:
 
 
 def _value_column(cells: list[str]) -> int | None:
-    """Return the column whose header announces the new value."""
+    """Return the index of the column whose header announces the new value; None if it is unclear."""
     lowered = [cell.lower() for cell in cells]
     for name in _NEW_COLUMNS:
         for index, cell in enumerate(lowered):

@@ -49,7 +49,10 @@ Variables = dict[str, list[str] | Unknown]
 
 
 class _ShellFrame(msgspec.Struct):
-    """An open `if`, `while` or `case`; `before` are the variables at its start, `entered`: its condition has ended."""
+    """An open `if`, `while` or `case`; `before` are the variables at its start.
+
+    `entered` means that its condition has ended.
+    """
 
     kind: str
     condition: str
@@ -219,7 +222,7 @@ class _ShellReader:
         return index + 1
 
     def _other(self, command: Command, name: str) -> None:
-        """Read any other command: harmless ones are ignored, all others reported."""
+        """Ignore any other command if it is harmless; otherwise report it."""
         target = next((x.target for x in command.redirects if x.operator in (">", ">>", ">|", "&>", "&>>")), None)
         if target is not None and re.search(r"^[\"']?(/sys/|/proc/|/etc/)", target):
             self.fail(command, f"writes unknown content to {target}")

@@ -36,7 +36,7 @@ _NO_DEFAULTS = (
 
 
 def read_sysctl_values(data: bytes) -> dict[str, str]:
-    """Map names to values; lines of one file are joined with semicolons, those outside /proc/sys are ignored."""
+    """Return values by canonical name. Semicolons join the lines of a file; files outside /proc/sys are ignored."""
     found: dict[str, str] = {}
     for line in data.decode(errors="replace").splitlines():
         path, colon, value = line.partition(":")
@@ -50,7 +50,7 @@ def read_sysctl_values(data: bytes) -> dict[str, str]:
 
 
 def sysctl_differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, tuple[str | None, str | None]]:
-    """Map the names that differ to both values; None if a kernel lacks the sysctl."""
+    """Map each name that differs to its values before and after; None for a missing sysctl."""
     names = sorted(before.keys() | after.keys())
     return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
 
@@ -101,7 +101,10 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[Unread, ...]
 
     def winner(self, key: str) -> Winner | None:
-        """Return what sets `key`, in canonical form: its own line, or else the last matching glob unless excluded."""
+        """Return the winner for the canonical name `key`: its own line, otherwise the last glob that matches.
+
+        Return None if nothing sets the key, or if a file excludes it from globs.
+        """
         for winner in self.winners:
             if winner.assignment.name == key:
                 return winner
@@ -180,7 +183,7 @@ def merge(files: Sequence[tuple[str, str | bytes | None]]) -> Merged:
     """Merge files as the system does at boot.
 
     `files` are (path, text) pairs; text None is a link to /dev/null, which masks and sets nothing. Of files with the
-    same name, the one in the first folder of `DIRECTORIES` counts. They are applied in order of their names, then
+    same name, the one in the first folder of `DIRECTORIES` counts. Files take effect in order of their names, then
     `/etc/sysctl.conf`; later lines win. Globs do not change a key that has its own line. Files that do not end in
     `.conf` are ignored.
     """

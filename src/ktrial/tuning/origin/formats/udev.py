@@ -196,7 +196,7 @@ def _matches(tokens: list[_Token]) -> tuple[Match, ...]:
 
 
 def _substituted(value: str) -> str:
-    """Return a value as udev writes it, with `%` for `%%` and `$` for `$$`, if it substitutes no name."""
+    """Return a value without substitutions as udev writes it: `%` for `%%`, `$` for `$$`."""
     return re.sub(r"%%|\$\$", lambda found: found[0][0], value)
 
 

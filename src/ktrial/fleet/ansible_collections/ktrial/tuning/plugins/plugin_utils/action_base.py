@@ -97,7 +97,7 @@ class KtrialAction(ActionBase):
         return words
 
     def _become_password(self, become: Any) -> str | None:
-        """Return the password for sudo on the machine.
+        """Return the password for sudo on the machine; None if the task gives none.
 
         Raise TaskFailed for a way to become root that ktrial cannot use.
         """

@@ -33,7 +33,7 @@ def _unkeep(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[s
     """Stop keeping the settings that the task names, or all; ignore settings that are not kept."""
     if given["trial"]:
         raise TaskFailed(
-            "cannot undo a trial by its name", "name its settings, or leave out `trial` to undo everything"
+            "cannot undo a trial by its name", "name the settings, or leave out `trial` to undo everything"
         )
     kept = [one["address"] for one in ktrial.run("drift", "--json", accepts=(0, 3)).document["settings"]]
     is_all = not given["profiles"] and not given["settings"]

@@ -85,9 +85,9 @@ class Ktrial:
         return answer
 
     def begin(self, *verb: str, output: str) -> int:
-        """Start one command that continues after this task, and return its process.
+        """Start one command that continues after this task, and return its process id.
 
-        It writes its documents to the file `output`, and its messages to `output`.txt.
+        The command writes its documents to the file `output`, and its messages to `output`.txt.
         """
         with Path(output).open("wb") as documents, Path(f"{output}.txt").open("wb") as messages:
             process = self._open_process([*self._words, *verb], documents, messages)
@@ -139,7 +139,7 @@ class Ktrial:
             )
         except OSError as error:
             raise TaskFailed(
-                f"cannot start {argv[0]}: {error.strerror}", "set the variable `ktrial_program` to its path"
+                f"cannot start {argv[0]}: {error.strerror}", "set the variable `ktrial_program` to the path of ktrial"
             ) from None
         finally:
             for file in files:
@@ -188,6 +188,6 @@ def program_words(variable: str | None) -> list[str]:
     if found is None:
         raise TaskFailed(
             "cannot find ktrial on the controller",
-            "run `pip install 'ktrial[fleet]'` on the controller, or set the variable `ktrial_program` to its path",
+            "run `pip install 'ktrial[fleet]'` on the controller, or set the variable `ktrial_program`",
         )
     return [found]

@@ -160,7 +160,7 @@ def _change(step: Mapping[str, Any], before: str | None, after: str | None) -> d
 
 
 def _value(text: Any) -> str | None:
-    """Return a value as people write it: without the newline, and only the selected choice of a list in brackets."""
+    """Return a value as people write it, without outer blanks; of a list, return the choice in brackets."""
     if not isinstance(text, str):
         return None if text is None else "(bytes that are not text)"
     words = text.split()

@@ -34,9 +34,10 @@ def ssh_words(option: Callable[[str], Any]) -> list[str]:
 
 
 def control_path(option: Callable[[str], Any], words: Sequence[str]) -> str:
-    """Return the path of the socket for the connection that tasks share, one for each machine and way to reach it.
+    """Return the path of the socket through which tasks share a connection.
 
-    Ansible's own path ignores jump hosts and configuration files, and could lead to another machine.
+    Each machine, and each way to reach it, has a path of its own. Ansible's path ignores jump hosts and configuration
+    files, and could lead to another machine.
     """
     folder = control_folder(option)
     if option("control_path"):

@@ -55,7 +55,7 @@ def _watch(ktrial: Ktrial, given: Mapping[str, Any], *, writes: bool) -> dict[st
 
 
 def newest(stored: Iterable[Mapping[str, Any]], name: str | None) -> Mapping[str, Any] | None:
-    """Return the newest trial of this name or with a protocol of this name; `stored` lists the newest first."""
+    """Return the newest trial with this name or with a protocol of this name, if any; `stored` has the newest first."""
     found = [one for one in stored if name in {one["name"], one["trial"]}]
     return found[0] if found else None
 
@@ -67,7 +67,7 @@ def _as_stored(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _step(ktrial: Ktrial, answer: ProgramAnswer, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the result of one step. It is a change if the trial began, has more blocks, or is over now."""
+    """Return the result of one step; `changed` is true if the trial began, has more blocks, or is over now."""
     turn = next((one for one in answer.documents if one.get("event") == "turn"), None)
     if turn is None:
         raise ktrial.failure(answer)
@@ -92,4 +92,5 @@ def _name_of(file: str) -> str:
             return str(tomllib.load(opened).get("name", path.stem))
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise TaskFailed(f"cannot read the trial in {file}: {why}", "check the path on the controller") from None
+        hint = "check the path on the controller" if isinstance(error, OSError) else "correct the file"
+        raise TaskFailed(f"cannot read the trial in {file}: {why}", hint) from None
