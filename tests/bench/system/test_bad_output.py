@@ -302,7 +302,7 @@ def test_a_clock_that_steps_backwards(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     "text, line, column, why",
     [
-        ('name = "bad"\nsummary = "x"\n[[benchmark]\nuse = "quick"\n', 3, 12, "Expected ']]'"),
+        ('name = "bad"\nsummary = "x"\n[[benchmark]\nuse = "quick"\n', 3, 12, "expected ']]'"),
         ('name = "bad"\nsummary = 3\n', 2, 1, "expected `str`, got `int`"),
         ('name = "bad"\nsummary = "x"\nspeed = 1\n', 3, 1, "speed"),
         ('name = "bad"\nsummary = "x"\n[[benchmark]]\nuse = "fio-seq-reed"\n', 4, 1, "fio-seq-reed"),
