@@ -40,7 +40,7 @@ def test_without_a_terminal_it_only_copies(root: FakeRoot) -> None:
     again = root.run(*EDIT)
     assert again.status == 2
     assert "that name is taken" in again.err
-    assert "`ktrial profile edit mine` edits it" in again.err
+    assert "edit mine with `ktrial profile edit mine`" in again.err
     assert root.run("profile", "edit", "mine", "--json").json["file"] == str(own("profiles"))
 
 

@@ -63,7 +63,7 @@ def test_the_kernel_for_guests(tmp_path: Path) -> None:
     "words, said",
     [
         (("--set", "HZ_1001=y"), "did you mean HZ_100"),
-        (("--fragment", "hz-100", "--fragment", "hz-250"), "hz-100 wants HZ=100, hz-250 wants HZ=250"),
+        (("--fragment", "hz-100", "--fragment", "hz-250"), "hz-100 wants HZ=100, but hz-250 wants HZ=250"),
         (("--fragment", "lto-thin", "--cc", "gcc"), "the fragment lto-thin needs clang, but --cc is gcc"),
     ],
 )
