@@ -50,7 +50,11 @@ class SshWay:
 
 
 def ssh_words() -> list[str]:
-    """Return the program that connects, and its first options. Raise BadInput if `KTRIAL_SSH` names no program."""
+    """Return the program that connects, and its first options.
+
+    Raise BadInput if `KTRIAL_SSH` is badly quoted or names no program. Raise KtrialError if it is unset and ssh is not
+    installed.
+    """
     given = os.environ.get(SSH_VARIABLE)
     try:
         words = ["ssh"] if given is None else shlex.split(given)

@@ -244,8 +244,11 @@ def parse_cpus(text: str, kinds: Mapping[str, Sequence[int] | None] | None = Non
         if end > _LAST_CPU:
             raise BadInput(f"CPU {end} in {text!r} is above the highest possible number, {_LAST_CPU}", hint=_CPUS)
         if end < int(first):
+            span = part.strip()
+            place = "" if span == text else f" in {text!r}"
             raise BadInput(
-                f"expected a range of CPUs in {text!r}, got {part.strip()!r}", hint="write the lower number first: 0-3"
+                f"cannot use the CPU range {span!r}{place}: it ends below its start",
+                hint="write the lower number first: 0-3",
             )
         cpus.update(range(int(first), end + 1))
     return tuple(sorted(cpus))

@@ -100,9 +100,8 @@ margin_option = click.option(
 budget_option = click.option(
     "--budget",
     default="default",
-    show_default=True,
     metavar="NAME|BLOCKS",
-    help="Maximum number of blocks (rounds): quick (9), default (20), thorough (40) or N.",
+    help="Maximum number of blocks (rounds): quick (9), default (20), thorough (40) or N.  [default]",
 )
 ARCHITECTURES = ("x86_64", "arm64")
 
@@ -315,7 +314,7 @@ def below_fps_option(text: str) -> Callable[[F], F]:
     return click.option("--below-fps", metavar="N", callback=_below_fps, help=text)
 
 
-frame_logs_option = below_fps_option("Frame logs: count the frames slower than N per second.  [25]")
+frame_logs_option = below_fps_option("Frame logs: count the frames below N fps.  [25]")
 
 
 def is_terminal() -> bool:

@@ -36,7 +36,7 @@ class KtrialError(Exception):
 
 
 class BadInput(KtrialError):
-    """The user's input is wrong. Nothing was written, nothing was lost."""
+    """The user's input is wrong. Nothing was written or lost."""
 
     exit_status = 2
 

@@ -84,6 +84,12 @@ KINDS: dict[str, Kind] = {
 }
 
 
+def detect_format(data: bytes, name: str) -> str | None:
+    """Return the format that the content or the file name shows; None if it is none of KINDS."""
+    head = data[:_HEAD_BYTES]
+    return next((key for key, kind in KINDS.items() if kind.sniff(head, name)), None)
+
+
 def read_recording_file(
     data: bytes, name: str, *, as_format: str | None = None, interval_s: float | None = None
 ) -> Recording:
@@ -92,10 +98,9 @@ def read_recording_file(
         if as_format not in KINDS:
             raise UnknownName("format of recordings", as_format, KINDS, hint=f"use one of: {', '.join(KINDS)}")
         return KINDS[as_format].read(data, name, interval_s)
-    head = data[:_HEAD_BYTES]
-    for kind in KINDS.values():
-        if kind.sniff(head, name):
-            return kind.read(data, name, interval_s)
+    detected = detect_format(data, name)
+    if detected is not None:
+        return KINDS[detected].read(data, name, interval_s)
     known = ", ".join(f"{key} ({kind.what})" for key, kind in KINDS.items())
     hint = f"name the format with --format, one of: {known}"
     raise BadInput("unknown format of recordings", file=name, hint=hint)

@@ -203,7 +203,7 @@ def reparsed_text(rows: Sequence[tuple[str, str, Sequence[str], str | None]], *,
 
 
 def imported_text(files: Sequence[BroughtFile], *, dry_run: bool, width: int) -> str:
-    """Return each file with its sessions and notes."""
+    """Return a text that lists each file with its sessions and notes."""
     return "\n".join(_imported_file(file, dry_run, width) for file in files)
 
 

@@ -143,6 +143,15 @@ def test_a_rate_that_could_not_count_is_refused(home: Path, words: tuple[str, ..
     assert said in ran.err
 
 
+def test_a_damaged_log_is_refused_with_the_next_step(home: Path) -> None:
+    log = (GOLDEN / "0.8.4-capped" / "input").read_bytes()
+    (home / "damaged.csv").write_bytes(log.replace(b"16.7087", b"-16.7087", 1))
+    ran = run("frames", "damaged.csv")
+    assert (ran.status, ran.out) == (1, "")
+    assert "'-16.7087' is not a finite number of 0 or more" in ran.err
+    assert "  next: log the frames again" in ran.err
+
+
 def test_with_json_standard_output_is_json_alone(home: Path, game: Path, capfd: Any) -> None:
     ran = run("frames", "--json", "--", "true")
     assert json.loads(ran.out)["logs"][0]["frames"] == 178

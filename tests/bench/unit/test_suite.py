@@ -44,6 +44,13 @@ def test_what_is_no_list_of_cpus(text: str) -> None:
     assert ("CPU 9999 in '0-9999' is above" in caught.value.message) == (text == "0-9999")
 
 
+@pytest.mark.parametrize("text, place", [("3-1", ""), ("0,3-1", " in '0,3-1'")])
+def test_a_range_of_cpus_that_ends_below_its_start(text: str, place: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        parse_cpus(text)
+    assert caught.value.message == f"cannot use the CPU range '3-1'{place}: it ends below its start"
+
+
 def test_kinds_of_cores() -> None:
     kinds = {"little": [4, 5], "big": None}
     assert parse_cpus("little", kinds) == (4, 5)

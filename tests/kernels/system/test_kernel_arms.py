@@ -114,7 +114,11 @@ def test_what_cannot_be_is_told_before_anything_is_built(archive: Path, tmp_path
             "arm bad: unknown symbol of Linux 6.14.0 (--set): 'HZ_1001'",
         ),
         (KernelChange(patches=(str(other),)), Refused, "arm bad: other.patch"),
-        (KernelChange(fragments=("hz-100", "hz-1000")), Contradiction, "arm bad: hz-100 wants HZ=100, but hz-1000 wants"),
+        (
+            KernelChange(fragments=("hz-100", "hz-1000")),
+            Contradiction,
+            "arm bad: hz-100 wants HZ=100, but hz-1000 wants",
+        ),
         (KernelChange(tree="/no/such"), BadInput, "arm bad: /no/such: no such file"),
     ):
         with pytest.raises(kind) as caught:

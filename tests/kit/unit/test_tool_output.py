@@ -163,6 +163,20 @@ def test_the_message_names_the_locale() -> None:
         hackbench.read_hackbench(good("hackbench").replace(b"0.246", b"0,246"), "here")
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: tool_output.number("1e31", "here", 1, "a time"),
+        lambda: tool_output.whole("1" * 31, "here", 1, "a count"),
+        lambda: tool_output.json_quantity(10**31, "s", "here", "a time"),
+        lambda: tool_output.json_whole(10**31, "here", "a count"),
+    ],
+)
+def test_numbers_too_large_are_refused_as_such(read: Callable[[], object]) -> None:
+    with pytest.raises(UnreadableOutput, match="is not a number below 1e30"):
+        read()
+
+
 @EVERY
 def test_numbers_that_are_none_are_refused(name: str) -> None:
     """Put in the place of any value that was kept, a non-number is an error; nothing comes out of it as a number."""

@@ -25,5 +25,9 @@ def test_what_hinders_it_is_said(tmp_path: Path) -> None:
     with pytest.raises(KtrialError, match="cannot write"):
         LedgerFile(tmp_path / "file" / "ledger.json").write(b"x")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(KtrialError, match="cannot read"):
+    with pytest.raises(KtrialError, match="cannot read") as caught:
         LedgerFile(tmp_path / "folder").read()
+    assert caught.value.hint == "move this folder elsewhere"
+    with pytest.raises(KtrialError, match="cannot write") as caught:
+        LedgerFile(tmp_path / "folder").write(b"x")
+    assert caught.value.hint == "move this folder elsewhere"

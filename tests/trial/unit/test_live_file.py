@@ -49,6 +49,7 @@ def test_a_written_table_is_read_as_it_was() -> None:
         ("= 48", "= 1", "live.toml:18:1: switches: expected 2 or more a day, got 1"),
         ("blind = true", "blinds = true", "live.toml:19:1: live: object contains unknown field `blinds`"),
         ('name = "wsf"', 'name = "wsf"\nsuite = "quick"', "live.toml: cannot combine [live] with suite"),
+        ("blind = true", "stay = true", "live.toml: [live] stay requires `placebo = true` in every arm except"),
         ("[arms.control]", "[arms.control]\nmanual = 'x'", "live.toml: a live trial cannot switch all changes"),
     ],
 )

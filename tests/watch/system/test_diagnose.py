@@ -133,6 +133,12 @@ def test_a_file_that_was_written_in_another_locale_is_bad_input(tmp_path: Path, 
     row = "1 0 0 1,5 1 1 0 0 0 0 0 0 0 0 0 0 0"
     log = tmp_path / "vmstat.log"
     log.write_text(f"procs memory swap io system cpu\n{titles}\n{row}\n{row}\n")
-    ran = root.run("diagnose", "--interval", "1s", str(log))
-    assert ran.status == 2
-    assert "vmstat.log:4: '1,5' is not a decimal" in ran.err
+    for more, hint in (
+        ((), "record again, or correct the file"),
+        (("--format", "vmstat"), "record again, or correct the file"),
+        (("--format", "sadf"), "use --format vmstat"),
+    ):
+        ran = root.run("diagnose", "--interval", "1s", *more, str(log))
+        assert ran.status == 2
+        assert ("vmstat.log:4: '1,5' is not a decimal" in ran.err) == ("sadf" not in more)
+        assert hint in ran.err

@@ -137,7 +137,7 @@ def test_what_calls_itself_something_that_cannot_be_shown_is_not_to_be_pasted(wo
     "files, why",
     [
         ({}, "no longer exists"),
-        ({f"{PLACE}/memory.high": "max\n"}, "no limit is left to raise"),
+        ({f"{PLACE}/memory.high": "max\n"}, "no longer has a limit to raise (the value is max)"),
         ({f"{PLACE}/memory.high": f"{8192 * MIB}\n"}, f"{8192 * MIB}, all of this machine's memory"),
     ],
 )
@@ -151,14 +151,14 @@ def test_a_recording_that_does_not_tell_the_group_says_so() -> None:
     made, machine = limited({f"{PLACE}/memory.high": f"{64 * MIB}\n"})
     found, left_out = proposed("memcg-limit", msgspec.structs.replace(made, groups=()), machine)
     assert not found
-    assert "does not name the control group" in left_out
+    assert f"the recording lacks the limits of {GROUP}; record again" in left_out
 
 
 def test_limits_of_groups_of_version_1_are_left_to_the_user() -> None:
     made = recording(series("cgroup.memory_events.max", [0, 4], "memory:/jobs/game"))
     found, left_out = proposed("memcg-limit", made, FakeMachine({}, FACTS))
     assert not found
-    assert "memory:/jobs/game, a cgroup of version 1: set it by hand" in left_out
+    assert "memory:/jobs/game, a cgroup of version 1; set the limit by hand" in left_out
 
 
 def test_of_several_groups_the_one_whose_limit_was_met_is_meant() -> None:

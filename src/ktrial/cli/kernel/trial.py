@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     "targets",
     multiple=True,
     metavar="TARGET",
-    help="Also try a kernel compiled for this CPU or x86-64 level; native is this CPU. Needs --mode kvm. Repeatable.",
+    help="Also try a kernel for TARGET: a CPU, an x86-64 level or native (this CPU). Use --mode kvm. Repeatable.",
 )
 @click.option("--guest", is_flag=True, help="Boot guests (virtual machines), not this machine.")
 @click.option("--placebo", is_flag=True, help="Also try the baseline against itself, to show what chance does.")
@@ -108,8 +108,8 @@ def command(
 
     The last example compares a kernel for this CPU with the same kernel for any CPU, and with the distribution's.
 
-    The first KERNEL is the baseline, unless there is a --tree. KERNEL is a release that is installed here, and this
-    machine reboots for each measurement, which --yes allows. With --guest, or an option that implies it (--tree,
+    The first KERNEL is the baseline, unless there is a --tree. KERNEL is `running` or a release that is installed here.
+    This machine reboots for each measurement, which --yes allows. With --guest, or an option that implies it (--tree,
     --mode, …), ktrial boots guests instead. KERNEL may then be an image (see `ktrial kernel boot`). In guests, ktrial
     measures only suites; to measure CMD with the kernel of an image, install that kernel first.
 

@@ -14,7 +14,7 @@ from ktrial.kit.errors import BadInput, UnreadableOutput
 from ktrial.kit.files import read_file
 from ktrial.recordings.atop import is_atop_raw
 from ktrial.recordings.atop_program import print_raw_log
-from ktrial.recordings.formats import read_recording_file
+from ktrial.recordings.formats import detect_format, read_recording_file
 from ktrial.recordings.merge import together, with_offset
 from ktrial.reports.charts.drawing import Style
 from ktrial.reports.charts.svg import png_bytes, svg_bytes
@@ -85,11 +85,20 @@ def check_began(unix_s: float | None) -> None:
 
 
 def _part(file: Path, as_format: str | None, interval_s: float | None) -> Recording:
+    data = _content(file)
     try:
-        return read_recording_file(_content(file), str(file), as_format=as_format, interval_s=interval_s)
+        return read_recording_file(data, str(file), as_format=as_format, interval_s=interval_s)
     except UnreadableOutput as error:
         # The user named this file, so this is bad input and not a failed run.
-        raise BadInput(error.message, hint="name the right format with --format") from None
+        raise BadInput(error.message, hint=error.hint or _next_step(data, file, as_format)) from None
+
+
+def _next_step(data: bytes, file: Path, as_format: str | None) -> str:
+    """Return what to do about an unreadable file: another format can help only if the content shows another one."""
+    detected = detect_format(data, str(file))
+    if as_format is None or detected == as_format or not data.strip():
+        return "record again, or correct the file"
+    return "name the right format with --format" if detected is None else f"use --format {detected}"
 
 
 def _parts_of(folder: Path, as_format: str | None, interval_s: float | None) -> tuple[list[Recording], list[str]]:

@@ -64,8 +64,8 @@ def command(
     ktrial replaces names of hosts and users, serial numbers and MAC addresses with placeholders, in raw output too.
     It does not change numbers. `ktrial import OUT.tar.zst` adds the sessions to another store.
 
-    `ktrial recheck` judges a trial from its session alone. For another comparison, give --comparison the file that
-    `ktrial compare -o` wrote; ktrial recomputes the comparison first.
+    Others can check the bundle with `ktrial recheck`. For a trial, its session is enough. For any other comparison, use
+    --comparison to add the file that `ktrial compare -o` wrote; ktrial recomputes the comparison before it packs it.
 
     With --sign, ssh-keygen signs the file; the signature is OUT.tar.zst.sig. Publish both files. --verify checks them;
     the exit status is 1 unless one of --signers signed exactly these bytes.

@@ -14,7 +14,9 @@ from ktrial.cli.options import below_fps_option, json_option, output_option, sec
 @click.command(short_help="Find causes of stutters in a recording; propose settings.")
 @click.argument("recordings", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORDING…")
 @click.option(
-    "--limit", metavar="TIME", help="Count every frame slower than this as a stutter, such as 50ms.  [outliers only]"
+    "--limit",
+    metavar="TIME",
+    help="Count every frame slower than TIME (such as 50ms) as a stutter.  [outliers only]",
 )
 @click.option("--format", "as_format", metavar="FORMAT", help="Input format, such as sadf or vmstat.  [detected]")
 @click.option("--interval", metavar="TIME", help="Time between rows, for vmstat output without -t.")
@@ -32,7 +34,7 @@ from ktrial.cli.options import below_fps_option, json_option, output_option, sec
     metavar="CSV",
     help="Also write the figures of each recording to CSV, for `ktrial compare`.",
 )
-@below_fps_option("With --runs: count the frames slower than N per second.  [25]")
+@below_fps_option("With --runs: count the frames below N fps.  [25]")
 @click.option("--all", "everything", is_flag=True, help="Show everything, not only one screen.")
 @click.option("--label", metavar="NAME", help="Label for --runs.  [name of CSV]")
 @click.option("--force", is_flag=True, help="Overwrite FILE and CSV if they exist.")

@@ -91,8 +91,11 @@ def command(
 
 def _read(files: Sequence[Path], below_fps: float | None, as_json: bool) -> int:
     from ktrial.kit.files import read_file
+    from ktrial.kit.formats.tool_output import with_hint
     from ktrial.results.import_file import LIMIT_BYTES
     from ktrial.watch.frames import read_log
 
-    show_frames([read_log(read_file(file, LIMIT_BYTES), str(file), below_fps) for file in files], as_json)
+    with with_hint("log the frames again"):
+        reports = [read_log(read_file(file, LIMIT_BYTES), str(file), below_fps) for file in files]
+    show_frames(reports, as_json)
     return 0

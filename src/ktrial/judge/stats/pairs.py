@@ -56,7 +56,7 @@ def range_sf(q: Sequence[float], arms: int, freedom: float) -> Array:
 
 
 def dunnett_sf(t: Sequence[float], n_control: int, n_arms: Sequence[int], freedom: float) -> Array:
-    """Return P(largest |t| of all arms against one control > t) for each t; arms share only the control."""
+    """Return for each t the probability that the largest |t| of all arms against one control exceeds it."""
     deviations, weights = _deviations(freedom)
     found = np.empty(len(t))
     for index, value in enumerate(t):
@@ -78,7 +78,7 @@ def range_quantile(arms: int, freedom: float, alpha: float) -> float:
 
 @functools.lru_cache(maxsize=512)
 def dunnett_quantile(n_control: int, n_arms: tuple[int, ...], freedom: float, alpha: float) -> float:
-    """Return the t that the largest |t| of all arms against one control exceeds with probability alpha."""
+    """Return the t that the largest |t| of all arms against one control exceeds with probability `alpha`."""
     return _root(lambda t: float(dunnett_sf([t], n_control, n_arms, freedom)[0]) - alpha)
 
 
@@ -129,7 +129,7 @@ def games_howell(groups: Sequence[Array], arms: Sequence[str], scale: Scale, alp
 
 
 def dunnett(groups: Sequence[Array], arms: Sequence[str], control: str, scale: Scale, alpha: float) -> Pairwise | None:
-    """Return comparisons of each arm with the control, with the noise of all arms; None without noise."""
+    """Compare each arm with the control, with the noise of all arms; None without noise or degrees of freedom."""
     freedom = sum(len(group) for group in groups) - len(groups)
     if freedom < 1:
         return None

@@ -22,7 +22,7 @@ _DEB_LEFT = ("../*.deb", *(f"../*{suffix}" for suffix in _TOLD))
 
 
 class Packing(NamedTuple):
-    """How make builds a kind of package: target, programs that make runs, package files, and extra variables."""
+    """How make builds a kind of package: target, programs that `make` runs, package files, and extra variables."""
 
     target: str
     programs: tuple[str, ...]
@@ -43,7 +43,7 @@ PACKINGS: Mapping[PackageKind, Packing] = {
 
 
 def needed_programs(kind: PackageKind, tree: Path) -> tuple[str, ...]:
-    """Return the programs that make needs for a kind of package. Debian's rules in newer trees need debhelper."""
+    """Return the programs that `make` runs. The `debian/rules` of newer trees also needs debhelper."""
     rules = tree / _RULES
     helped = kind == "deb" and rules.is_file() and "dh_" in rules.read_text(encoding="utf-8", errors="replace")
     return (*PACKINGS[kind].programs, *((_HELPER,) if helped else ()))

@@ -114,14 +114,21 @@ def number(text: str, source: str, line: int | None, wanted: str) -> float:
         raise unreadable(source, line, text, f"a decimal number{hint} ({wanted})")
     value = float(stripped)
     if not 0 <= value <= LARGEST:
-        raise unreadable(source, line, text, f"a finite number of 0 or more ({wanted})")
+        raise unreadable(source, line, text, f"{_allowed(value)} ({wanted})")
     return value
+
+
+def _allowed(value: float) -> str:
+    """Return what was expected in place of a number out of range."""
+    return "a number below 1e30" if value > LARGEST else "a finite number of 0 or more"
 
 
 def whole(text: str, source: str, line: int | None, wanted: str) -> int:
     stripped = text.strip()
-    if not (stripped.isascii() and stripped.isdigit()) or len(stripped) > 30:
+    if not (stripped.isascii() and stripped.isdigit()):
         raise unreadable(source, line, text, f"a whole number ({wanted})")
+    if len(stripped) > 30:
+        raise unreadable(source, line, text, f"a number below 1e30 ({wanted})")
     return int(stripped)
 
 
@@ -142,13 +149,15 @@ def json_quantity(value: object, unit: str, source: str, wanted: str) -> Quantit
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise unreadable(source, None, repr(value), f"a number ({wanted})")
     if not 0 <= value <= LARGEST:
-        raise unreadable(source, None, repr(value), f"a finite number of 0 or more ({wanted})")
+        raise unreadable(source, None, repr(value), f"{_allowed(value)} ({wanted})")
     return Quantity(in_base(value, unit), f"{value} {unit}")
 
 
 def json_whole(value: object, source: str, wanted: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise unreadable(source, None, repr(value), f"a whole number ({wanted})")
+    if value > LARGEST:
+        raise unreadable(source, None, repr(value), f"a number below 1e30 ({wanted})")
     return value
 
 

@@ -70,7 +70,7 @@ class Timeline(Generic[T]):
 
 
 class ClockSteps:
-    """Compares the wall clock with the monotonic clock, and stores when they differed."""
+    """Records when the wall clock jumped against the monotonic clock, and by how much."""
 
     def __init__(self) -> None:
         self._last: tuple[int, float] | None = None

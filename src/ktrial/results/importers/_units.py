@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -111,6 +112,9 @@ def signed_number(text: str, source: str, line: int | None, wanted: str) -> str:
 
 
 def json_signed(value: object, source: str, wanted: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -LARGEST <= value <= LARGEST:
+    is_not_finite = isinstance(value, float) and not math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or is_not_finite:
         raise unreadable(source, None, repr(value), f"a finite number ({wanted})")
+    if abs(value) > LARGEST:
+        raise unreadable(source, None, repr(value), f"a number below 1e30 ({wanted})")
     return value

@@ -51,13 +51,13 @@ class MargineRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_margine(data: bytes, source: str = "run.json") -> MargineRun:
-    """Read a run. Raise UnreadableOutput for a file without any figure."""
+    """Read a run. Raise UnreadableOutput for a file without any of METRICS."""
     document = json_document(data, source)
     if document.get("schema") != SCHEMA:
         raise unreadable(source, None, repr(document.get("schema")), f"the schema {SCHEMA}")
     numbers = {key: json_signed(document[key], source, key) for key in METRICS if key in document}
     if not numbers:
-        raise unreadable(source, None, "", "a run with figures: it only describes the machine")
+        raise unreadable(source, None, "", "a run with results: it has none of the metrics that ktrial reads")
     label = document.get("label")
     counts = [document.get(key) for key in ("metrics_collected", "metrics_expected")]
     collected, expected = (one if isinstance(one, int) else None for one in counts)

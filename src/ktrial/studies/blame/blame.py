@@ -19,7 +19,7 @@ from ktrial.trial.protocol.file import CONTROL, ArmFile, TrialFile
 
 
 def recoveries_of(judgement: Judgement) -> tuple[Recovery, ...]:
-    """Return how far each outcome recovers without the culprits; exploratory outcomes are left out."""
+    """Return what becomes of each outcome without the culprits, except exploratory ones."""
     by = {(one.outcome, one.arm, one.against): one for one in judgement.judged}
     found = []
     for outcome in dict.fromkeys(one.outcome for one in judgement.judged if one.role != "exploratory"):

@@ -30,7 +30,9 @@ class LedgerFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise KtrialError(f"cannot read {self._path}: {error.strerror}", hint="make the file readable") from None
+            raise KtrialError(
+                f"cannot read {self._path}: {error.strerror}", hint=_hint(error, "make the file readable")
+            ) from None
 
     def write(self, data: bytes) -> None:
         part = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
@@ -43,5 +45,11 @@ class LedgerFile:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
             raise KtrialError(
-                f"cannot write {self._path}: {error.strerror}", hint="free some space, or make the folder writable"
+                f"cannot write {self._path}: {error.strerror}",
+                hint=_hint(error, "free some space, or make the folder writable"),
             ) from None
+
+
+def _hint(error: OSError, usual: str) -> str:
+    """Return the next step: the usual one, or another if a folder lies in the file's place."""
+    return "move this folder elsewhere" if isinstance(error, IsADirectoryError) else usual

@@ -220,7 +220,7 @@ def decode_others(data: bytes, path: Path) -> OthersLedger:
         return decode_as(data, OthersLedger)
     except msgspec.DecodeError as error:
         raise KtrialError(
-            f"cannot read verdicts of others in {path}: {error}",
+            f"cannot read the verdicts of others in {path}: {error}",
             hint="remove the file, then import the bundles again; your own verdicts are in another file",
         ) from None
 

@@ -193,8 +193,8 @@ def _check_live(trial: TrialFile) -> None:
         and not all(one.placebo for name, one in trial.arms.items() if name != trial.control)
     ):
         raise BadInput(
-            "[live] stay requires arms that do not differ from the control",
-            hint="remove stay, or make the arm a placebo",
+            "[live] stay requires `placebo = true` in every arm except the control",
+            hint="mark every other arm as a placebo, or remove stay",
         )
     for name, arm in trial.arms.items():
         plain = msgspec.structs.replace(arm, set={}, profile=(), commands=(), service=None, sched_ext=None)

@@ -43,7 +43,7 @@ def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed
     """
     event = knob.id.rpartition(".")[2]
     prefix, group = _limited(recording, f"memory_events.{event}", knob)
-    held = _peak(recording, prefix)
+    held = _peak(recording, prefix, group)
     facts = machine.facts(("memory",))
     total, page = facts.value("memory.total"), facts.value("memory.page_bytes")
     if not isinstance(total, int):
@@ -51,7 +51,7 @@ def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed
     page_bytes = page if isinstance(page, int) else 4096
     now = _in_force(knob, group, machine)
     if not now.isdigit():
-        raise BadInput(f"{group.path} is no longer limited (the value is {now}): no limit is left to raise")
+        raise BadInput(f"{group.path} no longer has a limit to raise (the value is {now})")
     value = int(min(max(held, int(now)) * _ROOM, total)) // page_bytes * page_bytes
     if value <= int(now):
         raise BadInput(f"{group.path} may already use {now}, all of this machine's memory")
@@ -67,13 +67,13 @@ def group_cpu(knob: Knob, recording: Recording, machine: Machine) -> Computed:
     prefix, group = _limited(recording, "cpu.nr_throttled", knob)
     usage, held = (recording.series.get(f"{prefix}.cpu.{what}") for what in ("usage", "throttled"))
     if usage is None or held is None:
-        raise BadInput(f"the recording lacks the CPU time of {group.path}: record again")
+        raise BadInput(f"the recording lacks the CPU time of {group.path}; record again")
     often = rate_of(recording.series[f"{prefix}.cpu.nr_throttled"])[1]
     at = np.isfinite(often) & (often > 0)
     used_s, held_s = (_grown(series, at) for series in (usage, held))
     words = _in_force(knob, group, machine).split()
     if len(words) != 2 or not all(word.isdigit() for word in words) or used_s <= 0:
-        raise BadInput(f"{group.path} is no longer limited (the value is {' '.join(words)}): no quota is left to raise")
+        raise BadInput(f"{group.path} no longer has a quota to raise (the value is {' '.join(words)})")
     quota_us, period_us = map(int, words)
     wanted_us = ceil(quota_us * (1 + held_s / used_s) / _STEP_US) * _STEP_US
     cpus = machine.facts(("cpu.threads",)).value("cpu.threads")
@@ -112,23 +112,21 @@ def _limited(recording: Recording, counter: str, knob: Knob) -> tuple[str, Group
         raise BadInput("no control group of the program reached its limit")
     path = recording.series[f"{prefix}.{counter}"].label
     if path is not None and not path.startswith("/"):
-        raise BadInput(f"the reached limit belongs to {path}, a cgroup of version 1: set it by hand")
+        raise BadInput(f"the reached limit belongs to {path}, a cgroup of version 1; set the limit by hand")
     group = next((one for one in recording.groups if one.path == path), None)
     if group is None:
-        raise BadInput("the recording does not name the control group: record again")
+        raise BadInput(f"the recording lacks the limits of {path or 'the control group'}; record again")
     return prefix, group
 
 
-def _peak(recording: Recording, prefix: str) -> int:
+def _peak(recording: Recording, prefix: str, group: GroupLimits) -> int:
     """Return a group's peak use of memory and swap together."""
     memory, swap = (recording.series.get(f"{prefix}.{what}") for what in ("memory", "swap"))
-    if memory is None:
-        raise BadInput("the recording lacks the group's memory use: record again")
-    held = np.asarray(memory.values)
+    held = np.asarray(() if memory is None else memory.values, dtype=float)
     if swap is not None and len(swap.values) == len(held):
         held = held + np.nan_to_num(np.asarray(swap.values))
     if not np.isfinite(held).any():
-        raise BadInput("the recording lacks the group's memory use: record again")
+        raise BadInput(f"the recording lacks the memory use of {group.path}; record again")
     return int(np.nanmax(held))
 
 
@@ -137,7 +135,7 @@ def _in_force(knob: Knob, group: GroupLimits, machine: Machine) -> str:
     for instance in observe(machine, [knob], [label])[knob.id].instances:
         if instance.label == label and instance.reading.text is not None:
             return instance.reading.text
-    raise BadInput(f"the control group {label} no longer exists: diagnose while its program runs")
+    raise BadInput(f"the control group {label} no longer exists; diagnose while its program runs")
 
 
 def _grown(series: Series, at: Any) -> float:
@@ -154,25 +152,25 @@ def irq_away(knob: Knob, recording: Recording, machine: Machine, diagnosis: Diag
     line, label = _busiest(recording, diagnosis.late)
     called = f"interrupt {line} ({label})" if label else f"interrupt {line}"
     if not line.isdigit():
-        raise BadInput(f"cannot move {called}, the busiest during stutters: every CPU has its own")
+        raise BadInput(f"{called}, the busiest during stutters, cannot move because every CPU has its own")
     own = _cpus_of_frames(recording)
     served = None if recording.interrupts is None else recording.interrupts.get(line)
     if served is not None:
         on = int(max(served.cpus, key=lambda cpu: served.cpus[cpu]))
         if own.get(on, 0.0) < _OWN_CPU:
             raise BadInput(
-                f"{called} was handled by CPU {on}, where the frame thread does not run: moving it would not help"
+                f"{called} was handled by CPU {on}, where the frame thread does not run; moving it would not help"
             )
     state = observe(machine, [knob])[knob.id]
     here = next((one for one in state.instances if one.label == f"irq{line}"), None)
     if here is None or here.reading.text is None:
         raise BadInput(f"{called} does not exist on this machine")
     if not here.reading.writable:
-        raise BadInput(f"cannot move {called}: the kernel manages it")
+        raise BadInput(f"{called} cannot move because the kernel manages it")
     online = machine.facts(("cpu.online",)).value("cpu.online")
     cpus = set(online) if isinstance(online, list | tuple) else set()
     if len(cpus) < 2:
-        raise BadInput(f"cannot move {called}: no other CPU could handle it")
+        raise BadInput(f"{called} cannot move because no other CPU could handle it")
     mask = int(here.reading.text.replace(",", ""), 16)
     allowed = {cpu for cpu in cpus if mask >> cpu & 1}
     usual = {cpu for cpu, share in own.items() if share >= _OWN_CPU}
@@ -198,7 +196,7 @@ def _cpus_of_frames(recording: Recording) -> Mapping[int, float]:
     seen = [int(value) for value in series.values if isfinite(value)] if series is not None else []
     if not seen:
         raise BadInput(
-            "the recording lacks the CPUs of the frame thread: record the program again with `ktrial watch -- PROGRAM`"
+            "the recording lacks the CPUs of the frame thread; record the program again with `ktrial watch -- PROGRAM`"
         )
     return {cpu: seen.count(cpu) / len(seen) for cpu in set(seen)}
 
