@@ -44,7 +44,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--agents", metavar="FOLDER", help="take ktrial-agent-ARCHITECTURE from there, build none")
     parser.add_argument("--wheels", metavar="FOLDER", help="where the packages of others are kept (.setup/release)")
     parser.add_argument(
-        "--only", action="append", choices=_KINDS, help="build only these besides the sources. Repeatable."
+        "--only",
+        action="append",
+        choices=_KINDS,
+        help="build only these besides the sources and the wheels. Repeatable.",
     )
     parser.add_argument(
         "--architecture", action="append", choices=licences.ARCHITECTURES, help="only this one. Repeatable."

@@ -45,6 +45,8 @@ def agent_for(architecture: str, package: Path | None = None, build: Build | Non
 
 def _there(place: Path, architecture: str, hint: str) -> Path:
     if not (place.is_file() and os.access(place, os.X_OK)):
+        if place.exists():
+            hint = f"run `chmod +x {place}`" if place.is_file() else f"remove {place}"
         raise KtrialError(f"cannot find the agent for {architecture}: {place} is missing or not executable", hint=hint)
     return place
 

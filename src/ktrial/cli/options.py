@@ -218,19 +218,12 @@ security_option = click.option(
     "--yes-security",
     multiple=True,
     metavar="NAME",
-    help="Kernel argument to keep even though it weakens security. Repeatable.",
-)
-
-boot_security_option = click.option(
-    "--yes-security",
-    multiple=True,
-    metavar="NAME",
-    help="Kernel argument to boot with even though it weakens security. Repeatable.",
+    help="Kernel argument to add or remove even though this weakens security. Repeatable.",
 )
 #: Options of trials that boot this machine.
 boots_options = with_options(
     yes_to("Do not ask before a long trial; let a trial that needs reboots reboot this machine."),
-    boot_security_option,
+    security_option,
     click.option("--yes-kernel", is_flag=True, help="Boot a kernel even if no package owns it."),
 )
 _EVEN = "on battery, while others are logged in, or if a boot needs someone at the machine (a passphrase, a menu)"

@@ -49,9 +49,7 @@ def steadied(
     back = len(steps) - len(forward)
     if back > max(1, _BACK_SHARE * len(steps)) or not forward:
         number = next(place for place, step in enumerate(steps, 2) if not step > 0)
-        raise unreadable(
-            source, None, "", f"a usable recording: its clock steps back too often, last at moment {number}"
-        )
+        raise unreadable(source, None, "", f"a usable recording: its clock does not advance at sample {number}")
     usual_s = forward[len(forward) // 2]
     times_s, gaps = [wall_s[0]], []
     for place, step in enumerate(steps):

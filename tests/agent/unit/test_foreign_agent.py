@@ -70,5 +70,19 @@ def test_an_installed_one_is_brought_by_hand(tmp_path: Path) -> None:
     assert agent_for(FOREIGN, package, never) == agent
 
 
+def test_one_that_cannot_be_executed_is_mended_in_place(checkout: Path) -> None:
+    agent = put(checkout / f".setup/bin/{NAME}", age_s=5)
+    agent.chmod(0o644)
+    with pytest.raises(KtrialError) as caught:
+        agent_for(FOREIGN, checkout / "src/ktrial", never)
+    assert caught.value.hint == f"run `chmod +x {agent}`"
+    agent.unlink()
+    agent.mkdir()
+    os.utime(agent, (999_995, 999_995))
+    with pytest.raises(KtrialError) as caught:
+        agent_for(FOREIGN, checkout / "src/ktrial", never)
+    assert caught.value.hint == f"remove {agent}"
+
+
 def test_this_machine_s_own_is_the_one_that_is_always_there() -> None:
     assert agent_for(platform.machine()) == find_agent()

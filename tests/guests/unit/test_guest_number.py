@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktrial.kit.errors import UnreadableOutput
+from ktrial.kit.errors import BadRun
 from ktrial.studies.bisect.measure import read_number
 
 REPLY = json.dumps({"id": 1, "ok": {"load": "wakeup", "results": {"p99_ns": 1500, "p99_9_ns": None, "kind": "timer"}}})
@@ -35,12 +35,19 @@ def test_the_last_line_has_it(output: bytes, value: float) -> None:
     ],
 )
 def test_what_is_no_number_is_an_error(output: bytes, outcome: str) -> None:
-    with pytest.raises(UnreadableOutput):
+    with pytest.raises(BadRun):
         read_number(output, outcome)
+
+
+@pytest.mark.parametrize("results, has", [({"p50": 1, "p99": 2}, "only the results p50, p99"), ({}, "no results")])
+def test_a_missing_result_is_named_beside_those_that_exist(results: dict[str, int], has: str) -> None:
+    output = json.dumps({"ok": {"results": results}}).encode()
+    with pytest.raises(BadRun, match=f"^cannot read p999: the program's last line has {has}$"):
+        read_number(output, "p999")
 
 
 @settings(max_examples=50)
 @given(st.binary(max_size=80))
 def test_any_bytes_are_a_number_or_an_error(data: bytes) -> None:
-    with suppress(UnreadableOutput):
+    with suppress(BadRun):
         assert math.isfinite(read_number(data, "x"))

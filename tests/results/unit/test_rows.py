@@ -178,3 +178,6 @@ def test_rows_that_are_left_out_are_rows_of_the_table() -> None:
 def test_a_group_without_a_value_is_refused() -> None:
     with pytest.raises(BadInput, match="--groups 'tuned': every cell of this column is empty"):
         read(b"stock,tuned,x\n1,,a\n2,,b\n", "wide.csv", ImportOptions(groups="stock,tuned"))
+    with pytest.raises(BadInput) as caught:
+        read(b"tuned,x\n,a\n,b\n", "wide.csv", ImportOptions(groups="tuned"))
+    assert caught.value.hint == "name columns that have values"

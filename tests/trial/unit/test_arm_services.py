@@ -89,6 +89,13 @@ def test_one_that_cannot_be_known_is_refused(executor: FakeExecutor, why: str) -
         service_states(file(stopped="stopped"), executor)
 
 
+@pytest.mark.parametrize("state, hint", [("activating", "wait until"), ("maintenance", "run `systemctl status")])
+def test_only_a_state_that_will_change_is_waited_for(state: str, hint: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        service_states(file(stopped="stopped"), systemctl(active=state))
+    assert (caught.value.hint or "").startswith(hint)
+
+
 def test_one_that_the_agent_never_starts_is_refused_before_anything_runs() -> None:
     machine = FakeMachine({})
     machine.answers["plan"] = {"steps": [step_told(outcome="ready")]}

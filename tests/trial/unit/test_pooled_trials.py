@@ -6,12 +6,18 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from ktrial.judge.model.log import OutcomeRule, TrialEnd
+from ktrial.kit.errors import BadInput
 from ktrial.results.store.database import Database
 from ktrial.results.store.runs import Store
-from tests.support.told_trials import messaging_trial
+from ktrial.trial.outcome.pool import pooled_question
+from ktrial.trial.protocol.file import ArmFile, TrialFile
+from tests.support.told_trials import a_protocol, messaging_trial
 from tests.support.tree import FakeRoot
 
 HOSTS = ("aa", "bb", "cc")
@@ -37,6 +43,15 @@ def machine(once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake
     monkeypatch.chdir(tmp_path)
     shutil.copy(once / "a.db", "a.db")
     return FakeRoot(tmp_path / "root")
+
+
+def a_trial(name: str, **fields: Any) -> Any:
+    """A finished trial with these fields in its file."""
+    file = TrialFile(name="t", arms={"control": ArmFile(), "case": ArmFile()}, **fields)
+    primary = f"make.{(file.primary or 'wall').removeprefix('make.')}"
+    protocol = a_protocol(("control", "case"), outcomes={primary: OutcomeRule(direction="lower", role="primary")})
+    end = TrialEnd(reason="decided")
+    return SimpleNamespace(stored=SimpleNamespace(file=file, trial=name), protocol=protocol, log=(end,))
 
 
 def test_each_trial_is_a_machine_with_its_blocks(machine: FakeRoot) -> None:
@@ -82,6 +97,27 @@ def test_what_cannot_be_pooled_is_said(machine: FakeRoot, words: list[str], said
     ran = machine.run("--store", "a.db", "compare", *words)
     assert ran.status == 2
     assert said in ran.err
+
+
+@pytest.mark.parametrize(
+    "one, other, said",
+    [
+        ({}, {"margin": 0.05}, "b and a ask different questions: margin is 0.05, not unset"),
+        ({"margin": 0.0}, {"margin": 0.05}, "margin is 0.05, not 0.0"),
+        ({"suite": "quick"}, {"command": ("true",)}, 'suite is unset, not "quick"'),
+        ({"parameters": {"n": 1}}, {}, 'parameters is unset, not {"n":1}'),
+        ({"primary": "wall"}, {"primary": "time"}, 'primary is "make.time", not "make.wall"'),
+    ],
+)
+def test_the_field_that_differs_has_its_own_values(one: dict[str, Any], other: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        pooled_question([a_trial("a", **one), a_trial("b", **other)])
+    assert said in caught.value.message
+
+
+def test_a_primary_outcome_may_have_a_short_name() -> None:
+    question = pooled_question([a_trial("a"), a_trial("b", primary="wall"), a_trial("c", primary="make.wall")])
+    assert question.primary == "make.wall"
 
 
 def test_no_claim_is_held_against_a_single_trial(machine: FakeRoot) -> None:

@@ -148,9 +148,8 @@ def test_a_trial_goes_on_where_it_began() -> None:
     for guest in (True, False):
         began = within(run, guest=guest).session
         refuse_elsewhere("t", began, FactBook({"virtualisation.ktrial": Fact(value=guest)}))
-        with pytest.raises(
-            Refused, match=f"cannot resume t here: it began {'in a guest' if guest else 'on a machine'}"
-        ):
+        why = "outside of a guest: it began in one" if guest else "in a guest: it began outside of one"
+        with pytest.raises(Refused, match=f"cannot resume t {why}"):
             refuse_elsewhere("t", began, FactBook({"virtualisation.ktrial": Fact(value=not guest)}))
     refuse_elsewhere("t", run.session, FactBook({}))
 

@@ -24,7 +24,7 @@ def command(app: App, names: tuple[str, ...], arch: str, as_json: bool) -> None:
     """Show the x86-64 level of this CPU, its name in gcc, clang and rustc, and the targets that these compilers accept.
 
     ktrial tests each target once per compiler by compiling an empty file. Kernel code may not use vector registers.
-    ktrial therefore also shows, from the compiler's macros, which features of a target kernel code can use.
+    ktrial therefore also shows which of a target's features kernel code can use, according to the compiler's macros.
 
     With --arch arm64, ktrial shows the compilers that build for arm64, and the -mcpu values that they accept.
     """

@@ -106,7 +106,7 @@ watched_options = with_options(
         "covariates",
         multiple=True,
         metavar="SPEC",
-        help="Metric that explains noise, such as load; write it as a --metric of live work. Repeatable.",
+        help="Metric that explains noise, such as load, in the form that --metric has in `ktrial live`. Repeatable.",
     ),
     click.option("--adjust", is_flag=True, help="Judge the periods as if each --covariate were equal in all of them."),
     click.option(

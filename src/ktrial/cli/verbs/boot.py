@@ -13,7 +13,6 @@ from ktrial.cli.group import TakesRemovals
 from ktrial.cli.options import (
     LOADERS,
     boot_anyway_option,
-    boot_security_option,
     dangerous_option,
     json_option,
     security_option,
@@ -51,7 +50,7 @@ def command() -> None:
 @boot_anyway_option
 @click.option("--yes-kernel", is_flag=True, help="Boot a kernel even if no package owns it.")
 @click.option("-y", "--yes", is_flag=True, help="Write the entry and reboot; without it, only show what would happen.")
-@boot_security_option
+@security_option
 @json_option
 @click.pass_obj
 def try_(
@@ -98,7 +97,7 @@ def status(app: App, as_json: bool) -> int:
     return show_status(app, as_json=as_json)
 
 
-@command.command(short_help="Make the arguments of a healthy boot permanent.")
+@command.command(short_help="Make the arguments and kernel of a healthy boot permanent.")
 @click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are two.")
 @yes_option
 @dangerous_option

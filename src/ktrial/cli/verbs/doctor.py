@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "--bundle",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write what a bug report needs to FILE, a .tar.gz archive, without names of hosts and users.",
+    help="Write a .tar.gz archive for a bug report to FILE; ktrial removes the names of hosts and users.",
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @json_option

@@ -149,7 +149,7 @@ def rollout(app: App, /, name: str | None, **options: Any) -> int:
 def report(app: App, name: str | None, output: Path | None, markdown: bool, force: bool, as_json: bool) -> int:
     """Show the effect, how much it differs between machines, and for which machines the verdict holds.
 
-    The exit status is 3 if a wave stopped the trial.
+    The exit status is 3 if ktrial stopped the trial after a wave that did harm or gave no result.
 
     FLEET is the name that `ktrial fleet run` printed, or the first letters of it; by default the newest trial.
     """

@@ -37,7 +37,7 @@ _LONGEST_LIFE_S = 24 * 3600.0
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Protocol file whose trial agents may run; agents leave out .toml. Needs --allow-writes. Repeatable.",
+    help="Protocol file of a trial that agents may run; they name it without .toml. Needs --allow-writes. Repeatable.",
 )
 @click.option(
     "--live",

@@ -62,7 +62,7 @@ def edit(app: App, name: str, own: str | None, as_json: bool) -> None:
 
 
 @command.command(name="import", short_help="Turn a settings file into a profile.")
-@click.argument("file", metavar="FILE|-")
+@click.argument("file", metavar="INPUT|-")
 @output_option("Write to FILE instead of stdout.")
 @click.option("--name", metavar="NAME", help="Name of the profile.  [the file's name]")
 @click.option(
@@ -84,8 +84,8 @@ def import_file(
     ktrial profile import /etc/sysctl.d/99-tweaks.conf -o tweaks.toml
     ktrial profile import - < tweaks.sh
 
-    ktrial reads scripts without running them. It writes the profile to stdout or to FILE, and lists on stderr what it
-    did not understand.
+    ktrial reads scripts without running them. It writes the profile to stdout, or to the FILE of --output. On stderr it
+    lists what it did not understand.
     """
     import msgspec
 

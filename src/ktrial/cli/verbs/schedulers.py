@@ -45,8 +45,8 @@ def command(ctx: click.Context, /, **options: Any) -> int:
     ktrial schedulers --only lavd --mode all -- make -j8
     ktrial schedulers --live --metric 'ms:lower=log:/var/log/app.log?match=([0-9.]+) ms' --for 2h
 
-    The schedulers take turns in random order within one boot. A run in which the kernel ejects the scheduler has
-    failed. Afterwards the kernel's own scheduler is in force again.
+    The schedulers take turns in random order within one boot. If the kernel ejects a scheduler, that run fails. At the
+    end ktrial restores the kernel's own scheduler.
 
     Without --suite, --live or CMD, ktrial measures the suite `schedulers`. The options from --covariate to --disturbing
     need --live. With --live, write --metric as for `ktrial live`.

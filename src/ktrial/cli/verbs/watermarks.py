@@ -39,7 +39,7 @@ def command(
     memory: str | None,
     as_json: bool,
 ) -> None:
-    """Show at how much free memory the kernel starts to reclaim (kswapd), now and under other settings.
+    """Show how low free memory must fall before kswapd starts to reclaim memory, now and under other settings.
 
     \b
     ktrial watermarks vm.watermark_scale_factor=125,500

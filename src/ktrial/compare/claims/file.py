@@ -11,7 +11,7 @@ from ktrial.kit.errors import BadInput
 from ktrial.kit.outcome import Direction, Unit
 from ktrial.kit.toml import parse_bytes
 
-_HINT = "write [[claim]], [[change]] and [[tukey]] tables as in docs/compare.md"
+_HINT = "write at least one [[claim]], [[change]] or [[tukey]] table (docs/formats.md)"
 
 
 class DataClaim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -135,7 +135,7 @@ def _rows_of_groups(table: TidyTable, options: ImportOptions, name: str) -> tupl
         raise BadInput(
             f"--groups {empty[0]!r}: every cell of this column is empty",
             file=name,
-            hint="remove this column from --groups",
+            hint="remove this column from --groups" if len(empty) < len(places) else "name columns that have values",
         )
     others = [place for place, column in enumerate(table.columns) if column not in places]
     value = options.values[0] if options.values else _VALUE

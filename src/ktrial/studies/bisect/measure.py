@@ -14,7 +14,7 @@ import msgspec
 
 from ktrial.bench.guest_tools import GuestRun
 from ktrial.kit.commits import Untellable
-from ktrial.kit.errors import UnreadableOutput
+from ktrial.kit.errors import BadRun, UnreadableOutput
 from ktrial.kit.json_strict import decode_as
 
 _LAST_LINE = "the program's last line"
@@ -33,7 +33,7 @@ def read_number(output: bytes, outcome: str) -> float:
 
     If that is an agent's reply, return its result `outcome`.
 
-    Raise UnreadableOutput if there is no such number.
+    Raise BadRun if there is no such number.
     """
     lines = [line for line in output.splitlines() if line.strip()]
     last = lines[-1] if lines else b""
@@ -47,7 +47,8 @@ def read_number(output: bytes, outcome: str) -> float:
         except msgspec.DecodeError:
             raise UnreadableOutput(_LAST_LINE, None, shown, "a number, or the agent's reply to a load") from None
         if outcome not in results:
-            raise UnreadableOutput(_LAST_LINE, None, ", ".join(results), f"a list of results with {outcome}") from None
+            has = f"only the results {', '.join(results)}" if results else "no results"
+            raise BadRun(f"cannot read {outcome}: {_LAST_LINE} has {has}") from None
         value = results[outcome]
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise UnreadableOutput(_LAST_LINE, None, shown, f"{outcome} as a number")
@@ -81,7 +82,7 @@ class BisectMeasure:
             )
         try:
             return read_number(found.stdout, self._outcome)
-        except UnreadableOutput as error:
+        except BadRun as error:
             raise Untellable(f"{commit[:12]}: {error.message}") from None
 
 

@@ -212,6 +212,8 @@ _STATES: Mapping[str, ServiceState] = {
     "inactive": "stopped",
     "failed": "stopped",
 }
+#: Answers for units that will soon have another state.
+_CHANGING = frozenset({"activating", "deactivating", "reloading", "refreshing"})
 
 
 def service_states(trial: TrialFile, executor: Executor) -> dict[str, ServiceState]:
@@ -241,7 +243,9 @@ def _state(executor: Executor, name: str) -> ServiceState:
     if state not in _STATES:
         raise BadInput(
             f"cannot use {name}: its state is {state or 'unknown'}",
-            hint="wait until the service has started or stopped",
+            hint="wait until the service has started or stopped"
+            if state in _CHANGING
+            else f"run `systemctl status {name}` to see why",
         )
     return _STATES[state]
 

@@ -14,7 +14,7 @@ from ktrial.trial.kept_trial import KeptTrial
 from ktrial.trial.protocol.file import TrialFile
 
 #: Fields that must be the same in the files of all trials.
-_ALIKE = ("suite", "command", "metrics", "parameters", "primary", "control", "baseline", "margin", "arms")
+_ALIKE = ("suite", "command", "metrics", "parameters", "control", "baseline", "margin", "arms")
 
 
 class PooledQuestion(NamedTuple):
@@ -42,7 +42,7 @@ def pooled_question(trials: Sequence[KeptTrial]) -> PooledQuestion:
             raise BadInput(
                 f"{kept.stored.trial} and {first.stored.trial} ask different questions: "
                 f"{_difference(differs[0], first, kept)}",
-                hint="pool trials that were made from the same file; only the seed and the design may differ",
+                hint="pool only trials that were made from the same file",
             )
     file, protocol = first.stored.file, first.protocol
     return PooledQuestion(
@@ -66,7 +66,9 @@ def _check_over(kept: KeptTrial) -> None:
 
 def _difference(name: str, first: KeptTrial, other: KeptTrial) -> str:
     if name != "arms":
-        one, two = (getattr(kept.stored.file, name) or kept.protocol.primary for kept in (first, other))
+        one, two = (
+            kept.protocol.primary if name == "primary" else getattr(kept.stored.file, name) for kept in (first, other)
+        )
         return f"{name} is {_text(two)}, not {_text(one)}"
     one, two = first.stored.file.arms, other.stored.file.arms
     arm = next(arm for arm in (*one, *two) if one.get(arm) != two.get(arm))
@@ -78,6 +80,8 @@ def _difference(name: str, first: KeptTrial, other: KeptTrial) -> str:
 
 
 def _text(value: Any) -> str:
+    if value is None or value is msgspec.UNSET or value in ((), {}):
+        return "unset"
     return msgspec.json.encode(value).decode()
 
 

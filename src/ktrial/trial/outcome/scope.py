@@ -46,10 +46,11 @@ def in_guest(session: Session) -> bool:
 def refuse_elsewhere(trial: str, began: Session, facts: FactBook) -> None:
     """Raise Refused if a trial began in a guest and would continue outside of guests, or the other way round."""
     if in_guest(began) != bool(facts.value("virtualisation.ktrial")):
-        there, step = (
-            ("in a guest", "with `ktrial --host guest:NAME`") if in_guest(began) else ("on a machine", "without --host")
-        )
-        raise Refused(f"cannot resume {trial} here: it began {there}", hint=f"resume the trial {step}")
+        if in_guest(began):
+            why, step = "outside of a guest: it began in one", "with `ktrial --host guest:NAME`"
+        else:
+            why, step = "in a guest: it began outside of one", "without --host"
+        raise Refused(f"cannot resume {trial} {why}", hint=f"resume the trial {step}")
 
 
 def clock_of_host(records: Iterable[RunRecord]) -> tuple[Finding, ...]:

@@ -69,7 +69,10 @@ def active_text(knob: Knob, shown: str) -> str:
 
 
 def offered(shown: str) -> tuple[str, ...]:
-    """Return the words that the kernel offers, such as `[none] mq-deadline`; empty if none is in brackets."""
+    """Return the words that the kernel offers: `none` and `mq-deadline` for `[none] mq-deadline`.
+
+    Return no words if no word is in brackets.
+    """
     return tuple(word.strip("[]()") for word in shown.split()) if re.search(_BRACKETED, shown) else ()
 
 
