@@ -157,6 +157,11 @@ def test_an_interval_names_both_its_ends(one: float, other: float) -> None:
     assert text.count("%") == (0 if max(one, other) > math.log(11) else 2)
 
 
+@pytest.mark.parametrize("unit, text", [("count", "lower count"), ("s", "less time"), ("1/s", "lower rate")])
+def test_a_noun_has_the_adjective_that_goes_with_it(unit: Unit, text: str) -> None:
+    assert change_words(math.log(0.5), unit) == f"50 % {text}"
+
+
 @pytest.mark.parametrize(
     "size, text",
     [(0.0, "0 %"), (0.004, "0.4 %"), (0.33, "39 %"), (0.83, "130 %"), (2.5, "12 times"), (9.68, "16000 times")],

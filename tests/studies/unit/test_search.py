@@ -57,6 +57,8 @@ def test_a_planted_optimum_is_found_confirmed_by_fresh_blocks_and_has_no_idle_se
     text = search_text(found, width=100)
     assert "ktrial apply a=" in text
     assert "not a result" in text
+    # Page and terminal show the change of the value: less time.
+    assert "had estimated -" in str(supplement(found).sections[0].blocks)
 
 
 @pytest.mark.parametrize("visits", [64, 80, 150])

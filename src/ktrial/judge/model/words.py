@@ -76,9 +76,8 @@ def change_words(log_ratio: float, unit: Unit) -> str:
         return f"the same {noun}"
     if log_ratio > math.log(_LARGE):
         return times_words(log_ratio, unit)
-    word = {"score": "lower", "rate": "lower"}.get(noun, "less") if log_ratio < 0 else None
-    more = {"score": "higher", "rate": "higher"}.get(noun, "more")
-    return f"{size} % {word or more} {noun}"
+    less, more = ("lower", "higher") if noun in {"score", "rate", "count"} else ("less", "more")
+    return f"{size} % {less if log_ratio < 0 else more} {noun}"
 
 
 def times_words(log_ratio: float, unit: Unit) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 
 from ktrial.bench.text import duration
 from ktrial.judge.model.comparison import Comparison
-from ktrial.judge.model.words import percent_text, range_text, size_text
+from ktrial.judge.model.words import percent_text, range_text, size_text, value_log_ratio
 from ktrial.kit.tables import clean
 from ktrial.reports.blocks import Block, Grid, Items, OwnChart, ReportSection, Supplement, Text
 from ktrial.reports.charts.drawing import Chart, Spec, Style, Table, frame, label, linear
@@ -71,10 +71,8 @@ def _about(found: SearchAnswer) -> str:
     if found.front:
         return f"{text}{found.reason[:1].upper()}{found.reason[1:]}."
     if found.ending == "confirmed" and found.estimate is not None:
-        estimate = percent_text(found.estimate[0])
-        return (
-            f"{text}A fresh trial confirms the best settings. The search itself had estimated {estimate} of the score."
-        )
+        estimate = percent_text(value_log_ratio(found.estimate[0], found.direction))
+        return f"{text}A fresh trial confirms the best settings. The search itself had estimated {estimate}."
     limit = (
         ""
         if found.detectable is None
