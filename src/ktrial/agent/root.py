@@ -74,7 +74,7 @@ def root_transport(
     if not may_ask:
         raise PrivilegeMissing(
             f"{purpose} needs root, and --no-sudo forbids asking for it",
-            hint="leave out --no-sudo, or run ktrial as root; plan, explain, why and doctor work without root",
+            hint="leave out --no-sudo, or run ktrial with sudo; plan, explain, why and doctor work without root",
         )
     check_trusted(agent, os.getuid())
     given = password()

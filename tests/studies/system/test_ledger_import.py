@@ -142,5 +142,5 @@ def test_a_damaged_file_is_said_and_hides_nothing_else(run: Run) -> None:
     shown = run("ledger")
     assert shown.status == 0
     assert "No trials on this machine yet" in shown.out
-    assert "cannot read verdicts of others" in shown.err
+    assert "cannot read the verdicts of others" in shown.err
     assert run("ledger import b.tar.zst").status == 1
