@@ -140,7 +140,7 @@ def _spread_alike(strata: Blocks) -> bool:
 def _nested(control: Runs, arm: Runs) -> tuple[str | None, str | None]:
     """Return (name, None) for a condition confounded with the arm, (None, name) for a unit, otherwise (None, None).
 
-    The name is `machine` or `boot`, of which the arms share none. The condition is confounded if an arm has only one
+    The name is `machine` or `boot`, and the arms share none of them. The condition is confounded if an arm has only one
     machine (or boot), and a unit if each arm has several.
     """
     for name in ("machine", "boot"):

@@ -20,7 +20,7 @@ from ktrial.trial.run.trial_builds import across
 
 
 def scope_of(protocol: Protocol, records: Iterable[RunRecord], builds: Mapping[Visit, str]) -> str:
-    """Return how far a verdict holds: across boots or builds only if every visit had its own boot or build."""
+    """Return the scope of a verdict: across boots or builds only if every visit had its own boot or build."""
     records = tuple(records)
     here = "guest" if any(in_guest(one.session) for one in records) else "machine"
     places = {(one.trial.arm, one.trial.boot_id) for one in records if one.trial is not None}

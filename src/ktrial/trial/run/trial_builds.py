@@ -89,7 +89,7 @@ def same_builds(builds: Mapping[Visit, str]) -> tuple[Finding, ...]:
 
 
 def across(builds: Mapping[Visit, str]) -> str:
-    """Return how far a verdict on these builds holds: across builds only if every visit had its own build."""
+    """Return the scope of a verdict on these builds: across builds only if every visit had its own build."""
     number = len(set(builds.values()))
     if not repeated(builds):
         return f"across {number} builds"

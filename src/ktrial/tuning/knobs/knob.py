@@ -210,7 +210,7 @@ def _check_place(knob: Knob, field: str, place: str) -> None:
 
 
 def clear_each_other(left: Knob, right: Knob) -> bool:
-    """Return whether the knobs are two numbers, of which the kernel sets one to 0 when the other is written.
+    """Return whether the knobs are two numbers, and the kernel clears one when the other is written.
 
     Switches that follow each other (`kernel.watchdog`, `kernel.soft_watchdog`) are couples too, but can be on together.
     """
