@@ -9,7 +9,7 @@ import shutil
 import subprocess
 
 from ktrial.agent.foreign_agent import agent_architecture
-from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.errors import BadInput, KtrialError, in_lower_case
 
 #: The variable that names a program and options to use in place of `ssh`, as GIT_SSH_COMMAND does for git.
 SSH_VARIABLE = "KTRIAL_SSH"
@@ -60,7 +60,7 @@ def ssh_words() -> list[str]:
         words = ["ssh"] if given is None else shlex.split(given)
     except ValueError as error:
         raise BadInput(
-            f"{SSH_VARIABLE}: {str(error).lower()}", hint=f"quote the words of {SSH_VARIABLE} as in a shell"
+            f"{SSH_VARIABLE}: {in_lower_case(str(error))}", hint=f"quote the words of {SSH_VARIABLE} as in a shell"
         ) from None
     found = shutil.which(words[0]) if words else None
     if found is not None:

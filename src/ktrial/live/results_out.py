@@ -23,7 +23,7 @@ import msgspec
 from ktrial import __version__
 from ktrial.judge.model.judgement import Judgement
 from ktrial.judge.model.log import Protocol as TrialProtocol
-from ktrial.kit.errors import BadInput
+from ktrial.kit.errors import BadInput, in_lower_case
 from ktrial.kit.plain_text import plain
 from ktrial.live.metrics_out import OPEN_METRICS_TYPE, PROMETHEUS_TYPE, TrialFigures, effect_of, metrics_text
 from ktrial.machine.ports import Clock
@@ -175,7 +175,7 @@ class Grafana(NamedTuple):
             port = parts.port
         except ValueError as error:
             raise BadInput(
-                f"cannot read --grafana {url} ({str(error).lower()})", hint="for example https://grafana.example"
+                f"cannot read --grafana {url} ({in_lower_case(str(error))})", hint="for example https://grafana.example"
             ) from None
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or port == 0:
             raise BadInput(

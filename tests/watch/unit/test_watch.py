@@ -31,7 +31,7 @@ def test_a_recording_on_a_watched_disk_says_so_where_there_is_another_one() -> N
     both = (written("sda", 0.0, 4096.0, 1024.0, 5120.0), written("sdb", 0.0, 0.0, 0.0, 0.0))
     (sentence,) = told("sda", *both)
     assert "is on sda" in sentence
-    assert "2 KiB of the 8 KiB written to that disk" in sentence, "a counter that fell has begun anew"
+    assert "2 KiB of the 8 KiB written to that disk" in sentence, "a counter that fell has started again"
     assert told("sdc", *both) == told(None, *both) == []
 
 

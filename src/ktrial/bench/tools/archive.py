@@ -15,7 +15,7 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from ktrial.kit.errors import KtrialError
+from ktrial.kit.errors import KtrialError, in_lower_case
 
 #: Maximum number of bytes and files in a source. The largest tool has some 2 MiB in 150 files.
 TREE_BYTES = 512 << 20
@@ -65,7 +65,7 @@ def unpack(archive: Path, into: Path, place: str | None = None) -> Path:
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         # If no format fits, the text of tarfile has a line for each format.
         text = str(error)
-        why = "it is not a tar archive" if "\n" in text else f"it is damaged ({text[:1].lower()}{text[1:]})"
+        why = "it is not a tar archive" if "\n" in text else f"it is damaged ({in_lower_case(text)})"
         raise KtrialError(f"cannot unpack {shown}: {why}", hint="name a complete tar archive") from None
     entries = list(into.iterdir())
     return entries[0] if len(entries) == 1 and entries[0].is_dir() and not entries[0].is_symlink() else into

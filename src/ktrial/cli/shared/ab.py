@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ktrial.cli.shared.bench import check_output, program_of
 from ktrial.cli.shared.command_environment import named_variables
 from ktrial.cli.shared.trial_options import budget_of
-from ktrial.kit.errors import BadInput
+from ktrial.kit.errors import BadInput, in_lower_case
 
 if TYPE_CHECKING:
     from ktrial.cli.app import App
@@ -47,7 +47,8 @@ def _shell_words(shell: str | None, *, no_shell: bool) -> tuple[str, ...]:
         words = shlex.split("sh" if shell == "default" else shell)
     except ValueError as error:
         raise BadInput(
-            f"--shell: cannot read {shell!r}: {str(error).lower()}", hint="close the quotes, as in  --shell 'bash -e'"
+            f"--shell: cannot read {shell!r}: {in_lower_case(str(error))}",
+            hint="close the quotes, as in  --shell 'bash -e'",
         ) from None
     return (str(program_of(words[0])), *words[1:])
 

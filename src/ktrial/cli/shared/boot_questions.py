@@ -14,7 +14,7 @@ from ktrial.cli.shared.boots import BootConsent, read_status, remove_boots
 from ktrial.cli.shared.manual_trials import start_by_hand
 from ktrial.cli.shared.several_trials import is_over, part_of, trials_of
 from ktrial.kit import plain_json
-from ktrial.kit.errors import BadInput, KtrialError, Refused
+from ktrial.kit.errors import BadInput, KtrialError, Refused, in_lower_case
 from ktrial.kit.tables import columns, paragraph
 from ktrial.studies.blame.blame import follow
 from ktrial.studies.blame.cost import cost_of, most_runs
@@ -178,7 +178,7 @@ def _read(app: App, name: str) -> BootQuestion:
         return msgspec.json.decode(data, type=BootQuestion)
     except msgspec.DecodeError as error:
         raise BadInput(
-            f"this version of ktrial cannot read the file ({str(error).lower()})",
+            f"this version of ktrial cannot read the file ({in_lower_case(str(error))})",
             file=place,
             hint="remove the file to start over",
         ) from None

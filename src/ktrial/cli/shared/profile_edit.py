@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ktrial import __version__
 from ktrial.agent.user_folders import config_folder
-from ktrial.kit.errors import BadInput, KtrialError, UnknownName
+from ktrial.kit.errors import BadInput, KtrialError, UnknownName, in_lower_case
 from ktrial.tuning.catalog.loader import check_profile_name, with_profile_file
 from ktrial.tuning.knobs.profile_copy import copy_profile
 from ktrial.tuning.knobs.profile_toml import profile_toml
@@ -103,7 +103,7 @@ def open_editor(edit: ProfileEdit) -> bool:
             return False
         ended = subprocess.run([*words, str(edit.draft)], check=False)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error).lower()
+        why = error.strerror if isinstance(error, OSError) else in_lower_case(str(error))
         raise KtrialError(
             f"cannot start the editor {command!r}: {why}", hint=f"set VISUAL or EDITOR; your text is in {edit.draft}"
         ) from None

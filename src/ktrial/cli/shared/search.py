@@ -31,7 +31,7 @@ from ktrial.cli.shared.trial_options import template_file
 from ktrial.cli.shared.trial_start import look_at
 from ktrial.judge.model.log import TrialEnd
 from ktrial.kit import plain_json
-from ktrial.kit.errors import BadInput, Refused, UnknownName
+from ktrial.kit.errors import BadInput, Refused, UnknownName, in_lower_case
 from ktrial.kit.tables import columns
 from ktrial.machine.transactions import revert
 from ktrial.studies.search.course import SearchCourse, fewest_visits
@@ -476,7 +476,7 @@ def _state_of(data: bytes, file: str) -> SearchState:
         return msgspec.json.decode(data, type=SearchState)
     except msgspec.DecodeError as error:
         hint = "remove the file (another version of ktrial may have written it), or start over with --fresh"
-        raise BadInput(f"cannot read a stored search: {str(error).lower()}", file=file, hint=hint) from None
+        raise BadInput(f"cannot read a stored search: {in_lower_case(str(error))}", file=file, hint=hint) from None
 
 
 def write_page(app: App, found: SearchAnswer, path: Path) -> None:

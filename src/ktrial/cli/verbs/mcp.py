@@ -14,7 +14,7 @@ import click
 
 from ktrial.cli.app import App
 from ktrial.cli.options import seconds
-from ktrial.kit.errors import BadInput, KtrialError, Refused
+from ktrial.kit.errors import BadInput, KtrialError, Refused, in_lower_case
 
 _EXTRA = "mcp>=2.3,<3"
 _LONGEST_LIFE_S = 24 * 3600.0
@@ -111,7 +111,7 @@ def _words_of(live: str) -> tuple[str, ...]:
         return tuple(shlex.split(live))
     except ValueError as error:
         raise BadInput(
-            f"cannot read --live {live!r}: {str(error).lower()}",
+            f"cannot read --live {live!r}: {in_lower_case(str(error))}",
             hint="close each quote, for example  --live \"--metric 'ms:lower=log:FILE?match=([0-9.]+) ms'\"",
         ) from None
 

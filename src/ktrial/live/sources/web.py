@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import IO, NamedTuple
 
 from ktrial import __version__
-from ktrial.kit.errors import BadInput, KtrialError
+from ktrial.kit.errors import BadInput, KtrialError, in_lower_case
 
 MOST_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 16
@@ -67,7 +67,9 @@ def check_address(address: str, option: str) -> None:
         parts = urllib.parse.urlsplit(address)
         port = parts.port
     except ValueError as error:
-        raise BadInput(f"{option}: cannot read the address {address!r} ({str(error).lower()})", hint=_EXAMPLE) from None
+        raise BadInput(
+            f"{option}: cannot read the address {address!r} ({in_lower_case(str(error))})", hint=_EXAMPLE
+        ) from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
         raise BadInput(f"{option}: {address!r} is not an http or https address", hint=_EXAMPLE)
     if parts.username is not None or parts.password is not None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ktrial.kit.errors import BadInput
+from ktrial.kit.errors import BadInput, in_lower_case
 from ktrial.trial.protocol.file import ArmFile, CommandFile
 
 #: Replaces a setup or cleanup that was not given.
@@ -113,7 +113,7 @@ def words_of(line: str, what: str, shell: tuple[str, ...]) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(line))
     except ValueError as error:
-        raise BadInput(f"{what}: cannot read {line!r} ({str(error).lower()})", hint="close each quote") from None
+        raise BadInput(f"{what}: cannot read {line!r} ({in_lower_case(str(error))})", hint="close each quote") from None
 
 
 def _free(name: str, taken: Mapping[str, object]) -> str:
