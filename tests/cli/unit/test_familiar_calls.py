@@ -168,7 +168,7 @@ def test_a_program_that_cannot_run_is_not_called_missing() -> None:
         (
             "./my bench.sh",
             "cannot run ./my bench.sh: it is not executable",
-            "make it executable: chmod +x './my bench.sh'",
+            "chmod +x './my bench.sh'",
         ),
         ("./none.sh", "./none.sh: no such program", "check the path"),
         ("no-such-program", "no-such-program: no such program", "give its path, or install it in a folder of PATH"),

@@ -79,9 +79,7 @@ def program_of(word: str) -> Path:
         if "/" not in word:
             raise BadInput(f"{word}: no such program", hint="give its path, or install it in a folder of PATH")
         if Path(word).is_file():
-            raise BadInput(
-                f"cannot run {word}: it is not executable", hint=f"make it executable: chmod +x {quote(word)}"
-            )
+            raise BadInput(f"cannot run {word}: it is not executable", hint=f"chmod +x {quote(word)}")
         raise BadInput(f"{word}: no such program", hint="check the path")
     return Path(found).parent.resolve() / Path(found).name
 
