@@ -40,10 +40,10 @@ from ktrial.trial.protocol.file import CONTROL, DesignFile
 Course = Generator[Request, Reply, SearchAnswer]
 INCUMBENT = "incumbent"
 WINNER = "winner"
-#: New points in a race, its blocks, and the share of the challengers that stays after each.
-CHALLENGERS, RACE_BLOCKS, KEEP = 6, 2, 0.34
-#: Points of the last race, and its blocks.
-FINALISTS, FINAL_BLOCKS = 4, 3
+#: New points in a race. A race has one block: another ten points show more than the same ones once more.
+CHALLENGERS = 10
+#: Points of the last race, its blocks, and the share of the points that stays after each.
+FINALISTS, FINAL_BLOCKS, KEEP = 8, 3, 0.5
 #: Blocks of a confirmation, and the share of the budget that is kept for it before anything is known.
 FEWEST_CONFIRM, MOST_CONFIRM, CONFIRM_SHARE = 9, 40, 0.3
 #: A confirmation has this many blocks, unless the budget is small: races show too little of rare disturbances.
@@ -58,10 +58,10 @@ SCREEN_ABOVE, SCREEN_KEEP, SCREEN_BLOCKS, _SCREEN_SHARE = 16, 10, 24, 0.25
 HOPE = 0.7
 #: What fewer settings may cost by the model before the confirmation, as a share of the margin.
 NO_LOSS = 0.25
-#: Most settings whose removal one trial tests, and the fewest blocks of such a trial.
-_MOST_REMOVALS, _REMOVAL_BLOCKS = 7, 12
+#: Most settings whose removal one trial tests, the fewest blocks of such a trial, and its largest share of the budget.
+_MOST_REMOVALS, _REMOVAL_BLOCKS, _REMOVAL_SHARE = 7, 12, 0.25
 #: A search ends if this many points failed before one was measured.
-_HOPELESS = 18
+_HOPELESS = 20
 #: Attempts to find points that the machine takes.
 _ATTEMPTS = 3
 
@@ -72,7 +72,7 @@ def fewest_visits(outcomes: int = 1) -> int:
     return _FEWEST_RACES * race_visits(CHALLENGERS, 1) + (1 + points) * FEWEST_CONFIRM
 
 
-def race_visits(challengers: int, stay: int, blocks: int = RACE_BLOCKS, keep: float = KEEP) -> int:
+def race_visits(challengers: int, stay: int, blocks: int = 1, keep: float = 1.0) -> int:
     """Return the number of visits in a race in which nothing fails.
 
     Of the challengers, the share `keep` stays after each block; `stay` other points, and the control, are in every
@@ -117,8 +117,8 @@ class SearchCourse:
         return fewest_visits(self.question.outcomes) + 2 * (self._fewest_blocks() - FEWEST_CONFIRM)
 
     def reserved_visits(self) -> int:
-        """Return how many visits are kept for the last race and the confirmation."""
-        return 2 * self.reserve() + self._final_visits()
+        """Return how many visits are kept for the last race, the confirmation and, if they suffice, the removals."""
+        return 2 * self.reserve() + self._final_visits() + self._removal_visits()
 
     def reserve(self) -> int:
         """Return how many blocks the confirmation should get, from the effect and the noise known so far."""
@@ -198,7 +198,7 @@ class SearchCourse:
         return COUNTER_BLOCKS if self._is_count() else FEWEST_CONFIRM
 
     def _final_visits(self) -> int:
-        return race_visits(FINALISTS, 0, FINAL_BLOCKS, 1.0) if self.known.incumbent else 0
+        return race_visits(FINALISTS, 0, FINAL_BLOCKS, KEEP) if self.known.incumbent else 0
 
     def _next_points(self, count: int) -> Generator[Request, Reply, list[int]]:
         """Return the numbers of new points that this machine accepts."""
@@ -232,9 +232,9 @@ class SearchCourse:
         return numbers
 
     def _race_new(self, numbers: Sequence[int]) -> Generator[Request, Reply, None]:
-        yield from self._race(numbers, RACE_BLOCKS)
+        yield from self._race(numbers, 1)
 
-    def _race(self, numbers: Sequence[int], blocks: int, keep: float = KEEP) -> Generator[Request, Reply, None]:
+    def _race(self, numbers: Sequence[int], blocks: int, keep: float = 1.0) -> Generator[Request, Reply, None]:
         """Race these points against the control and the incumbent, and learn from the race."""
         names = {f"p{number}": number for number in numbers}
         stay: tuple[str, ...] = ()
@@ -330,9 +330,9 @@ class SearchCourse:
         elif at not in chosen and known.entries[at].is_usable:
             chosen.append(at)
         room = self.visits_left - 2 * self._fewest_blocks()
-        blocks = int(min(FINAL_BLOCKS, room // (1 + len(chosen)))) if room < math.inf else FINAL_BLOCKS
-        if blocks >= 1 and len(chosen) > 1:
-            yield from self._race(chosen, blocks, keep=1.0)
+        fitting = (count for count in range(FINAL_BLOCKS, 0, -1) if race_visits(len(chosen), 0, count, KEEP) <= room)
+        if len(chosen) > 1 and (blocks := next(fitting, 0)):
+            yield from self._race(chosen, blocks, KEEP)
         if known.incumbent:
             known.prefer_fewer(loss)
 
@@ -386,17 +386,30 @@ class SearchCourse:
 
     def _removable(self, without: Mapping[str, Point]) -> tuple[list[str], int]:
         """Return the settings whose removal the budget can test, the least useful first, and the blocks for it."""
-        sd, model = self.known.block_sd(), self.known.model
-        if sd is None or model is None or not without:
+        cap, model = self._removal_cap(), self.known.model
+        if cap is None or model is None or not without:
             return [], 0
         mean, _ = model.effects(list(without.values()))
         ranked = [name for _, name in sorted(zip((-mean).tolist(), without, strict=True))][:_MOST_REMOVALS]
-        needed = max(blocks_to_show_equivalence(sd, math.expm1(self._margin())), _REMOVAL_BLOCKS)
-        cap = next((look for look in LOOKS if look >= needed), None)
-        if cap is None:
-            return [], 0
-        room = self.visits_left - 2 * FEWEST_CONFIRM
+        room = self.visits_left - 2 * self._fewest_blocks()
         return ranked[: max(0, int(min(room // cap - 1, _MOST_REMOVALS)))], cap
+
+    def _removal_cap(self) -> int | None:
+        """Return the blocks that show that a removal makes no difference; None if no trial is long enough."""
+        sd = self.known.block_sd()
+        if sd is None or self._is_count():
+            return None if sd is None else COUNTER_BLOCKS
+        needed = max(blocks_to_show_equivalence(sd, math.expm1(self._margin())), _REMOVAL_BLOCKS)
+        return next((look for look in LOOKS if look >= needed), None)
+
+    def _removal_visits(self) -> int:
+        """Return the visits that the removals from the incumbent need; 0 if that is too large a share of the budget."""
+        cap = self._removal_cap()
+        count = min(len(self.known.space.changes(self.known.entries[self.known.incumbent].point)), _MOST_REMOVALS)
+        if cap is None or count < 2 or not self.visit_s:
+            return 0
+        needed = (1 + count) * cap + 2 * self._fewest_blocks()
+        return needed if needed * self.visit_s <= _REMOVAL_SHARE * self.question.budget_s else 0
 
     def _answer(
         self,

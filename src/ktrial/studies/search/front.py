@@ -53,8 +53,8 @@ from ktrial.trial.protocol.file import full_names
 
 #: Half of the error is for the primary outcome, half for all others.
 _ALPHA = ALPHA / 2
-#: Points of the front that one trial confirms at most, and in how many blocks each race measures its points.
-MOST_POINTS, _RACE_BLOCKS = 5, 1
+#: Points of the front that one trial confirms at most.
+MOST_POINTS = 5
 #: Points of the front that each race measures again, those that were measured least.
 _AGAIN = 2
 #: Points of the front in the last race, and its blocks.
@@ -273,9 +273,9 @@ class FrontCourse(SearchCourse):
         return next((count for count in range(CHALLENGERS, 1, -1) if 1 + again + count <= left), 0)
 
     def _race_new(self, numbers: Sequence[int]) -> Generator[Request, Reply, None]:
-        """Measure new points, and points of the front again. Nobody drops out: each may be best in one outcome."""
+        """Measure new points, and points of the front again."""
         again = [at for at in self.known.least_measured()[1:_AGAIN] if at not in numbers]
-        yield from self._race([*again, *numbers], _RACE_BLOCKS, keep=1.0)
+        yield from self._race([*again, *numbers], 1)
 
     def _strongest(self, part: SearchPart) -> list[str]:
         names = objectives_of(part, self.question.also)
@@ -294,7 +294,7 @@ class FrontCourse(SearchCourse):
         blocks = int(min(_FINAL_BLOCKS, room // (1 + len(chosen)))) if room < math.inf else _FINAL_BLOCKS
         if blocks >= 1 and chosen:
             known.incumbent = 0
-            yield from self._race(chosen, blocks, keep=1.0)
+            yield from self._race(chosen, blocks)
 
     def _simplify(self, numbers: Sequence[int]) -> Generator[Request, Reply, list[int]]:
         """Return each of these points without the settings whose removal costs less than the margins, by the model."""
@@ -360,7 +360,7 @@ class FrontCourse(SearchCourse):
         fresh = [at for at in dict.fromkeys(simple) if not known.entries[at].visits]
         if fresh and self.visits_left - plan.visits >= 1 + len(fresh):
             known.incumbent = 0
-            yield from self._race(fresh, 1, keep=1.0)
+            yield from self._race(fresh, 1)
         pairs = zip(plan.points, simple, strict=True)
         return list(dict.fromkeys(fewer if known.entries[fewer].is_usable else whole for whole, fewer in pairs))
 
