@@ -37,7 +37,7 @@ def send_load_from(app: App, word: str | None, address: str | None, tools: str |
             )
         return
     if tools is not None:
-        raise BadInput("cannot combine --tools with --load-from", hint="leave out one of them")
+        raise BadInput("cannot combine --tools with --load-from", hint="leave out --tools or --load-from")
     if app.generator is None:
         _connect(app, word, address)
     app.executor.generator = app.generator

@@ -313,7 +313,7 @@ class RemoteHost(Host, ABC):
             if not self._may_ask:
                 raise PrivilegeMissing(
                     f"{purpose} needs root on {self.name}, and --no-sudo forbids asking for it",
-                    hint="omit --no-sudo; plan, explain, why and doctor work without root",
+                    hint="leave out --no-sudo; plan, explain, why and doctor work without root",
                 )
             self._asker = self.find_asker(purpose)
         return self._asker

@@ -61,7 +61,7 @@ class SshHost(RemoteHost):
         if asking is None:
             raise PrivilegeMissing(
                 f"{purpose} needs root on {self.name}, whose doas asks for a password",
-                hint="permit the user with `nopass` in its /etc/doas.conf, or connect as root: --host ssh:root@NAME",
+                hint="permit the user with `nopass` in /etc/doas.conf there, or connect as root: --host ssh:root@NAME",
             )
         return (found, *asking), self._ask_password((found, *asking), purpose)
 

@@ -33,7 +33,8 @@ _INSTEAD = {
     "search": _TALKS,
     "blame": "use `ktrial blame --kernel KERNEL --mode exact …`",
     "ladder": "use `ktrial ladder --guest --mode exact …`",
-    "frames": _TALKS,
+    # An ordinary guest cannot run games either.
+    "frames": "leave out --host",
     "demo": "leave out --host",
 }
 
@@ -47,18 +48,14 @@ class ExactHost(GuestHost):
     def check_verb(self, verb: str | None) -> None:
         """Raise BadInput for a verb that needs hundreds of answers, or answers at certain times."""
         if verb in _INSTEAD:
-            raise self._refusal(f"`{verb}`", _INSTEAD[verb])
+            raise self._refusal(f"`{verb}` in an exact guest", _INSTEAD[verb])
 
     def check_trial(self) -> None:
         """Raise BadInput, because all visits would run in one guest, which boots again for each answer."""
-        raise self._refusal("a trial in one guest", _TRIALS)
+        raise self._refusal("a trial in a single exact guest", _TRIALS)
 
     def _refusal(self, what: str, instead: str) -> BadInput:
-        return BadInput(
-            f"--host {self.word}: an exact guest boots again for each answer; {what} needs hundreds of answers, or "
-            "answers at certain times of this machine's clock",
-            hint=instead,
-        )
+        return BadInput(f"--host {self.word}: cannot run {what}, which boots again for each answer", hint=instead)
 
     def in_boots(self, file: TrialFile) -> TrialFile:
         """Return the trial with a fresh exact guest for every visit.
@@ -168,8 +165,8 @@ def host_of(
             return kind(word, kernels, say)
     raise BadInput(
         f"--host {word}: not supported",
-        hint="use ssh:NAME for another machine, adb or adb:SERIAL for a phone, guest:KERNEL for a guest, exact:KERNEL "
-        "for a deterministic one, or guest:NAME for one that `ktrial kernel boot --keep` started",
+        hint="use ssh:NAME (a machine), adb or adb:SERIAL (a phone), guest:KERNEL or exact:KERNEL (a new guest), or "
+        "guest:NAME or exact:NAME (a kept guest)",
     )
 
 

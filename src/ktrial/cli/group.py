@@ -26,7 +26,7 @@ class FolderGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
-            hint = f"run `{ctx.command_path} --help` to list them"
+            hint = f"run `{ctx.command_path} --help` to list the commands"
             raise UnknownName("command", cmd_name, self.list_commands(ctx), hint=hint)
         module = importlib.import_module(f"{self._package.__name__}.{cmd_name.replace('-', '_')}")
         command = module.command

@@ -92,7 +92,7 @@ class Verbs(FolderGroup):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
 @click.version_option(__version__, "-V", "--version", prog_name="ktrial", message="%(prog)s %(version)s")
-@click.option("--no-sudo", is_flag=True, help="Never ask for root; fail if a command needs it.")
+@click.option("--no-sudo", is_flag=True, help="Never ask for root; fail if a command needs root.")
 @click.option(
     "--catalog",
     "catalogs",
@@ -110,9 +110,14 @@ class Verbs(FolderGroup):
 @click.option(
     "--host",
     metavar="ssh:NAME|adb[:SERIAL]|guest:KERNEL|exact:KERNEL",
-    help="Work on another machine, on a phone, or in a VM with this kernel; with exact:KERNEL, time is deterministic.",
+    help="Work on another machine (ssh), on a phone (adb), or in a VM with KERNEL; exact makes time deterministic.",
 )
-@click.option("--host-keep-agent", "keeps_agent", is_flag=True, help="Leave the agent's copy on the other machine.")
+@click.option(
+    "--host-keep-agent",
+    "keeps_agent",
+    is_flag=True,
+    help="Leave the copy of the agent on the other machine or phone.",
+)
 @click.option("--machine-root", hidden=True, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--machine-state", hidden=True, type=click.Path(readable=False, path_type=Path))
 @click.pass_context
@@ -126,7 +131,7 @@ def cli(
     machine_root: Path | None,
     machine_state: Path | None,
 ) -> None:
-    """Put kernel tweaks on trial: see what is tuned, measure what helps, apply reversibly, undo."""
+    """Put kernel tweaks on trial: see what is tuned, measure what helps, apply it, and undo it."""
     from ktrial.cli.app import App
 
     if keeps_agent and host is None:

@@ -57,7 +57,7 @@ load_options = with_options(
     click.option(
         "--load-address",
         metavar="ADDRESS[:PORT]",
-        help="Address of the server, as the load generator reaches it.  [where ssh connects to]",
+        help="Address of the server, as the load generator reaches it.  [from ssh's configuration]",
     ),
 )
 metric_option = click.option(
@@ -95,7 +95,7 @@ secondary_option = click.option(
 margin_option = click.option(
     "--margin",
     metavar="SHARE",
-    help="Treat smaller differences of the primary outcome as equivalent.  [2 %; p95 5 %, p99 10 %]",
+    help="Treat smaller differences of the primary outcome as equivalent.  [2%; p95 5%, p99 10%]",
 )
 budget_option = click.option(
     "--budget",
@@ -228,11 +228,10 @@ boots_options = with_options(
 )
 _EVEN = "on battery, while others are logged in, or if a boot needs someone at the machine (a passphrase, a menu)"
 boot_anyway_option = click.option("--anyway", is_flag=True, help=f"Reboot even {_EVEN}.")
+_NOISY = "Start even if the noise is too high to detect the effect."
+noise_anyway_option = click.option("--anyway", is_flag=True, help=_NOISY)
 anyway_option = click.option(
-    "--anyway",
-    is_flag=True,
-    help="Start even if the noise is too high to detect the effect. In trials that boot this machine:"
-    f" reboot even {_EVEN}.",
+    "--anyway", is_flag=True, help=f"{_NOISY} In trials that boot this machine: reboot even {_EVEN}."
 )
 
 

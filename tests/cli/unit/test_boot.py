@@ -156,7 +156,7 @@ def test_a_kernel_needs_to_be_packaged_or_confirmed(machine: FakeRoot) -> None:
 def test_yes_alone_does_not_weaken_the_machine(machine: FakeRoot, word: str) -> None:
     before = files(machine)
     done = machine.run("boot", "try", word, "--yes")
-    assert (done.status, f"cannot use {word}: it weakens" in done.err) == (4, True), done.err
+    assert (done.status, f"cannot use {word}, which weakens" in done.err) == (4, True), done.err
     assert files(machine) == before
 
 
@@ -192,7 +192,7 @@ def test_kexec_needs_its_program_and_a_kernel_that_takes_another_one(machine: Fa
     locked = machine.run("boot", "try", "threadirqs", "--kexec")
     assert (locked.status, "kernel.kexec_load_disabled is 1" in locked.err) == (4, True), locked.err
     both = machine.run("boot", "try", "threadirqs", "--kexec", "--loader", "grub")
-    assert (both.status, "leave out one of them" in both.err) == (2, True), both.err
+    assert (both.status, "leave out --loader or --kexec" in both.err) == (2, True), both.err
 
 
 def test_what_was_prepared_is_undone_byte_for_byte(machine: FakeRoot) -> None:
@@ -333,7 +333,7 @@ def test_without_a_trial_over_boots_there_is_nothing_to_stop(machine: FakeRoot) 
 
 def test_yes_alone_does_not_weaken_the_machine_in_a_trial(machine: FakeRoot) -> None:
     done = machine.run("try", "boot:nokaslr=on", "--suite", "wakeups-busy", "--yes")
-    assert (done.status, "cannot use nokaslr: it weakens" in done.err) == (4, True), done.err
+    assert (done.status, "cannot use nokaslr, which weakens" in done.err) == (4, True), done.err
 
 
 def test_a_kernel_of_an_arm_must_be_installed(machine: FakeRoot, tmp_path: Path) -> None:

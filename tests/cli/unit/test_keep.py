@@ -87,6 +87,18 @@ def test_a_point_of_a_front_is_kept_with_its_price_if_it_is_better_in_one_outcom
     assert text.endswith("vm.swappiness = 180")
 
 
+def test_a_trial_of_placebos_has_no_arm_to_keep(root: FakeRoot) -> None:
+    kept = a_trial()
+    file = kept.stored.file
+    arms = {
+        name: arm if name == file.control else msgspec.structs.replace(arm, placebo=True)
+        for name, arm in file.arms.items()
+    }
+    stored = msgspec.structs.replace(kept.stored, file=msgspec.structs.replace(file, arms=arms))
+    done = with_trial(root, kept=Kept(stored, kept.log, kept.records)).run("keep", TRIAL, "--yes")
+    assert (done.status, f"{TRIAL} has no arm but placebos" in done.err) == (2, True)
+
+
 def test_a_setting_that_is_named_is_kept_with_its_verdict_whatever_that_is(tried: FakeRoot) -> None:
     done = tried.run("keep", "vm.swappiness=180", "--yes")
     assert done.status == 0, done.err

@@ -12,7 +12,7 @@ import pytest
 from ktrial.cli.shared import long_runs
 from ktrial.cli.shared.long_runs import TimedTrial, refuse_idle
 from ktrial.kit.errors import BadInput, Interrupted
-from ktrial.trial.protocol.file import ArmFile, GuestFile, TrialFile
+from ktrial.trial.protocol.file import ArmFile, DesignFile, GuestFile, TrialFile
 from ktrial.trial.run.events import NoiseBegan, VisitBegan
 from tests.support.trials import protocol
 
@@ -103,11 +103,16 @@ def test_nobody_is_asked_without_need(monkeypatch: pytest.MonkeyPatch, case: str
     [
         (TrialFile(name="t", arms={}, guest=GuestFile()), "trials in guests"),
         (TrialFile(name="t", arms={"a": ArmFile(boot=("quiet",))}), "arms that boot this machine"),
+        (
+            TrialFile(name="t", arms={"a": ArmFile(boot=("quiet",))}, design=DesignFile(replicate="boot")),
+            "arms that boot this machine",
+        ),
     ],
 )
 def test_runs_that_cannot_wait_for_an_idle_machine(file: TrialFile, why: str) -> None:
     app: Any = SimpleNamespace(when_idle=True)
-    with pytest.raises(BadInput, match=f"--when-idle with {why}"):
+    with pytest.raises(BadInput, match=f"--when-idle with {why}") as caught:
         refuse_idle(app, file)
+    assert caught.value.hint == "leave out --when-idle"
     app.when_idle = False
     refuse_idle(app, file)

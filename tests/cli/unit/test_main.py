@@ -71,7 +71,7 @@ def test_a_word_after_two_hyphens_asks_for_no_json(tmp_path: Path) -> None:
         (("plan", "queue:scheduler@[rotational=none"), 2, "has no closing bracket"),
         (("explain", "ktweak"), 2, "ktweak is a profile, not a knob\n  next: ktrial profiles ktweak"),
         (("explain", "vm.swappiness@x"), 2, "unknown instance of vm.swappiness: 'x'"),
-        (("explain", "boot:nohz_full@x"), 2, "this machine has none"),
+        (("explain", "boot:nohz_full@x"), 2, "this machine has no instance"),
         (
             ("kernel", "bisect", "a", "b", "--outcome", "x.y"),
             2,

@@ -31,7 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("ladder", "ktweak", "--", "true"), "ktweak has no tiers"),
         (("ladder", "./none.toml", "--", "true"), "no such file"),
         (("ladder", "arashi", "--mode", "exact"), "--mode requires --guest"),
-        (("ladder", "arashi", "--kernel", "T1"), "cannot read --kernel 'T1'"),
+        (("ladder", "arashi", "--kernel", "T1"), "--kernel 'T1': expected NAME=VALUE"),
         (("ladder", "arashi", "--kernel", "T1="), "--kernel T1=: expected TIER=KERNEL"),
         (("ladder", "arashi", "--kernel", "T1a=./k"), "did you mean T1"),
         (("ladder", "arashi", "--guest", "--", "true"), "a trial in guests cannot have `command`"),

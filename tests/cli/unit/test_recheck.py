@@ -247,7 +247,7 @@ CONTRAST = "outcome perf-messaging.time, arm tuned: "
 @pytest.mark.parametrize(
     "change, kind, where, told",
     [
-        (_margin, "question", "the question", "it was changed"),
+        (_margin, "question", "the question", "the question was changed"),
         (_margin, "comparison", "outcome perf-messaging.time: margin", "stored 0.01, recomputed 0.02"),
         (_verdict, "comparison", f"{CONTRAST}verdict", 'stored "equivalent"'),
         (_interval, "comparison", f"{CONTRAST}effect.low", "recomputed"),

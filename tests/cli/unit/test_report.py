@@ -55,7 +55,7 @@ def test_every_kind_of_report(machine: FakeRoot, found: Path, tmp_path: Path, na
     assert (tmp_path / name).read_bytes().startswith(begin)
     again = machine.run("report", str(found), "-o", str(tmp_path / name))
     assert again.status == 2
-    assert "add --force to overwrite it" in again.err
+    assert "add --force to overwrite the file" in again.err
 
 
 def test_one_chart_of_one_outcome(machine: FakeRoot, found: Path, tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def test_kernels_are_built_when_a_point_needs_them_and_those_like_the_control_ar
     assert [one.kernel for one in made.booted] == ["/guest HZ_1000=y"]
     assert app.kernels.workshop.done.count("build guest HZ_1000=y") == 1
     assert reply.refused[0] is None
-    assert "ask for different kernels, but get the same one" in str(reply.refused[1])
+    assert "ask for different kernels, but get the same kernel" in str(reply.refused[1])
     assert "BROKEN does not hold" in str(reply.refused[2])
     assert not any(reply.crashed)
 

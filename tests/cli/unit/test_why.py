@@ -82,7 +82,7 @@ def test_a_path_of_the_catalog_is_its_knob(machine: FakeRoot) -> None:
         ("vm.swapiness", "did you mean vm.swappiness?"),
         ("kernel.nosuch", "unknown knob: 'kernel.nosuch'"),
         ("/proc/sys/kernel/nosuch", "/proc/sys/kernel/nosuch: no such file on this machine"),
-        ("/sys/power/state", "/sys/power/state: outside the folders of settings"),
+        ("/sys/power/state", "/sys/power/state is outside the folders of settings"),
         ("/sys/kernel/../power/state", "unknown knob"),
         ("/etc/passwd", "unknown knob"),
     ],

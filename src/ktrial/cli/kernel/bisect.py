@@ -12,7 +12,7 @@ from ktrial.cli.app import App
 from ktrial.cli.options import json_option, write_answer
 
 
-@click.command(short_help="Find the commit that changed an outcome, in guests.")
+@click.command(short_help="Boot commits in guests to find the one that changed an outcome.")
 @click.argument("good")
 @click.argument("bad")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM ARGUMENT…]")
@@ -63,13 +63,19 @@ from ktrial.cli.options import json_option, write_answer
 )
 @click.option("--memory", default="1GiB", show_default=True, metavar="SIZE", help="Memory of the guests.")
 @click.option(
-    "--runs", type=click.IntRange(16, 60), default=30, show_default=True, help="Maximum number of boots per commit."
+    "--runs",
+    type=click.IntRange(16, 60),
+    default=30,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of boots per commit.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(0),
     default=1,
     show_default=True,
+    metavar="N",
     help="Seed of the dummy kernel arguments that make boots differ.",
 )
 @click.option("--limit", default="120s", show_default=True, metavar="TIME", help="Time limit of each guest.")
@@ -84,9 +90,9 @@ def command(app: App, /, as_json: bool, **options: Any) -> int:
     ktrial kernel bisect HEAD~9 HEAD --build ./mk --image bzImage --outcome ms -- ./bench
 
     ktrial builds commits in a copy of the tree and boots them in exact guests, where only the kernel and its arguments
-    decide the result. Each boot gets another dummy argument. ktrial boots a commit until its outcome is clearly closer
-    to GOOD or to BAD, and skips a commit that stays undecided. It names a commit only if the commit's outcome also
-    differs from its parent's.
+    decide the result. Each boot gets a different dummy argument. ktrial boots a commit until its outcome is clearly
+    closer to GOOD or to BAD, and skips a commit that stays undecided. It names a commit only if the commit's outcome
+    also differs from its parent's.
 
     The outcome is LOAD.RESULT: one of ktrial's built-in loads (wakeup, pagefault, contextswitch, …) and one of its
     results; docs/formats.md lists all. With PROGRAM, it is the number that PROGRAM prints as its last line.

@@ -28,7 +28,9 @@ _LIMIT = "60s"
 )
 @click.option("--module", "modules", multiple=True, metavar="NAME", help="Kernel module to load first. Repeatable.")
 @click.option("--memory", default="1GiB", show_default=True, metavar="SIZE", help="Memory of the guest.")
-@click.option("--cpus", type=click.IntRange(1, _MOST_CPUS), help="Number of CPUs of the guest.  [2; 1 if exact]")
+@click.option(
+    "--cpus", type=click.IntRange(1, _MOST_CPUS), metavar="N", help="Number of CPUs of the guest.  [2; 1 if exact]"
+)
 @click.option("--append", multiple=True, metavar="ARGUMENTS", help="Kernel arguments to add. Repeatable.")
 @click.option("--mode", type=click.Choice(_MODES), help="How to run the guest.  [kvm if it works, otherwise emulated]")
 @click.option(
@@ -62,8 +64,8 @@ def command(
     ktrial kernel boot running --keep lab           # then: ktrial --host guest:lab COMMAND
 
     KERNEL is `running`, an installed version, an image, a package (.deb, .rpm, .pkg.tar), or a folder with one
-    kernel. The guest has no disk and no network. With --mode exact, its clock counts instructions; ktrial boots it
-    twice, and both outputs must be identical. With --keep, the guest runs until Ctrl-C or --limit, for other commands.
+    kernel. The guest has no disk and no network. With --mode exact, its clock counts instructions; without
+    --keep, it boots twice, and the outputs must be identical. With --keep, it waits for commands until --limit.
 
     The exit status is PROGRAM's own, or 128 plus the number of the signal that killed PROGRAM. It is 124 if --limit
     passed, 125 if the guest failed, and 126 or 127 if the guest cannot start PROGRAM.

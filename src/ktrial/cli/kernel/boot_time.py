@@ -19,11 +19,18 @@ _MODES = ("kvm", "emulated", "exact")
 @click.command(short_help="Measure how long a kernel takes to boot in a guest.")
 @click.argument("kernel")
 @click.option("--mode", type=click.Choice(_MODES), default="exact", show_default=True, help="How to run the guest.")
-@click.option("-n", "--runs", type=click.IntRange(1, 1000), default=1, show_default=True, help="Number of boots.")
+@click.option(
+    "-n", "--runs", type=click.IntRange(1, 1000), default=1, show_default=True, metavar="N", help="Number of boots."
+)
 @click.option("--memory", default="512MiB", show_default=True, metavar="SIZE", help="Memory of the guest.")
 @click.option("--append", multiple=True, metavar="ARGUMENTS", help="Kernel arguments to add. Repeatable.")
 @click.option(
-    "--top", type=click.IntRange(0, 10_000), default=10, show_default=True, help="Number of slowest steps to show."
+    "--top",
+    type=click.IntRange(0, 10_000),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Number of slowest steps to show.",
 )
 @click.option("--limit", default="120s", show_default=True, metavar="TIME", help="Time limit of each boot.")
 @json_option

@@ -25,7 +25,9 @@ _MOST_JOBS = 1024
 @click.option("--optimise", type=click.Choice(["2", "3"]), help="Compile with -O2 or -O3.")
 @click.option("--target", metavar="TARGET", help="CPU or x86-64 level to compile for; native is this CPU.")
 @click.option("--package", type=click.Choice(_PACKAGES), help="Also build a package of this format.")
-@click.option("--jobs", type=click.IntRange(1, _MOST_JOBS), help="Number of parallel compilers.  [one per CPU]")
+@click.option(
+    "--jobs", type=click.IntRange(1, _MOST_JOBS), metavar="N", help="Number of parallel compilers.  [one per CPU]"
+)
 @click.option(
     "--cache",
     type=click.Choice(_CACHES),
@@ -55,8 +57,8 @@ def command(
     ktrial kernel build linux --config running --fragment lto-thin -o thin
 
     ktrial makes the configuration as `ktrial kernel config` does. Run the same command again to continue an
-    interrupted build. At the end ktrial reads the compiler, flags and configuration from the built kernel and
-    compares them with the request.
+    interrupted build. At the end ktrial compares the compiler, flags and configuration of the built kernel with the
+    request.
 
     `ktrial kernel trial --tree TREE --target native --mode kvm --suite SUITE` compares a kernel for this CPU with the
     same kernel for any CPU.

@@ -25,8 +25,8 @@ def command(app: App, /, as_json: bool, **options: Any) -> int:
 
     TREE is a folder, a git tree, a tar archive, or a linux-source package of Debian; ktrial never changes it. BASE
     is running, distro, localmodconfig, defconfig, tinyconfig, allnoconfig, a configuration file, or a kernel's image
-    or package. ktrial reads back every requested symbol. If one is not as requested, ktrial names the missing
-    dependency, and without --anyway writes nothing.
+    or package. ktrial reads back every requested symbol. If a symbol is not as requested, ktrial names the
+    missing dependency, and without --anyway writes nothing.
     """
     from ktrial.compare.files import write_file
     from ktrial.kernels.config.text import config_json, config_text

@@ -21,7 +21,7 @@ _MEMORY_BYTES = 1 << 30
 @json_option
 @click.pass_obj
 def command(app: App, before: str, after: str, boots: bool, limit: str, as_json: bool) -> None:
-    """Show how two kernels differ: version, compiler and other properties, and every symbol of their configurations.
+    """Show how two kernels differ: version, compiler, other properties, and the symbols of their configurations.
 
     Name kernels as for `ktrial kernel inspect`. ktrial shows a symbol that a configuration lacks as -, and a
     symbol that is off as n.

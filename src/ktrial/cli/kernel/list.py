@@ -15,7 +15,7 @@ from ktrial.cli.options import json_option, write_answer
 @json_option
 @click.pass_obj
 def command(app: App, as_json: bool) -> None:
-    """List the installed kernels, mark the running one, and list those that `ktrial kernel build` made."""
+    """List the installed kernels and those that `ktrial kernel build` made, and mark the running kernel."""
     from ktrial.kernels.build.text import built_table
     from ktrial.kernels.images.text import list_json, list_text
 

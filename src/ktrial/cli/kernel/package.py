@@ -32,9 +32,11 @@ _MOST_JOBS = 1024
     "patches",
     multiple=True,
     metavar="FILE|URL",
-    help="Patch or series to apply to a copy of SOURCE (Debian only). Repeatable.",
+    help="Patch or series to apply to a copy of SOURCE (Debian packaging only). Repeatable.",
 )
-@click.option("--jobs", type=click.IntRange(1, _MOST_JOBS), help="Number of parallel compilers.  [one per CPU]")
+@click.option(
+    "--jobs", type=click.IntRange(1, _MOST_JOBS), metavar="N", help="Number of parallel compilers.  [one per CPU]"
+)
 @click.option("--anyway", is_flag=True, help="Continue if build dependencies are missing.")
 @json_option
 @click.pass_obj

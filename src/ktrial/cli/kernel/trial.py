@@ -114,8 +114,8 @@ def command(
     measures only suites; to measure CMD with the kernel of an image, install that kernel first.
 
     With --tree, ktrial builds the baseline, and one more kernel for each --fragment, --set, --patch and --target. It
-    keeps these kernels for later trials. Each KERNEL is then compared with the baseline. FILE.toml, a protocol with a
-    [guest] table, describes a whole trial instead. In exact guests the clock counts instructions; ktrial repeats the
+    keeps these kernels for later trials. It also compares each KERNEL with the baseline. FILE.toml is a protocol with a
+    [guest] table that describes the whole trial. In exact guests the clock counts instructions; ktrial repeats the
     first boots of each configuration and requires identical results.
     """
     from ktrial.cli.shared.guest_trials import read_trial_file
@@ -125,7 +125,7 @@ def command(
     own = own_words(ctx)
     is_file = bool(words) and words[0].endswith(".toml")
     if is_file and own is not None:
-        raise BadInput(f"cannot combine {words[0]} with a command after --", hint="leave out one of them")
+        raise BadInput(f"cannot combine {words[0]} with a command after --", hint="leave out the file or the command")
     file = read_trial_file(ctx, words) if is_file else _trial_file_of(app, words, own, options)
     if dry_run:
         show_protocol(app, file, allow_dangerous=yes_dangerous)

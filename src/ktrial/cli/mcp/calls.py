@@ -100,7 +100,10 @@ class ToolCalls:
             self._audit.outcome(number, tool, outcome, message=message)
         except KtrialError as error:
             return _error(
-                KtrialError(f"{tool} has ended ({outcome}), but ktrial {error.message}", hint="tell the operator")
+                KtrialError(
+                    f"{tool} has ended ({outcome}), but ktrial {error.message}",
+                    hint="tell the operator about this error",
+                )
             )
         return None
 

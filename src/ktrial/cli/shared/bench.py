@@ -224,7 +224,7 @@ def _elsewhere(app: App, host: Host, own: OwnBenchmark) -> OwnBenchmark:
 def not_in_guest(program: str, why: str = "") -> BadInput:
     return BadInput(
         f"the guest lacks {program.rpartition('/')[2]}{why}",
-        hint=f"run `ktrial kernel boot KERNEL --keep NAME --tool {program}`, then use --host guest:NAME",
+        hint=f"use --host guest:NAME, after `ktrial kernel boot KERNEL --keep NAME --tool {program}`",
     )
 
 
@@ -433,7 +433,9 @@ def check_output(path: Path | None, *, force: bool, option: str = "-o") -> None:
             f"{option} {path}: expected a regular file, got a device, pipe or socket", hint="choose another name"
         )
     if path.exists() and not force:
-        raise BadInput(f"{option} {path}: file exists", hint="add --force to overwrite it")
+        raise BadInput(
+            f"{option} {path}: file exists", hint="choose another name, or add --force to overwrite the file"
+        )
 
 
 def check_picture(path: Path | None, *, force: bool) -> None:

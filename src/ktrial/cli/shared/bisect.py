@@ -117,7 +117,7 @@ def _work(query: BisectQuery) -> tuple[str, Job, GuestFiles]:
     """Return the outcome's name, what the guests run, and the files to put into them."""
     if query.program:
         if query.parameters:
-            raise BadInput("cannot combine -p with PROGRAM", hint="write PROGRAM's arguments after it")
+            raise BadInput("cannot combine -p with PROGRAM", hint="write the arguments after PROGRAM")
         guest_files, program = bring_for(query.program, query.tools)
         name = query.outcome.rpartition(".")[2]
     else:

@@ -212,7 +212,7 @@ def continue_in_boots(app: App, name: str, then: Callable[[App, AgentSession, St
     """
     stored = app.trials.find(name)
     if not boots_this_machine(stored.file):
-        raise BadInput(f"{stored.trial} does not boot this machine", hint=f"ktrial trial next {stored.trial}")
+        raise BadInput(f"{stored.trial} does not boot this machine", hint=f"ktrial trial resume {stored.trial}")
     session = app.root_session("continuing a trial over boots")
     now = read_status(session)
     if now.transaction is None or trial_of(session, now) != stored.trial:

@@ -114,7 +114,7 @@ def loader_of(named: str | None, *, kexec: bool, reboots: bool) -> str | None:
         )
     if kexec and named is not None:
         raise Contradiction(
-            "cannot combine --kexec with --loader: kexec bypasses the boot loader", hint="leave out one of them"
+            "cannot combine --kexec with --loader: kexec bypasses the boot loader", hint="leave out --loader or --kexec"
         )
     return KEXEC if kexec else named
 

@@ -21,9 +21,12 @@ env_option = click.option(
     "variables",
     multiple=True,
     metavar="NAME[=VALUE]",
-    help="Set an environment variable for what is measured, and record it; without VALUE, use the shell's. Repeatable.",
+    help="Environment variable to set for what is measured, and to record. Without VALUE, it gets the shell's value."
+    " Repeatable.",
 )
-clean_env_option = click.option("--clean-env", is_flag=True, help="Pass CMD only the basic variables of the shell.")
+clean_env_option = click.option(
+    "--clean-env", is_flag=True, help="Pass CMD only the shell's basic variables, such as PATH, HOME and DISPLAY."
+)
 
 
 def named_variables(given: Sequence[str]) -> dict[str, str]:
@@ -35,7 +38,9 @@ def named_variables(given: Sequence[str]) -> dict[str, str]:
 
 def _of_shell(name: str) -> str:
     if name not in os.environ:
-        raise BadInput(f"--env {name}: no such variable in the shell", hint=f"export it, or use --env {name}=VALUE")
+        raise BadInput(
+            f"--env {name}: no such variable in the shell", hint=f"export the variable, or use --env {name}=VALUE"
+        )
     return os.environ[name]
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from ktrial.kit.errors import BadInput
+from ktrial.kit.errors import BadInput, in_lower_case
 
 #: Words by which a shell joins commands or redirects their output.
 _OF_A_SHELL = frozenset(("|", "||", "&", "&&", ">", ">>", "<", "2>", "2>&1"))
@@ -21,7 +21,9 @@ def _words(text: str) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise BadInput(f"--prepare: cannot read {text!r}: {error}", hint="close the quote") from None
+        raise BadInput(
+            f"--prepare: cannot read {text!r}: {in_lower_case(str(error))}", hint="close each quote"
+        ) from None
     if not words or not words[0]:
         raise BadInput("--prepare: the command is empty", hint="for example  --prepare 'make clean'")
     if found := next((word for word in words if word in _OF_A_SHELL or (word != ";" and word.endswith(";"))), None):

@@ -36,7 +36,7 @@ def _once(context: click.Context, option: click.Parameter, given: tuple[str, ...
     if len(given) > 1:
         raise BadInput(
             f"{option.opts[0]}: expected one value, got {' and '.join(given)}",
-            hint=f"leave out all but one; see `{context.command_path} --help`",
+            hint=f"give {option.opts[0]} only once",
         )
     return given[0] if given else None
 

@@ -120,7 +120,7 @@ def _parts_of(folder: Path, as_format: str | None, interval_s: float | None) -> 
         why = "the folder is empty"
         if left_out:
             first = left_out[0].removeprefix("skipped: ")
-            why = f"cannot read any of its {len(left_out)} files; the first: {first}"
+            why = f"cannot read any of the {len(left_out)} files in this folder, for example {first}"
         raise BadInput(why, file=str(folder), hint="name a recording in a format that `ktrial diagnose --help` lists")
     return parts, left_out
 

@@ -32,10 +32,10 @@ def watch(app: App, words: Sequence[str], *, undo: bool, dry_run: bool, yes: boo
     if app.host is not None:
         raise BadInput(
             f"--host {app.host.word}: the timer needs ktrial installed on that machine",
-            hint=f"let your own scheduler run `ktrial --host {app.host.word} drift`",
+            hint=f"let a timer of this machine run `ktrial --host {app.host.word} drift`",
         )
     if words:
-        raise BadInput("--watch-drift takes no settings", hint="keep the settings with another `ktrial keep`")
+        raise BadInput("--watch-drift takes no settings", hint="keep the settings with a separate `ktrial keep`")
     session = app.root_session("removing the drift timer" if undo else "installing the drift timer")
     status = status_of(session)
     found = installed(status)
@@ -45,9 +45,7 @@ def watch(app: App, words: Sequence[str], *, undo: bool, dry_run: bool, yes: boo
         sys.stderr.write(f"ktrial: the timer is installed already (transaction {found})\n")
         return 0
     if not session.list([_SYSTEMD])[_SYSTEMD]:
-        raise Refused(
-            "cannot install a timer: systemd does not run here", hint="let your own scheduler run `ktrial drift`"
-        )
+        raise Refused("cannot install a timer: systemd does not run here", hint="let cron run `ktrial drift`")
     plan = timer_plan(program())
     _refuse_unfit(session, plan)
     if not as_json:

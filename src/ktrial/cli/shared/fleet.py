@@ -294,7 +294,7 @@ def collect_fleet(app: App, name: str | None, chosen: MachineChoice, *, as_json:
     standing = fleets.standing(fleet)
     if standing.began.trial.live:
         raise BadInput(
-            "a live trial has no results to fetch: the store has all of them already",
+            "a live trial has no results to fetch: the store already has all results",
             hint=f"run `ktrial fleet report {fleet}` to see the results",
         )
     late = [
@@ -326,7 +326,7 @@ def _print_result(app: App, name: str | None, *, as_json: bool) -> FleetResult:
 def write_report(app: App, name: str | None, output: Path | None, *, markdown: bool, force: bool, as_json: bool) -> int:
     """Write a fleet's report as a page for others. Raise GuardTripped if a wave stopped its trial."""
     if as_json or (markdown and output is not None):
-        raise BadInput("-o, --markdown and --json exclude each other", hint="choose one of them")
+        raise BadInput("-o, --markdown and --json exclude each other", hint="use only one of these options")
     if output is not None and output.suffix.lower() not in _PAGES:
         raise BadInput(f"-o {output}: unknown report format", hint=f"name a file that ends in {', '.join(_PAGES)}")
     check_output(output, force=force)
@@ -358,7 +358,7 @@ def _units(app: App, standing: FleetStanding) -> dict[str, Unit]:
 def _end_status(found: FleetResult) -> int:
     stopped = next((over for over in found.waves if over.decision == "stop"), None)
     if stopped is not None:
-        raise GuardTripped(f"wave {stopped.wave} stopped the trial: {stopped.reason}")
+        raise GuardTripped(f"wave {stopped.wave} stopped the trial, because {stopped.reason}")
     return 0
 
 

@@ -22,7 +22,7 @@ def read_content(file: str) -> bytes:
 def check_free(output: Path | None, *, force: bool) -> None:
     """Raise BadInput if the file exists and may not be overwritten."""
     if output is not None and output.exists() and not force:
-        raise BadInput(f"{output}: file exists", hint="choose another name, or add --force to overwrite it")
+        raise BadInput(f"{output}: file exists", hint="choose another name, or add --force to overwrite the file")
 
 
 def write_profile(output: Path, text: str) -> None:

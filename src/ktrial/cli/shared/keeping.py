@@ -294,7 +294,7 @@ def confirm_guarded(guarded: Sequence[Guarded], confirmed: Collection[str], *, m
     if left and not may_ask:
         words = " ".join(f"--yes-security {one.name}" for one in left)
         raise Refused(
-            f"cannot use {left[0].word}: it {_warning(left[0])}",
+            f"cannot use {left[0].word}, which {_warning(left[0])}",
             hint=f"add {words} if you accept the risk",
         )
     for one in left:

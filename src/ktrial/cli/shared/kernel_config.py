@@ -48,7 +48,7 @@ wish_options = with_options(
         "settings",
         multiple=True,
         metavar="SYMBOL=VALUE",
-        help="Set a symbol; overrides fragments. Repeatable.",
+        help="Symbol to set; it overrides fragments. Repeatable.",
     ),
     click.option(
         "--patch",

@@ -61,7 +61,9 @@ class WordReader(NamedTuple):
     def settings_of(self, word: str) -> NamedSettings:
         if word.startswith(REMOVAL):
             why = f"cannot export {word}: no target removes kernel arguments"
-            raise BadInput(why, hint=f"`ktrial keep {word}` removes it on a machine whose GRUB reads drop-in files")
+            raise BadInput(
+                why, hint=f"remove the argument with `ktrial keep {word}`, on a machine whose GRUB reads drop-in files"
+            )
         if word.isdecimal():
             return self._of_transaction(int(word))
         if is_assignment(word) or word in self.catalog.profiles or word in self.catalog.knobs:
@@ -101,7 +103,7 @@ class WordReader(NamedTuple):
         trials = [one.trial for one in self.app.trials.all()]
         if not any(one.startswith(name) for one in trials):
             known = (*self.catalog.profiles, *trials)
-            hint = "`ktrial profiles` and `ktrial trial list` list them"
+            hint = "run `ktrial profiles` or `ktrial trial list` to list the names"
             raise UnknownName("profile or trial", name, known, hint=hint)
         stored = self.app.trials.find(name)
         entries = {one.arm: one for one in ledger_of(self.app).entries if one.trial == stored.trial}
@@ -134,6 +136,8 @@ def _meant_arm(stored: StoredTrial, entries: Mapping[str, LedgerEntry]) -> str:
     arms = [name for name, arm in stored.file.arms.items() if name != stored.file.control and not arm.placebo]
     better = [name for name in arms if name in entries and entries[name].verdict == "better"]
     meant = arms if len(arms) == 1 else better
+    if not arms:
+        raise BadInput(f"{stored.trial} has no arm but placebos", hint="name a trial whose arms change settings")
     if len(meant) != 1:
         shown = ", ".join(f"{stored.trial}/{one}" for one in better or arms)
         kind = "better arms" if better else "arms, and none is better"

@@ -145,9 +145,6 @@ def refuse_idle(app: App, file: TrialFile) -> None:
     }
     culprit = next((case for case, holds in cases.items() if holds), None)
     if app.when_idle and culprit is not None:
-        hint = (
-            "use --when-idle with `ktrial trial next`"
-            if cases["arms that a person sets up"]
-            else "leave out --when-idle"
-        )
+        is_by_person = culprit == "arms that a person sets up"
+        hint = "use --when-idle with `ktrial trial next`" if is_by_person else "leave out --when-idle"
         raise BadInput(f"cannot combine --when-idle with {culprit}", hint=hint)

@@ -40,7 +40,7 @@ def begin_edit(app: App, name: str, own: str | None) -> ProfileEdit:
     """Return the edit of the user's profile `name`, or of a copy of `name` as `own`."""
     catalog, (name,) = app.catalog_for([name])
     if name not in catalog.profiles:
-        raise UnknownName("profile", name, catalog.profiles, hint="run `ktrial profiles` to list them")
+        raise UnknownName("profile", name, catalog.profiles, hint="run `ktrial profiles` to list all profiles")
     if own is None:
         return _of_own(catalog, name)
     check_profile_name(own)
@@ -50,7 +50,7 @@ def begin_edit(app: App, name: str, own: str | None) -> ProfileEdit:
         hint = (
             f"choose another name, or edit {own} with `ktrial profile edit {own}`" if is_own else "choose another name"
         )
-        raise BadInput(f"cannot copy {name} as {own}: that name is taken", hint=hint)
+        raise BadInput(f"cannot copy {name} as {own}: the name {own} is taken", hint=hint)
     head = f"# A copy of {name}: edit it with `ktrial profile edit {own}`.\n"
     text = head + profile_toml(copy_profile(name, own, catalog.profiles, __version__))
     return ProfileEdit(own, file, _draft(own), catalog, text)
@@ -124,8 +124,8 @@ def finish_edit(edit: ProfileEdit) -> None:
                 hint=f'write  name = "{edit.name}"',
             )
     except BadInput as error:
-        again = "correct the draft with the same command"
-        raise BadInput(error.message, hint=f"{error.hint}; {again}" if error.hint else again) from None
+        again = "the same command opens the draft again"
+        raise BadInput(error.message, hint=f"{error.hint or 'correct the draft'}; {again}") from None
     try:
         edit.file.parent.mkdir(parents=True, exist_ok=True)
         edit.draft.replace(edit.file)

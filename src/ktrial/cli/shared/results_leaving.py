@@ -52,7 +52,7 @@ results_out_options = with_options(
     _option(
         "--grafana",
         "URL",
-        f"Grafana server to annotate with each change of settings and verdict; {_TOKEN} holds its token.",
+        f"Grafana server that gets a note of each change of settings and of each verdict; {_TOKEN} holds its token.",
     ),
     _option(
         "--grafana-token-file",

@@ -183,6 +183,6 @@ def startable(app: App, file: TrialFile) -> TrialFile:
     file = msgspec.structs.replace(file, arms=left)
     if not file.compares_schedulers:
         raise BadInput(
-            "no scheduler starts on this machine", hint="start one by hand, as root, to see all of its output"
+            "no scheduler starts on this machine", hint="start a scheduler by hand, as root, to see all of its output"
         )
     return file

@@ -20,6 +20,7 @@ from ktrial.cli.options import (
     long_option,
     margin_option,
     metric_option,
+    noise_anyway_option,
     parameter_option,
     prepare_option,
     seed_option,
@@ -96,7 +97,7 @@ measured_options = with_options(
     click.option(
         "--primary",
         metavar="OUTCOME",
-        help="Outcome that decides the trial.  [the benchmark's main one, if it has one]",
+        help="Outcome that decides the trial.  [the benchmark's main outcome, if it has one]",
     ),
 )
 #: Options for watching live work, besides its metrics and guards.
@@ -108,7 +109,7 @@ watched_options = with_options(
         metavar="SPEC",
         help="Metric that explains noise, such as load, in the form that --metric has in `ktrial live`. Repeatable.",
     ),
-    click.option("--adjust", is_flag=True, help="Judge the periods as if each --covariate were equal in all of them."),
+    click.option("--adjust", is_flag=True, help="Judge the outcomes as if each --covariate were always the same."),
     click.option(
         "--limit-metric",
         "limits",
@@ -137,9 +138,9 @@ watched_options = with_options(
     click.option("--quiet", metavar="HH:MM-HH:MM", help="Hours of the day in which to switch nothing."),
     click.option("--switches", type=click.IntRange(2), metavar="N", help="Maximum number of switches in 24 hours."),
     click.option("--rate", is_flag=True, help="Ask for a rating, 1 (bad) to 5 (good), at the end of each period."),
-    click.option("--blind", is_flag=True, help="Hide which configuration is in force until the verdict."),
+    click.option("--blind", is_flag=True, help="Until the verdict, hide which configuration is in force."),
     click.option(
-        "--disturbing", is_flag=True, help="Also try settings whose change itself disturbs work, and measure that cost."
+        "--disturbing", is_flag=True, help="Also try settings that disturb work when they change; measure that cost."
     ),
 )
 guest_options = with_options(
@@ -149,11 +150,14 @@ guest_options = with_options(
         help="How to run guests; exact makes time deterministic.  [exact]",
     ),
     click.option("--memory", metavar="SIZE", help="Memory of each guest.  [512MiB]"),
-    click.option("--cpus", type=click.IntRange(1, 64), help="Number of CPUs of each guest.  [2; 1 if exact]"),
+    click.option(
+        "--cpus", type=click.IntRange(1, 64), metavar="N", help="Number of CPUs of each guest.  [2; 1 if exact]"
+    ),
     click.option(
         "--workloads",
         type=click.IntRange(1, 100),
-        help="Number of runs in each boot of a guest, each with its own seed.  [1]",
+        metavar="N",
+        help="Number of runs in each boot of a guest; each run has its own seed.  [1]",
     ),
 )
 build_options = with_options(
@@ -163,11 +167,11 @@ build_options = with_options(
         "--common",
         multiple=True,
         metavar="NAME|FILE",
-        help="Configuration fragment for all kernels. Repeatable.  [guest; none with --config]",
+        help="Configuration fragment for all kernels. Repeatable.  [the fragment guest; none with --config]",
     ),
     click.option("--cc", metavar="PROGRAM", help="Compiler for all kernels.  [gcc, or the one that a fragment needs]"),
 )
-designed_options = with_options(
+_DESIGN = (
     click.option(
         "--detect",
         default="5%",
@@ -181,12 +185,16 @@ designed_options = with_options(
     click.option("--time", "time_", metavar="TIME", help="Time limit of the trial."),
     seed_option(),
     no_profile_option,
-    anyway_option,
+)
+_START = (
     when_idle_option,
     click.option("--dry-run", is_flag=True, help="Print the protocol and check it here; measure nothing."),
     dangerous_option,
     json_option,
 )
+designed_options = with_options(*_DESIGN, anyway_option, *_START)
+#: The same for a trial that cannot boot this machine.
+designed_here_options = with_options(*_DESIGN, noise_anyway_option, *_START)
 #: Options of a trial whose protocol is in a file.
 file_options = with_options(
     no_profile_option,

@@ -159,7 +159,7 @@ def stop_trial(app: App, name: str | None) -> int:
     running = next((one.trial for one in states.plans if one.id == states.running), states.running)
     if name is not None and app.trials.find(name).trial != running:
         raise Refused(
-            f"cannot stop {name}: this machine carries out {running}", hint=f"`ktrial trial stop` stops {running}"
+            f"cannot stop {name}: this machine carries out {running}", hint=f"run `ktrial trial stop` to stop {running}"
         )
     Carrier(root, app.clock, running).stop()
     app.say(f"stopped {running}; everything has been restored")

@@ -90,7 +90,7 @@ _design_options = with_options(
         help="Difference for which ktrial says how many blocks an undecided comparison needs.",
     ),
     click.option(
-        "--margin", metavar="SHARE", help="Treat smaller differences of the primary outcome as equivalent.  [2 %]"
+        "--margin", metavar="SHARE", help="Treat smaller differences of the primary outcome as equivalent.  [2%]"
     ),
     budget_option,
     click.option("--settle", metavar="TIME", help="Time to wait before each run.  [0; 1s if --setup differs]"),
@@ -132,7 +132,7 @@ _design_options = with_options(
 @json_option
 @click.pass_obj
 def command(app: App, /, commands: tuple[str, ...], export_json: Path | None, **options: Any) -> int:
-    """Run commands alternately, in random order, until it is clear which is faster.
+    """Run commands in turn, in random order, until it is clear which is faster or --budget is used up.
 
     \b
     ktrial ab 'sort data' 'sort -n data'

@@ -48,12 +48,13 @@ from ktrial.kit.errors import BadInput, Refused
     type=click.IntRange(1, 100_000),
     default=5,
     show_default=True,
+    metavar="N",
     help="Number of runs of each benchmark.",
 )
 @click.option("--label", metavar="NAME", help="Name of the configuration, stored with each run.")
 @output_option("Write all runs as JSON to FILE.")
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
-@click.option("--cpus", metavar="LIST", help="Pin runs to these CPUs: 0,2-3, little or big.")
+@click.option("--cpus", metavar="LIST", help="CPUs to pin the runs to, such as 0,2-3, little or big.")
 @click.option(
     "-p",
     "--parameter",
@@ -88,13 +89,13 @@ from ktrial.kit.errors import BadInput, Refused
     "gates",
     multiple=True,
     metavar="NAME=LIMIT",
-    help="Set the limit of a check before each run, such as start_temperature=12C, or turn it off, such as battery=off."
-    " Repeatable.",
+    help="Set the limit of a check before each run, such as start_temperature=12C, or turn the check off, such as"
+    " battery=off. Repeatable.",
 )
 @click.option(
     "--tools",
     metavar="container[=IMAGE]|FOLDER",
-    help="Take benchmark tools from a container image instead of this system; for a phone, from a folder here.",
+    help="Take benchmark tools from a container image instead of this system; for a phone, from FOLDER.",
 )
 @load_options
 @click.option("--list", "listing", is_flag=True, help="List benchmarks and suites, and whether they can run here.")

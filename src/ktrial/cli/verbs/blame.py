@@ -40,14 +40,15 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
 @click.option(
     "--known",
     type=click.Choice(["better", "worse", "either"]),
-    help="Known effect of all settings together; `either` looks for better and worse.  [measured first, by a trial]",
+    help="Effect of all settings together, if you know it; `either` finds both helpful and harmful settings."
+    "  [measured first, by a trial]",
 )
 @click.option(
     "--detect",
     default="5%",
     show_default=True,
     metavar="SHARE",
-    help="Effect to find. If a trial stays undecided, `ktrial trial show` says how many blocks would find it.",
+    help="Size of the effect to find. If a trial stays undecided, `ktrial trial show` says how many blocks it needs.",
 )
 @margin_option
 @click.option(
@@ -55,6 +56,7 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     type=click.IntRange(9, 60),  # fewer blocks cannot decide the three comparisons of a confirming trial
     default=25,
     show_default=True,
+    metavar="N",
     help="Maximum number of blocks (rounds) of each trial that measures or confirms an effect.",
 )
 @click.option(
@@ -62,12 +64,17 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     type=click.IntRange(12, 72),
     default=72,
     show_default=True,
+    metavar="N",
     help="Maximum number of blocks (rounds) of each search for suspects.",
 )
 @click.option("--time", "time_", metavar="TIME", help="Time limit of each trial.")
 @click.option("--settle", metavar="TIME", help="Time to wait after each change.  [chosen per setting]")
 @click.option(
-    "--env", "environment", multiple=True, metavar="NAME=VALUE", help="Variable to add to the suspects. Repeatable."
+    "--env",
+    "environment",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Environment variable to add to the suspects. Repeatable.",
 )
 @click.option(
     "--guest", is_flag=True, help="Measure a suite in guests (virtual machines), with a boot for each measurement."
@@ -86,18 +93,18 @@ from ktrial.cli.shared.trial_options import build_options, guest_options, measur
     "settings",
     multiple=True,
     metavar="SYMBOL=VALUE…",
-    help="With --tree: Kconfig symbols to add as one suspect, at most four suspects. Repeatable.",
+    help="With --tree: Kconfig symbols to add as one suspect; use --set at most four times. Repeatable.",
 )
 @guest_options
 @seed_option(2**62)
-@click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
+@click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted blame.")
 @boots_options
 @when_idle_option
 @boot_anyway_option
-@output_option("Draw a chart to FILE: .svg or .png.")
+@output_option("Also draw a chart of the effects to FILE: .svg or .png.")
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @click.option(
-    "--dry-run", is_flag=True, help="Show the suspects, and how many runs and how much time they need; measure nothing."
+    "--dry-run", is_flag=True, help="Show the suspects, the number of runs and the time needed; measure nothing."
 )
 @dangerous_option
 @json_option

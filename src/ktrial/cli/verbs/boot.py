@@ -20,7 +20,7 @@ from ktrial.cli.options import (
 )
 
 
-@click.group(short_help="Boot once with other arguments or another kernel.")
+@click.group(short_help="Boot once with other kernel arguments or another kernel.")
 def command() -> None:
     """Boot once with other kernel arguments or another kernel.
 
@@ -30,7 +30,7 @@ def command() -> None:
 
 @command.command("try", cls=TakesRemovals, short_help="Boot once with other kernel arguments or another kernel.")
 @click.argument("words", shell_complete=boot_words, nargs=-1, required=True, metavar="ARGUMENT|PROFILE|FILE|KERNEL…")
-@click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are two.")
+@click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are several.")
 @click.option(
     "--limit",
     type=click.IntRange(30, 3600),
@@ -46,7 +46,9 @@ def command() -> None:
     metavar="UNIT",
     help="systemd unit that must be active for the boot to count as healthy. Repeatable.",
 )
-@click.option("--no-reboot", is_flag=True, help="Prepare the entry without rebooting; the next boot uses it.")
+@click.option(
+    "--no-reboot", is_flag=True, help="Write the entry (with --yes), but do not reboot; the next boot uses it."
+)
 @boot_anyway_option
 @click.option("--yes-kernel", is_flag=True, help="Boot a kernel even if no package owns it.")
 @click.option("-y", "--yes", is_flag=True, help="Write the entry and reboot; without it, only show what would happen.")
@@ -69,10 +71,10 @@ def try_(
 ) -> int:
     """Show what one boot with other kernel arguments or another kernel would do; with --yes, boot.
 
-    ktrial adds an entry that the boot loader starts once. Before the first attempt with a version of the boot loader,
-    ktrial rehearses with a boot that fails on purpose. ktrial accepts arguments that `ktrial knobs boot` lists or
-    /etc/ktrial/knobs.d adds. -ARGUMENT removes an argument of the running kernel. Of a profile, only the kernel
-    arguments count. KERNEL is an installed version or a path.
+    ktrial adds an entry that the boot loader starts once. Before its first attempt with each version of the boot
+    loader, ktrial rehearses: it makes a boot that fails on purpose. ktrial accepts arguments that `ktrial knobs boot:`
+    lists or /etc/ktrial/knobs.d adds. -ARGUMENT removes an argument of the running kernel. Of a profile, only the
+    kernel arguments count. KERNEL is an installed version or a path.
 
     \b
     sudo ./ktrial boot try nohz_full=2-9
@@ -87,7 +89,7 @@ def try_(
     return try_boot(app, words, way, consent=consent, as_json=as_json)
 
 
-@command.command(short_help="Show the prepared boot, and how the last one went.")
+@command.command(short_help="Show the prepared boot, and how the last attempt went.")
 @json_option
 @click.pass_obj
 def status(app: App, as_json: bool) -> int:
@@ -98,7 +100,7 @@ def status(app: App, as_json: bool) -> int:
 
 
 @command.command(short_help="Make the arguments and kernel of a healthy boot permanent.")
-@click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are two.")
+@click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are several.")
 @yes_option
 @dangerous_option
 @security_option
@@ -142,10 +144,10 @@ def undo(app: App, as_json: bool) -> int:
 @command.command(short_help="Watch another machine during its trial boots; power-cycle it if it hangs.")
 @click.argument("host", metavar="HOST[:PORT]")
 @click.option("--power", required=True, metavar="CMD", help="Command that power-cycles the machine (no shell).")
-@click.option("--alive", metavar="CMD", help="Command that succeeds if the machine is up.  [connect to PORT, or to 22]")
+@click.option("--alive", metavar="CMD", help="Command that succeeds if the machine is up.  [connect to PORT or 22]")
 @click.option("--after", default="15min", metavar="TIME", help="Power-cycle after TIME without an answer.  [15min]")
 @click.option("--times", type=click.IntRange(1, 100), default=3, metavar="N", help="Give up after N power cycles.  [3]")
-@click.option("--console", type=click.Path(path_type=Path), metavar="FILE", help="Log of HOST's serial console.")
+@click.option("--console", type=click.Path(path_type=Path), metavar="FILE", help="Log file of HOST's serial console.")
 @json_option
 @click.pass_obj
 def watch(

@@ -58,8 +58,8 @@ def command(
 ) -> int:
     """Pack sessions with all their data into one file, OUT.tar.zst, that others can check.
 
-    Without names ktrial packs every session, or with --comparison the compared ones. A session includes its records,
-    raw output, machine states and trials. Name a trial to pack its session.
+    Without names ktrial packs every session, or with --comparison the compared sessions. A session includes its
+    records, raw output, machine states and trials. Name a trial to pack its session.
 
     ktrial replaces names of hosts and users, serial numbers and MAC addresses with placeholders, in raw output too.
     It does not change numbers. `ktrial import OUT.tar.zst` adds the sessions to another store.

@@ -28,7 +28,7 @@ _LIMIT_BYTES = 1 << 20
 @click.argument("claim", metavar="CLAIM|FILE.toml")
 @click.argument("words", nargs=-1, shell_complete=result_names, metavar="[LABEL|SESSION|[NAME=]FILE…]")
 @click.option("--control", metavar="NAME", help="Baseline to compare against.  [the first one]")
-@click.option("--margin", metavar="SHARE", help="Treat smaller differences as equivalent.  [2 %; p95 5 %, p99 10 %]")
+@click.option("--margin", metavar="SHARE", help="Treat smaller differences as equivalent.  [2%; p95 5%, p99 10%]")
 @click.option(
     "--declared", multiple=True, metavar="KNOB|CONDITION", help="Condition or knob that is meant to differ. Repeatable."
 )

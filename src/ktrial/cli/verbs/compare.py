@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--control", metavar="NAME", help="Baseline to compare against.  [the first one]")
 @click.option("--tiers", is_flag=True, help="Also compare each configuration with the one before it.")
 @click.option("--pool", is_flag=True, help="Compare on each machine, then across all machines.")
-@click.option("--margin", metavar="SHARE", help="Treat smaller differences as equivalent.  [2 %; p95 5 %, p99 10 %]")
+@click.option("--margin", metavar="SHARE", help="Treat smaller differences as equivalent.  [2%; p95 5%, p99 10%]")
 @click.option("--primary", metavar="OUTCOME", help="Outcome that decides, which you chose before measuring.")
 @click.option(
     "--declared", multiple=True, metavar="KNOB|CONDITION", help="Condition or knob that is meant to differ. Repeatable."
@@ -89,7 +89,7 @@ def command(
     ktrial compare results.csv --value 'time(sec)' --by march --block hostname --direction lower
 
     Several files with the same NAME form one configuration; a file name may be a pattern: stock='run-*.json'.
-    ktrial does not store the files. It judges a single TRIAL by its own protocol; several trials need --pool.
+    ktrial does not store the files. ktrial judges a single TRIAL by its own protocol; several trials need --pool.
     """
     from ktrial.cli.shared.bench import check_output
     from ktrial.cli.shared.compare import answer_comparison, as_protocols_say, exclusions, reproducible, versions

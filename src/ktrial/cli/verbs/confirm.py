@@ -13,7 +13,7 @@ from ktrial.cli.hosts import again
 @click.argument("transaction", type=int)
 @click.pass_obj
 def command(app: App, transaction: int) -> None:
-    """Keep a transaction of `apply --for` or `--confirm` until you revert it or reboot.
+    """Keep a transaction of `apply --for` or `apply --confirm` until you revert it or reboot.
 
     TRANSACTION is the number that `apply` printed; `ktrial status` also shows it.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ktrial.studies.demo.model import Demo, DemoResult
 
 
-@click.command(short_help="Run a short example trial of four known settings.")
+@click.command(short_help="Run a short trial of four changes with known effects.")
 @output_option("File for the HTML report.  [~/.local/share/ktrial/reports/TRIAL.html]")
 @seed_option()
 @click.option("--run-s", type=click.FloatRange(0.05, 1.5), default=0.6, hidden=True)
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 def command(app: App, output: Path | None, seed: int | None, run_s: float, cap: int, as_json: bool) -> int:
     """Run a short trial of four changes whose effects are known.
 
-    `placebo` changes nothing, `copium` cannot matter for this load, `help` makes it faster and `hurt` slower. As root,
-    ktrial changes kernel settings and restores them. Without root, it changes the test program's own requests to the
-    kernel.
+    `placebo` changes nothing, `copium` cannot matter for this load, `help` makes the load faster, and `hurt`
+    makes it slower. As root, ktrial changes kernel settings and restores them. Without root, ktrial changes what the
+    test program requests from the kernel.
     """
     from ktrial.kit.tables import columns
     from ktrial.studies.demo.demo import choose_demo

@@ -20,7 +20,7 @@ from ktrial.cli.options import below_fps_option, json_option, output_option, sec
 )
 @click.option("--format", "as_format", metavar="FORMAT", help="Input format, such as sadf or vmstat.  [detected]")
 @click.option("--interval", metavar="TIME", help="Time between rows, for vmstat output without -t.")
-@click.option("--utc-offset", metavar="±HH:MM", help="Time zone of files that contain only the time of day.")
+@click.option("--utc-offset", metavar="±HH:MM", help="UTC offset of files that contain only the time of day.")
 @click.option(
     "--frames-began",
     type=float,
@@ -36,7 +36,7 @@ from ktrial.cli.options import below_fps_option, json_option, output_option, sec
 )
 @below_fps_option("With --runs: count the frames below N fps.  [25]")
 @click.option("--all", "everything", is_flag=True, help="Show everything, not only one screen.")
-@click.option("--label", metavar="NAME", help="Label for --runs.  [name of CSV]")
+@click.option("--label", metavar="NAME", help="Name of the configuration, for --runs.  [name of CSV]")
 @click.option("--force", is_flag=True, help="Overwrite FILE and CSV if they exist.")
 @json_option
 @click.pass_obj

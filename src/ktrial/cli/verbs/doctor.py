@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from ktrial.agent.session import AgentSession
 
 
-@click.command(short_help="Check what is tuned, by whom, and what disturbs tests.")
+@click.command(short_help="Check what is tuned, by whom, and what disturbs runs.")
 @click.option(
     "--bundle",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write a .tar.gz archive for a bug report to FILE; ktrial removes the names of hosts and users.",
+    help="Write a .tar.gz archive for a bug report to FILE; ktrial replaces the names of hosts and users.",
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @json_option
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def command(app: App, bundle: Path | None, force: bool, as_json: bool) -> None:
     """Show which settings were changed and by whom, and what would disturb or prevent a measurement.
 
-    ktrial compares every setting whose default it knows with that default. ktrial needs no root for
-    this; as root, ktrial also reads debugfs and its own journal of changes.
+    ktrial compares every setting whose default it knows with that default. It needs no root for this; as root, it also
+    reads debugfs and its own journal of changes.
 
     \b
     ktrial doctor

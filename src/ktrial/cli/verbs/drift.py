@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def command(app: App, as_json: bool) -> int:
-    """Compare kept settings (`ktrial keep`) with the live values and their files.
+    """Compare the settings that `ktrial keep` wrote with the live values, and check their files for changes.
 
-    The exit status is 3 if a value has changed or is missing or unreadable, or if somebody edited a file. ktrial names
-    the program that changed a value, if known.
+    The exit status is 3 if a value has changed or is missing or unreadable, or if somebody edited a file. For a
+    changed value, ktrial names the file or service that set it, if known.
 
     ktrial also lists verdicts that were reached on another kernel, and what an update of ktrial changed in kept
     profiles. `ktrial keep --accept` writes the changes of an update.

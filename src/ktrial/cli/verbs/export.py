@@ -26,7 +26,7 @@ def _targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     return [name for name in targets() if name.startswith(incomplete)]
 
 
-@click.command(short_help="Write settings as configuration (sysctl.d, udev, …).")
+@click.command(short_help="Write settings as configuration files (sysctl.d, …).")
 @settings_words("PROFILE|FILE|TRIAL|TRANSACTION|KNOB=VALUE…", lasting_words)
 @click.option(
     "--to",
@@ -42,7 +42,7 @@ def _targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     "--output",
     type=click.Path(path_type=Path),
     metavar="FOLDER|ZIP",
-    help="Write the files below FOLDER instead of to stdout; a module for phones also as ZIP.",
+    help="Write the files below FOLDER instead of to stdout; write a module for phones to FOLDER or ZIP.",
 )
 @click.option("--name", metavar="NAME", help="Name to use in file names.  [derived from the settings]")
 @click.option("--force", is_flag=True, help="Overwrite files that have other content.")
@@ -61,10 +61,10 @@ def command(
 ) -> int:
     """Write settings as files that make them last: sysctl.d, udev rules, kernel arguments, TuneD, Ansible and others.
 
-    ktrial writes text only and changes nothing on this machine. Each file says why each setting is there: the verdict
-    of a trial, or "not tested on this machine". If no chosen target can express a setting, ktrial names the targets
-    that can, and writes nothing. From a trial, ktrial takes the only configuration (arm), or the only one that was
-    better; otherwise write TRIAL/ARM.
+    ktrial only writes the files; it changes no setting of this machine. Each file says why each setting is there, with
+    the verdict of a trial or "not tested on this machine". If no chosen target can express a setting, ktrial names
+    the targets that can, and writes nothing. From a trial, ktrial takes the only configuration (arm), or the only one
+    that was better; otherwise write TRIAL/ARM.
 
     \b
     ktrial export --list
@@ -81,7 +81,7 @@ def command(
         return _list(known, as_json=as_json)
     unknown = next((one for one in chosen if one not in known), None)
     if unknown is not None:
-        raise UnknownName("target", unknown, known, hint="run `ktrial export --list` to list them")
+        raise UnknownName("target", unknown, known, hint="run `ktrial export --list` to list all targets")
     if not chosen:
         raise BadInput("no target given", hint="add --to TARGET, with a target that `ktrial export --list` shows")
     if name is not None and _unfit(name):

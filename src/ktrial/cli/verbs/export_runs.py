@@ -37,7 +37,7 @@ def _formats(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 def command(app: App, sessions: tuple[str, ...], format_: str, output: Path | None, force: bool) -> int:
     """Export sessions as hyperfine JSON, Go benchmark text, margine-bench-kernel/1 JSON, or tidy CSV.
 
-    ktrial lists on stderr what a format cannot represent. `ktrial bundle` keeps everything.
+    ktrial lists on stderr what a format cannot represent. `ktrial bundle` packs all data of sessions.
 
     \b
     ktrial export-runs 20261121T2 --format csv -o results.csv

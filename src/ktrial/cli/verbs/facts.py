@@ -15,7 +15,7 @@ from ktrial.kit.errors import UnknownName
 @json_option
 @click.pass_obj
 def command(app: App, prefix: tuple[str, ...], as_json: bool) -> None:
-    """Show facts about this machine: all, a group such as cpu, or single ones such as cpu.model.
+    """Show facts about this machine: all, groups such as cpu, or single facts such as cpu.model.
 
     A fact has a value, is absent, or is unknown because ktrial cannot read it.
     """
@@ -26,5 +26,5 @@ def command(app: App, prefix: tuple[str, ...], as_json: bool) -> None:
     for name in prefix:
         if not any(f"{fact}.".startswith(f"{name}.") for fact in facts):
             known = [kind.name for kind in app.catalog.kinds.values() if kind.of is None]
-            raise UnknownName("fact", name, known, hint="run `ktrial facts` to list all")
+            raise UnknownName("fact", name, known, hint="run `ktrial facts` to list all facts")
     write_answer(as_json, lambda: facts_json(facts), lambda width: facts_text(facts, width=width))

@@ -22,6 +22,7 @@ _machines_options = with_options(
         type=click.IntRange(1, 500),
         default=8,
         show_default=True,
+        metavar="N",
         help="Number of machines to reach at once.",
     ),
 )
@@ -29,7 +30,7 @@ _machines_options = with_options(
 
 @click.group(short_help="Try a setting on many machines, then roll it out.")
 def command() -> None:
-    """Run one trial over the machines of an Ansible inventory; each machine counts as one observation.
+    """Run one trial on the machines of an Ansible inventory; each machine counts as one observation.
 
     \b
     ktrial fleet run backlog.toml -i hosts.ini --limit web
@@ -54,8 +55,8 @@ def command() -> None:
 def run(app: App, /, file: Path, **options: Any) -> int:
     """Run the trial of FILE on the machines of an inventory, wave by wave (docs/fleets.md).
 
-    If the trial of this file has not ended, for example after Ctrl-C, ktrial continues it. If a wave does harm, ktrial
-    stops the trial and restores the machines; the exit status is then 3.
+    If the trial of this file has not ended, for example after Ctrl-C, ktrial continues it. If a wave does harm or
+    gives no result, ktrial stops the trial and restores the machines; the exit status is then 3.
     """
     from ktrial.cli.shared.fleet import MachineChoice, run_fleet
 
@@ -70,7 +71,7 @@ def run(app: App, /, file: Path, **options: Any) -> int:
 def status(app: App, name: str | None, as_json: bool) -> None:
     """Show each machine's state, and which controller runs the trial.
 
-    FLEET is the name that `ktrial fleet run` printed, or the first letters of it; by default the newest trial.
+    FLEET is the name that `ktrial fleet run` printed, or its first letters; the default is the newest trial.
     """
     from ktrial.cli.shared.fleet import show_status
 
@@ -87,7 +88,7 @@ def stop(app: App, name: str | None, inventory: tuple[str, ...], limit: str | No
 
     A machine that is away restores its settings later, by itself.
 
-    FLEET is the name that `ktrial fleet run` printed, or the first letters of it; by default the newest trial.
+    FLEET is the name that `ktrial fleet run` printed, or its first letters; the default is the newest trial.
     """
     from ktrial.cli.shared.fleet import MachineChoice, stop_fleet
 
@@ -104,7 +105,7 @@ def collect(
 ) -> int:
     """Fetch the results of machines that were away when the trial ended, and judge the trial again.
 
-    FLEET is the name that `ktrial fleet run` printed, or the first letters of it; by default the newest trial.
+    FLEET is the name that `ktrial fleet run` printed, or its first letters; the default is the newest trial.
     """
     from ktrial.cli.shared.fleet import MachineChoice, collect_fleet
 
@@ -114,7 +115,7 @@ def collect(
 @command.command(short_help="Make a proven setting last on all machines.")
 @click.argument("name", required=False, metavar=_NAME)
 @_machines_options
-@click.option("--arm", metavar="ARM", help="Configuration (arm) of the trial to keep.  [the one that is better]")
+@click.option("--arm", metavar="ARM", help="Configuration (arm) of the trial to keep.  [the arm that is better]")
 @click.option("--undo", is_flag=True, help="Undo the roll-out, wave by wave.")
 @click.option("--anyway", is_flag=True, help="Keep the arm even if the trial did not prove it better.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before writing.")
@@ -123,9 +124,9 @@ def collect(
 def rollout(app: App, /, name: str | None, **options: Any) -> int:
     """Make the proven settings of a fleet's trial last on the machines of an inventory, wave by wave.
 
-    If a machine fails, ktrial undoes its wave and stops the roll-out.
+    If a machine fails, ktrial stops the roll-out and undoes what this wave changed. With --undo, it only stops.
 
-    FLEET is the name that `ktrial fleet run` printed, or the first letters of it; by default the newest trial.
+    FLEET is the name that `ktrial fleet run` printed, or its first letters; the default is the newest trial.
     """
     from ktrial.cli.shared.fleet import MachineChoice, roll_out_fleet
 
@@ -151,7 +152,7 @@ def report(app: App, name: str | None, output: Path | None, markdown: bool, forc
 
     The exit status is 3 if ktrial stopped the trial after a wave that did harm or gave no result.
 
-    FLEET is the name that `ktrial fleet run` printed, or the first letters of it; by default the newest trial.
+    FLEET is the name that `ktrial fleet run` printed, or its first letters; the default is the newest trial.
     """
     from ktrial.cli.shared.fleet import show_result, write_report
 

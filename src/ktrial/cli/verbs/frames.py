@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@click.command(cls=TakesCommand, short_help="Show frame statistics of logs, or of a game.")
+@click.command(cls=TakesCommand, short_help="Show frame statistics of a log or of a game.")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE…|-- CMD…]")
 @click.option("--label", metavar="NAME", help="Name of the configuration, stored with the run.")
 @output_option("Also write the run as JSON to FILE.")
@@ -54,16 +54,16 @@ def command(
     below_fps: float | None,
     as_json: bool,
 ) -> int:
-    """Show frame time statistics of MangoHud and X-Plane logs, with the definition of each figure.
+    """Show frame statistics of MangoHud, X-Plane and MSI Afterburner logs, with the definition of each figure.
 
     \b
     ktrial frames capture.csv
     ktrial frames --label stock -- %command%
     ktrial frames -- ./X-Plane-x86_64 --fps_test=3
 
-    With a command, ktrial runs the game under MangoHud, logs every frame, stores the run, and ends with the game's exit
-    status. Put `ktrial frames --` before the game in the launch options of Steam, Lutris or Flatpak. For a command
-    with --fps_test=N (X-Plane's own test) ktrial reads Log.txt instead.
+    With CMD, ktrial runs the game under MangoHud, logs every frame, stores the run, and ends with the game's exit
+    status. Put `ktrial frames --` before the game in the launch options of Steam, Lutris or Flatpak. For a CMD
+    with --fps_test=N (X-Plane's own test), ktrial reads Log.txt instead.
 
     If a log only samples the frame rate (MangoHud, MSI Afterburner, X-Plane telemetry), ktrial shows the mean, but no
     quantiles, lows or stutters.

@@ -37,8 +37,8 @@ def command(app: App, outcome: str, label: str | None, by: Any, output: Path | N
     ktrial history wakeup.p99 --label nightly
     ktrial history p99 --by kernel
 
-    For each change ktrial shows the size of the effect, and what else differs between the two sessions. It leaves out
-    sessions of trials, and needs 10 values or more to find a change.
+    For each change ktrial shows the size of the effect, and what else differs between the sessions before and
+    after it. ktrial leaves out sessions of trials, and needs 10 values or more to find a change.
     """
     from ktrial.cli.shared.bench import check_picture
     from ktrial.compare.history.history import history

@@ -40,8 +40,8 @@ def command(
     ktrial import results.csv --value 'time(sec)' --by march --block hostname --direction lower
 
     ktrial reads hyperfine, Go benchmarks, Google Benchmark, pyperf, fio, pgbench, schbench, MangoHud, MSI Afterburner,
-    Phoronix, mmtests, lkp, margine, CSV, and bundles of ktrial. It detects the format from the content. Files may be
-    compressed with gzip.
+    Phoronix, mmtests, lkp, margine, CSV, and its own results and bundles. It detects the format from the content.
+    Files may be compressed with gzip.
     """
     from ktrial.cli.shared.evidence import import_bundle, is_bundle
     from ktrial.judge.model.query import ImportOptions

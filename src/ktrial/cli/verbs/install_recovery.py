@@ -18,7 +18,7 @@ from ktrial.cli.options import json_option, write_json
 def command(app: App, remove: bool, as_json: bool) -> None:
     """Install a systemd unit that undoes interrupted changes early at every boot.
 
-    The unit runs a copy of the agent, ktrial's helper program, which belongs to root and is installed too. The unit
+    The unit runs a copy of the agent, ktrial's helper program. ktrial installs this copy too; root owns it. The unit
     restores values and files. `ktrial recover` also undoes the commands of a trial that was killed.
     """
     purpose = "removing the recovery unit" if remove else "installing the recovery unit"

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 @settings_words("TRIAL|TRANSACTION|PROFILE|FILE|KNOB=VALUE…", lasting_words)
 @click.option("--next-boot", is_flag=True, help="Leave the running values alone until the next boot.")
 @click.option("--undo", is_flag=True, help="Stop keeping the named KNOBs, or everything if none is named.")
-@click.option("--accept", is_flag=True, help="Write changes that a ktrial update made to named PROFILEs, or to all.")
+@click.option("--accept", is_flag=True, help="Write what an update of ktrial changed in the named PROFILEs, or in all.")
 @click.option("--dry-run", is_flag=True, help="Show the files and values; write nothing.")
 @click.option("--anyway", is_flag=True, help="Write even if another file or service overrides the value.")
-@click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are two.")
+@click.option("--loader", type=click.Choice(LOADERS), help="Boot loader that boots this system, if there are several.")
 @click.option("--watch-drift", is_flag=True, help="Install a timer for a daily `ktrial drift`; with --undo, remove it.")
 @yes_option
 @dangerous_option
@@ -61,7 +61,7 @@ def command(
     as_json: bool,
     boot: KeptBoot | None = None,
 ) -> int:
-    """Write settings into the system's own configuration files, and apply them now.
+    """Write settings into the system's own configuration files, and apply the settings now.
 
     Each file says why each setting is there. From a trial, ktrial keeps the configuration that was better; if several
     were, write TRIAL/ARM. `ktrial drift` checks what is kept; --undo and `ktrial revert` restore the files exactly.
@@ -109,7 +109,7 @@ def command(
 
 def _check_words(words: Sequence[str], *, undo: bool, accept: bool) -> None:
     if undo and accept:
-        raise BadInput("cannot combine --undo with --accept", hint="leave out one of them")
+        raise BadInput("cannot combine --undo with --accept", hint="leave out --undo or --accept")
     if not words and not undo and not accept:
         raise BadInput(
             "nothing to keep", hint="name a trial, a profile or a setting; `ktrial status` shows what is kept"

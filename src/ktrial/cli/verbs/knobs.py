@@ -26,7 +26,7 @@ def command(app: App, filter_: str | None, as_json: bool) -> None:
         near = nearest(filter_ or "", app.catalog.knobs)
         raise BadInput(
             f"no knob mentions {filter_!r}",
-            hint=f"did you mean {' or '.join(near)}?" if near else "run `ktrial knobs` to list all",
+            hint=f"did you mean {' or '.join(near)}?" if near else "run `ktrial knobs` to list all knobs",
         )
     if as_json:
         import msgspec

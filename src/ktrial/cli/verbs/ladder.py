@@ -49,7 +49,7 @@ from ktrial.kit.errors import BadInput, Refused
     "patches",
     multiple=True,
     metavar="TIER=FILE|URL",
-    help="With --tree: patch to apply to the kernel of a tier and of those above. Repeatable.",
+    help="With --tree: patch to apply to the kernel of a tier and of the tiers above it. Repeatable.",
 )
 @guest_options
 @boots_options
@@ -57,7 +57,7 @@ from ktrial.kit.errors import BadInput, Refused
 @designed_options
 @click.pass_context
 def command(ctx: click.Context, /, name: str, **options: Any) -> int:
-    """Compare tiers of settings: each with the tier below it, and with the lowest one or the unchanged machine.
+    """Compare tiers of settings: each with the tier below it, and with the lowest tier or the unchanged machine.
 
     \b
     ktrial ladder arashi --suite arashi --primary schbench.wakeup-p99

@@ -22,11 +22,12 @@ class ShowsLedger(click.Group):
         return super().parse_args(ctx, args if is_named else ["show", *args])
 
 
-@click.group(cls=ShowsLedger, short_help="List everything that was tried here.")
+@click.group(cls=ShowsLedger, short_help="List every setting that was tried here.")
 def command() -> None:
     """List what was tried here: `ktrial ledger [KNOB]` is short for `ktrial ledger show [KNOB]`.
 
-    Verdicts of others, from bundles that you import, come after your own. They never count as evidence.
+    Verdicts of others, from bundles that you import, come after your own. They never count as evidence
+    about this machine.
     """
 
 
@@ -36,10 +37,11 @@ def command() -> None:
 @json_option
 @click.pass_obj
 def show(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
-    """List every setting that was tried here, or the trials of one knob: verdict, date, and whether it is in force.
+    """List the settings that were tried here, or only those of KNOB: their verdicts, dates, and which are in force.
 
-    A later trial of the same settings on the same benchmark supersedes or refutes an earlier one; both stay in the
-    list. Imported verdicts of other machines follow (`ktrial ledger import`).
+    A later trial of the same settings on the same benchmark supersedes an earlier one, and refutes it if the verdicts
+    contradict each other. An inconclusive trial does neither. All trials stay in the list. Imported verdicts of other
+    machines follow (`ktrial ledger import`).
     """
     from ktrial.cli.shared.ledger import ledger_of
     from ktrial.cli.shared.others import verdicts_elsewhere
@@ -50,7 +52,7 @@ def show(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
     from ktrial.studies.ledger.text import ledger_markdown, ledger_text
 
     if markdown and as_json:
-        raise Contradiction("cannot combine --markdown with --json", hint="leave out one of them")
+        raise Contradiction("cannot combine --markdown with --json", hint="leave out --markdown or --json")
     entries = ledger_of(app).entries
     if knob is not None:
         entries = of_knob(entries, knob)
@@ -74,16 +76,18 @@ def show(app: App, knob: str | None, markdown: bool, as_json: bool) -> None:
     "--signers",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Trusted signers and their keys (allowed_signers of OpenSSH): import only if one of them signed BUNDLE.",
+    help="File of trusted signers (allowed_signers of OpenSSH); import BUNDLE only if one of them signed it.",
 )
 @json_option
 @click.pass_obj
 def import_bundle(app: App, bundle: Path, signers: Path | None, as_json: bool) -> None:
     """Recheck BUNDLE, then add its verdicts to the ledger, under "tried elsewhere".
 
-    `ktrial ledger` lists them after your own, those of similar machines first. They never count as evidence
-    about this machine: `keep` and `retest` ignore them, `explain` and `suggest` only show them. ktrial refuses a bundle
-    whose verdicts do not follow from its runs. It also refuses a bundle of this machine, which `ktrial import` accepts.
+    `ktrial ledger` lists these verdicts after your own, beginning with the most similar machines. They never count as
+    evidence about this machine: `keep` and `retest` ignore them; `explain`, `suggest` and `status` only show them.
+
+    ktrial refuses a bundle whose verdicts do not follow from its runs. It also refuses a bundle of this machine, which
+    `ktrial import` accepts.
     """
     from ktrial.cli.shared.others import import_others
 

@@ -29,12 +29,12 @@ from ktrial.cli.shared.trial_options import watched_options
     "metrics",
     multiple=True,
     metavar="SPEC",
-    help="Number that describes the live work: NAME:lower=KIND:REST, where KIND is log, prometheus, command or another"
-    " source (docs/live-sources.md). Without --primary, the first metric decides; ktrial also judges the others."
-    " Repeatable.",
+    help="Number that describes the live work, as NAME:lower=KIND:REST (or higher, if higher is better). KIND is log,"
+    " prometheus, command or another source (docs/live-sources.md). Without --primary, the first metric decides; ktrial"
+    " also judges the others. Repeatable.",
 )
 @click.option("--secondary", multiple=True, hidden=True)  # has no effect: every metric has a role
-@click.option("--primary", metavar="OUTCOME", help="Metric that decides the trial.  [the first one]")
+@click.option("--primary", metavar="OUTCOME", help="Metric that decides the trial.  [the first metric]")
 @click.option(
     "--guard",
     "guards",
@@ -64,8 +64,8 @@ def command(app: App, /, words: tuple[str, ...], **options: Any) -> int:
     ktrial live vm.dirty_ratio=5 --metric 'rps:higher=prometheus:http://db1:9090?query=rps' --for 2d
     ktrial live vm.swappiness=10 --rate --blind --period 10m
 
-    Each configuration stays in force for one period at a time. Without --period, ktrial first watches for some minutes
-    (the pilot), and then plans the length of a period and the number of blocks (rounds). If a --guard or
+    Each configuration stays in force for one period at a time. Without --period, a pilot comes first: ktrial watches
+    the metrics, and then plans the length of a period and the number of blocks (rounds). If a --guard or
     --limit-metric trips, ktrial restores everything within seconds, and the exit status is 3. `ktrial trial pause`,
     `resume` and `stop` control a running trial.
     """

@@ -20,9 +20,11 @@ _EXTRA = "mcp>=2.3,<3"
 _LONGEST_LIFE_S = 24 * 3600.0
 
 
-@click.command(short_help="Serve tools for agents, over stdin and stdout.")
+@click.command(short_help="Serve tools for AI agents over stdin and stdout (MCP).")
 @click.option(
-    "--allow-writes", is_flag=True, help="Also let agents write settings that --knob allows, each after a plan."
+    "--allow-writes",
+    is_flag=True,
+    help="Let agents also write the settings that --knob allows, after a plan for each write.",
 )
 @click.option(
     "--knob",
@@ -51,7 +53,7 @@ _LONGEST_LIFE_S = 24 * 3600.0
     default="10m",
     show_default=True,
     metavar="TIME",
-    help="Time for which an agent may use a plan, at most 24h.",
+    help="Time for which a token of `plan` is valid, at most 24h.",
 )
 @click.pass_context
 def command(
@@ -65,8 +67,8 @@ def command(
 ) -> None:
     """Serve tools of the Model Context Protocol over stdin and stdout, to the AI agent that starts ktrial.
 
-    Without --allow-writes agents can only read. With --allow-writes, each write needs a token from the tool `plan`,
-    which allows exactly the planned write, once. ktrial records every call in ~/.local/state/ktrial/mcp/audit.jsonl.
+    Without --allow-writes agents can only read. With --allow-writes, each write needs a token from the tool `plan`. A
+    token allows one write, exactly as planned. ktrial records every call in ~/.local/state/ktrial/mcp/audit.jsonl.
 
     Run `ktrial mcp` as an ordinary user, not as root. It needs the extra `mcp`: pip install 'ktrial[mcp]'.
 

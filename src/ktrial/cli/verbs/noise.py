@@ -49,8 +49,8 @@ def command(ctx: click.Context, /, suite: str | None, **options: Any) -> int:
 
     ktrial makes ten blocks (rounds) of two runs, and stores the differences as a noise profile. Trials of the same
     benchmark and parameters use the newest profile for 30 days, or until the kernel, the governor or the tool changes.
-    ktrial then knows before a trial which effects it can detect, and plans fewer blocks. It may end a trial with a huge
-    effect after four blocks.
+    ktrial then knows before a trial which effects the trial can detect, and may plan fewer blocks. A huge effect may
+    end the trial after four blocks.
     """
     from ktrial.cli.shared.noise import measure, stored_profiles
     from ktrial.trial.outcome.noise_text import profiles_text

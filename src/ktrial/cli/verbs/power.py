@@ -14,10 +14,10 @@ from ktrial.cli.shared.compare import gathered, share, table_options
 from ktrial.kit.errors import BadInput
 
 
-@click.command(short_help="Plan how many runs a trial needs to detect an effect.")
+@click.command(short_help="Plan how many blocks a trial needs to detect an effect.")
 @click.argument("words", nargs=-1, shell_complete=result_names, metavar="[LABEL|SESSION|[NAME=]FILE…]")
 @click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size.")
-@click.option("--margin", metavar="SHARE", help="Treat smaller differences as equivalent.  [2 %; p95 5 %, p99 10 %]")
+@click.option("--margin", metavar="SHARE", help="Treat smaller differences as equivalent.  [2%; p95 5%, p99 10%]")
 @click.option(
     "--budget",
     default=20,
@@ -43,7 +43,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Compute how many blocks (rounds) a trial needs, from the noise of existing results or a given spread.
+    """Compute how many blocks (rounds) a trial needs, from the noise of existing results or from --sd.
 
     \b
     ktrial power stock --detect 3%

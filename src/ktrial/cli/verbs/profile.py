@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FORMATS = ("sysctl.d", "udev", "tuned", "shell", "command-line", "modprobe.d", "tmpfiles.d", "zram-generator", "list")
 
 
-@click.group(short_help="Write your own profile: edit a copy, import a file.")
+@click.group(short_help="Write your own profile: edit a copy or import a file.")
 def command() -> None:
     """Make profiles from existing settings, or from other profiles."""
 
@@ -35,7 +35,7 @@ def command() -> None:
 @json_option
 @click.pass_obj
 def edit(app: App, name: str, own: str | None, as_json: bool) -> None:
-    """Copy a profile as one of your own, and open the copy in your editor (VISUAL or EDITOR).
+    """Copy a profile, or take one of your own, and open it in your editor (VISUAL or EDITOR).
 
     \b
     ktrial profile edit ktweak --as mine

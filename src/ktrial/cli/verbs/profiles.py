@@ -13,7 +13,7 @@ from ktrial.cli.options import json_option, write_json
 from ktrial.kit.errors import UnknownName
 
 
-@click.command(short_help="List existing profiles, or show one with reasons.")
+@click.command(short_help="List profiles, or show one profile with its reasons.")
 @click.argument("name", shell_complete=profile_names, required=False)
 @json_option
 @click.pass_obj
@@ -28,7 +28,7 @@ def command(app: App, name: str | None, as_json: bool) -> None:
     profiles = catalog.profiles
     name = names[0] if names else None
     if name is not None and name not in profiles:
-        raise UnknownName("profile", name, profiles, hint="run `ktrial profiles` to list them")
+        raise UnknownName("profile", name, profiles, hint="run `ktrial profiles` to list all profiles")
     if as_json:
         chosen = [profiles[name]] if name is not None else list(profiles.values())
         write_json({"schema": "ktrial.profiles/1", "profiles": [msgspec.to_builtins(profile) for profile in chosen]})

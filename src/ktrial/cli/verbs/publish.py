@@ -23,13 +23,16 @@ from ktrial.kit.errors import BadInput
 @click.option("--force", is_flag=True, help="Write into FOLDER even if it is not empty.")
 @click.pass_obj
 def command(app: App, what: str, output: Path, data: bool, keep_identity: bool, force: bool) -> int:
-    """Write a comparison or trial as a folder for a git repository: README.md, charts, runs as JSON, reproduce.sh.
+    """Write a comparison or trial as a folder for a git repository.
+
+    The folder has a README.md, charts, the runs as JSON, and reproduce.sh.
 
     --data adds the sessions with their raw output, without names of hosts and users. ktrial then computes the published
     comparison from these sessions.
 
-    The same comparison always gives the same files. --force overwrites files of the same names, such as README.md. It
-    removes other files of an earlier publication, unless somebody changed them. All other files stay.
+    The same version of ktrial writes the same files for the same comparison. --force overwrites files of the same
+    names, such as README.md. It removes other files of an earlier publication, unless somebody changed them. All other
+    files stay.
 
     \b
     ktrial compare stock tuned -o found.json

@@ -18,7 +18,7 @@ EXIT_DIFFERS = 1
 @json_option
 @click.pass_obj
 def command(app: App, path: Path, as_json: bool) -> int:
-    """Parse the raw output in BUNDLE again, recompute its trials and its comparison, and show every difference.
+    """Parse the raw output in BUNDLE again, recompute its trials and its comparison, and show the differences.
 
     FOLDER is a folder that `ktrial publish --data` wrote. ktrial stores nothing and uses none of this machine's
     results. The exit status is 1 if anything differs.

@@ -14,7 +14,7 @@ from ktrial.cli.options import json_option, write_json
 EXIT_CHANGED = 1
 
 
-@click.command(short_help="Read stored raw output again; compare the numbers.")
+@click.command(short_help="Read stored raw output again; check the stored numbers.")
 @click.argument("sessions", nargs=-1, shell_complete=session_names, metavar="[SESSION…]")
 @json_option
 @click.pass_obj

@@ -41,7 +41,7 @@ _WIDE, _NARROW = 900, 400
 @click.option(
     "--outcome",
     metavar="OUTCOME",
-    help="For .svg and .png: outcome to draw, in charts of one outcome.  [the primary one]",
+    help="For .svg and .png: outcome to draw, in charts of one outcome.  [the primary outcome]",
 )
 @click.option("--summary", is_flag=True, help="Write a few lines of Markdown, for the summary of a CI step.")
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
@@ -114,7 +114,7 @@ def _chart(comparison: Comparison, name: str | None, outcome: str | None) -> Cha
     charts |= {chart.name: chart for chart in own}
     if not charts:
         raise BadInput(
-            "cannot draw a chart: this comparison has nothing to draw", hint="write it to a .html or .md file instead"
+            "cannot draw a chart: this comparison has nothing to draw", hint="write the report to a .html or .md file"
         )
     name = name or (own[0].name if outcome is not None and own else next(iter(charts)))
     if name not in charts:

@@ -12,10 +12,10 @@ from ktrial.cli.options import json_option, write_answer
 from ktrial.kit.errors import BadInput
 
 
-@click.command(short_help="Undo the last change (`apply`, `keep`), or all of them.")
+@click.command(short_help="Undo the last change (`apply`, `keep`), or all changes.")
 @click.option("--to", "to", type=int, metavar="N", help="Undo every transaction newer than N.")
 @click.option("--all", "all_", is_flag=True, help="Undo every transaction.")
-@click.option("--only", type=int, metavar="N", help="Undo only transaction N; values of newer ones stay.")
+@click.option("--only", type=int, metavar="N", help="Undo only transaction N; values of newer transactions stay.")
 @click.option("--force", is_flag=True, help="Also restore values that another program has changed since.")
 @json_option
 @click.pass_obj
@@ -27,14 +27,14 @@ def command(app: App, to: int | None, all_: bool, only: int | None, force: bool,
     ktrial revert --all
     ktrial revert --to 3
 
-    If another program has changed a value since, ktrial leaves it alone and the exit status is 1. `ktrial status`
-    lists these values until they are restored; --force restores them too.
+    If another program has changed a value since, ktrial leaves the value alone and the exit status is 1. `ktrial
+    status` lists such values until they are restored; --force restores them too.
     """
     from ktrial.machine.transactions import RevertReply, decode_reply, is_open, left_alone, status
     from ktrial.tuning.plans.transaction_text import has_left_some, revert_text
 
     if [to is not None, all_, only is not None].count(True) > 1:
-        raise BadInput("cannot combine --to, --all and --only", hint="choose one")
+        raise BadInput("cannot combine --to, --all and --only", hint="use only one of these options")
     select: Any = {"to": to} if to is not None else {"only": only} if only is not None else "all" if all_ else "newest"
     session = app.root_session("reverting")
     answer = session.request("revert", select=select, force=force)

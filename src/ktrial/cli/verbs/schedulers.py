@@ -12,7 +12,7 @@ from ktrial.cli.options import guard_option, long_option, secondary_option
 from ktrial.cli.shared.bench import TakesCommand, own_words
 from ktrial.cli.shared.command_environment import env_option
 from ktrial.cli.shared.fail_on import fail_on_option
-from ktrial.cli.shared.trial_options import designed_options, measured_options, watched_options
+from ktrial.cli.shared.trial_options import designed_here_options, measured_options, watched_options
 
 
 @click.command(cls=TakesCommand, short_help="Find the best scheduler for a workload here.")
@@ -33,11 +33,11 @@ from ktrial.cli.shared.trial_options import designed_options, measured_options, 
 @click.option("--placebo", is_flag=True, help="Also compare the kernel's own scheduler with itself.")
 @click.option("--name", metavar="NAME", help="Name of the trial.  [schedulers]")
 @fail_on_option
-@designed_options
+@designed_here_options
 @long_option
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> int:
-    """Compare the sched_ext schedulers that are installed here with the kernel's own, and say which one to use.
+    """Compare the sched_ext schedulers that are installed here with the kernel's own, and say which scheduler to use.
 
     \b
     ktrial schedulers

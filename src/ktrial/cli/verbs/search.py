@@ -39,7 +39,9 @@ from ktrial.kit.errors import BadInput
 )
 @guard_option
 @secondary_option
-@click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Effect that is worth finding.")
+@click.option(
+    "--detect", default="5%", show_default=True, metavar="SHARE", help="Smallest effect that is worth finding."
+)
 @margin_option
 @click.option("--budget", default="2h", show_default=True, metavar="TIME", help="Time for the whole search.")
 @click.option("--settle", metavar="TIME", help="Time to wait after each change.  [chosen per setting]")
@@ -78,11 +80,11 @@ def command(ctx: click.Context, /, space: str, **options: Any) -> int:
     ktrial search server.toml --metric 'rate:higher=(.*)' -- ./bench {workers}
     ktrial search boot.toml --guest --suite wakeups-busy --budget 4h
 
-    A SPACE file names what may vary and in which range (docs/search.md). In the third example, the number that ktrial
-    puts in place of {workers} varies.
+    A SPACE file names what may vary and in which range (docs/search.md). The third example varies a number, which
+    ktrial puts in place of {workers}.
 
-    Optuna proposes values. ktrial measures each proposal, the best one so far and the unchanged machine in the same
-    blocks (rounds). The answer comes only from a trial at the end, on new blocks.
+    Optuna proposes values. ktrial measures new proposals in the same blocks (rounds) as the best proposal so far and
+    the unchanged machine. A trial at the end, on new blocks, confirms the best values or finds nothing.
 
     `ktrial search` needs the extra `search`: pip install 'ktrial[search]'.
     """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def command(app: App, place: str, name: str | None, as_json: bool) -> int:
     """Show a session (all runs of one measurement) with its outcomes, or one run with its full record.
 
-    You may shorten a session's name as long as it is unique.
+    You may shorten a session's name as long as it stays unique.
 
     \b
     ktrial show 20261121T2

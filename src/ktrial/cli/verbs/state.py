@@ -30,7 +30,7 @@ def command() -> None:
 
 @command.command(short_help="Save the present state.")
 @click.argument("name", required=False)
-@output_option("Write to FILE, not under a NAME.")
+@output_option("Write to FILE instead of saving under NAME.")
 @click.option("--force", is_flag=True, help="Overwrite NAME or FILE if it exists.")
 @click.pass_obj
 def save(app: App, name: str | None, output: Path | None, force: bool) -> None:
@@ -42,7 +42,9 @@ def save(app: App, name: str | None, output: Path | None, force: bool) -> None:
         raise BadInput("expected either NAME or -o FILE", hint="ktrial state save NAME")
     check_output(output, force=force)
     if name is not None and app.saved_states.has(name) and not force:
-        raise BadInput(f"state {name!r} exists already", hint="choose another name, or add --force to replace it")
+        raise BadInput(
+            f"state {name!r} exists already", hint="choose another name, or add --force to replace the state"
+        )
     state = _now(app)
     if output is not None:
         write_whole(output, state.canonical())
@@ -62,7 +64,7 @@ def show(app: App, which: str, as_json: bool) -> None:
     write_answer(as_json, lambda: state, lambda width: state_text(state, width=width))
 
 
-@command.command(short_help="Show every difference between two states.")
+@command.command(short_help="Show the differences between two states.")
 @click.argument("before", metavar="BEFORE")
 @click.argument("after", metavar="AFTER")
 @click.option(
@@ -92,15 +94,15 @@ def diff(
     fail_on: str | None,
     as_json: bool,
 ) -> None:
-    """Show every difference between two states, and whether it was intended (declared).
+    """Show the differences between two states, and which of them were intended (declared).
 
     \b
     ktrial state save before
     ktrial state diff before now
 
     BEFORE and AFTER are each a saved NAME, a FILE, `now`, a stored SESSION, or a LABEL for its newest state. If a
-    session has several states, write SESSION:PLACE, such as SESSION:end. Differences are declared if --declared or
-    --plan names them, or if `ktrial apply` made them and they are still in force.
+    session has several states, write SESSION:PLACE, such as SESSION:end. A difference is declared if --declared or
+    --plan names it, or if `ktrial apply` made it and the transaction is still in force.
     """
     from ktrial.kit.tables import columns
     from ktrial.tuning.state.snapshot import compare_states

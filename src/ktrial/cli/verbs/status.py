@@ -28,13 +28,11 @@ if TYPE_CHECKING:
 def command(app: App, words: tuple[str, ...], check: bool, glance: bool, as_json: bool) -> int:
     """Show what is applied and kept, which trials are not over, the last verdicts, and what to do next.
 
-    ktrial lists the transactions in force with their time limits, unfinished ones with the reason, and damaged
-    journals.
+    ktrial lists the transactions in force with their time limits, unfinished transactions with the reason, and damaged
+    journals. `kept` settings last across boots (`ktrial keep`); `applied` settings end with the next boot.
 
-    `kept` settings last across boots (`ktrial keep`); `applied` ones end with the next boot.
-
-    With --check, the exit status is 0 if everything that is kept is live, 3 if something differs, and 6 if nothing is
-    kept. For settings that you name, 0 means kept or applied, and live; 6 means neither kept nor applied.
+    With --check, the exit status is 3 if something differs and 6 if nothing is kept, otherwise 0. If you name settings,
+    6 means that at least one of them is neither kept nor applied.
     """
     if check:
         return _check(app, words, as_json=as_json)

@@ -54,10 +54,10 @@ def list_tools(app: App, as_json: bool) -> int:
     metavar="URL|PATH",
     help="Source to use instead of upstream: https address (git repository or archive), folder, or archive.",
 )
-@click.option("--accept-sha256", metavar="HEX", help="Required SHA-256 of the archive given with --from.")
+@click.option("--accept-sha256", metavar="HEX", help="SHA-256 that the archive given with --from must have.")
 @click.pass_obj
 def get(app: App, name: str, place: str | None, accept_sha256: str | None) -> int:
-    """Download a tool at the commit that ktrial has pinned, verify it, and build it for this user.
+    """Download the pinned commit of a tool, verify the sources, and build the tool for this user.
 
     \b
     ktrial tools get schbench
@@ -74,7 +74,7 @@ def get(app: App, name: str, place: str | None, accept_sha256: str | None) -> in
 
     recipes = load_recipes()
     if name not in recipes:
-        raise UnknownName("tool", name, recipes, hint="run `ktrial tools list` to list them")
+        raise UnknownName("tool", name, recipes, hint="run `ktrial tools list` to list all tools")
     recipe = recipes[name]
     app.say(f"getting {name}, {recipe.licence}, from {place or recipe.upstream}")
     with app.tools.workshop as workshop:

@@ -30,8 +30,8 @@ def command() -> None:
 def run(app: App, /, file: Path, **options: Any) -> int:
     """Run the trial that the protocol FILE describes, up to its verdict (docs/trial.md).
 
-    If FILE compares kernels or kernel arguments, the machine reboots for each measurement; --yes allows the reboots. If
-    you set up the configurations by hand, run `ktrial trial next` for each turn of a configuration (visit).
+    If FILE compares kernels or kernel arguments outside of guests, the machine reboots for each turn of a configuration
+    (visit); --yes allows the reboots. If you set up the configurations by hand, run `ktrial trial next` for each visit.
     """
     from ktrial.cli.shared.run_trial import run_file
     from ktrial.kit.files import read_file
@@ -74,7 +74,7 @@ def _manner(options: dict[str, Any]) -> dict[str, bool]:
 def next_(
     app: App, name: str | None, done: str | None, dry_run: bool, boots: bool, yes_dangerous: bool, as_json: bool
 ) -> int:
-    """Measure the next configuration of a trial (default: the newest) that needs you to change settings or reboot."""
+    """Measure the next configuration of a trial in which you change settings or reboot (default: the newest)."""
     if boots and name is not None:
         from ktrial.cli.shared.boot_questions import go_on
         from ktrial.cli.shared.boot_trials import continue_in_boots
@@ -88,7 +88,7 @@ def next_(
 @command.command(short_help="Pause a running live trial.")
 @of_trial
 def pause(app: App, name: str | None) -> int:
-    """Pause a live trial that another process is running, and restore everything. `trial resume` continues it."""
+    """Pause a live trial (default: the running one), and restore everything. `ktrial trial resume` continues it."""
     from ktrial.cli.shared.live_control import pause_trial
 
     return pause_trial(app, name)
@@ -97,7 +97,7 @@ def pause(app: App, name: str | None) -> int:
 @command.command(short_help="Stop a live trial, or one that this machine continues by itself.")
 @of_trial
 def stop(app: App, name: str | None) -> int:
-    """Stop a live trial, an unattended one, or one that reboots this machine; restore everything. The results stay."""
+    """Stop a live or unattended trial, or a trial that reboots this machine; restore everything but keep results."""
     from ktrial.cli.shared.unattended import stop_trial
 
     return stop_trial(app, name)
@@ -162,7 +162,7 @@ def report(app: App, name: str | None, output: Path | None) -> None:
 def recheck(app: App, name: str | None) -> int:
     """Check a trial (default: the newest) against its own data.
 
-    ktrial recomputes all run orders, numbers and verdicts. The exit status is 1 if one differs.
+    ktrial recomputes run orders, numbers and verdicts. The exit status is 1 if anything differs.
     """
     from ktrial.cli.shared.run_trial import recheck_trial
 

@@ -37,10 +37,14 @@ from ktrial.cli.shared.trial_options import (
     multiple=True,
     metavar="KNOB=VALUE[,…]",
     callback=spelled_words,
-    help="Setting to try, as with KNOB=VALUE. Repeatable.",
+    help="Setting to try, the same as an argument KNOB=VALUE. Repeatable.",
 )
 @click.option(
-    "--profile", "profiles", multiple=True, metavar="PROFILE|FILE", help="Profile to try, as with PROFILE. Repeatable."
+    "--profile",
+    "profiles",
+    multiple=True,
+    metavar="PROFILE|FILE",
+    help="Profile to try, the same as an argument PROFILE or FILE. Repeatable.",
 )
 @measured_options
 @guard_option
@@ -72,7 +76,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], **options: Any) -> in
     ktrial try thp:enabled=always --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
 
     ktrial tries all named settings together, and the values of a list such as 10,60,100 one by one. Without --suite or
-    CMD, it chooses a suite that suits the settings.
+    CMD, it chooses a suite that can measure the settings.
     """
     from ktrial.cli.shared.run_trial import run_file, show_protocol
     from ktrial.trial.protocol.from_words import arms_of, default_suite, name_of, pairs

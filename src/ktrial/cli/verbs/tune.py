@@ -27,7 +27,7 @@ from ktrial.cli.shared.bench import TakesCommand, own_words
 from ktrial.cli.shared.command_environment import clean_env_option, env_option
 
 
-@click.command(cls=TakesCommand, short_help="Try settings for a goal, and keep what is proven.")
+@click.command(cls=TakesCommand, short_help="Try settings for a goal, and apply what is proven.")
 @click.argument("goal", shell_complete=goal_words, metavar="GOAL|PROFILE|FILE")
 @click.option(
     "--suite",
@@ -39,7 +39,7 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
 @prepare_option
 @env_option
 @clean_env_option
-@click.option("--primary", metavar="OUTCOME", help="Outcome that decides the trial.")
+@click.option("--primary", metavar="OUTCOME", help="With --suite or CMD: outcome that decides each trial.")
 @guard_option
 @secondary_option
 @click.option("--detect", default="5%", show_default=True, metavar="SHARE", help="Plan to find an effect of this size.")
@@ -54,8 +54,8 @@ from ktrial.cli.shared.command_environment import clean_env_option, env_option
     help="Try only the N settings that are safest and best supported.",
 )
 @seed_option(2**62, "tuning, to reproduce its run orders")
-@click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
-@click.option("--no-apply", is_flag=True, help="Only write the receipt; apply nothing.")
+@click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted tuning.")
+@click.option("--no-apply", is_flag=True, help="Measure and write the receipt; apply nothing.")
 @click.option("--dry-run", is_flag=True, help="Show what ktrial would try; measure nothing.")
 @yes_to("Do not ask before a long tuning or before applying what is proven.")
 @when_idle_option
@@ -71,10 +71,12 @@ def command(ctx: click.Context, /, goal: str, **options: Any) -> int:
     ktrial tune ./rest.toml --suite memory-pressure
     ktrial tune ktweak --metric 'rate_per_s:higher=([0-9.]+) ops' -- ./my-test
 
-    ktrial drops each setting that no trial shows to be better, or that makes a --guard outcome worse. If several are
-    better, it tries them together; if they are not better together, it keeps only the best one. Then it applies what
-    is left in one transaction, until the next boot; on a terminal it asks first, unless you give --json or --yes. A
-    receipt gives the reasons, and the command that undoes the changes.
+    A trial compares up to eight settings. ktrial drops each setting that its trial does not show to be better, or that
+    breaks a --guard. If several settings of a trial are better, ktrial tries them together; if they are not better
+    together, it keeps only the best one.
+
+    Then ktrial applies what is left in one transaction, until the next boot; on a terminal it asks first, unless you
+    give --json or --yes. The printed receipt gives the reasons, and the command that undoes the changes.
     """
     from functools import partial
 

@@ -19,12 +19,12 @@ _EXTRA = "textual>=8,<9"
 @click.command(short_help="Show trials, settings and verdicts live on one screen.")
 @click.pass_obj
 def command(app: App) -> None:
-    """Show what is applied and kept, the trial under way, and the last verdicts, on one screen; keys control it.
+    """Show on one screen what is applied and kept, the trial under way, and the last verdicts.
 
     ktrial reads the state every 5 seconds, and at once if you press `r`. `w` watches pressure and stutters, `y` asks
     for a knob and shows who set it, `s` asks and then stops the running trial, `q` quits. Only `s` changes anything.
 
-    `ktrial ui` needs the extra `ui`: pip install 'ktrial[ui]'. Only root can read what is applied, and trace stalls.
+    `ktrial ui` needs the extra `ui`: pip install 'ktrial[ui]'. Only root can trace stalls and read what is applied.
     """
     if app.host is not None or not app.on_this_machine:
         raise Refused("cannot show another machine", hint="leave out --host and --machine-root")

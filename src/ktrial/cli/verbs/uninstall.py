@@ -11,16 +11,16 @@ from ktrial.cli.app import App
 from ktrial.cli.options import is_terminal, yes_option
 
 
-@click.command(short_help="Revert all changes and remove ktrial, except results.")
+@click.command(short_help="Revert all changes and remove ktrial; keep results.")
 @click.option("--force", is_flag=True, help="Also restore values that another program has changed since.")
 @yes_option
 @click.pass_obj
 def command(app: App, force: bool, yes: bool) -> int:
-    """Revert every transaction, and remove the recovery unit, journal, cache, built tools and Python environment.
+    """Revert every transaction, and remove the recovery unit, the journal, the cache and the built tools.
 
-    This also undoes `ktrial keep`. These stay: results and trials, your own knobs and profiles, files that `ktrial
-    export` or -o wrote, /etc/ktrial, and the checkout. At the end, ktrial lists what it removed, and the folders that
-    remain.
+    This also undoes `ktrial keep`. In a checkout, ktrial also removes the Python environment. These stay: results and
+    trials, your own knobs and profiles, files that `ktrial export` or -o wrote, /etc/ktrial, and the checkout. At the
+    end, ktrial lists what it removed, and the folders that remain.
     """
     from ktrial.agent.checkout import remaining_files, remove_own_files
     from ktrial.kit.tables import columns

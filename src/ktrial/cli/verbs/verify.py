@@ -14,7 +14,7 @@ from ktrial.kit.errors import BadInput
 _LOG_LIMIT_BYTES = 4 << 20
 
 
-@click.command(short_help="Check that settings of `apply` are still in force.")
+@click.command(short_help="Check that applied settings are still in force.")
 @click.argument("what", required=False, metavar="[TRANSACTION|LOG]")
 @json_option
 @click.pass_obj
@@ -26,7 +26,8 @@ def command(app: App, what: str | None, as_json: bool) -> int:
     ktrial verify 3
     ktrial verify module.log      # copied from a phone: /data/adb/ktrial/MODULE/log
 
-    LOG is the log of a module for phones (`ktrial export --to magisk`). It says which settings took effect.
+    LOG is the log of a module for phones (`ktrial export --to magisk`). With LOG, ktrial shows which settings took
+    effect; the exit status is 3 if one had no effect at the last boot.
     """
     from ktrial.machine.transactions import VerifyReply, decode_reply
     from ktrial.tuning.plans.transaction_text import verify_text

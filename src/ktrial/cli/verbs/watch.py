@@ -11,7 +11,7 @@ import click
 from ktrial.cli.app import App
 from ktrial.cli.options import json_option, seconds
 from ktrial.cli.shared.bench import TakesCommand, own_words
-from ktrial.cli.shared.command_environment import clean_env_option, env_option, refuse_without_command
+from ktrial.cli.shared.command_environment import clean_env_option, refuse_without_command
 from ktrial.kit.errors import BadInput, Refused
 from ktrial.recordings.frame_loop import KINDS
 
@@ -19,9 +19,14 @@ from ktrial.recordings.frame_loop import KINDS
 @click.command(cls=TakesCommand, short_help="Show and record pressure, stalls and kernel events.")
 @click.option("--pid", type=click.IntRange(min=1), metavar="P", help="Process to watch, with its child processes.")
 @click.option(
-    "--thread", type=click.IntRange(min=1), metavar="T", help="Thread of process P that draws frames.  [the first one]"
+    "--thread",
+    type=click.IntRange(min=1),
+    metavar="T",
+    help="Thread of process P that draws frames.  [the first thread]",
 )
-@click.option("--for", "length", metavar="TIME", help="Stop after TIME.  [when the program ends, or at Ctrl-C]")
+@click.option(
+    "--for", "length", metavar="TIME", help="Stop after TIME.  [when the program ends, at Ctrl-C, or after 7 days]"
+)
 @click.option(
     "-o",
     "--output",
@@ -34,7 +39,7 @@ from ktrial.recordings.frame_loop import KINDS
     "rate_words",
     multiple=True,
     metavar="SOURCE=HZ",
-    help="Rate at which to read a source, such as cpu=50Hz; 0 disables it. Repeatable.",
+    help="Rate at which to read a source, such as cpu=50Hz; 0 disables the source. Repeatable.",
 )
 @click.option(
     "--above",
@@ -56,9 +61,15 @@ from ktrial.recordings.frame_loop import KINDS
     "--frame-loop",
     "loop",
     type=click.Choice(list(KINDS)),
-    help="Let ktrial draw frames itself, alone (calm) or under memory pressure.",
+    help="Let ktrial draw the frames, without other load (calm) or under memory pressure.",
 )
-@env_option
+@click.option(
+    "--env",
+    "variables",
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="Environment variable to set for CMD. Without VALUE, it gets the shell's value. Repeatable.",
+)
 @clean_env_option
 @click.option(
     "--every",
@@ -148,4 +159,6 @@ def _refuse_contradictions(
             hint="leave out --pid, --frames-from and the program after --",
         )
     if (frames_from is None) != (pattern is None):
-        raise BadInput("--frames-from and --pattern require each other", hint="add the missing one")
+        if frames_from is None:
+            raise BadInput("--pattern requires --frames-from", hint="add --frames-from FILE")
+        raise BadInput("--frames-from requires --pattern", hint="add --pattern REGEX")

@@ -23,9 +23,9 @@ _TALKS = "use --host guest:KERNEL"
 @click.option(
     "--lead",
     metavar="SIZE|TIME",
-    help="How early kswapd should wake: 2GiB, or 500ms with --rate or --measure. ktrial computes the setting for it.",
+    help="Lead to compute a setting for, such as 2GiB, or 500ms with --rate or --measure.",
 )
-@click.option("--rate", metavar="SIZE", help="Memory allocated per second, such as 2GiB, for --lead TIME.")
+@click.option("--rate", metavar="SIZE", help="Memory that programs allocate per second, such as 2GiB, for --lead TIME.")
 @click.option("--measure", metavar="TIME", help="Measure the peak allocation rate over TIME, while the workload runs.")
 @click.option("--memory", metavar="SIZE", help="Compute for a PC with this much memory, such as 96GiB.")
 @json_option
@@ -46,10 +46,10 @@ def command(
     ktrial watermarks micro-stutter-watermarks vm.min_free_kbytes=3145728+vm.watermark_scale_factor=125
     ktrial watermarks --lead 500ms --measure 30s
 
-    Each argument gets its own line: a profile, settings joined by +, or a list of values with a line for each. For the
-    whole machine and for each memory zone, ktrial shows the watermarks and the lead: what programs can allocate after
-    kswapd wakes and before they must reclaim memory themselves. It computes all of this as the kernel does, in whole
-    pages, and changes nothing.
+    Each argument is a profile, settings joined by +, or a setting with a list of values. For the whole machine and for
+    each memory zone, ktrial shows the watermarks and the lead. The lead is what programs can allocate after kswapd
+    wakes and before they must reclaim memory. ktrial computes all of this as the kernel does, in whole pages, and
+    changes nothing.
     """
     import msgspec
 
@@ -57,7 +57,8 @@ def command(
     from ktrial.watch.watermarks_text import watermarks_text
 
     if measure is not None and (rate is not None or memory is not None):
-        raise BadInput(f"cannot combine --measure with {'--rate' if rate else '--memory'}", hint="choose one")
+        other = "--rate" if rate is not None else "--memory"
+        raise BadInput(f"cannot combine --measure with {other}", hint=f"leave out --measure or {other}")
     if measure is not None and app.host is not None and app.host.is_exact:
         raise BadInput("cannot use --measure in an exact guest: its clock does not follow real time", hint=_TALKS)
     catalog, names = app.catalog_for(words)

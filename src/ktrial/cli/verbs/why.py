@@ -12,17 +12,19 @@ from ktrial.cli.options import json_option, seconds, write_answer
 
 @click.command(short_help="Show who set a sysctl or another knob.")
 @click.argument("knobs", shell_complete=knob_names, nargs=-1, required=True, metavar="KNOB|PATH…")
-@click.option("--watch", "watch_for", metavar="TIME", help="Watch the values for TIME and show each change.")
+@click.option(
+    "--watch", "watch_for", metavar="TIME", help="Read the values four times a second for TIME, and show the changes."
+)
 @json_option
 @click.pass_obj
 def command(app: App, knobs: tuple[str, ...], watch_for: str | None, as_json: bool) -> None:
-    """Show who set a knob: a file and line (and what it overrides), a daemon, ktrial itself, or nobody.
+    """Show who set a knob: a line of a file (and the lines that it overrides), a daemon, ktrial, or nobody.
 
-    KNOB may be any sysctl, and PATH any file below /proc/sys or /sys, even if the catalog lacks it.
+    KNOB may be any sysctl, and PATH any file below /proc/sys or /sys, even if the catalog does not have it.
 
-    `ktrial doctor` lists every knob that differs from a default that ktrial knows.
+    `ktrial doctor` lists the knobs that differ from a default that ktrial knows.
 
-    A service may write a value repeatedly, which no file shows. --watch 1m shows each change.
+    A service may write a value repeatedly, which no file shows. --watch 1m shows such changes.
     """
     from ktrial.cli.shared.origins import origins_of, watch_origins
     from ktrial.tuning.origin.changes import watched_json, watched_text

@@ -24,7 +24,7 @@ _ARM_COMPILER = "aarch64-linux-gnu-gcc"
 @json_option
 @click.pass_obj
 def command(app: App, target: str, tune: str | None, cc: str | None, arch: str, as_json: bool) -> int:
-    """Print the compiler flags of a target as shell lines, for a kernel tree that stays unchanged.
+    """Print the compiler flags of a target as shell commands, for use with an unchanged kernel tree.
 
     \b
     eval "$(ktrial kernel uarch flags x86-64-v3 --tune znver3)"

@@ -42,7 +42,7 @@ def command(
 ) -> int:
     """Make a patch that lets you choose the CPU that the kernel in TREE is compiled for (Linux 4.19 or newer).
 
-    The patch goes to stdout or to FILE, for `patch -p1`; only --apply and --reverse change the tree. It adds a
+    The patch goes to stdout or to FILE, for `patch -p1`; only --apply and --reverse change the tree. The patch adds a
     Kconfig choice of x86-64 levels and microarchitectures, each with the compilers that it needs. The default choice
     compiles the kernel as without the patch. ktrial refuses a tree that already has such a choice from CachyOS, Zen
     or TKG.
@@ -52,7 +52,7 @@ def command(
     if output is not None and mode is not None:
         raise BadInput(f"cannot combine -o with --{mode}", hint="leave out -o")
     if output is not None and output.exists() and not force:
-        raise BadInput(f"{output}: file exists", hint="choose another name, or add --force to overwrite it")
+        raise BadInput(f"{output}: file exists", hint="choose another name, or add --force to overwrite the file")
     tree = app.kernels.tree(folder)
     if mode == "check":
         return _check(tree, as_json)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def command(app: App, folder: Path, target: str, cc: str, config: Path | None, rust: bool, as_json: bool) -> int:
-    """Configure TREE for TARGET in a folder outside it, read the symbols back, and compile one object.
+    """Configure TREE for TARGET in a folder outside TREE, read the symbols back, and compile one object.
 
     \b
     ktrial kernel uarch verify linux-6.12 znver3
