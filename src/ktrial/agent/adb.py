@@ -23,7 +23,7 @@ _ARCHITECTURES = ("aarch64", "armv7", "x86_64")
 _STATES = {
     "unauthorized": (
         "the phone has not allowed this computer",
-        "unlock the phone and accept the question about USB debugging, then run the command again",
+        "unlock the phone and accept the question about USB debugging",
     ),
     "authorizing": ("the phone has not answered yet", "run the command again"),
     "connecting": ("the phone has not answered yet", "run the command again"),
@@ -94,7 +94,7 @@ class AdbWay:
         if architecture not in _ARCHITECTURES:
             raise KtrialError(
                 f"cannot use {self.name}: ktrial has no agent for its kernel ({machine or 'unknown architecture'})",
-                hint=f"use a phone whose kernel is one of {', '.join(_ARCHITECTURES)}",
+                hint=f"use a phone with a kernel for {' or '.join(_ARCHITECTURES)}",
             )
         return architecture
 
@@ -144,13 +144,14 @@ def find_serial() -> str:
     if not found:
         raise KtrialError(
             "cannot find a phone: adb lists no device",
-            hint="plug in a phone with USB debugging enabled, and accept the question on the phone's screen",
+            hint="plug in a phone with USB debugging enabled",
         )
     found = [one for one in found if one.state not in _STATES] or found
     if len(found) > 1:
         named = ", ".join(one.serial for one in found)
         raise BadInput(
-            f"--host adb: adb lists several devices: {named}", hint=f"name one of them: --host adb:{found[0].serial}"
+            f"--host adb needs a serial number: adb lists several devices ({named})",
+            hint=f"for example  --host adb:{found[0].serial}",
         )
     return found[0].serial
 

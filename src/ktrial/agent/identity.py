@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pwd
 from collections.abc import Iterable
@@ -80,7 +81,9 @@ def salt(path: Path) -> bytes:
                     part.unlink()
         return path.read_bytes()
     except OSError as error:
-        hint = f"free some disk space, make {path} readable, or set XDG_STATE_HOME to a writable folder"
+        hint = f"make {path} readable, or set XDG_STATE_HOME to a writable folder"
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            hint = "free some disk space"
         raise KtrialError(f"cannot create or read {path}: {error.strerror}", hint=hint) from None
 
 

@@ -92,7 +92,7 @@ class AgentSession:
         if reply.pid is not None:
             return reply.pid
         if reply.ok is None:
-            raise self._lost(do, "invalid answer: expected a process id or an end", hangs=True)
+            raise self._lost(do, "invalid answer (expected a process id or an end)", hangs=True)
         return reply.ok
 
     @property
@@ -105,7 +105,7 @@ class AgentSession:
         if reply.ok is not None:
             return reply.ok
         if reply.chunk is None and reply.seen is None:
-            raise self._lost(do, "invalid answer: expected progress or an end", hangs=True)
+            raise self._lost(do, "invalid answer (expected progress or an end)", hangs=True)
         return Progress(chunk=reply.chunk, seen=reply.seen)
 
     def receive_last(self, do: str) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class AgentSession:
     def _content(self, do: str, limit_s: float | None) -> dict[str, Any]:
         ok = self._reply(do, limit_s).ok
         if ok is None:
-            raise self._lost(do, "invalid answer: expected `ok` or `error`", hangs=True)
+            raise self._lost(do, "invalid answer (expected `ok` or `error`)", hangs=True)
         return ok
 
     def _reply(self, do: str, limit_s: float | None, number: int | None = None) -> _Reply:
@@ -129,7 +129,7 @@ class AgentSession:
         try:
             reply = decode_as(answer, _Reply)
         except msgspec.DecodeError as error:
-            raise self._lost(do, f"invalid answer: {error}", hangs=True) from None
+            raise self._lost(do, f"invalid answer ({error})", hangs=True) from None
         if reply.error is not None:
             raise _error(reply.error)
         if reply.id != (self._next_id if number is None else number):
@@ -155,13 +155,13 @@ class AgentSession:
         try:
             return {value.path: _reading(value) for value in values}
         except ValueError as error:
-            raise self._lost("read", f"invalid answer: {error}") from None
+            raise self._lost("read", f"invalid answer ({error})") from None
 
     def _decode_as(self, do: str, answer: Mapping[str, Any], shape: type[T]) -> T:
         try:
             return msgspec.convert(answer, shape)
         except msgspec.ValidationError as error:
-            raise self._lost(do, f"invalid answer: {error}") from None
+            raise self._lost(do, f"invalid answer ({error})") from None
 
     def close(self) -> None:
         """End the session; the agent also ends the leases that belong to it."""

@@ -67,7 +67,7 @@ def ssh_words() -> list[str]:
         return [found, *words[1:]]
     if given is None:
         raise KtrialError("cannot find ssh", hint="install OpenSSH's client; Debian: sudo apt install openssh-client")
-    why = f"{words[0]}: no such program" if words else "the value names no program"
+    why = f"cannot find an executable {words[0]}" if words else "the value names no program"
     raise BadInput(f"{SSH_VARIABLE}: {why}", hint=f"unset the variable, or use {SSH_VARIABLE}='ssh -F FILE'")
 
 

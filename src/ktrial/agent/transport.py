@@ -10,12 +10,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from ktrial.agent.interrupts import Interrupts
 from ktrial.kit.errors import AgentError
 
-BUILD_ANEW = "remove .setup and run ./ktrial to rebuild the agent; if ktrial is installed, reinstall it"
+BUILD_ANEW = (
+    "remove .setup and run ./ktrial to rebuild the agent"
+    if Path(__file__).resolve().parents[2].name == "src"
+    else "reinstall ktrial"
+)
 _CHUNK_BYTES = 1 << 16
 #: Seconds that a detached agent has to end its commands: SIGTERM, 5 seconds, SIGKILL, 5 seconds.
 PATIENCE_S = 11.0

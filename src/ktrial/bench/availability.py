@@ -102,10 +102,10 @@ def _lacking(benchmark: Benchmark, guest: GuestTools, programs: Mapping[str, str
     """Return why the guest cannot run a benchmark, and the next step; None if it can."""
     beyond: str | None = getattr(benchmark, "beyond_exact", None)
     if guest.exact and beyond is not None:
-        return f"an exact guest cannot measure it: {beyond}", "measure it in an ordinary guest: --host guest:KERNEL"
+        return f"cannot be measured in an exact guest ({beyond})", "use an ordinary guest: --host guest:KERNEL"
     needed = [name for name in benchmark.needs if "/" not in name]
     if needed and not is_program(benchmark):
-        return "it needs more than programs and their libraries, which is all a guest has", "run it without --host"
+        return "needs more than programs and their libraries, which is all a guest has", "leave out --host"
     absent = [name for name in needed if programs.get(name) is None]
     if not absent:
         return None
@@ -136,7 +136,7 @@ def _lacking(benchmark: Benchmark, guest: GuestTools, programs: Mapping[str, str
 def _elsewhere(absent: Sequence[str]) -> tuple[str, str] | None:
     """Return why this machine cannot have what is `absent`, and the next step; None if only programs are absent."""
     if any(name.startswith(_ANDROID) for name in absent):
-        return "only Android has its programs", "measure a phone: `ktrial --host adb bench …`"
+        return "needs programs that only Android has", "add --host adb to measure a phone"
     unseen = [name for name in absent if name.startswith(KERNEL_FILES)]
     if not unseen:
         return None
@@ -184,13 +184,13 @@ def _why_not(
         else:
             step = _install_step(benchmark, absent, tool)
     elif benchmark.root_reason is not None and not executor.has_root:
-        why = f"needs root: {benchmark.root_reason}"
+        why = f"needs root, because {benchmark.root_reason}"
         step = "run ktrial through sudo" + (" without --tools" if executor.container is not None else "")
     elif benchmark.user_reason is not None and executor.runs_as_root:
-        why = f"cannot run as root: {benchmark.user_reason}"
+        why = f"cannot run as root, because {benchmark.user_reason}"
         step = "run ktrial as an ordinary user, or through sudo from one"
     elif not benchmark.needs and not executor.has_loads:
-        why = "this agent cannot run loads itself"
+        why = "this agent cannot run loads"
         step = "run ./ktrial again to rebuild the agent; if ktrial is installed, reinstall it"
     elif benchmark.probe is not None:
         why = _answer(benchmark.probe, {**benchmark.parameters, **parameters}, executor)

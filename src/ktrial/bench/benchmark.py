@@ -273,7 +273,7 @@ class Benchmark(Protocol):
 def check_exit(raw: RawOutput) -> None:
     """Raise BadRun unless the run ended with status 0 and its output is complete. The message quotes the output."""
     if raw.interrupted:
-        began = "before it began" if raw.wall_ns is None else f"after {raw.wall_ns / 1e9:.1f} s"
+        began = "before the run began" if raw.wall_ns is None else f"after {raw.wall_ns / 1e9:.1f} s"
         raise BadRun(f"interrupted {began}")
     if raw.load_failed is not None:
         raise BadRun(raw.load_failed)
@@ -331,7 +331,7 @@ def check_measurements(outcomes: tuple[Outcome, ...], parsed: ParsedRun) -> None
         _check_value(outcome, measurement)
 
 
-_AGAIN = "measure it again, or leave this value out"
+_AGAIN = "run the benchmark again, or leave this value out"
 
 
 def _check_value(outcome: Outcome, measurement: Measurement) -> None:

@@ -11,6 +11,8 @@ from ktrial.bench.availability import PACKAGE_PROGRAMS, install_command, package
 from ktrial.bench.tool import Receipt, Recipe, ToolSource, check_sha256
 from ktrial.kit.errors import BadInput, KtrialError
 
+_KINDS = {"git": "git repository"}
+
 
 class ToolBuilder(Protocol):
     """Fetches and builds a tool in a private folder."""
@@ -59,7 +61,8 @@ def get_tool(
     source = workshop.fetch(recipe, place, accepted_sha256)
     if accepted_sha256 is not None and source.kind != "archive":
         raise BadInput(
-            f"--accept-sha256 needs an archive: {source.place} is a {source.kind}", hint="leave out --accept-sha256"
+            f"--accept-sha256 needs an archive, but {source.place} is a {_KINDS.get(source.kind, source.kind)}",
+            hint="leave out --accept-sha256",
         )
     tree_sha256 = workshop.tree_sha256()
     if source.verified == "commit" and recipe.tree_sha256 not in {None, tree_sha256}:

@@ -68,19 +68,19 @@ class PrintedNumber:
         """The JSON document on stdout. Raise BadRun unless there is exactly one."""
         if not self._raw.stdout.strip():
             raise BadRun(
-                "stdout is empty: a JSON path needs a JSON document",
+                "stdout is empty, but a JSON path needs a JSON document",
                 hint="make the command print JSON, or use a regular expression",
             )
         try:
             return decode(self._raw.stdout.decode("utf-8"))
         except UnicodeDecodeError:
             raise BadRun(
-                "stdout is not UTF-8 text: a JSON path needs a JSON document", hint="make the command print JSON"
+                "stdout is not UTF-8 text, but a JSON path needs a JSON document", hint="make the command print JSON"
             ) from None
         except NotStrictJson as error:
-            where = "stdout" if error.line is None else f"stdout:{error.line}"
+            line = "" if error.line is None else f"line {error.line} of "
             raise BadRun(
-                f"{where}: {error}", hint="make the command print one JSON document and nothing else"
+                f"{error} in {line}stdout", hint="make the command print one JSON document and nothing else"
             ) from None
 
 
@@ -109,13 +109,13 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             groups = 1 if is_path(self.match) and parse_path(self.match) else re.compile(self.match).groups
         except re.error as error:
             wrong = f"invalid expression for {self.name} at position {error.pos}: {error.msg}"
-            yield "match", BadInput(wrong, hint=_USAGE)
+            yield "match", BadInput(wrong, hint="correct the regular expression")
         except BadInput as error:
             yield "match", error
         else:
             if groups != 1:
                 wrong = f"expected one group in the expression for {self.name}, got {groups}"
-                yield "match", BadInput(wrong, hint=_USAGE)
+                yield "match", BadInput(wrong, hint="put one group around the number, as in 'p99: ([0-9.]+)'")
 
     def outcome(self) -> tuple[Outcome, float]:
         """Return the outcome in its base unit, and the factor from the printed unit to it."""
@@ -157,7 +157,7 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if whole != number:
             raise BadRun(
                 f"{self.name}: {number!r} is only part of {whole!r}",
-                hint="match the whole number, with its decimal point, or the text next to it",
+                hint="match the whole number, with its decimal point, or also match the text next to the number",
             )
         return number
 
@@ -191,37 +191,38 @@ class OwnBenchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             hint = "use lower-case letters, digits and hyphens"
             yield "$.name", BadInput(f"invalid benchmark name {self.name!r}", hint=hint)
         if not self.argv or not self.argv[0]:
-            yield "$.argv", BadInput(f"{self.name}: argv is empty", hint='for example  argv = ["make", "-j4"]')
+            yield "$.argv", BadInput(f"`argv` of {self.name} is empty", hint='for example  argv = ["make", "-j4"]')
         if self.directory is not None and not self.directory.startswith("/"):
             yield (
                 "$.directory",
                 BadInput(
-                    f"{self.name}: directory {self.directory!r} is not an absolute path", hint="write the full path"
+                    f"`directory` of {self.name} is not an absolute path ({self.directory!r})",
+                    hint="write the full path",
                 ),
             )
         if not 0 < self.limit_s < math.inf:
             yield (
                 "$.limit_s",
                 BadInput(
-                    f"{self.name}: expected limit_s above 0, got {self.limit_s:g}", hint="for example  limit_s = 60"
+                    f"expected limit_s above 0 for {self.name}, got {self.limit_s:g}", hint="for example  limit_s = 60"
                 ),
             )
         for number, step in enumerate(self.prepare):
             if not step or not step[0]:
                 empty = BadInput(
-                    f"{self.name}: `prepare` contains an empty command",
+                    f"`prepare` of {self.name} contains an empty command",
                     hint='for example  prepare = [["make", "clean"]]',
                 )
                 yield f"$.prepare[{number}]", empty
         if not 0 <= self.warm_ups <= MOST_WARM_UPS:
-            most = f"{self.name}: expected warm_ups from 0 to {MOST_WARM_UPS}, got {self.warm_ups}"
+            most = f"expected warm_ups from 0 to {MOST_WARM_UPS} for {self.name}, got {self.warm_ups}"
             yield "$.warm_ups", BadInput(most, hint="for example  warm_ups = 1")
         taken = {outcome.name for outcome in _USED}
         for number, metric in enumerate(self.metric):
             yield from ((f"$.metric[{number}].{key}", error) for key, error in metric.faults())
             name = metric.outcome()[0].name
             if name in taken:
-                twice = BadInput(f"{self.name}: {name} is measured twice", hint="rename the metric")
+                twice = BadInput(f"{self.name} measures {name} twice", hint="rename the metric")
                 yield f"$.metric[{number}].name", twice
             taken.add(name)
 

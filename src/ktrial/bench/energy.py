@@ -196,7 +196,7 @@ def _number(path: str, look: Look) -> int:
         raise BadRun(f"cannot read {path}", hint="start ktrial with sudo: the file may need root")
     number = _parse_count(text)
     if number is None:
-        raise BadRun(f"{path}: expected a number, got {text[:40]!r}", hint="run the benchmark again")
+        raise BadRun(f"expected a number in {path}, got {text[:40]!r}", hint="run the benchmark again")
     return number
 
 

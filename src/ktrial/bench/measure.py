@@ -43,7 +43,7 @@ def measure(
     missing = _missing(order, executor)
     tasks = tuple(task for task in order.tasks if task.label not in missing)
     if not tasks:
-        listed = "; ".join(f"{label}: {found.why}" for label, found in missing.items())
+        listed = ", ".join(f"{label} ({found.why})" for label, found in missing.items())
         step = next((found.next for found in missing.values() if found.next), None)
         raise KtrialError(f"no benchmark of {order.suite} can run here: {listed}", hint=step)
     background = None

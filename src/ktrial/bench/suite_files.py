@@ -108,7 +108,7 @@ def _check(suite: Suite, path: Path, benchmarks: Mapping[str, Benchmark], unusab
             file=str(path),
             line=1,
             column=1,
-            hint="add  [[benchmark]]  with  use = …; `ktrial bench --list` lists the benchmarks",
+            hint='add  [[benchmark]]  with  use = "NAME"; `ktrial bench --list` lists the names',
         )
     labels: set[str] = set()
     for number, entry in enumerate(suite.benchmark):
@@ -116,7 +116,7 @@ def _check(suite: Suite, path: Path, benchmarks: Mapping[str, Benchmark], unusab
         try:
             if entry.use in unusable and entry.use not in benchmarks:
                 fault = unusable[entry.use]
-                raise BadInput(f"cannot use benchmark {entry.use}: {fault.message}", hint=fault.hint)
+                raise BadInput(f"cannot use benchmark {entry.use} ({fault.message})", hint=fault.hint)
             if entry.use not in benchmarks:
                 raise UnknownName(
                     "benchmark", entry.use, benchmarks, hint="run `ktrial bench --list` to list benchmarks"

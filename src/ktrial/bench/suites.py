@@ -204,14 +204,14 @@ def _check_number(
     if online is not None and len(online) < benchmark.least_cpus:
         verb = "is" if len(online) == 1 else "are"
         raise BadInput(
-            f"it needs {benchmark.least_cpus} CPUs, but only {len(online)} {verb} online",
-            hint="use another benchmark (`ktrial bench --list`)",
+            f"needs {benchmark.least_cpus} CPUs, but only {len(online)} {verb} online",
+            hint="choose another benchmark from `ktrial bench --list`",
         )
 
 
 def _too_few(least: int, chosen: Sequence[int], said: str | None) -> BadInput:
     return BadInput(
-        f"it needs {least} CPUs, but {said!r} names {len(chosen)}", hint=f"name at least {least} CPUs with --cpus"
+        f"needs {least} CPUs, but {said!r} names {len(chosen)}", hint=f"name at least {least} CPUs with --cpus"
     )
 
 
@@ -231,8 +231,8 @@ def parse_cpus(text: str, kinds: Mapping[str, Sequence[int] | None] | None = Non
         found = kinds[text]
         if not found:
             raise BadInput(
-                f"this machine has no {text} cores",
-                hint="give the numbers of CPUs instead; all CPUs here are of one kind",
+                f"this machine reports no {text} cores",
+                hint="give the numbers of CPUs instead, such as 0,2-3",
             )
         return tuple(found)
     cpus: set[int] = set()

@@ -70,7 +70,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             if "/" in name or not name or place.startswith("/") or ".." in place.split("/"):
                 raise BadInput(
                     f"program {name!r} = {place!r}: expected a bare name and a path below the source",
-                    hint='for example programs = { schbench = "schbench" }',
+                    hint='for example  programs = { schbench = "schbench" }',
                 )
         lacking = [name for name in self.compilers if name not in self.needs]
         if lacking:

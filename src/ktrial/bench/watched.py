@@ -25,4 +25,4 @@ def read_watched(data: bytes) -> Watched:
         return decode_as(data, Watched)
     except msgspec.DecodeError as error:
         start = data[:60].decode("utf-8", "backslashreplace")
-        raise UnreadableOutput(WATCHED, None, start, f"a record of counters: {error}") from None
+        raise UnreadableOutput(WATCHED, None, start, f"a record of counters ({error})") from None

@@ -38,14 +38,14 @@ def decode_comparison(data: bytes, shown: str) -> Comparison:
     try:
         comparison = decode_as(data, Comparison)
     except msgspec.DecodeError as error:
-        raise BadInput(f"not a ktrial.comparison/1 document: {error}", file=shown, hint=_HINT) from None
+        raise BadInput(f"not a ktrial.comparison/1 document ({error})", file=shown, hint=_HINT) from None
     for outcome in comparison.outcomes:
         empty = next((values.arm for values in outcome.arms if not values.points), None)
         if empty is not None:
             raise BadInput(f"{outcome.name} has no measurement in arm {empty!r}", file=shown, hint=_HINT)
         if outcome.margin < 0:
             raise BadInput(
-                f"{outcome.name}: expected a margin of 0 or more, got {outcome.margin:g}", file=shown, hint=_HINT
+                f"expected a margin of 0 or more for {outcome.name}, got {outcome.margin:g}", file=shown, hint=_HINT
             )
     return comparison
 

@@ -255,8 +255,11 @@ def plain_file(folder: Path, name: str) -> bytes:
     if any(folder.joinpath(*parts[:depth]).is_symlink() for depth in range(1, len(parts) + 1)):
         raise BadInput(f"{place} is a symbolic link; a bundle contains plain files only", hint=_OTHER_FOLDER)
     try:
-        if place.stat().st_size > LARGEST_BUNDLE_BYTES or not place.is_file():
-            raise BadInput(f"{place} is not a plain file, or is too large for a bundle", hint=_OTHER_FOLDER)
+        size_bytes = place.stat().st_size
+        if not place.is_file():
+            raise BadInput(f"{place} is not a plain file", hint=_OTHER_FOLDER)
+        if size_bytes > LARGEST_BUNDLE_BYTES:
+            raise BadInput(f"{place} is too large for a bundle", hint=_OTHER_FOLDER)
         return place.read_bytes()
     except OSError as error:
         raise BadInput(f"{place}: {why_unread(error)}", hint=_OTHER_FOLDER) from None

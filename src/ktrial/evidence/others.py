@@ -71,7 +71,7 @@ def others_in(
     if len(msgspec.json.encode(found)) > _LARGEST_BYTES:
         raise BadInput(
             f"{bundle.shown}: the verdicts take more than {_LARGEST_BYTES >> 20} MiB as text",
-            hint="ask the author for a bundle with fewer trials",
+            hint="ask the author of the bundle for one with fewer trials",
         )
     return tuple(found)
 
@@ -88,9 +88,9 @@ def _of_trial(
     entries = entries_of(kept.stored, kept.log, kernel, state, knobs)
     if not all(0 <= entry.started_unix_ms < _LATEST_UNIX_MS for entry in entries):
         raise BadInput(
-            f"{bundle.shown}: trial {kept.stored.trial} has an impossible date: "
+            f"{bundle.shown}: trial {kept.stored.trial} has an impossible date, "
             f"{kept.stored.started_unix_ms} ms after 1970",
-            hint="ask the author for a new bundle",
+            hint="ask the author of the bundle for a new one",
         )
     disks = () if state is None else (address.partition("@")[2] for address in state.knobs)
     return OthersTrial(

@@ -129,7 +129,7 @@ def bring_back(
         else:
             raise Refused(
                 f"{bundle.shown}: session {packed.session} is already in the store with other content",
-                hint="nothing was imported; use another store:  ktrial --store FILE import …",
+                hint=f"use another store: `ktrial --store FILE import {bundle.shown}`; nothing was imported",
             )
     fresh = () if trials is None else new_trials(bundle, trials, (kept for one in packings for kept in one.trials))
     for session in imported:

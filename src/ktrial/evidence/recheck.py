@@ -100,7 +100,7 @@ def _trials(bundle: Bundle, results: BundleResults) -> tuple[list[KeptTrial], li
         try:
             trial = trial_in(bundle, name)
         except BadInput as error:
-            wrong.append(Difference(kind="trial", where=f"trial {name}", told=f"cannot read it: {error}"))
+            wrong.append(Difference(kind="trial", where=f"trial {name}", told=f"cannot read the trial: {error}"))
             continue
         found.append(trial)
         wrong += trial_differences(trial, results)
@@ -113,12 +113,12 @@ def _trial(
     """Return the differences between a trial's published comparison and the one recomputed from its log."""
     kept = next((one for one in trials if one.stored.trial == name), None)
     if kept is None:
-        told = f"it belongs to the trial {name}, which is not in the bundle"
+        told = f"the comparison belongs to the trial {name}, which is not in the bundle"
         return [Difference(kind="comparison", where="the comparison", told=told)], None
     try:
         again = told_again(kept, results, readers.benchmarks, readers.catalog)
     except KtrialError as error:
-        told = f"cannot recompute it: {error.message}"
+        told = f"cannot recompute the comparison: {error.message}"
         return [Difference(kind="comparison", where="the comparison", told=told)], None
     return list(comparison_differences(published, again)), again
 
@@ -195,7 +195,7 @@ def _imported(
         )
         read = read_results(ForeignFile(document["file"], results.raw(digest)), wanted, readers.importers)
     except (BadInput, msgspec.ValidationError, KeyError) as error:
-        told = f"cannot read it: {in_lower_case(str(error))}"
+        told = f"cannot read the imported file: {in_lower_case(str(error))}"
         yield Difference(kind="measurement", where=f"{session.session}, its file", told=told)
         return
     numbered = {run.number: run for run in read.runs}
@@ -230,12 +230,12 @@ def _comparison(
     question = question_of(published)
     found = []
     if question.sha256 != published.asked_sha256:
-        told = f"its digest is {question.sha256}, but {published.asked_sha256} is stored: it was changed"
+        told = f"the question was changed: its digest is {question.sha256}, but {published.asked_sha256} is stored"
         found.append(Difference(kind="question", where="the question", told=told))
     digests = {file.path: file.sha256 for source in question.sources for file in source.files}
     try:
         again = readers.again(published, results, lambda path: results.raw(digests[path]))
     except KtrialError as error:
-        told = f"cannot recompute it: {error.message}"
+        told = f"cannot recompute the comparison: {error.message}"
         return [*found, Difference(kind="comparison", where="the comparison", told=told)], None
     return [*found, *comparison_differences(published, again)], again

@@ -83,7 +83,10 @@ def _seen_periods(records: Sequence[RunRecord], results: ReadResults) -> dict[in
 def trial_differences(kept: KeptTrial, results: ReadResults) -> Iterator[Difference]:
     name, stored = kept.stored.trial, kept.stored
     if kept.sha256 != stored.protocol_sha256:
-        told = f"its hash is {kept.sha256}, but {stored.protocol_sha256} was fixed before the first run: it was changed"
+        told = (
+            f"the protocol was changed: its hash is {kept.sha256}, but {stored.protocol_sha256} was fixed before the "
+            "first run"
+        )
         yield Difference(kind="protocol", where=f"trial {name}, its protocol", told=told)
     if set(stored.arms) != {one.name for one in kept.protocol.arms}:
         told = "the arms of the trial differ from the arms of its protocol"
@@ -91,14 +94,14 @@ def trial_differences(kept: KeptTrial, results: ReadResults) -> Iterator[Differe
     if kept.noise is not None:
         for outcome, values in kept.protocol.profile.items():
             if kept.noise.differences.get(outcome) != values:
-                told = f"{outcome}: the A/A differences of protocol and noise profile are not the same"
+                told = f"protocol and noise profile have different A/A differences for {outcome}"
                 yield Difference(kind="protocol", where=f"trial {name}, its noise profile", told=told)
     try:
         for finding in audited(kept.log):
             kind = "an order" if finding.kind == "order-not-drawn" else "a verdict"
             yield Difference(kind="trial", where=f"trial {name}, {kind}", told=finding.sentence)
     except KtrialError as error:
-        yield Difference(kind="trial", where=f"trial {name}, its log", told=f"cannot judge it: {error.message}")
+        yield Difference(kind="trial", where=f"trial {name}, its log", told=f"cannot judge the log: {error.message}")
         return
     try:
         records = records_in(kept, results)

@@ -12,7 +12,7 @@ from ktrial.evidence.model import OTHER_COPY, trial_folder_of
 from ktrial.evidence.unpack import Bundle
 from ktrial.judge.model.log import decode, encode
 from ktrial.judge.model.noise_profile import NoiseProfile
-from ktrial.kit.errors import BadInput, KtrialError, Refused
+from ktrial.kit.errors import BadInput, KtrialError, Refused, in_lower_case
 from ktrial.kit.json_strict import decode_as
 from ktrial.trial.kept_trial import KeptTrial
 from ktrial.trial.record import StoredTrial
@@ -57,21 +57,21 @@ def trial_in(bundle: Bundle, name: str) -> KeptTrial:
         stored = decode_as(document, StoredTrial)
         profile = None if noise is None else decode_as(noise, NoiseProfile)
     except msgspec.DecodeError as error:
-        raise BadInput(f"{where}: {error}", hint=OTHER_COPY) from None
+        raise BadInput(f"{where} is malformed ({in_lower_case(str(error))})", hint=OTHER_COPY) from None
     if not log.endswith(b"\n"):
-        raise BadInput(f"{where}/{_LOG}: the last line is truncated", hint=OTHER_COPY)
+        raise BadInput(f"{where}/{_LOG} ends within a line", hint=OTHER_COPY)
     kept = KeptTrial(stored=stored, log=decode(log, f"{where}/{_LOG}"), noise=profile)
     arms = {one.name for one in kept.protocol.arms}
     control = kept.protocol.control
     is_whole = control in arms == stored.arms.keys() and arms - {control} <= stored.file.arms.keys()
-    if not is_whole or not (stored.file.suite or stored.file.command or stored.file.live):
-        raise BadInput(
-            f"{where}: the trial differs from its protocol in the arms, or measures nothing", hint=OTHER_COPY
-        )
-    if stored.trial != name or stored.session not in {one.session for one in bundle.manifest.sessions}:
-        raise BadInput(
-            f"{where} describes another trial, or the session with the runs is not in the bundle", hint=OTHER_COPY
-        )
+    if not is_whole:
+        raise BadInput(f"{where} differs from its protocol in the arms", hint=OTHER_COPY)
+    if not (stored.file.suite or stored.file.command or stored.file.live):
+        raise BadInput(f"{where} names nothing to measure", hint=OTHER_COPY)
+    if stored.trial != name:
+        raise BadInput(f"{where} describes another trial, {stored.trial}", hint=OTHER_COPY)
+    if stored.session not in {one.session for one in bundle.manifest.sessions}:
+        raise BadInput(f"{where} belongs to session {stored.session}, which is not in the bundle", hint=OTHER_COPY)
     return kept
 
 
@@ -90,7 +90,7 @@ def new_trials(bundle: Bundle, keeper: TrialKeeper, packed: Iterable[KeptTrial])
         elif _weight(kept) not in (_weight(there), ways.get(kept.stored.trial)):
             raise Refused(
                 f"{bundle.shown}: trial {kept.stored.trial} is already in the store with other content",
-                hint="nothing was imported; use another store:  ktrial --store FILE import …",
+                hint=f"use another store: `ktrial --store FILE import {bundle.shown}`; nothing was imported",
             )
     return tuple(found)
 

@@ -48,7 +48,7 @@ class Bundle(Protocol):
 
 def session_of(bundle: Bundle, packed: Packed) -> BundledSession:
     """Return a session that the manifest names. Raise BadInput if it is invalid."""
-    where = f"{bundle.shown}: {folder_of(packed.session)}/session.json"
+    where = f"{folder_of(packed.session)}/session.json in {bundle.shown}"
     try:
         session = decode_as(bundle.session(packed.session), BundledSession)
     except msgspec.DecodeError as error:
@@ -64,7 +64,7 @@ def runs_of(bundle: Bundle, session: BundledSession) -> Iterator[tuple[StoredRun
     """Yield each run with its raw output, which is read only when it is used. Raise BadInput for an invalid run."""
     seen: set[int] = set()
     for line, data in enumerate(bundle.runs(session.session), 1):
-        where = f"{bundle.shown}: {folder_of(session.session)}/runs.jsonl:{line}"
+        where = f"{folder_of(session.session)}/runs.jsonl:{line} in {bundle.shown}"
         try:
             run = decode_as(data, BundledRun)
             told = () if run.document is None else run.document.get("measurements", ())
@@ -72,7 +72,8 @@ def runs_of(bundle: Bundle, session: BundledSession) -> Iterator[tuple[StoredRun
         except (msgspec.DecodeError, TypeError) as error:
             raise BadInput(f"{where}: {error}", hint=OTHER_COPY) from None
         if run.number in seen or run.state == "running":
-            raise BadInput(f"{where}: run {run.number} occurs twice, or is still running", hint=OTHER_COPY)
+            problem = "occurs twice" if run.number in seen else "is still running"
+            raise BadInput(f"{where}: run {run.number} {problem}", hint=OTHER_COPY)
         seen.add(run.number)
         for digest in run.raw.values():
             _check_there(bundle, digest, where)

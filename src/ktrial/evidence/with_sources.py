@@ -39,7 +39,7 @@ def question_of(published: Comparison) -> AskedComparison:
     if published.asked is None:
         raise BadInput(
             "cannot recompute the comparison: it does not contain its question",
-            hint="create the comparison again with this ktrial: `ktrial compare … --json`",
+            hint="create the comparison again with `ktrial compare A B -o FILE`",
         )
     return published.asked
 

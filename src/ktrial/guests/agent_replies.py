@@ -41,7 +41,7 @@ def read_replies(data: bytes) -> dict[int, Reply]:
             reply = decode_as(line, _DECODER)
         except msgspec.DecodeError as error:
             shown = line[:_SHOWN].decode("utf-8", "backslashreplace")
-            raise UnreadableOutput(_SOURCE, number, shown, f"a reply: {error}") from None
+            raise UnreadableOutput(_SOURCE, number, shown, f"a reply ({error})") from None
         if reply.id is None or (reply.ok is None) == (reply.error is None):
             shown = line[:_SHOWN].decode("utf-8", "backslashreplace")
             raise UnreadableOutput(_SOURCE, number, shown, "a reply with a number and either `ok` or `error`")

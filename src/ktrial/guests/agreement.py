@@ -116,7 +116,7 @@ def agreement(first: GuestRun, second: GuestRun, again: Callable[[], GuestRun]) 
     if agreed is None:
         raise GuestDiffers(
             f"three runs of the same exact guest differ: {found}",
-            hint="discard the results, then try again with fewer programs and kernel arguments",
+            hint="use none of these results; try again with fewer programs and kernel arguments",
         )
     return Agreement(agreed, found)
 

@@ -101,7 +101,7 @@ class _Folder:
             os.close(self.descriptor)
             raise KtrialError(
                 f"{self._path} is not private: owner {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}",
-                hint=f"find out who created the folder, then remove it: rm -r {self._path}",
+                hint=f"find out who created the folder, then run `rm -r {self._path}`",
             )
         return self
 

@@ -171,7 +171,8 @@ def _disk_image(work: Path | None) -> bytes:
             )
         except subprocess.CalledProcessError as error:
             raise KtrialError(
-                f"{mkfs} ended with status {error.returncode}: {error.stderr.strip()}", hint="reinstall e2fsprogs"
+                f"cannot create a guest's disk: {mkfs} ended with status {error.returncode} ({error.stderr.strip()})",
+                hint="reinstall e2fsprogs",
             ) from None
         except (OSError, subprocess.TimeoutExpired) as error:
             why = error.strerror if isinstance(error, OSError) else f"no end within {_MKFS_LIMIT_S:g} s"

@@ -92,7 +92,7 @@ def _add_interpreters(path: str, script: bytes, found: GuestFiles) -> None:
     for word in wanted:
         where = shutil.which(word)
         if where is None:
-            raise BadInput(f"cannot find its interpreter {word!r}", file=path, hint="install the interpreter")
+            raise BadInput(f"cannot find the interpreter {word!r}", file=path, hint="install the interpreter")
         if where not in found.files:
             _add(where, found, where)
 
@@ -122,9 +122,9 @@ def _first_line_of(argv: Sequence[str]) -> str:
     except subprocess.CalledProcessError as error:
         said = error.stderr.strip()
         raise KtrialError(
-            f"{shlex.join(argv)} ended with status {error.returncode}: {said}", hint="reinstall the program"
+            f"`{shlex.join(argv)}` ended with status {error.returncode}: {said}", hint="reinstall the program"
         ) from None
     except (OSError, subprocess.TimeoutExpired) as error:
         why = error.strerror if isinstance(error, OSError) else f"no end within {_LIMIT_S:g} s"
-        raise KtrialError(f"cannot run {shlex.join(argv)}: {why}", hint="reinstall the program") from None
+        raise KtrialError(f"cannot run `{shlex.join(argv)}`: {why}", hint="reinstall the program") from None
     return done.stdout

@@ -70,11 +70,11 @@ class Emulator:
                 [self.program, "--version"], capture_output=True, text=True, timeout=_LIMIT_S, check=True
             ).stdout
         except subprocess.CalledProcessError as error:
-            why = f"{self.program} --version ended with status {error.returncode}"
+            why = f"`{self.program} --version` ended with status {error.returncode}"
             raise EmulatorMissing(why, hint=self._install()) from None
         except (OSError, subprocess.TimeoutExpired) as error:
             why = str(error.strerror) if isinstance(error, OSError) else f"no answer within {_LIMIT_S:g} s"
-            raise EmulatorMissing(f"cannot run {self.program} --version: {why}", hint=self._install()) from None
+            raise EmulatorMissing(f"cannot run `{self.program} --version`: {why}", hint=self._install()) from None
         found = _VERSION.search(said)
         if found is None:
             raise EmulatorMissing(
@@ -98,7 +98,7 @@ class Emulator:
         # KVM without hardware support runs single instructions, but only kernels that were built for it.
         if not self._has_hardware():
             needed = " or ".join(sorted(self.machine.virtual))
-            return f"{KVM} only works in software: the processor has no {needed}"
+            return f"{KVM} only works in software, because the processor has no {needed}"
         try:
             done = self._probed()
         except subprocess.TimeoutExpired:
@@ -109,7 +109,7 @@ class Emulator:
         said = (
             lines[0].removeprefix(f"{self.machine.program}: ") if lines else f"QEMU ended with status {done.returncode}"
         )
-        return f"{KVM} cannot run code: {said}"
+        return f"{KVM} cannot run code ({said})"
 
     def _has_hardware(self) -> bool:
         """Return whether the processor supports virtual machines; True if its flags don't say."""

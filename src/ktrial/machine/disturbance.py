@@ -35,7 +35,7 @@ def read_list_timers(data: bytes, source: str) -> tuple[Timer, ...]:
     try:
         rows = decode_as(data, list[_TimerRow])
     except msgspec.DecodeError as error:
-        raise unreadable(source, None, data.decode("utf-8", "replace"), f"a list of timers: {error}") from None
+        raise unreadable(source, None, data.decode("utf-8", "replace"), f"a list of timers ({error})") from None
     return tuple(Timer(unit=row.unit, activates=row.activates, next_unix_us=row.next or None) for row in rows)
 
 

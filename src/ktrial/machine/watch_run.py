@@ -26,8 +26,8 @@ def suspended_s(before_s: float, after_s: float) -> float:
     slept = after_s - before_s
     if not math.isfinite(slept) or slept <= -SHORTEST_S:
         raise BadInput(
-            f"the machine's suspend time fell from {before_s:g} s to {after_s:g} s",
-            hint="run the command again: the machine may have been restarted meanwhile",
+            f"the machine's suspend time fell from {before_s:g} s to {after_s:g} s: it may have been restarted",
+            hint="run the command again",
         )
     return slept if slept >= SHORTEST_S else 0.0
 

@@ -14,6 +14,7 @@ from ktrial.machine.facts import FactBook, FactKind
 
 _COMPARISON = r"\s*([a-z][a-z0-9_.]*)\s*(==|!=|<=|>=|<|>|\bin\b)\s*(.+?)\s*"
 _DIMENSIONS = {"bytes": "bytes", "seconds": "seconds"}
+_EXAMPLES = {"bytes": '"8GiB"', "seconds": '"10min"'}
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "==": lambda left, right: bool(left == right),
     "!=": lambda left, right: bool(left != right),
@@ -106,7 +107,7 @@ def _read(text: str, kinds: Mapping[str, FactKind]) -> tuple[FactKind, str, Any]
             wanted = parse_quantity(wanted, _DIMENSIONS[kind.type])
         except ValueError as error:
             raise BadInput(
-                f"{error} in the condition {text!r}", hint='write a number and a unit, such as "8GiB"'
+                f"{error} in the condition {text!r}", hint=f"write a number and a unit, such as {_EXAMPLES[kind.type]}"
             ) from None
     _check_type(kind, operator, wanted, text)
     return kind, operator, wanted
@@ -129,7 +130,7 @@ def _check_type(kind: FactKind, operator: str, wanted: Any, text: str) -> None:
     if types is None:
         raise BadInput(
             f"cannot compare the fact {kind.name} in {text!r}: its type is {kind.type}",
-            hint="use a fact that `ktrial facts` lists",
+            hint="use a fact whose value is one text, one number, or true or false",
         )
     for value in values:
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):

@@ -18,7 +18,7 @@ def print_raw_log(path: Path) -> bytes:
     program = shutil.which("atop")
     if program is None:
         raise BadInput(
-            "cannot read a raw log of atop: atop is not installed",
+            "cannot read a raw log of atop, because atop is not installed",
             file=str(path),
             hint="install the package atop, or give the output of `atop -r FILE -P ALL` from the recorded machine",
         )
@@ -33,14 +33,14 @@ def print_raw_log(path: Path) -> bytes:
         )
     except subprocess.TimeoutExpired:
         raise BadInput(
-            f"cannot read the log: atop did not finish within {_LIMIT_S:g} s",
+            f"cannot read the log, because atop did not finish within {_LIMIT_S:g} s",
             file=str(path),
             hint="give the output of `atop -r FILE -b BEGIN -e END -P ALL` for the interesting time",
         ) from None
     if done.returncode != 0 or not done.stdout:
         said = " ".join(done.stderr.decode("utf-8", "replace").split())[:_WORDS] or f"status {done.returncode}"
         raise BadInput(
-            f"atop cannot read the log: {said}",
+            f"atop cannot read the log ({said})",
             file=str(path),
             hint="convert the log with atopconvert if another version of atop wrote it",
         )

@@ -273,7 +273,11 @@ class _Look:
     def traced(self, frame_thread: int | None) -> dict[str, Measurement | str]:
         trace = self._recording.source("trace")
         if trace is None or trace.state != "active":
-            why = "events were not traced" if trace is None or trace.why is None else f"not traced: {trace.why}"
+            why = (
+                "events were not traced"
+                if trace is None or trace.why is None
+                else f"events were not traced ({trace.why})"
+            )
             return {"frame-reclaim": why, "slow-io": why}
         if trace.lost:
             why = f"{trace.lost} events were lost"
@@ -285,7 +289,7 @@ class _Look:
         hit = [event for event in inside if event.kind == "direct-reclaim" and _is_victim(event, frame_thread)]
         lost_s = fsum(event.duration_s or 0.0 for event in hit)
         reclaim: Measurement | str = (
-            f"threads were not distinguished: {threads.why}"
+            f"threads were not distinguished ({threads.why})"
             if threads is not None and threads.state != "active"
             else "no program was watched"
             if not known

@@ -53,7 +53,7 @@ class GrowingRecording:
             for holds, content in contents(data, at):
                 blocks.take(holds, content)
         except (ValueError, zlib.error, msgspec.MsgspecError) as error:
-            raise unreadable("the recording", None, "", f"valid blocks of a recording: {error}") from None
+            raise unreadable("the recording", None, "", f"valid blocks of a recording ({error})") from None
         events, blocks.events = tuple(blocks.events), []
         rows = [part for parts in blocks.rows.values() for part in parts if part[0].source == "wakeup"]
         blocks.rows.clear()

@@ -50,7 +50,7 @@ def read_recording(data: bytes, name: str, wanted: Callable[[str], bool] = lambd
     try:
         return _recording(name, blocks, blocks.head, wanted)
     except (ValueError, OverflowError) as error:
-        raise unreadable(name, None, "", f"a consistent recording: {error}") from None
+        raise unreadable(name, None, "", f"a consistent recording ({error})") from None
 
 
 def started_ns(data: bytes, name: str) -> int:

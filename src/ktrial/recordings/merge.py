@@ -28,7 +28,9 @@ def together(name: str, parts: Sequence[Recording]) -> Recording:
     dated = [part for part in parts if part.unix_at_zero_s is not None]
     if not dated:
         raise BadInput(
-            "cannot merge the files: none says when it was recorded", file=name, hint="give the files one at a time"
+            "cannot merge the files, because none says when it was recorded",
+            file=name,
+            hint="give the files one at a time",
         )
     zero_s = min((part.unix_at_zero_s or 0.0) + part.begin_s for part in dated)
     end_s = max((part.unix_at_zero_s or 0.0) + part.end_s for part in dated)
@@ -37,7 +39,7 @@ def together(name: str, parts: Sequence[Recording]) -> Recording:
         if part.unix_at_zero_s is None:
             if part.frames is not None:
                 raise BadInput(
-                    "cannot merge the frames: the file does not say when it began",
+                    "cannot merge the frames, because the file does not say when it began",
                     file=part.name,
                     hint="give the beginning in seconds since 1970: --frames-began 1760000000.5",
                 )
@@ -73,7 +75,7 @@ def _frames(name: str, found: Sequence[Frames]) -> Frames | None:
     told = [one for one in found if one.kind != "wake-up"] or found
     if len(told) > 1:
         raise BadInput(
-            "cannot merge the recording: more than one file contains frames",
+            "cannot merge the recording, because more than one file contains frames",
             file=name,
             hint="keep one frame log per recording",
         )
@@ -98,7 +100,7 @@ def _place(part: Recording, begin_s: float, end_s: float) -> float:
     if len(whole_hours) != 1:
         why = "it is outside the others in every time zone" if not found else f"it fits in {len(found)} time zones"
         raise BadInput(
-            f"cannot merge a file that has only times of day: {why}",
+            f"cannot merge a file that has only times of day, because {why}",
             file=part.name,
             hint="give the file's time zone (--utc-offset +02:00), or leave the file out",
         )

@@ -154,9 +154,8 @@ def _taken_apart(
     stem: str, table: TidyTable, groups: Mapping[str, Mapping[float, Row]], moments: Sequence[float], source: str
 ) -> Recording:
     """Return series of each device, or of all CPUs together, with missing values for absent devices."""
-    key = _LONG[stem]
     if stem == "cpu" and _ALL not in groups:
-        raise unreadable(source, None, key, f"a table with a row {_ALL!r} for all CPUs at each moment")
+        raise unreadable(source, None, "", f"a table with a row {_ALL!r} for all CPUs at each moment")
     columns: list[Column] = []
     notes: list[str] = []
     empty = Row(0, ("",) * len(table.columns))

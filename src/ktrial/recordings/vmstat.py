@@ -98,7 +98,7 @@ def _recording(
         notes.append("vmstat -t: interpreted as UTC, because the output does not state its zone")
     elif interval_s is None:
         raise BadInput(
-            "cannot read vmstat output: the rows have no times",
+            "cannot read vmstat output, because the rows have no times",
             file=source,
             hint="record with `vmstat -t 1`, or add --interval 1s for the output of `vmstat 1`",
         )

@@ -70,7 +70,7 @@ class Game(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.own_test and self.below_fps is not None:
-            raise BadInput("--below-fps: X-Plane's own test does not log single frames", hint="omit --below-fps")
+            raise BadInput("cannot use --below-fps: X-Plane's own test logs no single frames", hint="omit --below-fps")
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +114,8 @@ def read_frames(data: bytes, file: str, below_fps: float | None = None) -> Frame
     if is_mangohud(data):
         return _mangohud(data, file, BELOW_FPS if below_fps is None else below_fps)
     if is_xplane(data) and below_fps is not None:
-        raise BadInput("--below-fps: X-Plane does not log single frames", file=file, hint="omit --below-fps")
+        why = "cannot use --below-fps, because X-Plane logs no single frames"
+        raise BadInput(why, file=file, hint="omit --below-fps")
     if is_xplane(data):
         return _xplane(read_xplane(data, file), file)
     raise BadRun(
@@ -152,7 +153,7 @@ def _xplane(log: XPlaneLog, file: str) -> FrameReport:
     if stages is None:
         raise BadRun(
             f"{file}: expected one (.fdr) or three stages of the frame rate test, got {len(log.stages)}",
-            hint="run the test again, and let X-Plane exit by itself",
+            hint="run the test again until X-Plane exits",
         )
     return FrameReport(
         file=file,

@@ -76,8 +76,10 @@ def layout_here(machine: Machine) -> WatermarkLayout:
         text = reading.data.decode("ascii", "replace").strip() if reading is not None and reading.data else ""
         if not text.isdigit():
             why = reading.unreadable if reading is not None else None
+            if reading is None and name == SCALE:
+                why = "kernels before 4.6 do not have it"
             raise Refused(
-                f"cannot read {path}{f': {why}' if why else ''} (kernels before 4.6 lack watermark_scale_factor)",
+                f"cannot read {path}{f': {why}' if why else ''}",
                 hint="use --memory 96GiB to compute the watermarks of a PC with that much memory",
             )
         settings[name] = int(text)
@@ -159,7 +161,7 @@ def _demand_pages(machine: Machine, clock: Clock) -> tuple[int, int]:
     data = reading.data if reading is not None and reading.data is not None else b""
     taken, reclaimed, freed = (pattern.findall(data) for pattern in (_TAKEN, _RECLAIMED, _FREED))
     if not (taken and reclaimed and freed):
-        raise Refused(f"{_VMSTAT} does not count allocated and freed pages", hint="give the rate: --rate 2GiB")
+        raise Refused(f"{_VMSTAT} does not count allocated and freed pages", hint="for example  --rate 2GiB")
     return clock.monotonic_ns(), sum(map(int, taken)) + sum(map(int, reclaimed)) - sum(map(int, freed))
 
 
@@ -233,8 +235,8 @@ def _for_lead(layout: WatermarkLayout, lead: Lead, per_s: float | None) -> tuple
         if lead.seconds is not None and per_s:
             most_text = f"{show_seconds(most * layout.page_bytes / per_s)} at this rate"
         raise Refused(
-            f"--lead {lead.text}: no {SCALE} gives this much here",
-            hint=f"ask for less: the largest, {MOST_SCALE}, gives {most_text}",
+            f"--lead {lead.text}: no value of {SCALE} gives this lead here",
+            hint=f"use a --lead up to {most_text}, which the largest value, {MOST_SCALE}, gives",
         )
     settings = {**layout.settings, SCALE: scale}
     return f"{_name(settings, layout)} for a lead of {lead.text}", settings

@@ -25,7 +25,11 @@ def test_options_of_ktrial_follow_those_of_the_variable(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     "given, why",
-    [("", "names no program"), ("'ssh", "no closing quotation"), ("no-such-ssh -v", "no-such-ssh: no such program")],
+    [
+        ("", "names no program"),
+        ("'ssh", "no closing quotation"),
+        ("no-such-ssh -v", "cannot find an executable no-such-ssh"),
+    ],
 )
 def test_a_variable_that_names_no_program(monkeypatch: pytest.MonkeyPatch, given: str, why: str) -> None:
     monkeypatch.setenv("KTRIAL_SSH", given)

@@ -164,7 +164,7 @@ def test_postgresql_is_left_out_for_root(tmp_path: Path) -> None:
         check=False,
     )
     assert ran.returncode == 1
-    assert "cannot run as root: PostgreSQL refuses to run as root" in ran.stderr
+    assert "cannot run as root, because PostgreSQL refuses to run as root" in ran.stderr
     assert "next: run ktrial as an ordinary user, or through sudo from one" in ran.stderr
 
 

@@ -212,7 +212,7 @@ def test_what_cannot_be_got(home: Path, words: tuple[str, ...], status: int, mes
 @pytest.mark.parametrize(
     "makefile, message",
     [
-        ("schbench:\n\tfalse\n", "make schbench: make ended with status 2; it said"),
+        ("schbench:\n\tfalse\n", "`make schbench` ended with status 2; it said"),
         ("schbench:\n\ttrue\n", "wrote no program schbench"),
         ("schbench:\n\tln -s /bin/true schbench\n", "wrote no program schbench"),
         (

@@ -53,7 +53,10 @@ def test_a_saved_dump_is_a_recording(data: bytes, count: int) -> None:
         (SHORT.replace(b"3000", b"30,5"), "a frame with 3 values"),
         (SHORT.replace(b"3000", b"x"), "nanoseconds in FrameCompleted"),
         (SHORT.replace(b"FrameCompleted", b"Frame"), "a header with the columns"),
-        (SHORT.partition(b"\n---")[0] + b"\n", "complete: the line ---PROFILEDATA--- that ends a table is missing"),
+        (
+            SHORT.partition(b"\n---")[0] + b"\n",
+            "complete output of dumpsys: the line ---PROFILEDATA--- that ends a table is missing",
+        ),
         (SHORT[:-1], "the output is cut off"),
     ],
 )

@@ -182,7 +182,7 @@ def test_an_own_benchmark(tmp_path: Path) -> None:
     "old, new, why",
     [
         ('name = "build"', 'name = "a"', "benchmark a already exists"),
-        ('argv = ["make", "-j4"]', "argv = []", "argv is empty"),
+        ('argv = ["make", "-j4"]', "argv = []", "`argv` of build is empty"),
         ("p99: (.*)", "p99: .*", "expected one group"),
         ('direction = "lower"', 'direction = "less"', "invalid enum value 'less'"),
         ("argv", "arvg", "unknown field `arvg`"),
@@ -211,7 +211,7 @@ def test_a_wrong_file_leaves_the_others_usable(tmp_path: Path) -> None:
     suites = load_suites([tmp_path], {**all_benchmarks(), **found}, faults)
     assert {"sound", "quick"} <= set(suites)
     assert [one.name for one in faults] == ["build", "own", "torn"]
-    assert f"cannot use benchmark build: {faults[0].error.message}" in faults[1].error.message
+    assert f"cannot use benchmark build ({faults[0].error.message})" in faults[1].error.message
     assert faults[1].error.hint == faults[0].error.hint
 
 

@@ -100,7 +100,7 @@ def test_each_start_has_a_name_of_its_own() -> None:
 
 def test_nothing_is_pulled() -> None:
     log: list[str] = []
-    with pytest.raises(KtrialError, match="cannot use image gone: Error: no such object") as caught:
+    with pytest.raises(KtrialError, match="cannot use image gone: no such object") as caught:
         box(ContainerRequest(None, "gone"), answers={"podman --version": "podman version 4.3.1"}, log=log)
     assert caught.value.hint == "podman pull gone"
     assert log == ["podman --version", "podman image inspect --format {{.Id}} gone"]

@@ -86,6 +86,18 @@ def test_a_loop_run_with_something_else_is_refused(key: str, value: object) -> N
         read_loop_run(loop(**{key: value}))
 
 
+@pytest.mark.parametrize(
+    "lines, wanted",
+    [
+        ("CONFIG_CC_VERSION_TEXT=gcc", "a line of the form"),
+        ('CONFIG_CC_VERSION_TEXT="a"\n' * 2, "the only line of the form"),
+    ],
+)
+def test_a_wrong_compiler_line_is_told_from_a_second_one(lines: str, wanted: str) -> None:
+    with pytest.raises(UnreadableOutput, match=f"is not {wanted} CONFIG_CC_VERSION_TEXT="):
+        read_kernel_config(lines.encode(), "here")
+
+
 @given(data=st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
 def test_any_bytes_are_refused_or_read(data: bytes) -> None:
     for reader in (read_loop_run, read_kernel_config):

@@ -42,9 +42,15 @@ def test_frames_end_when_their_lines_were_read() -> None:
     assert frames.clock_error_s == 0.02
 
 
-@pytest.mark.parametrize("lines", [[], [FrameLine(1, "Bild 16 ms")]])
-def test_a_pattern_that_fits_no_line_is_an_error(lines: list[FrameLine]) -> None:
-    with pytest.raises(BadInput, match=f"matches none of {len(lines)} lines"):
+@pytest.mark.parametrize(
+    "lines, told",
+    [
+        ([], "game.log: no line was written during the recording"),
+        ([FrameLine(1, "Bild 16 ms")], "matches none of 1 lines .*; the first is 'Bild 16 ms'"),
+    ],
+)
+def test_a_pattern_that_fits_no_line_is_an_error(lines: list[FrameLine], told: str) -> None:
+    with pytest.raises(BadInput, match=told):
         frames_of(lines, FramePattern(r"frame (?P<ms>\d+)"), 0, 0.02, "game.log")
 
 

@@ -85,7 +85,7 @@ def test_a_rate_that_none_can_be_below_of_is_refused(bad: object) -> None:
 
 
 def test_too_few_frames_are_missing_and_not_zero() -> None:
-    with pytest.raises(BadRun, match="99 frames are too few"):
+    with pytest.raises(BadRun, match="too few frames for frame statistics: 99 "):
         frame_statistics([0.01] * (LEAST_FRAMES - 1))
     found = frame_statistics([0.01] * 499)
     assert {one.outcome: one.why for one in found.left_out} == {

@@ -23,7 +23,7 @@ from tests.support.bench import FakeBenchmark, FakeClock, FakeExecutor, FakeStor
 #: The next step for a run that took too long, for output that cannot be parsed, and for a value that cannot be.
 LESS = "; next: give the benchmark less work, or raise the limit of your own command (--limit, limit_s)"
 READ_IT = "; next: read the output with `ktrial show SESSION/RUN --raw NAME`"
-AGAIN = "; next: measure it again, or leave this value out"
+AGAIN = "; next: run the benchmark again, or leave this value out"
 
 FACTS = FactBook(
     {
@@ -197,7 +197,7 @@ def test_a_missing_tool_is_a_hole_with_the_install_command() -> None:
 def test_what_needs_root_is_a_hole_for_a_user_and_runs_for_root() -> None:
     needy = task("b", root_reason="it asks for a real-time priority")
     result, _ = Bench(task("a"), needy).run()
-    assert result.holes[0].why == "needs root: it asks for a real-time priority"
+    assert result.holes[0].why == "needs root, because it asks for a real-time priority"
     executor = FakeExecutor(has_root=True)
     result, _ = Bench(task("a"), needy, executor=executor).run()
     assert result.holes == ()
@@ -208,14 +208,14 @@ def test_a_benchmark_that_root_cannot_run_says_why_and_is_left_out_for_root() ->
     shy = task("b", user_reason="its server refuses to run as root")
     result, _ = Bench(task("a"), shy, executor=FakeExecutor(runs_as_root=True)).run()
     (hole,) = result.holes
-    assert hole.why == "cannot run as root: its server refuses to run as root"
+    assert hole.why == "cannot run as root, because its server refuses to run as root"
     assert hole.next == "run ktrial as an ordinary user, or through sudo from one"
     result, _ = Bench(task("a"), shy).run()
     assert result.holes == ()
 
 
 def test_nothing_at_all_to_run_is_an_error() -> None:
-    with pytest.raises(KtrialError, match=r"no benchmark of own can run here: a: absent is not installed") as caught:
+    with pytest.raises(KtrialError, match=r"no benchmark of own can run here: a \(absent is not installed\)") as caught:
         Bench(task("a", needs=("absent",))).run()
     assert caught.value.hint == "sudo apt install tools"
 

@@ -137,7 +137,7 @@ class Asked:
     "refusal, deaf, held, notes",
     [
         (b"", None, ("sleep", "idle"), ()),
-        (b"", "deaf", ("sleep", "idle"), ("the desktop may still lock the screen: deaf",)),
+        (b"", "deaf", ("sleep", "idle"), ("the desktop may still lock the screen (deaf)",)),
         (b"no", None, ("idle",), ("could not inhibit sleep: no",)),
         (
             b"no",
@@ -145,7 +145,7 @@ class Asked:
             (),
             (
                 "could not inhibit sleep and screen lock: no",
-                "the desktop may still lock the screen: deaf",
+                "the desktop may still lock the screen (deaf)",
             ),
         ),
     ],

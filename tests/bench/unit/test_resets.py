@@ -74,7 +74,7 @@ def test_nothing_swapped_out_is_nothing_to_do() -> None:
     "root, answers, why",
     [
         (machine(available=1000), {}, "1020 B are swapped out, too much for the 1000 B of available memory"),
-        (machine(areas=Fact(unknown="no table")), {}, "cannot list the swap areas: no table"),
+        (machine(areas=Fact(unknown="no table")), {}, "the swap areas are unknown (no table)"),
         (
             machine(),
             {"apply": {"transaction": 4, "state": "rolled-back", "steps": [step_told(message="swapoff: no memory")]}},
@@ -87,7 +87,7 @@ def test_nothing_swapped_out_is_nothing_to_do() -> None:
                     "transactions": [transaction_told(state="unfinished", steps=[step_told(message="swapon: no")])]
                 }
             },
-            "cannot be turned on: swapon: no; next: run `ktrial recover`",
+            "cannot be turned on (swapon: no); next: run `ktrial recover`",
         ),
     ],
 )

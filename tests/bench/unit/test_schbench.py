@@ -48,5 +48,7 @@ def test_what_a_run_at_a_rate_of_its_own_choice_ends_with_is_an_end() -> None:
 
 
 def test_a_cut_is_told_as_one() -> None:
-    with pytest.raises(UnreadableOutput, match=r"cut off|not complete: the lines about the whole run"):
+    with pytest.raises(
+        UnreadableOutput, match=r"cut off|not complete output of schbench: the lines about the whole run"
+    ):
         read_schbench_text(recorded("2016-05").rstrip(b"\n"))

@@ -184,7 +184,7 @@ def test_requests_left_over_are_told_and_missing_ones_refused() -> None:
         "the server did not keep up with 2000 requests per second: 1000 of 20000 were not answered",
     )
     assert requests(answered=19_990, left_over=10).notes == ()
-    with pytest.raises(BadRun, match="but reports 19000 answered and 0 unanswered ones"):
+    with pytest.raises(BadRun, match="but reports 19000 answered and 0 unanswered"):
         requests(answered=19_000)
     assert "left out" in requests(p99_9_ns=None).notes[0]
 

@@ -20,7 +20,7 @@ def test_where_the_bus_is(tmp_path: Path) -> None:
     assert session_desktop({"DBUS_SESSION_BUS_ADDRESS": "tcp:host=x"}, tmp_path) is None
     gone = session_desktop({"DBUS_SESSION_BUS_ADDRESS": f"tcp:host=x;unix:guid=1,path={tmp_path}/bus"}, tmp_path)
     assert gone is not None
-    assert gone.keep_awake("a test") == "session bus: No such file or directory"
+    assert gone.keep_awake("a test") == "cannot reach the session bus: No such file or directory"
     gone.release()
 
 
@@ -49,9 +49,9 @@ def answering(path: Path, answers: list[bytes]) -> Iterator[SessionDesktop]:
     "answers, said",
     [
         ([b"REJECTED EXTERNAL\r\n"], "the session bus rejects this user"),
-        ([b"OK 1234deadbeef\r\n", b"no message of any kind, but long enough"], "session bus: "),
-        ([b"OK 1234deadbeef\r\n", b"l\2\0\1" + b"\xff" * 12 + b"\0" * 64], "session bus: "),
-        ([b"OK 1234deadbeef\r\n", b""], "session bus: "),
+        ([b"OK 1234deadbeef\r\n", b"no message of any kind, but long enough"], "cannot use the session bus: "),
+        ([b"OK 1234deadbeef\r\n", b"l\2\0\1" + b"\xff" * 12 + b"\0" * 64], "cannot reach the session bus: "),
+        ([b"OK 1234deadbeef\r\n", b""], "cannot reach the session bus: "),
     ],
 )
 def test_what_is_no_bus_is_said(

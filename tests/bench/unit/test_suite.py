@@ -57,7 +57,7 @@ def test_kinds_of_cores() -> None:
     with pytest.raises(BadInput, match="no big cores") as caught:
         parse_cpus("big", kinds)
     # The machine may well have no CPU of a number that an example names.
-    assert caught.value.hint == "give the numbers of CPUs instead; all CPUs here are of one kind"
+    assert caught.value.hint == "give the numbers of CPUs instead, such as 0,2-3"
 
 
 def test_parameters_must_be_known_and_of_the_kind_of_the_default() -> None:

@@ -50,9 +50,9 @@ def test_the_ends_of_a_pipe_stay_on_two_cpus_of_those_chosen() -> None:
 
 
 def test_what_cannot_be_placed_is_refused() -> None:
-    with pytest.raises(BadInput, match="perf-pipe-cross-cpu: it needs 2 CPUs, but '5' names 1"):
+    with pytest.raises(BadInput, match="perf-pipe-cross-cpu: needs 2 CPUs, but '5' names 1"):
         placed("perf-pipe-cross-cpu", "5")
-    with pytest.raises(BadInput, match="agent-contextswitch-cross: it needs 2 CPUs, but '5' names 1"):
+    with pytest.raises(BadInput, match="agent-contextswitch-cross: needs 2 CPUs, but '5' names 1"):
         placed("agent-contextswitch-cross", "5")
     assert placed("agent-contextswitch-same", "5")[0] == (5,)
     assert placed("agent-contextswitch-cross", "5,6")[0] == (5, 6)
@@ -66,10 +66,10 @@ def test_of_a_suite_only_what_cannot_be_placed_is_left_out() -> None:
     (task,) = tasks_of(suite, all_benchmarks(), FACTS, "5", unplaced)
     assert (task.label, task.cpus) == ("hackbench-pipe-thread", (5,))
     assert {label: error.message for label, error in unplaced.items()} == {
-        "perf-pipe-cross-cpu": "it needs 2 CPUs, but '5' names 1"
+        "perf-pipe-cross-cpu": "needs 2 CPUs, but '5' names 1"
     }
     alone = Suite("own", "", (SuiteEntry("perf-pipe-cross-cpu"),))
-    with pytest.raises(BadInput, match="perf-pipe-cross-cpu: it needs 2 CPUs"):
+    with pytest.raises(BadInput, match="perf-pipe-cross-cpu: needs 2 CPUs"):
         tasks_of(alone, all_benchmarks(), FACTS, "5", {})
 
 
@@ -78,7 +78,7 @@ def test_a_machine_with_one_cpu_leaves_out_what_needs_two() -> None:
     unplaced: dict[str, BadInput] = {}
     (task,) = tasks_of(suite, all_benchmarks(), FactBook({"cpu.online": Fact(value=[0])}), None, unplaced)
     assert (task.label, task.cpus) == ("agent-contextswitch-same", None)
-    assert str(unplaced["agent-contextswitch-cross"].message) == "it needs 2 CPUs, but only 1 is online"
+    assert str(unplaced["agent-contextswitch-cross"].message) == "needs 2 CPUs, but only 1 is online"
 
 
 @pytest.mark.parametrize("name", ["kernel-compile", "kernel-compile-llvm"])

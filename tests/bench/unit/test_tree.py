@@ -112,7 +112,7 @@ def test_several_top_entries_are_the_source(tmp_path: Path) -> None:
 )
 def test_what_leads_out_of_an_archive_is_refused(tmp_path: Path, bad: tarfile.TarInfo) -> None:
     path = archive(tmp_path / "a.tgz", (member("a/Makefile"), b""), (bad, b""))
-    with pytest.raises(KtrialError, match="cannot be trusted"):
+    with pytest.raises(KtrialError, match="cannot trust"):
         unpack(path, tmp_path / "out")
     assert not list(tmp_path.rglob("ktrial-was-here"))
 
@@ -120,7 +120,7 @@ def test_what_leads_out_of_an_archive_is_refused(tmp_path: Path, bad: tarfile.Ta
 def test_a_link_cannot_be_written_through(tmp_path: Path) -> None:
     link = member("a/here", tarfile.SYMTYPE, "..")
     path = archive(tmp_path / "a.tgz", (link, b""), (member("a/here/../../out"), b"x"))
-    with pytest.raises(KtrialError, match="cannot be trusted"):
+    with pytest.raises(KtrialError, match="cannot trust"):
         unpack(path, tmp_path / "unpacked")
     assert not (tmp_path / "out").exists()
 
@@ -158,7 +158,7 @@ def test_an_archive_is_called_as_the_user_called_it(tmp_path: Path) -> None:
 def test_a_link_of_a_link_is_refused(tmp_path: Path) -> None:
     """`a/up` stays within, and what is below it would not."""
     links = [(member("a/b/up", tarfile.SYMTYPE, ".."), b""), (member("x", tarfile.LNKTYPE, "a/b/up/../../out"), b"")]
-    with pytest.raises(KtrialError, match="cannot be trusted"):
+    with pytest.raises(KtrialError, match="cannot trust"):
         unpack(archive(tmp_path / "a.tgz", *links), tmp_path / "unpacked")
     through = (member("a/b/up/file"), b"x")
     with pytest.raises(KtrialError, match="goes through a link"):

@@ -132,7 +132,7 @@ def test_a_file_of_a_published_folder_lies_in_it(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(file, "LARGEST_BUNDLE_BYTES", 7)
     assert plain_file(folder, "inside") == b"1234567"
     monkeypatch.setattr(file, "LARGEST_BUNDLE_BYTES", 6)
-    with pytest.raises(BadInput, match="is not a plain file, or is too large for a bundle"):
+    with pytest.raises(BadInput, match="inside is too large for a bundle"):
         plain_file(folder, "inside")
 
 

@@ -242,7 +242,7 @@ def test_imported_runs_without_their_file_or_how_it_was_read_are_unread(lacking:
 def test_a_file_that_cannot_be_read_any_more_is_named(document: Mapping[str, Any], told: str) -> None:
     (found,) = checked(imported(RUN, document=document)).differences
     assert (found.kind, found.where) == ("measurement", "s1, its file")
-    assert found.told.startswith("cannot read it: ")
+    assert found.told.startswith("cannot read the imported file: ")
     assert told in found.told
 
 
@@ -312,12 +312,12 @@ def test_a_question_that_was_changed_is_named_though_nothing_comes_out() -> None
         Difference(
             kind="question",
             where="the question",
-            told=f"its digest is {before.asked.sha256}, but abc is stored: it was changed",
+            told=f"the question was changed: its digest is {before.asked.sha256}, but abc is stored",
         ),
         Difference(
             kind="comparison",
             where="the comparison",
-            told="cannot recompute it: the arm is missing",
+            told="cannot recompute the comparison: the arm is missing",
         ),
     )
 
@@ -331,7 +331,7 @@ def test_a_trial_that_is_damaged_is_named_and_the_next_is_read() -> None:
         Difference(
             kind="trial",
             where=f"trial {name}",
-            told=f"cannot read it: b.tar.zst: trials/{name}/trial.json is not in the bundle",
+            told=f"cannot read the trial: b.tar.zst: trials/{name}/trial.json is not in the bundle",
         )
         for name in bundle.trials
     )
@@ -343,7 +343,7 @@ def test_the_comparison_of_a_trial_that_is_not_there_is_named() -> None:
         Difference(
             kind="comparison",
             where="the comparison",
-            told="it belongs to the trial swappiness-abcdef, which is not in the bundle",
+            told="the comparison belongs to the trial swappiness-abcdef, which is not in the bundle",
         ),
     )
 
@@ -403,7 +403,9 @@ def test_the_comparison_of_a_trial_whose_records_are_none_is_named() -> None:
     found = checked(bundle, kept.told())
     (one,) = [one for one in found.differences if one.kind == "comparison"]
     assert one.where == "the comparison"
-    assert one.told.startswith(f"cannot recompute it: run 7 of {kept.stored.session} has an invalid run record")
+    assert one.told.startswith(
+        f"cannot recompute the comparison: run 7 of {kept.stored.session} has an invalid run record"
+    )
     assert [one.partition(":")[0] for one in found.notes] == ["trial swappiness-abcdef"]
     assert found.outcomes == 4
 
@@ -430,9 +432,9 @@ def test_a_trial_is_read_from_its_files() -> None:
     [
         ("trial.json", None, "/trial.json is not in the bundle"),
         ("log.jsonl", None, "/log.jsonl is not in the bundle"),
-        ("trial.json", b"{", ": input data was truncated"),
-        ("noise.json", b"{}", ": object missing required field"),
-        ("log.jsonl", b"{}", "/log.jsonl: the last line is truncated"),
+        ("trial.json", b"{", " is malformed (input data was truncated"),
+        ("noise.json", b"{}", " is malformed (object missing required field"),
+        ("log.jsonl", b"{}", "/log.jsonl ends within a line"),
     ],
 )
 def test_a_trial_that_is_not_in_order_is_refused(part: str, data: bytes | None, told: str) -> None:

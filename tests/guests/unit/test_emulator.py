@@ -76,7 +76,7 @@ def test_kvm_counts_only_where_code_runs(answers: Answers, tmp_path: Path, monke
     assert found.version == "QEMU 7.2.22"
     assert found.why_no_kvm() is None
     answers.probe = (-6, "qemu-system-x86_64: warning: x\nqemu-system-x86_64: error: failed to set MSR 0x10a\nmore\n")
-    assert str(found.why_no_kvm()).endswith("cannot run code: error: failed to set MSR 0x10a")
+    assert str(found.why_no_kvm()).endswith("cannot run code (error: failed to set MSR 0x10a)")
     answers.probe = None
     assert "within 20 s" in str(found.why_no_kvm())
     monkeypatch.setattr(qemu, "KVM", tmp_path / "none")
@@ -85,7 +85,7 @@ def test_kvm_counts_only_where_code_runs(answers: Answers, tmp_path: Path, monke
 
 def test_kvm_in_software_does_not_count(answers: Answers, tmp_path: Path) -> None:
     (tmp_path / "cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu lm hypervisor\n")
-    assert str(Emulator().why_no_kvm()).endswith("only works in software: the processor has no svm or vmx")
+    assert str(Emulator().why_no_kvm()).endswith("only works in software, because the processor has no svm or vmx")
     (tmp_path / "cpuinfo").write_text("processor\t: 0\n")
     assert Emulator().why_no_kvm() is None
     (tmp_path / "cpuinfo").unlink()
@@ -140,7 +140,7 @@ def test_kvm_of_its_own_machine_is_tried_with_code_of_its_own(
     answers.probe = (0, "")
     assert Emulator(machine=arm, host="aarch64").why_no_kvm() is None
     answers.probe = (1, "qemu-system-aarch64: no KVM\n")
-    assert str(Emulator(machine=arm, host="aarch64").why_no_kvm()).endswith("cannot run code: no KVM")
+    assert str(Emulator(machine=arm, host="aarch64").why_no_kvm()).endswith("cannot run code (no KVM)")
 
 
 def test_no_guest_is_of_an_unknown_architecture() -> None:

@@ -25,7 +25,7 @@ def boot(tmp_path: Path, image: bytes, memory_bytes: int, files: dict[str, bytes
 
 
 def test_a_kernel_for_another_machine_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="k: cannot boot a kernel for aarch64: these guests are x86_64"):
+    with pytest.raises(BadInput, match="k: cannot boot a kernel for aarch64 in a guest for x86_64"):
         boot(tmp_path, kernels.elf({}, machine=183), 1 << 30, {})
 
 

@@ -86,7 +86,10 @@ def test_what_cannot_be_read_of_a_folder_is_named(flight: Path, root: FakeRoot) 
     for name in ("vmstat.csv", "frames.csv", "trace_reclaim.log", "trace_long.log"):
         (flight / name).unlink()
     ran = root.run("diagnose", str(flight))
-    assert (ran.status, "cannot read any of its 4 files; the first: dmesg.log" in ran.err) == (2, True), ran.err
+    assert (ran.status, "cannot read any of the 4 files in this folder, for example dmesg.log" in ran.err) == (
+        2,
+        True,
+    ), ran.err
 
 
 def test_frames_without_a_moment_cannot_be_put_beside_other_files(flight: Path, root: FakeRoot) -> None:

@@ -129,7 +129,7 @@ def test_recordings_become_runs_that_are_compared(tmp_path: Path) -> None:
             *("diagnose", "--runs", str(tmp_path / f"{label}.csv"), *(str(tmp_path / name) for name in names)),
         )
         assert done.returncode == 0, done.stderr
-        assert "slow-io: not traced: not asked for" in done.stderr
+        assert "slow-io: events were not traced (not asked for)" in done.stderr
     done = ktrial(tmp_path, "compare", str(tmp_path / "stock.csv"), str(tmp_path / "tuned.csv"))
     assert done.returncode in {0, 1}, done.stderr
     assert "late-share" in done.stdout

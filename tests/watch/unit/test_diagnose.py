@@ -160,8 +160,9 @@ def test_too_few_stutters_name_nothing() -> None:
 
 
 def test_a_limit_that_everything_passes_is_refused() -> None:
-    with pytest.raises(BadInput, match="too many stutters"):
+    with pytest.raises(BadInput, match="too many stutters") as caught:
         diagnose(planted(None)[0], SYMPTOMS, limit_s=0.001)
+    assert caught.value.hint == "use a --limit above 1 ms"
 
 
 def test_doubts_of_the_recording_are_findings() -> None:

@@ -171,14 +171,14 @@ def test_events_that_were_lost_or_not_traced_are_not_counted() -> None:
     )
     untraced = (*RECORDING.sources[:2], Source(name="trace", state="absent", why="tracing needs root"))
     found = watch_figures(msgspec.structs.replace(RECORDING, sources=untraced, events=()))
-    assert {one.why for one in found.left_out} == {"not traced: tracing needs root"}
+    assert {one.why for one in found.left_out} == {"events were not traced (tracing needs root)"}
 
 
 def test_in_a_pid_namespace_no_thread_is_taken_for_the_frame_thread() -> None:
     apart = (*RECORDING.sources, Source(name="trace.threads", state="absent", why="another PID namespace"))
     found = watch_figures(msgspec.structs.replace(RECORDING, sources=apart), frame_thread=8)
     assert {one.outcome: one.why for one in found.left_out} == {
-        "frame-reclaim": "threads were not distinguished: another PID namespace"
+        "frame-reclaim": "threads were not distinguished (another PID namespace)"
     }
 
 

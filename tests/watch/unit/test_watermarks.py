@@ -74,13 +74,13 @@ def test_the_setting_for_a_lead() -> None:
     assert timed.columns[-1].settings == found.columns[-1].settings
     with pytest.raises(BadInput, match="needs an allocation rate"):
         compare(here, (), CATALOG, lead=Lead("3s", seconds=3.0))
-    with pytest.raises(Refused, match="gives this much") as caught:
+    with pytest.raises(Refused, match="gives this lead") as caught:
         compare(here, (), CATALOG, lead=Lead("90GiB", amount_bytes=90.0 * 2**30))
     most = compare(here, (f"{SCALE}=3000",), CATALOG).columns[-1].lead_bytes
-    assert caught.value.hint == f"ask for less: the largest, 3000, gives {show_bytes(most)}"
+    assert caught.value.hint == f"use a --lead up to {show_bytes(most)}, which the largest value, 3000, gives"
     with pytest.raises(Refused) as caught:
         compare(here, (), CATALOG, lead=Lead("9h", seconds=32_400.0), rate=(2.0**31, "as given"))
-    assert f"gives {show_seconds(most / 2**31)} at this rate" in str(caught.value.hint)
+    assert f"up to {show_seconds(most / 2**31)} at this rate" in str(caught.value.hint)
 
 
 def test_a_machine_that_is_not_at_hand_has_the_defaults() -> None:
@@ -107,7 +107,7 @@ def test_bad_words(word: str, error: type[Exception], says: str) -> None:
 def test_a_kernel_without_the_factor() -> None:
     here = machine()
     del here.files["/proc/sys/vm/watermark_scale_factor"]
-    with pytest.raises(Refused, match=r"cannot read .*watermark_scale_factor"):
+    with pytest.raises(Refused, match=r"cannot read .*watermark_scale_factor: kernels before 4.6 do not have it"):
         layout_here(here)
 
 

@@ -47,4 +47,4 @@ def read_load(data: bytes) -> LoadReply:
         return decode_as(data, LoadReply)
     except msgspec.DecodeError as error:
         start = data[:60].decode("utf-8", "backslashreplace")
-        raise UnreadableOutput(_SOURCE, None, start, f"a reply to `load`: {error}") from None
+        raise UnreadableOutput(_SOURCE, None, start, f"a reply to `load` ({error})") from None

@@ -40,7 +40,7 @@ class Quieter:
         named = " and ".join(_WORDS[one] for one in self._what if one not in held)
         notes = [f"could not inhibit {named}: {why}"] if named else []
         if deaf not in (None, _NOBODY):
-            notes.append(f"the desktop may still lock the screen: {deaf}")
+            notes.append(f"the desktop may still lock the screen ({deaf})")
         disturbances: tuple[Disturbance, ...] = ()
         try:
             if not programs["systemctl"]:

@@ -119,7 +119,7 @@ def _spin_rate(raw: RawOutput, run: Execution) -> Measurement:
     try:
         spun = decode_as(raw.stdout, _SpinReply).results
     except msgspec.DecodeError as error:
-        raise BadRun(raw.failed or f"cannot read the reply: {error}") from None
+        raise BadRun(raw.failed or f"its reply is malformed ({error})") from None
     began_ns, length_ns = run.started_monotonic_ns, run.raw.wall_ns or 0
     if spun.slice_ns <= 0 or length_ns <= 0 or began_ns < spun.start_ns:
         raise BadRun("its counts do not cover the time of the benchmark")

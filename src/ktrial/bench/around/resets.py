@@ -55,7 +55,7 @@ class Resets:
         facts = root.facts(("swap.devices", "memory.available"))
         if not facts["swap.devices"].known:
             raise BadRun(
-                f"cannot list the swap areas: {facts['swap.devices'].why_missing}", hint="leave out reset_swap"
+                f"the swap areas are unknown ({facts['swap.devices'].why_missing})", hint="leave out reset_swap"
             )
         used = sorted(
             (area for area in facts.records("swap.devices") if area["used_bytes"]), key=lambda area: area["priority"]
@@ -87,7 +87,7 @@ class Resets:
         reverted = revert(root, applied.transaction)
         if reverted.state != "reverted":
             said = "; ".join(step.message for step in reverted.steps if step.message)
-            raise BadRun(f"swap is off and cannot be turned on: {said}", hint="run `ktrial recover`")
+            raise BadRun(f"swap is off and cannot be turned on ({said})", hint="run `ktrial recover`")
         return f"{show_bytes(wanted)} came back from {names}"
 
     def _caches(self) -> str:

@@ -86,9 +86,9 @@ def connected(address: str, bus: str = "session bus") -> DBusConnection:
     except AuthenticationError:
         raise BusError(f"the {bus} rejects this user") from None
     except OSError as error:
-        raise BusError(f"{bus}: {error.strerror or error}") from None
+        raise BusError(f"cannot reach the {bus}: {error.strerror or str(error) or 'no answer'}") from None
     except (DBusErrorResponse, *_NONSENSE) as error:
-        raise BusError(f"{bus}: {error}") from None
+        raise BusError(f"cannot use the {bus}: {error}") from None
 
 
 #: What the library raises for something that is not a D-Bus message.
@@ -113,7 +113,7 @@ def called(
         raise BusError(f"{service.bus_name} did not answer: {why}") from None
     if reply.header.message_type is MessageType.error:
         name = reply.header.fields.get(HeaderFields.error_name, "an error without a name")
-        raise BusError(f"{service.bus_name}: {name}")
+        raise BusError(f"{service.bus_name} answered {name}")
     return tuple(reply.body)
 
 

@@ -68,7 +68,7 @@ class Runtimes:
         status, out, err = self._ask(argv)
         if status != 0:
             said = (err.strip().splitlines() or [f"{argv[0]} ended with status {status}"])[-1]
-            raise KtrialError(f"{failure}: {said}", hint=hint)
+            raise KtrialError(f"{failure}: {said.removeprefix('Error: ')}", hint=hint)
         return out.strip()
 
     def box(self, wanted: ContainerRequest, agent: Path, mounts: Sequence[Path]) -> Box:
@@ -251,8 +251,8 @@ class ContainerExecutor:
                 raise
             image = self.container.image
             raise KtrialError(
-                f"cannot reach the agent in the container of {image}: {error.message}",
-                hint="if somebody stopped the container, run the same command again: it continues from the stored runs",
+                f"cannot reach the agent in the container of {image} ({error.message})",
+                hint="run the same command again; ktrial continues from the stored runs",
             ) from None
 
     def _connect(self) -> DetachedTransport:
@@ -264,7 +264,7 @@ class ContainerExecutor:
                 AgentSession(holder, hello_limit_s=_START_LIMIT_S)
             except AgentError as error:
                 raise KtrialError(
-                    f"{box.container.runtime} cannot start the agent in {box.container.image}: {error.message}",
+                    f"{box.container.runtime} cannot start the agent in {box.container.image} ({error.message})",
                     hint="read the output above, and check that the image is for this architecture",
                 ) from None
         return DetachedTransport(box.enter)

@@ -321,7 +321,7 @@ class AgentExecutor:
                 if self._quiet is not None:
                     raise  # the connection broke, which says nothing about the run
             step = f"; {error.hint}" if error.hint else ""
-            return RawOutput(failed=f"the agent reported {error.kind}: {error.message}{step}")
+            return RawOutput(failed=f"the agent reported an error ({error.message}){step}")
         except BadInput as error:
             return RawOutput(failed=error.message)
 

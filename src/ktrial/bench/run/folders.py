@@ -123,11 +123,11 @@ class FoldersHere:
             except FileNotFoundError:  # it existed a moment ago: what the program itself deletes is not output
                 continue
             except OSError as error:
-                unread = f"{name}: {error.strerror}"
+                unread = f"{name} ({error.strerror})"
                 continue
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 os.close(descriptor)
-                unread = f"{name}: not a regular file"
+                unread = f"{name} (not a regular file)"
                 continue
             with os.fdopen(descriptor, "rb") as file:
                 files[name] = file.read(FILE_BYTES)

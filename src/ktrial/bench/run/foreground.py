@@ -137,5 +137,5 @@ def _read(path: Path) -> bytes:
     with path.open("rb") as file:
         data = file.read(CAPTURE_BYTES + 1)
     if len(data) > CAPTURE_BYTES:
-        raise KtrialError(f"{path} is larger than {CAPTURE_BYTES >> 20} MiB", hint="log for less time: --duration")
+        raise KtrialError(f"{path} is larger than {CAPTURE_BYTES >> 20} MiB", hint="log for less time with --duration")
     return data

@@ -171,7 +171,7 @@ class RunMaker:
             directory="",
             started_monotonic_ns=self._clock.monotonic_ns(),
             started_unix_ms=self._clock.unix_ms(),
-            raw=RawOutput(failed="a step before it failed"),
+            raw=RawOutput(failed="an earlier step failed"),
         )
 
     def _execute(self, invocation: Invocation, watching: RunWatching | None) -> tuple[Execution, LoadEnded | None]:

@@ -36,7 +36,7 @@ class Running:
                 self._transport.hang_up()
                 self._ended = output_of(self._session, own_load=self._own_load)
             except AgentError as error:
-                self._ended = RawOutput(failed=f"the agent reported {error.kind}: {error.message}")
+                self._ended = RawOutput(failed=f"the agent reported an error ({error.message})")
             finally:
                 self._transport.finish()
         return self._ended
@@ -87,7 +87,7 @@ class Course:
             self._keep(number, argv, raw)
             if not alive:
                 said = (why_failed(raw) if raw.exit_status != 0 else None) or "ended with status 0"
-                self.died = f"its server {argv[0]} ended before the run: it {said}"
+                self.died = f"its server {argv[0]} ended too early: it {said}"
 
     def __enter__(self) -> Course:
         return self

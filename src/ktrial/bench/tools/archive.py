@@ -132,7 +132,7 @@ def _check_name(shown: str, name: str, link: str = "") -> None:
 
 
 def _distrusted(shown: str, why: str) -> KtrialError:
-    return KtrialError(f"{shown} cannot be trusted: {why}", hint="get the source elsewhere; nothing was built")
+    return KtrialError(f"cannot trust {shown}: {why}", hint="get the source elsewhere; nothing was built")
 
 
 def _put(write: Callable[[bytes], object], data: bytes) -> None:

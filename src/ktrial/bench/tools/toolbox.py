@@ -35,7 +35,7 @@ class UserToolbox:
             receipt = self.receipt(name)
             if file_sha256(path) != receipt.programs.get(program):
                 raise KtrialError(
-                    f"{path} is not the file that ktrial built", hint=f"rebuild it with `ktrial tools get {name}`"
+                    f"{path} is not the file that ktrial built", hint=f"rebuild the tool with `ktrial tools get {name}`"
                 )
             return path, receipt
         return None
@@ -51,7 +51,8 @@ class UserToolbox:
             return msgspec.json.decode(path.read_bytes(), type=Receipt)
         except (OSError, msgspec.MsgspecError) as error:
             raise KtrialError(
-                f"cannot read {path}: {error}", hint=f"rebuild the tool with `ktrial tools get {name}`"
+                f"cannot read {path}: {getattr(error, 'strerror', None) or error}",
+                hint=f"rebuild the tool with `ktrial tools get {name}`",
             ) from None
 
     def install(self, receipt: Receipt, files: dict[str, Path]) -> Path:

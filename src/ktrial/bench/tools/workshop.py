@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -210,7 +211,8 @@ class Workshop:
             said = RawOutput(stdout=printed, stderr=log.read(), exit_status=status)
             log.write(printed)
         if status != 0:
-            message = f"{what or ' '.join(argv)}: {argv[0]} ended with status {status}{quoted(said)}"
+            who = f"`{shlex.join(argv)}`" if what is None else f"{what}: {argv[0]}"
+            message = f"{who} ended with status {status}{quoted(said)}"
             where = f"read the whole output in {self._log}"
             raise KtrialError(message, hint=f"{next_step}; {where}" if next_step else where)
         return printed.decode("utf-8", "replace")
@@ -232,7 +234,7 @@ def _wait(process: subprocess.Popen[bytes], argv: Sequence[str]) -> int:
         process.wait()
         if isinstance(error, subprocess.TimeoutExpired):
             raise KtrialError(
-                f"{' '.join(argv)} did not end within {LIMIT_S / 60:g} min",
+                f"`{shlex.join(argv)}` did not end within {LIMIT_S / 60:g} min",
                 hint="run the command again when the machine and the network are less busy",
             ) from None
         raise

@@ -80,15 +80,16 @@ def parse_claim_file(data: bytes, file: str) -> ClaimFile:
         names = [group.name for group in table.group]
         unknown = [name for pair in table.pair for name in (pair.first, pair.second) if name not in names]
         small = next((group for group in table.group if group.n < 2), None)
+        where = f"the [[tukey]] table {table.what!r}"
         if unknown:
-            what = f"{unknown[0]!r} is not a group of the table"
+            what = f"{unknown[0]!r} is not a group of {where}"
             hint = f"use one of: {', '.join(names)}" if names else "write the groups of the table"
         elif len(set(names)) != len(names):
-            what, hint = "two groups have the same name", "rename one of them"
+            what, hint = f"two groups of {where} have the same name", "rename one of the two groups"
         elif small is not None or not names:
-            what = "the table has no group" if small is None else f"the group {small.name!r} has n = {small.n}"
+            what = f"{where} has no group" if small is None else f"group {small.name!r} of {where} has n = {small.n}"
             hint = "write the groups of the table, each with n = 2 or more"
         else:
             continue
-        raise BadInput(f"[[tukey]] {table.what!r}: {what}", file=file, hint=hint)
+        raise BadInput(what, file=file, hint=hint)
     return found

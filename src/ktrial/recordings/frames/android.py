@@ -69,7 +69,9 @@ def read_framestats(data: bytes, source: str = "framestats") -> DrawnFrames:
         else:
             table.add(_row(text, columns, source, line), line, text)
     if inside:
-        raise unreadable(source, None, "", f"complete: the line {_TABLE} that ends a table is missing")
+        raise unreadable(
+            source, None, "", f"complete output of dumpsys: the line {_TABLE} that ends a table is missing"
+        )
     if not table.frames and not table.flagged:
         raise unreadable(source, None, "", "frames of an app: its tables have no frame")
     if not table.frames:

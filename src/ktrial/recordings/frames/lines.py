@@ -129,11 +129,15 @@ class FrameStream:
         """
         if self._wrong is not None:
             raise self._wrong
+        if not self._lines:
+            raise BadInput(
+                f"{self._file}: no line was written during the recording",
+                hint="make the program write a line for each frame",
+            )
         if not self._told:
-            example = "" if self._first is None else f"; the first is {self._first!r}"
             raise BadInput(
                 f"{self._file}: {self.pattern.option} {self.pattern.text!r} matches none of {self._lines} lines "
-                f"written during the recording{example}",
+                f"written during the recording; the first is {self._first!r}",
                 hint="run `ktrial diagnose` on the recording and the log, with another pattern",
             )
         told = sorted(self._told)

@@ -142,7 +142,7 @@ def _columns(fields: tuple[str, ...], line: int, source: str) -> tuple[str, ...]
     missing = [name for name in _NEEDED if name not in fields]
     if missing:
         raise BadRun(
-            f"{source}:{line}: cannot read frame times: no column {' and no column '.join(missing)}",
+            f"{source}:{line}: the log has no column {' and no column '.join(missing)}",
             hint="record again with MangoHud 0.6.2 or later",
         )
     return fields
@@ -193,7 +193,7 @@ def _unit(rows: Sequence[_Row], source: str) -> FrameUnit:
         if per_second / _UNIT_FACTOR <= product <= per_second * _UNIT_FACTOR:
             return unit
     raise BadRun(
-        f"{source}: cannot determine the unit of frametime: fps times frametime is mostly {product:.6g}; "
+        f"{source}: cannot determine the unit of frametime, because fps times frametime is mostly {product:.6g}; "
         "expected 1000 (milliseconds) or 1000000 (microseconds)",
         hint="record again with MangoHud 0.6.2 or later",
     )

@@ -120,7 +120,7 @@ def frame_statistics(times_s: Sequence[float], below_fps: float = BELOW_FPS) -> 
     """
     if len(times_s) < LEAST_FRAMES:
         raise BadRun(
-            f"{len(times_s)} frames are too few for frame statistics (minimum {LEAST_FRAMES})",
+            f"too few frames for frame statistics: {len(times_s)} (minimum {LEAST_FRAMES})",
             hint="log for longer",
         )
     wrong = next((time_s for time_s in times_s if not (math.isfinite(time_s) and time_s > 0)), None)

@@ -65,9 +65,9 @@ def diagnose(recording: Recording, symptoms: Mapping[str, Symptom], limit_s: flo
     stutters = _clear_of_gaps(_late(recording.frames, recording.begin_s, recording.end_s, limit_s), recording)
     if stutters.count > min(_MOST_STUTTERS, _MOST_SHARE * len(recording.frames.ends_s)):
         raise BadInput(
-            f"too many stutters: {stutters.count} of {len(recording.frames.ends_s)} {recording.frames.kind}s are late",
+            f"too many stutters, {stutters.count} of {len(recording.frames.ends_s)} {recording.frames.kind}s are late",
             file=recording.name,
-            hint="raise the limit: --limit 50ms",
+            hint="for example  --limit 50ms" if limit_s is None else f"use a --limit above {show_seconds(limit_s)}",
         )
     bounds = [(phase.begin_s, phase.end_s) for phase in phases.phases]
     active = {one.symptom.id: one.activity for one in working if one.activity is not None and _ever(one)}

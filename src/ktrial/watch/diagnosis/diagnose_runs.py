@@ -50,7 +50,7 @@ def runs_table(recordings: Sequence[Recording], label: str, limits: RunLimits) -
         measurements, missing = _figures(recording, limits)
         if not measurements:
             raise BadInput(
-                f"the recording has no comparable figures: {'; '.join(_why(missing))}",
+                f"the recording has no comparable figures ({'; '.join(_why(missing))})",
                 file=recording.name,
                 hint="record again for longer with `ktrial watch`",
             )

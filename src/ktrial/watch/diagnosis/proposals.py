@@ -174,7 +174,7 @@ def _from_what_is_in_force(remedy: Remedy, knob: Knob, recording: Recording, mac
     text = "" if reading is None or reading.data is None else reading.data.decode("ascii", "replace").strip()
     if not text.isdigit():
         lacking = "this machine lacks the knob" if reading is None else reading.unreadable
-        raise BadInput(f"cannot compute a value: {lacking or f'the current value {text!r} is not a number'}")
+        raise BadInput(f"cannot compute a value ({lacking or f'the current value {text!r} is not a number'})")
     number = int(text)
     value = {"double": max(number * 2, 1), "half": number // 2, "zero": 0}[remedy.compute or "zero"]
     most = knob.value.max

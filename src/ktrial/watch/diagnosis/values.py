@@ -47,7 +47,7 @@ def group_memory(knob: Knob, recording: Recording, machine: Machine) -> Computed
     facts = machine.facts(("memory",))
     total, page = facts.value("memory.total"), facts.value("memory.page_bytes")
     if not isinstance(total, int):
-        raise BadInput("cannot compute a value: total memory is unknown")
+        raise BadInput("cannot compute a value (total memory is unknown)")
     page_bytes = page if isinstance(page, int) else 4096
     now = _in_force(knob, group, machine)
     if not now.isdigit():
@@ -152,7 +152,7 @@ def irq_away(knob: Knob, recording: Recording, machine: Machine, diagnosis: Diag
     line, label = _busiest(recording, diagnosis.late)
     called = f"interrupt {line} ({label})" if label else f"interrupt {line}"
     if not line.isdigit():
-        raise BadInput(f"{called}, the busiest during stutters, cannot move because every CPU has its own")
+        raise BadInput(f"{called}, the busiest during stutters, cannot move because each CPU handles its own")
     own = _cpus_of_frames(recording)
     served = None if recording.interrupts is None else recording.interrupts.get(line)
     if served is not None:
@@ -251,5 +251,5 @@ def zram_half(knob: Knob, machine: Machine) -> Computed:
     if facts.records("zram.devices"):
         raise BadInput("this machine already has a zram device")
     if not isinstance(total, int):
-        raise BadInput("cannot compute a value: total memory is unknown")
+        raise BadInput("cannot compute a value (total memory is unknown)")
     return Computed(knob.id, str(total // 2 >> 20 << 20), "half of this machine's memory")

@@ -54,7 +54,7 @@ def _benchmark(operation: str, order: str, cache: str) -> LoadBenchmark:
         load="fileio",
         outcomes=_outcomes(cache),
         reader=_read,
-        beyond_exact="its disk is memory, and its clock does not count waiting for it",
+        beyond_exact="the disk of such a guest is memory, and its clock does not count waits",
         fixed={"operation": operation, "order": order, "cache": cache},
         parameters={
             "bytes": 256 << 20,

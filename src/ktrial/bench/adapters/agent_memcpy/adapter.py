@@ -23,6 +23,6 @@ BENCHMARK = LoadBenchmark(
     load="memcpy",
     outcomes=(_BANDWIDTH,),
     reader=lambda reply: (per_second(reply, "bandwidth", "copied_bytes"),),
-    beyond_exact="it measures caches and memory, which its clock does not count",
+    beyond_exact="the clock of such a guest does not count the time of caches and memory",
     parameters={"bytes": 64 << 20, "threads": 1, "duration_s": 3.0},
 )

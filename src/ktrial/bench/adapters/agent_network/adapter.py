@@ -59,7 +59,8 @@ def _again(reply: LoadReply) -> Measurement:
 
 def _read_stream(reply: LoadReply) -> tuple[Measurement | None, ...]:
     if reply.positive("window_ns") < reply.parameters["duration_s"] * 1e9 * _WHOLE:
-        raise BadRun("a connection ended before the end of the run", hint="lower loss_ppm, or run the benchmark again")
+        hint = "lower loss_ppm" if reply.parameters.get("loss_ppm") else "run the benchmark again"
+        raise BadRun("a connection ended before the end of the run", hint=hint)
     return (per_second(reply, "goodput", "received_bytes", "window_ns"), _again(reply))
 
 

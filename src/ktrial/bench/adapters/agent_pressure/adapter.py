@@ -65,8 +65,8 @@ def _read(reply: LoadReply) -> tuple[Measurement | None, ...]:
     frames, late = reply.positive("count"), reply.number("late_frames") or 0
     if left_out := reply.number("bursts_left_out"):
         raise BadRun(
-            f"{left_out} bursts were skipped because they would have used up the reserve",
-            hint="lower burst_bytes or reserve_bytes",
+            f"the load skipped {left_out} of its bursts, which would have used up the reserve",
+            hint="set a smaller burst_bytes or reserve_bytes",
         )
     return (
         Measurement(outcome="late-frames", value=late / frames, original=f"{late} of {frames}"),

@@ -107,7 +107,7 @@ def _read(raw: RawOutput, parameters: Parameters, load: Callable[[Parameters], A
     left_over = reply.number("left_over") or 0
     if answered + left_over != planned:
         raise BadRun(
-            f"the agent planned {planned} requests, but reports {answered} answered and {left_over} unanswered ones",
+            f"the agent planned {planned} requests, but reports {answered} answered and {left_over} unanswered",
             hint="run the benchmark again",
         )
     times = [time_of(reply, name, key) for name, (key, _) in _QUANTILES.items()]

@@ -101,6 +101,6 @@ BENCHMARK = ToolBenchmark(
     probe=Probe(
         invocation=lambda _: Invocation(argv=("systemd-analyze", "time"), limit_s=VERSION_LIMIT_S),
         why_not=refusal,
-        next="run it on a machine booted by systemd, once `systemctl list-jobs` is empty",
+        next="run the benchmark on a machine booted by systemd, once `systemctl list-jobs` is empty",
     ),
 )

@@ -24,12 +24,12 @@ def read_loop_run(data: bytes, source: str = "stdout") -> LoopRun:
     for key in ("implementation", "version"):
         value = document.get(key)
         if not isinstance(value, str) or not value:
-            raise unreadable(source, None, repr(value), f"a string ({key})")
+            raise unreadable(source, None, "", f"output of cpython-loop: it has no text {key!r}")
         words[key] = value
     numbers: dict[str, tuple[int, ...]] = {}
     for key in ("results", "times_ns"):
         value = document.get(key)
         if not isinstance(value, list) or not value:
-            raise unreadable(source, None, repr(value), f"a list with numbers ({key})")
+            raise unreadable(source, None, "", f"output of cpython-loop: it has no list of numbers {key!r}")
         numbers[key] = tuple(json_whole(item, source, key) for item in value)
     return LoopRun(**words, **numbers)  # type: ignore[arg-type]

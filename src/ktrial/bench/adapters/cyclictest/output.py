@@ -80,15 +80,20 @@ def read_cyclictest(data: bytes, source: str) -> CyclictestRun:
 def read_json(data: bytes, source: str) -> CyclictestRun:
     """Parse the file of `--json`, in which two keys have a colon inside their quotes."""
     document = json_document(data, source)
-    if "thread" not in document:
+    if not document.get("thread"):
         raise unreadable(source, None, "", "output of cyclictest: it has no 'thread'")
     threads = json_table(document["thread"], source, "'thread'")
     status = document.get("return_code", 0)
     if status != 0:
         raise unreadable(source, None, "", f"a successful run: its return_code is {status!r}")
     declared = document.get("num_threads", len(threads))
-    if declared != len(threads) or not threads:
-        raise unreadable(source, None, "", f"consistent: it declares {declared!r} threads and has {len(threads)}")
+    if declared != len(threads):
+        raise unreadable(
+            source,
+            None,
+            "",
+            f"consistent output of cyclictest: it declares {declared!r} threads and has {len(threads)}",
+        )
     version = document.get("rt_test_version:", document.get("rt_test_version"))
     info = document.get("sysinfo")
     return CyclictestRun(
@@ -102,7 +107,9 @@ def _json_thread(name: str, value: object, source: str) -> CyclicThread:
     table = json_table(value, source, f"thread {name}")
     missing = {"cycles", "min", "max", "avg"} - set(table)
     if missing:
-        raise unreadable(source, None, "", f"complete: thread {name} lacks {', '.join(sorted(missing))}")
+        raise unreadable(
+            source, None, "", f"complete output of cyclictest: thread {name} lacks {', '.join(sorted(missing))}"
+        )
     histogram = {
         whole(key, source, None, "a latency"): json_whole(count, source, "a count")
         for key, count in json_table(table.get("histogram", {}), source, "a histogram").items()
@@ -111,7 +118,10 @@ def _json_thread(name: str, value: object, source: str) -> CyclicThread:
     beyond = cycles - sum(histogram.values()) if histogram else 0
     if beyond < 0:
         raise unreadable(
-            source, None, "", f"consistent: a thread has {cycles} cycles and more samples in its histogram"
+            source,
+            None,
+            "",
+            f"consistent output of cyclictest: thread {name} has {cycles} cycles and more samples in its histogram",
         )
     return CyclicThread(
         cycles=cycles,
@@ -163,10 +173,15 @@ def read_histogram(data: bytes, source: str) -> CyclictestRun:
             raise unreadable(source, line, text, "a row of the histogram")
     missing = {"Total", "Min Latencies", "Avg Latencies", "Max Latencies", "Histogram Overflows"} - set(summary)
     if missing:
-        raise unreadable(source, None, "", f"complete: it lacks {', '.join(sorted(missing))}")
+        raise unreadable(source, None, "", f"complete output of cyclictest: it lacks {', '.join(sorted(missing))}")
     count = len(summary["Min Latencies"])
     if not count or any(len(values) not in {count, count + 1} for values in [*rows.values(), *summary.values()]):
-        raise unreadable(source, None, "", f"consistent: the columns of its rows do not match its {count} threads")
+        raise unreadable(
+            source,
+            None,
+            "",
+            f"consistent output of cyclictest: the columns of its rows do not match its {count} threads",
+        )
     threads = tuple(_column(index, rows, summary, source) for index in range(count))
     return CyclictestRun(threads=threads, dma_latency_us=held)
 

@@ -115,7 +115,7 @@ def _read(raw: RawOutput, parameters: Parameters, pattern: str, directions: tupl
     if job.error:
         raise BadRun(
             f"fio's job ended with error {job.error} ({errno.errorcode.get(job.error, 'unknown')})",
-            hint="free some space" if job.error == errno.ENOSPC else "run fio by hand to see more",
+            hint="free some space" if job.error == errno.ENOSPC else "run fio by hand to see the cause",
         )
     missing = [direction for direction in directions if direction not in job.directions]
     if missing:
@@ -153,7 +153,9 @@ def _doubts(direction: str, found: FioDirection, parameters: Parameters) -> tupl
         raise BadRun(
             f"{direction} at {found.throughput.value / 1e9:.4g} GB/s exceeds the plausible {ceiling / 1e9:g} GB/s: "
             "a cache may have answered",
-            hint="set direct=true and a size larger than the memory, or raise ceiling for an array of disks",
+            hint="set a size larger than the memory, or raise ceiling if the disks are that fast"
+            if flag(parameters, "direct")
+            else "set direct=true",
         )
     notes: tuple[str, ...] = ()
     if not flag(parameters, "direct"):

@@ -95,7 +95,7 @@ def _job(value: object, common: Mapping[str, Any], source: str) -> FioJob:
     job = json_table(value, source, "a job")
     name = job.get("jobname")
     if not isinstance(name, str) or "error" not in job:
-        raise unreadable(source, None, "", "complete: a job lacks 'jobname' or 'error'")
+        raise unreadable(source, None, "", "complete output of fio: a job lacks 'jobname' or 'error'")
     own = json_table(job.get("job options", {}), source, "'job options'")
     directions: dict[str, FioDirection] = {}
     for direction in DIRECTIONS:

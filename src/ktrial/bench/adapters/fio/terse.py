@@ -32,6 +32,8 @@ def read_fio_terse(data: bytes, source: str = "out.terse") -> FioRun:
     """Parse every terse line as a job of one run, skipping warnings and normal output."""
     lines = decode_output(data, source).split("\n")
     found = [(number, line) for number, line in enumerate(lines, 1) if _LINE.match(line)]
+    if not found and not any(_OLD.match(line) for line in lines):
+        raise unreadable(source, None, "", "output of fio: it has no terse line")
     if not found:
         raise BadRun(
             f"{source}: terse lines of version 2 do not contain fio's version",

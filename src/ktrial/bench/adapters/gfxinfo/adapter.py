@@ -97,7 +97,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     frames = read_framestats(raw.stdout.removesuffix(_END), "framestats")
     if len(frames.times_s) < _LEAST_FRAMES:
         raise BadRun(
-            f"{len(frames.times_s)} frames are too few (minimum {_LEAST_FRAMES})",
+            f"too few frames: {len(frames.times_s)} (minimum {_LEAST_FRAMES})",
             hint="raise the parameter seconds, or make the app scroll: -p touch='swipe 500 1500 500 500 300'",
         )
     interval_s = _interval(frames, parameters)
@@ -135,7 +135,9 @@ def _interval(frames: DrawnFrames, parameters: Parameters) -> float:
     if rate:
         return 1 / float(rate)
     if frames.interval_s is None or not math.isfinite(frames.interval_s):
-        raise BadRun("this Android does not print the rate of the screen", hint="set the rate: -p refresh_hz=60")
+        raise BadRun(
+            "this Android does not print the refresh rate of the screen", hint="set the rate: -p refresh_hz=60"
+        )
     return frames.interval_s
 
 

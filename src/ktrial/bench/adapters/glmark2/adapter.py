@@ -72,7 +72,7 @@ def _scenes(parameters: Parameters) -> tuple[str, ...]:
         matching({f"scenes[{number}]": scene}, f"scenes[{number}]", _SCENE, "shading:shading=phong")
         if ":duration=" in scene:
             raise BadInput(
-                f"scene {scene!r} sets duration", hint="set the parameter `seconds`, which applies to all scenes"
+                f"scene {scene!r} may not set duration", hint="set the parameter `seconds`, which applies to all scenes"
             )
     return tuple(f"{scene}:duration={seconds}" for scene in found)
 
@@ -205,7 +205,7 @@ BENCHMARKS = (
         _on_device,
         probe=_probe(
             _on_device,
-            "run it on a machine with a GPU device file that you may open (/dev/dri/card0) and no desktop on it",
+            "run the benchmark on a machine without a desktop, where you may open the GPU's file (/dev/dri/card0)",
         ),
     ),
     _benchmark(

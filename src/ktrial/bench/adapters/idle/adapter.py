@@ -67,7 +67,9 @@ def _read(chosen: Chosen, raw: RawOutput, _: Parameters) -> ParsedRun:
     if not found:
         raise BadRun(
             "cannot read the energy counter",
-            hint="start ktrial with sudo, or check that the battery reports energy_now or charge_now",
+            hint="start ktrial with sudo"
+            if chosen is _is_package
+            else "check that /sys/class/power_supply/BAT* has a file energy_now or charge_now",
         )
     used = [_used(counter, watched) for counter in found]
     power = Measurement(

@@ -37,11 +37,11 @@ def read_iperf3(data: bytes, source: str = "stdout") -> Iperf3Run:
     document = json_document(data, source, _REPEATED)
     said = document.get("error")
     if said is not None:
-        raise BadRun(f"iperf3 says: {said}", hint="run iperf3 by hand to see more")
+        raise BadRun(f"iperf3 says: {said}", hint="run iperf3 by hand to see the cause")
     start = json_table(document.get("start"), source, "'start'")
     asked = json_table(start.get("test_start"), source, "start.test_start")
     if asked.get("protocol") != "TCP":
-        raise unreadable(source, None, repr(asked.get("protocol")), "the protocol TCP")
+        raise unreadable(source, None, str(asked.get("protocol")), "the protocol TCP")
     end = json_table(document.get("end"), source, "'end'")
     sent = json_table(end.get("sum_sent"), source, "end.sum_sent")
     received = json_table(end.get("sum_received"), source, "end.sum_received")

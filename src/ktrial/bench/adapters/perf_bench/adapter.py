@@ -268,7 +268,7 @@ BENCHMARKS = (
         command=_cross_cpu,
         reader=_read_cross,
         standalone=True,
-        beyond_exact="it needs two CPUs, and such a guest has one",
+        beyond_exact="such a guest has one CPU, and the benchmark needs two",
     ),
     ToolBenchmark(
         name="perf-messaging",
@@ -289,7 +289,7 @@ BENCHMARKS = (
         command=_memcpy,
         reader=_read_memcpy,
         standalone=True,
-        beyond_exact="it measures caches and memory, which its clock does not count",
+        beyond_exact="the clock of such a guest does not count the time of caches and memory",
     ),
     ToolBenchmark(
         name="perf-futex-hash",

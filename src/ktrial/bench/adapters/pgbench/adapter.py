@@ -183,7 +183,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     found = {"scale": run.scale, "clients": run.clients, "threads": run.threads}
     agree(asked, {**found, "seconds": asked["seconds"] if run.seconds is None else run.seconds})
     if run.failed:
-        raise BadRun(f"{run.failed} transactions failed", hint="run the benchmark again")
+        raise BadRun(f"{run.failed} transaction{'s'[: run.failed != 1]} failed", hint="run the benchmark again")
     log = _whole_log(raw, run)
     measurements, notes = _latencies(run, log, whole(parameters, "latency_limit_ms", 0) * 1000)
     notes += _doubts(run, parameters)

@@ -140,7 +140,7 @@ def read_log(data: bytes, source: str) -> PgbenchLog:
             )
         latency = fields.pop(_LATENCY_FIELD)
         for field in fields:
-            whole(field, source, line, "a whole number in each field but the latency")
+            whole(field, source, line, "a field other than the latency")
         if latency == "skipped":
             skipped += 1
         else:

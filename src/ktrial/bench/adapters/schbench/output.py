@@ -117,7 +117,12 @@ def read_schbench_text(data: bytes, source: str = "stderr") -> SchbenchRun:
     if not blocks:
         raise unreadable(source, None, "", "output of schbench: it has no '… percentiles (…)' block")
     if layout == "2023" and not ended:
-        raise unreadable(source, None, "", "complete: the lines about the whole run after the last block are missing")
+        raise unreadable(
+            source,
+            None,
+            "",
+            "complete output of schbench: the lines about the whole run after the last block are missing",
+        )
     done = {label: _finished(block, label, source) for label, block in blocks.items()}
     return SchbenchRun(
         layout=layout, blocks=done, average_rps=found.get("average_rps"), rps_goal=goal, runtime_s=runtime
@@ -141,7 +146,9 @@ def _read_row(text: str, current: _OpenSection | None, source: str, line: int) -
 
 def _finished(block: _OpenSection, label: str, source: str) -> SchbenchBlock:
     if not block.percentiles or block.extremes is None:
-        raise unreadable(source, None, "", f"complete: block {label} lacks its percentiles or its 'min=…, max=…'")
+        raise unreadable(
+            source, None, "", f"complete output of schbench: block {label} lacks its percentiles or its 'min=…, max=…'"
+        )
     low, high = block.extremes
     return SchbenchBlock(percentiles=block.percentiles, minimum=low, maximum=high, samples=block.samples)
 

@@ -74,7 +74,7 @@ def read_stress_ng(data: bytes, source: str = "out.yaml") -> StressNgRun:
         elif text.strip() and text.strip() != "---":
             _read_pair(text, section, system, entries, source, line)
     if not ended:
-        raise unreadable(source, None, "", "complete: its end mark '...' is missing")
+        raise unreadable(source, None, "", "complete output of stress-ng: its end mark '...' is missing")
     if "stress-ng-version" not in system or not entries:
         raise unreadable(source, None, "", "output of stress-ng: it has no version or no metrics")
     stressors = tuple(_stressor(entry, source) for entry in entries)

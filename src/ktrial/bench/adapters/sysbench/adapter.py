@@ -131,7 +131,8 @@ def _read(raw: RawOutput, parameters: Parameters) -> SysbenchRun:
     if "seconds" in parameters:
         lasted(whole(parameters, "seconds"), run.total_time.value)
     if run.events == 0:
-        raise BadRun("sysbench exited with status 0 but counted no event", hint="raise the parameter seconds")
+        hint = "raise the parameter seconds" if "seconds" in parameters else "run the benchmark again"
+        raise BadRun("sysbench exited with status 0 but counted no event", hint=hint)
     return run
 
 
@@ -213,7 +214,7 @@ BENCHMARKS = (
         command=_memory,
         reader=partial(_parsed, "throughput", lambda run: run.transferred),
         standalone=True,
-        beyond_exact="it measures caches and memory, which its clock does not count",
+        beyond_exact="the clock of such a guest does not count the time of caches and memory",
     ),
     ToolBenchmark(
         program=_PROGRAM,

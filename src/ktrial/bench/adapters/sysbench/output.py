@@ -69,7 +69,7 @@ def read_sysbench(data: bytes, source: str = "stdout") -> SysbenchRun:
             _read_label(text, section, (found, counts), source, line)
     run = _whole_run(found, counts, version, percentile, source)
     if not ended:
-        raise unreadable(source, None, "", f"complete: the line {_LAST!r} is missing")
+        raise unreadable(source, None, "", f"complete output of sysbench: the line {_LAST!r} is missing")
     return msgspec.structs.replace(run, settings=settings)
 
 

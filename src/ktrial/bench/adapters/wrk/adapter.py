@@ -86,7 +86,7 @@ def _read(raw: RawOutput, parameters: Parameters) -> ParsedRun:
     if any(run.errors.values()):
         listed = ", ".join(f"{kind} {count}" for kind, count in run.errors.items())
         raise BadRun(
-            f"connections failed: {listed}", hint="check whether nginx ended during the run; the timeout is 2 s"
+            f"connections failed: {listed} (the timeout is 2 s)", hint="check whether nginx ended during the run"
         )
     if run.refused:
         raise BadRun(

@@ -66,7 +66,9 @@ def read_wrk(data: bytes, source: str = "stdout") -> WrkRun:
             refused = whole(text.removeprefix(_REFUSED), source, line, "responses")
     absent = [percent for percent in _PERCENTS if percent not in quantiles]
     if absent:
-        raise unreadable(source, None, "", f"complete: its latency distribution lacks {', '.join(absent)} %")
+        raise unreadable(
+            source, None, "", f"complete output of wrk: its latency distribution lacks {', '.join(absent)} %"
+        )
     return WrkRun(
         threads=whole(head[1], source, head_at, "threads"),
         connections=whole(head[2], source, head_at, "connections"),

@@ -78,7 +78,7 @@ def read_xplane(data: bytes, source: str = "Log.txt") -> XPlaneLog:
     if not stages:
         raise BadRun(
             f"{source} has no line FRAMERATE TEST: X-Plane did not finish its frame rate test",
-            hint="run X-Plane with --fps_test=N, for example --fps_test=3, and let it end by itself",
+            hint="run X-Plane with --fps_test=3 until it exits",
         )
     return XPlaneLog(version=version, stages=tuple(stages))
 
